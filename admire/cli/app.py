@@ -4,55 +4,46 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import metadata
 
 from cyclopts import App, CycloptsError, Group, Parameter
 from pydantic import ValidationError
 
-from admire.base.errors import UserError
+from admire.base.errors import DISTRIBUTION, UserError
 from admire.base.schema import complaint
 from admire.base.terminal import Formatter, visible
-from admire.cli import (
-    audit,
-    augment,
-    batch,
-    check,
-    collections,
-    config,
-    head,
-    models,
-    rank,
-    report,
-    retrieval,
-    senses,
-    serve,
-    sts,
-    submit,
-    tuning,
-)
 from admire.cli import options as opt
+from admire.cli.augment import augment_captions, augment_images
+from admire.cli.collections import index, search
+from admire.cli.config import config
+from admire.cli.head import sweep, train_head
+from admire.cli.models import check_model, list_models, pull
+from admire.cli.pages import report, serve
+from admire.cli.rank import batch, demo, fuse, rank, score, submit
+from admire.cli.retrieval import benchmark, retrieve, train_retriever
+from admire.cli.senses import detect, sense, train_classifier, train_detector
+from admire.cli.sets import audit, check
+from admire.cli.sts import sts, train_sentences
+from admire.cli.tuning import tune, weights
 
 log = logging.getLogger("admire")
-
-
-def _version() -> str:
-    """Return the version, which is looked up only if it is asked for."""
-    from admire import __version__
-
-    return __version__
-
 
 RANK = Group("Rank and see", sort_key=1)
 TEXTS = Group("Texts", sort_key=2)
 LEARN = Group("Learn", sort_key=3)
 MODELS = Group("Models", sort_key=4)
-
+COMMANDS = {
+    RANK: (demo, check, rank, batch, config, score, submit, fuse, audit, report, sense, serve),
+    TEXTS: (search, index, retrieve, benchmark, sts, detect),
+    LEARN: (tune, weights, sweep),
+}
 HELP = ("--help", "-h", "--help-all")
 
 app = App(
     "admire",
     help="Decide which sense of a compound is meant, say what it means, rank images and texts.",
-    version=_version,
+    version=lambda: metadata.version(DISTRIBUTION),
     help_flags=HELP,
     help_format="plaintext",
     default_parameter=Parameter(converter=opt.convert, negative=(), show_default=opt.show_default),
@@ -62,31 +53,9 @@ app = App(
     exit_on_error=False,
     suppress_keyboard_interrupt=False,
 )
-COMMANDS: tuple[tuple[Callable[..., None], Group], ...] = (
-    (rank.demo, RANK),
-    (check.check, RANK),
-    (rank.rank, RANK),
-    (batch.batch, RANK),
-    (config.config, RANK),
-    (rank.score, RANK),
-    (submit.submit, RANK),
-    (rank.fuse, RANK),
-    (audit.audit, RANK),
-    (report.report, RANK),
-    (senses.sense, RANK),
-    (serve.serve, RANK),
-    (collections.search, TEXTS),
-    (collections.index, TEXTS),
-    (retrieval.retrieve, TEXTS),
-    (retrieval.benchmark, TEXTS),
-    (sts.sts, TEXTS),
-    (senses.detect, TEXTS),
-    (tuning.tune, LEARN),
-    (tuning.weights, LEARN),
-    (head.sweep, LEARN),
-)
-for order, (command, panel) in enumerate(COMMANDS):
-    app.command(command, group=panel, sort_key=order)
+for panel, commands in COMMANDS.items():
+    for order, command in enumerate(commands):
+        app.command(command, group=panel, sort_key=order)
 
 train = App("train", help="Learn from data: heads, detectors, encoders.", group=LEARN, sort_key=98)
 variants = App("augment", help="Make variants of images and captions.", group=LEARN, sort_key=99)
@@ -94,16 +63,16 @@ catalogue = App("models", help="List the models, fetch one, or try one.", group=
 for group in (train, variants, catalogue):
     group.help_flags = HELP
     app.command(group)
-train.command(head.train_head, name="head", sort_key=0)
-train.command(senses.train_detector, name="detector", sort_key=1)
-train.command(senses.train_classifier, name="classifier", sort_key=2)
-train.command(sts.train_sentences, name="sentences", sort_key=3)
-train.command(retrieval.train_retriever, name="retriever", sort_key=4)
-variants.command(augment.augment_images, name="images", sort_key=0)
-variants.command(augment.augment_captions, name="captions", sort_key=1)
-catalogue.default(models.list_models)
-catalogue.command(models.pull)
-catalogue.command(models.check)
+train.command(train_head, name="head", sort_key=0)
+train.command(train_detector, name="detector", sort_key=1)
+train.command(train_classifier, name="classifier", sort_key=2)
+train.command(train_sentences, name="sentences", sort_key=3)
+train.command(train_retriever, name="retriever", sort_key=4)
+variants.command(augment_images, name="images", sort_key=0)
+variants.command(augment_captions, name="captions", sort_key=1)
+catalogue.default(list_models)
+catalogue.command(pull)
+catalogue.command(check_model, name="check")
 app.register_install_completion_command()
 
 
@@ -111,7 +80,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a user's error ends with one message and exit code 2."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     handler = logging.StreamHandler()
-    handler.setFormatter(Formatter("%(message)s"))
+    handler.setFormatter(Formatter())
     log.handlers = [handler]
     log.setLevel(logging.INFO)
     # Without a handler there, open_clip's first message would make logging set up one of its own,

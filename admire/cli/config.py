@@ -17,9 +17,6 @@ from admire.base.schema import read_as
 from admire.cli import options as opt
 from admire.rankers.settings import PROFILES, Scoring, Settings
 
-PROFILE = "profile"
-"""A key of rank's files that is no setting of its own."""
-
 
 def run_settings(options: opt.Options = None) -> Settings:
     """Return the settings of a profile or a run, changed by a file, changed by options.
@@ -33,7 +30,7 @@ def run_settings(options: opt.Options = None) -> Settings:
     options = options or {}
     config, like = options.get("config"), options.get("like")
     from_file = read_options(config, "rank")
-    profile = options.get(PROFILE) or from_file.pop(PROFILE, None)
+    profile = options.get("profile") or from_file.pop("profile", None)
     if like and profile:
         raise UserError("Begin with a profile or with a run, not with both.", "profile", "like")
     settings = read_settings(like) if like else PROFILES[profile or "embedded"]
@@ -46,25 +43,20 @@ def run_settings(options: opt.Options = None) -> Settings:
 
 def _changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """Return settings with other values of some fields of Settings and Scoring."""
-    scoring = {field.name for field in fields(Scoring)} & changes.keys()
-    own = {field.name for field in fields(Settings)} & changes.keys()
-    changes = dict(changes)
     if "encoder" in changes:  # else a profile's would go on reading the captions
-        own.add("caption_encoder")
-        changes.setdefault("caption_encoder", None)
-    return replace(
-        settings,
-        scoring=replace(settings.scoring, **{name: changes[name] for name in scoring}),
-        **{name: changes[name] for name in own},
+        changes = {"caption_encoder": None, **changes}
+    scoring, own = (
+        {field.name: changes[field.name] for field in fields(kind) if field.name in changes}
+        for kind in (Scoring, Settings)
     )
+    return replace(settings, scoring=replace(settings.scoring, **scoring), **own)
 
 
 def read_options(file: Path | None, command: str) -> dict[str, Any]:
     """Return the settings of a command in a TOML file, by field; none if there is no file.
 
     Raises:
-        UserError: the file cannot be read, is not TOML, has a key that is no setting of the
-            command, or a value that a setting cannot have.
+        UserError: the file cannot be read or is not TOML, or a setting or its value is wrong.
     """
     from admire.base.files import read_text
 
@@ -76,7 +68,7 @@ def read_options(file: Path | None, command: str) -> dict[str, Any]:
         raise UserError(f"{file}: is not TOML ({error}).") from None
     hints = {setting.name: setting.hint for setting in _file_settings(command)}
     if command == "rank":
-        hints[PROFILE] = ProfileName
+        hints["profile"] = ProfileName
     values: dict[str, Any] = {}
     for name, value in entries.items():
         if name not in hints:
@@ -91,11 +83,7 @@ def read_options(file: Path | None, command: str) -> dict[str, Any]:
 
 
 def with_file(command: str, options: opt.Options) -> dict[str, Any]:
-    """Return the settings in a file, see :func:`read_options`, and the options, which count more.
-
-    Raises:
-        UserError: as for :func:`read_options`.
-    """
+    """Return the settings in a file and the options, which count more."""
     options = options or {}
     return read_options(options.get("config"), command) | dict(options)
 
@@ -130,11 +118,8 @@ def config(*command: str, options: opt.Options = None) -> None:
         raise UserError("Only rank begins with a profile or a run.", "profile", "like")
     else:
         values = with_file(name, options)
-    entries = [
-        _entry(setting, values.get(setting.name, setting.default))
-        for setting in _file_settings(name)
-    ]
-    print("\n\n".join(entries))
+    entries = (_entry(s, values.get(s.name, s.default)) for s in _file_settings(name))
+    print(*entries, sep="\n\n")
 
 
 def _entry(setting: opt.Setting, value: Any) -> str:

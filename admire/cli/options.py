@@ -32,26 +32,17 @@ EVERYTHING: ContextVar[bool] = ContextVar("EVERYTHING", default=False)
 
 
 class Heading(Group):
-    """Options of a command with many that ``--help-all`` alone lists, below a heading."""
+    """A heading that ``--help-all`` alone shows, or for the daily options ``--help`` alone."""
 
     @property
     def show(self) -> bool:
-        """True for ``--help-all``."""
-        return EVERYTHING.get()
-
-
-class Daily(Group):
-    """Settings that ``--help`` lists, too."""
-
-    @property
-    def show(self) -> bool:
-        """False for ``--help-all``, where they stand below their headings."""
-        return not EVERYTHING.get()
+        """Whether it is shown now."""
+        return EVERYTHING.get() != (self == DAILY)
 
 
 HEADINGS = {panel: Heading(panel, sort_key=k) for k, panel in enumerate(get_args(Panel), start=1)}
 OWN = Group("Options", sort_key=0)
-DAILY = Daily("Settings of every day; --help-all shows all", sort_key=1)
+DAILY = Heading("Settings of every day; --help-all shows all", sort_key=1)
 DATA: Panel = "Data and output"
 SOURCE: Panel = "All settings at once"
 RARE = Parameter(group=HEADINGS[DATA])
@@ -114,9 +105,7 @@ def show_default(value: object) -> str | None:
 def with_settings(
     command_name: str, *sources: Any, unset: Sequence[str] = (), headings: bool = False
 ) -> Callable[[Command], Command]:
-    """Give a command the options of settings classes.
-
-    Its parameter ``options`` gets the values that a user gives, by field.
+    """Give a command the options of settings classes; its ``options`` gets their values by field.
 
     Args:
         sources: settings classes or, for other defaults, settings; or tuples of one and the names
@@ -135,10 +124,7 @@ def with_settings(
     panels = get_args(Panel)
     ordered = sorted(by_name.values(), key=lambda setting: panels.index(setting.option.panel))
     SETTINGS[command_name] = {setting.name: setting for setting in ordered}
-    hints = {
-        setting.name: Annotated[setting.hint, setting.parameter(headings=headings)]
-        for setting in ordered
-    }
+    hints = {s.name: Annotated[s.hint, s.parameter(headings=headings)] for s in ordered}
     values = TypedDict("values", hints, total=False)  # type: ignore[misc]
 
     def extend(command: Command) -> Command:
@@ -162,18 +148,14 @@ def read_settings(owner: Any) -> list[Setting]:
     return fields_as_options
 
 
-def make(kind: type[SettingsClass], options: Options, **values: Any) -> SettingsClass:
+def make(kind: type[SettingsClass], options: Options) -> SettingsClass:
     """Return settings with the options that were given for their fields; the rest are defaults.
-
-    Args:
-        values: further fields, or values that count in place of an option.
 
     Raises:
         UserError: a field cannot have its value.
     """
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    own = {name: value for name, value in (options or {}).items() if name in names}
-    return kind(**own | values)
+    return kind(**{name: value for name, value in (options or {}).items() if name in names})
 
 
 def flags(error: UserError) -> str:
@@ -187,11 +169,7 @@ def flags(error: UserError) -> str:
 
 
 def convert(hint: Any, tokens: Sequence[Token]) -> Any:
-    """Return the words of an option as its type says; lists of choices and numbers take commas.
-
-    Raises:
-        UserError: a word is none of the type.
-    """
+    """Return the words of an option as its type says; lists of choices and numbers take commas."""
     words = [token.value for token in tokens]
     lists = [part for part in (hint, *get_args(hint)) if get_origin(part) in (list, tuple)]
     if lists and get_args(lists[0])[0] not in (str, Path):
@@ -262,12 +240,7 @@ CONFIG_FILE = (SettingsSource, "config")
 
 
 def open_workers(options: Options, device: str | None) -> workers.Workers | None:
-    """Return the workers that the options ask for; None where there are none.
-
-    Raises:
-        UserError: there is an address without a number of workers, Ray is not installed, or no
-            cluster answers at the address.
-    """
+    """Return the workers that the options ask for; None where there are none."""
     sharing = make(WorkerOptions, options)
     if sharing.workers is None:
         if sharing.ray_address:

@@ -1,9 +1,10 @@
-"""Commands that rank items, score rankings and fuse them."""
+"""Commands that make runs, score them, fuse them, and write what a team hands in."""
 
 from __future__ import annotations
 
 import logging
 import shlex
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -79,17 +80,11 @@ def rank(
 
     started = time.monotonic()
     settings, files = run_settings(options), opt.make(opt.ItemFiles, options)
-    asking = opt.make(Asking, options)
+    places = {"images": files.images, "gold": files.gold}
     workers = opt.open_workers(options, settings.device)
     if dry_run:
-        items = iter_items(
-            data,
-            files.lang,
-            images=files.images,
-            gold=files.gold,
-            look=files.skip_bad,
-            skip=(lambda fault: None) if files.skip_bad else None,
-        )
+        skip = (lambda fault: None) if files.skip_bad else None
+        items = iter_items(data, files.lang, **places, look=files.skip_bad, skip=skip)
         print_forecasts(plan(list(items), settings), json=json)
         return
     check_folder(out, "run")
@@ -102,21 +97,51 @@ def rank(
         out,
         settings,
         language=files.lang,
-        images=files.images,
-        gold=files.gold,
-        asking=asking,
+        **places,
+        asking=opt.make(Asking, options),
         workers=workers,
         skip_bad=files.skip_bad,
     )
     show_run(out, written, report=report, json=json)
-    log.info("That took %s.", _duration(time.monotonic() - started))
+    took = time.monotonic() - started
+    minutes = "{}:{:02} min".format(*divmod(int(took), 60))
+    log.info("That took %s.", f"{took:.1f} s" if took < 60 else minutes)
     if not report:
         log.info("Next: %s", shlex.join(["admire", "report", str(out)]))
 
 
-def _duration(seconds: float) -> str:
-    """Return a time as ``3.2 s`` or ``12:05 min``."""
-    return f"{seconds:.1f} s" if seconds < 60 else "{}:{:02} min".format(*divmod(int(seconds), 60))
+@opt.with_settings(
+    "batch",
+    Settings,
+    Scoring,
+    (Asking, "budget"),
+    (opt.ItemFiles, "lang", "images"),
+    opt.SettingsSource,
+    headings=True,
+)
+def batch(data: opt.Data, /, *, dry_run: opt.DryRun = False, options: opt.Options = None) -> None:
+    """Ask by OpenAI's Batch API, at half the price and within a day, what admire rank will need.
+
+    What the cache lacks is submitted, and what has been answered is put into the cache. Call it
+    again, with the same options, until it says that admire rank can begin; it ends with exit code 3
+    while questions are under way.
+    """
+    from admire.data.reader import read_items
+    from admire.runs.batch import batch as ask_in_batches
+    from admire.runs.forecast import plan
+
+    settings, files = run_settings(options), opt.make(opt.ItemFiles, options)
+    items = read_items(data, files.lang, images=files.images)
+    if dry_run:
+        print_forecasts(plan(items, settings, batch=True))
+        return
+    under_way = ask_in_batches(items, settings, budget=opt.make(Asking, options).budget)
+    for line in under_way:
+        log.info("%s.", line)
+    if under_way:
+        log.info("Call the same command again later: answers come within 24 hours as a rule.")
+        sys.exit(3)
+    log.info("The cache has all that batches can answer. Now run admire rank with these options.")
 
 
 def score(
@@ -184,3 +209,25 @@ def fuse(
         raise UserError(f"{out}: is one of the runs to fuse, and would be lost.", "out")
     fused = fuse_runs(runs, weights=weight, method=method)
     show_run(out, write_run(fused, out))
+
+
+def submit(
+    run: Path,
+    /,
+    *,
+    out: Path = Path("submission.zip"),
+    data: Path | None = None,
+    without_sense: bool = False,
+) -> None:
+    """Write the ZIP that a team hands in to AdMIRe or AdMIRe 2, checked against the blind files.
+
+    Args:
+        run: Folder of rank or fuse.
+        out: ZIP file to write.
+        data: Where the run's blind files are, if they have moved.
+        without_sense: Leave out the column sentence_type.
+    """
+    from admire.runs.team_submission import hand_in
+
+    names = hand_in(run, out, data=data, sense=not without_sense)
+    log.info("Wrote %s with %s", out, ", ".join(names))

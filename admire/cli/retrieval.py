@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -109,7 +110,7 @@ def train_retriever(
 
     options = with_file("train retriever", options)
     fit, start = opt.make(FitSettings, options), opt.make(RetrieverStart, options)
-    settings = opt.make(RetrieverTraining, options, fit=fit)
+    settings = replace(opt.make(RetrieverTraining, options), fit=fit)
     splits = {name: read_split(data, name) for name in SPLITS}
     figures = train_retrievers(
         start.encoder, splits, settings, out, seeds=start.seeds, device=start.device

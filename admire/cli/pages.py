@@ -1,7 +1,8 @@
-"""The command that serves a page to rank by hand."""
+"""Commands that show pages: a report of runs, and a page to rank by hand."""
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -11,10 +12,41 @@ from typing import Annotated
 from cyclopts import Parameter
 from pydantic import Field
 
-from admire.base.choices import ProfileName
+from admire.base.choices import Images, ProfileName
 from admire.base.errors import UserError, check_extra
 from admire.cli import options as opt
 from admire.rankers.settings import Settings
+
+log = logging.getLogger("admire")
+
+
+def report(
+    runs: list[Path],
+    /,
+    *,
+    out: Path = Path("report.html"),
+    images: Images = "embed",
+    data: Path | None = None,
+    published: opt.Published = None,
+    track: opt.PublishedTrack = None,
+) -> None:
+    """Show runs in one HTML file: figures, plots, and each item with its pictures.
+
+    Nothing is asked or encoded. Of several runs, each is compared with the first. If the set is
+    one on which figures were published (told by its language, size and name, or by --published),
+    the page shows the run's place among them.
+
+    Args:
+        runs: Folders of rank, fuse or retrieve, or tables of sense or detect.
+        out: HTML file to write.
+        images: Put thumbnails into the file, or name the picture files.
+        data: Where the data of the runs are now, for the pictures and for gold that came later;
+            else as ranked.
+    """
+    from admire.pages.report import write_report
+
+    written = write_report(runs, out, images=images, data=data, published=published, track=track)
+    log.info("Wrote %s, %.1f MB", written, written.stat().st_size / 1e6)
 
 
 @opt.with_settings("serve", (Settings, "llms", "llm_url", "encoder", "detector"))

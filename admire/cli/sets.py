@@ -1,23 +1,75 @@
-"""The command ``audit``: what a set shares with others, repeats and lacks."""
+"""Commands that look at a set: its faults, what it lacks, what it shares with others."""
 
 from __future__ import annotations
 
 import json as jsonlib
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from admire.base.errors import UserError
+from admire.base.terminal import visible
 from admire.cli import options as opt
-from admire.cli.output import print_rows
+from admire.cli.output import print_json, print_rows
 from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
 
 LISTED = 10
 """Items that share something, printed at most; ``--json`` has all."""
+
+
+@opt.with_settings("check", (opt.ItemFiles, "lang", "images"))
+def check(
+    data: opt.Data,
+    /,
+    *,
+    out: Path | None = None,
+    json: opt.Json = False,
+    options: opt.Options = None,
+) -> None:
+    """Find all faults of a set at once: in rows, paths, links and pictures. Opens no model.
+
+    Only the headers of pictures are read. A set of which no picture is there is ranked by its
+    captions, and that is no fault. Ends with exit code 2 if there are faults; admire rank
+    --skip-bad goes on without what they spoil.
+
+    Args:
+        out: Run folder for admire rank: also check that it can be written.
+    """
+    from admire.base.storage import check_folder
+    from admire.data.check import SetCounts, check_set
+    from admire.data.reader import iter_items
+
+    files = opt.make(opt.ItemFiles, options)
+    folder = files.images or (data if data.is_dir() else data.parent)
+    checked = check_set(
+        partial(iter_items, data, files.lang, images=files.images),
+        partial(SetCounts, folder.resolve()),
+        lambda first: first.counts["pictures"] > 0,
+    )
+    counts, links = checked.collector.counts, list(checked.collector.links)
+    faults = [vars(fault) for fault in checked.faults]
+    if out:
+        try:
+            check_folder(out, "run")
+        except UserError as error:
+            faults.append({"what": str(error), "lost": "run"})
+    if json:
+        print_json({"counts": counts, "faults": faults, "links": links})
+    else:
+        for fault in faults:
+            print(visible(fault["what"]))
+        print("; ".join(f"{kind}: {count}" for kind, count in counts.items()))
+        if links:
+            others = f" and {len(links) - 1} more" if len(links) > 1 else ""
+            print(visible(f"Links that lead out of the set's folder: {links[0]}{others}"))
+    if faults:
+        number = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+        raise UserError(f"{data}: {number}, listed above.")
 
 
 def audit(
@@ -55,8 +107,6 @@ def audit(
     from admire.audit.audit import audit as audit_items
     from admire.audit.candidate_order import check_order
     from admire.base.storage import note_addition, write_whole
-    from admire.data.items import Item
-    from admire.data.overlap import Digests
     from admire.data.reader import iter_items
     from admire.pages.report.audit_tables import audit_tables
     from admire.senses.dictionaries import open_dictionaries
@@ -65,23 +115,18 @@ def audit(
         raise UserError(
             f"{out}: is a folder. Name the file to write, for example audit.json.", "out"
         )
-
-    def read(path: Path, language: str | None = None) -> list[Item]:
-        return list(iter_items(path, language, warn=False, whole=False))
-
-    def read_other(path: Path) -> list[Item] | Digests:
-        digests = read_training_digests(path)
-        return read(path) if digests is None else digests
-
-    items = read(data, lang)
-    others = {str(path): read_other(path) for path in against or ()}
-    dictionaries = open_dictionaries(dictionary or Settings.dictionaries)
-    order_check = check_order(items, run, seed=seed) if order else None
+    read = partial(iter_items, warn=False, whole=False)
+    items = list(read(data, lang))
+    cards = {str(path): read_training_digests(path) for path in against or ()}
     findings = audit_items(
-        items, others, order=order_check, dictionaries=dictionaries, seed=seed
+        items,
+        {path: list(read(path)) if saw is None else saw for path, saw in cards.items()},
+        order=check_order(items, run, seed=seed) if order else None,
+        dictionaries=open_dictionaries(dictionary or Settings.dictionaries),
+        seed=seed,
     ).as_json(str(data))
     if json:
-        print(jsonlib.dumps(findings, indent=2))
+        print_json(findings)
     else:
         for table in audit_tables(findings, items=LISTED):
             print_rows(table.headings, table.rows, table.title)
