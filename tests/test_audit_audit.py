@@ -195,37 +195,44 @@ class Biased(WordEncoder):
         return vectors
 
 
-def test_an_encoder_that_likes_what_comes_first_is_noticed():
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[WordEncoder]:
+    """The last of these encoders stands for every one that a run opens."""
+    encoders = [WordEncoder()]
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: encoders[-1])
+    return encoders
+
+
+def test_an_encoder_that_likes_what_comes_first_is_noticed(opened):
     alike = replace(
         OWL,
         candidates=tuple(Candidate(f"{k}.png", caption="a night owl" + k * "!") for k in range(5)),
     )
-    found = check_order([OWL, alike], encoder=Biased())
+    fair = check_order([OWL, alike])
+    opened.append(Biased())
+    found = check_order([OWL, alike])
     assert found.differ == found.first == (2,)
     assert found.tied == ()
-    fair = check_order([OWL, alike], encoder=WordEncoder())
     assert (fair.items, fair.differ, fair.unchecked) == (2, (), None)
     assert fair.by == "embeddings, with the sentence as the query"
     assert fair.tied == fair.tied_first == (2,)
 
 
+@pytest.mark.usefixtures("opened")
 def test_items_that_cannot_be_ranked_are_left_out_and_what_hinders_is_told():
     bare = Item("owl", "An owl.")
     unseen = replace(OWL, candidates=(*OWL.candidates[:2], Candidate("bike.png")))
-    found = check_order([bare, OWL, unseen], encoder=WordEncoder())
+    found = check_order([bare, OWL, unseen])
     assert (found.items, found.unchecked) == (1, None)
     assert check_order([bare]).unchecked == "No item has candidates to rank."
 
 
-RUN = Settings(sense="vote", track="caption")
-
-
-def test_a_runs_settings_rank_again_by_its_own_replies(tmp_path, monkeypatch):
+def test_a_runs_settings_rank_again_by_its_own_replies(tmp_path, monkeypatch, opened):
     two = [OWL, replace(OWL, compound="owl", sentence="An owl.")]
-    run = rank(two, RUN, llms=[explains("Idiomatic")], encoder=WordEncoder())
+    run = rank(two, Settings(sense="vote", track="caption"), llms=[explains("Idiomatic")])
     write_run(run, tmp_path / "run")
     monkeypatch.setattr("admire.runs.sources.open_sources", None)  # nothing may be asked
-    found = check_order(two, tmp_path / "run", encoder=WordEncoder())
+    found = check_order(two, tmp_path / "run")
     assert (found.items, found.differ, found.unchecked) == (2, (), None)
     assert found.by == f"the settings of {tmp_path / 'run'}"
     with pytest.raises(UserError, match="is a run of other items"):

@@ -62,11 +62,9 @@ def main(data: str, name: str = "e5") -> None:
     offset, slope = fit(near, literal)
     print(f"offset {offset:.4f}, slope {slope:.2f}")
     print(f"area under the ROC curve {roc_auc_score(literal, near):.3f}")
-    for label, rows_taken in (
-        ("fitted on the other compounds", unseen > 0),
-        ("as shipped", shipped),
-    ):
-        right = rows_taken == literal
+    decided = {"fitted on the other compounds": unseen > 0, "as shipped": shipped}
+    for label, taken_literally in decided.items():
+        right = taken_literally == literal
         (interval,) = bootstrap_intervals([mean(right)], len(right))
         print(
             f"{label}: {right.mean():.3f} [{interval[0]:.3f}, {interval[1]:.3f}], "

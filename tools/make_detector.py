@@ -107,15 +107,11 @@ def read_sources(data: Path) -> list[Item]:
 
 def main(data: Path) -> None:
     """Train on the sources below the folder, and write the detector where admire reads it."""
-    detector = train_detector(
-        read_sources(data),
-        open_context_encoder("embedded-state"),
-        SETTINGS,
-        leave_out=read_compounds(data / "leave_out_compounds.txt"),
-    )
-    detector = replace(
-        detector, shift=SHIFT, card=detector.card | {"sources": SOURCES}, identity=""
-    )
+    unseen = read_compounds(data / "leave_out_compounds.txt")
+    encoder = open_context_encoder("embedded-state")
+    detector = train_detector(read_sources(data), encoder, SETTINGS, leave_out=unseen)
+    card = detector.card | {"sources": SOURCES}
+    detector = replace(detector, shift=SHIFT, card=card, identity="")
     detector.save(BUILT_IN)
     print(summarise_card(detector.card))
 

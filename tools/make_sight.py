@@ -31,9 +31,6 @@ from admire.models.encoders.sight import LABELS, MODEL, SIDE, VECTORS, SightEnco
 OPSET, IR_VERSION = 18, 9
 """Old enough for every onnxruntime that pyproject.toml allows."""
 
-SMALL = 1024
-"""Tensors with fewer numbers than this stay in float32."""
-
 
 class Probabilities(torch.nn.Module):
     """Pixels in, probabilities out: the network between its preprocessing and a softmax."""
@@ -80,13 +77,11 @@ def export(model: Probabilities, path: Path) -> None:
     casts = []
     for tensor in graph.initializer:
         values = onnx.numpy_helper.to_array(tensor)
-        if values.dtype != np.float32 or values.size < SMALL:
+        if values.dtype != np.float32 or values.size < 1024:
             continue
-        name = tensor.name
-        tensor.CopyFrom(onnx.numpy_helper.from_array(values.astype(np.float16), f"{name}_half"))
-        casts.append(
-            onnx.helper.make_node("Cast", [tensor.name], [name], to=onnx.TensorProto.FLOAT)
-        )
+        name, half = tensor.name, f"{tensor.name}_half"
+        tensor.CopyFrom(onnx.numpy_helper.from_array(values.astype(np.float16), half))
+        casts.append(onnx.helper.make_node("Cast", [half], [name], to=onnx.TensorProto.FLOAT))
     nodes = [*casts, *graph.node]
     del graph.node[:], graph.value_info[:], written.metadata_props[:]
     graph.node.extend(nodes)
@@ -98,23 +93,16 @@ def export(model: Probabilities, path: Path) -> None:
     path.write_bytes(written.SerializeToString(deterministic=True))
 
 
-def labels() -> list[str]:
-    """List the 1,000 classes in ImageNet's order."""
-    return list(EfficientNet_B0_Weights.IMAGENET1K_V1.meta["categories"])
-
-
 def main(pictures: Path) -> None:
     """Make the files and compare."""
     model = original()
     export(model, MODEL)
     encoder = E5Encoder()
-    names = labels()
+    names = list(EfficientNet_B0_Weights.IMAGENET1K_V1.meta["categories"])  # in ImageNet's order
     vectors = encoder.encode_texts(names, role="document")
     np.save(VECTORS, vectors.astype(np.float16))
-    LABELS.write_text(
-        json.dumps({"encoder": encoder.identity, "labels": names}, indent=0) + "\n",
-        encoding="utf-8",
-    )
+    labels = json.dumps({"encoder": encoder.identity, "labels": names}, indent=0)
+    LABELS.write_text(f"{labels}\n", encoding="utf-8")
     print(*(f"{path.name} {path.stat().st_size:,} bytes" for path in (MODEL, LABELS, VECTORS)))
 
     sight = SightEncoder()
@@ -123,10 +111,8 @@ def main(pictures: Path) -> None:
     ours = np.concatenate([sight.probabilities(view) for view in views])
     with torch.inference_mode():
         theirs = torch.cat([model(torch.from_numpy(view)) for view in views]).numpy()
-    agree = (ours.argmax(axis=1) == theirs.argmax(axis=1)).mean()
-    print(
-        f"{len(paths)} pictures: probabilities differ by at most {np.abs(ours - theirs).max():.5f}"
-    )
+    most, agree = np.abs(ours - theirs).max(), (ours.argmax(axis=1) == theirs.argmax(axis=1)).mean()
+    print(f"{len(paths)} pictures: probabilities differ by at most {most:.5f}")
     print(f"the likeliest label is the same for {agree:.4f} of them")
 
 

@@ -22,53 +22,42 @@ from admire.senses.recorded import key_of, open_replies
 def ranks(texts: Sequence[str], right: Sequence[str], encoder: TextEncoder) -> list[int]:
     """Return the place of each text's right one among all distinct ones."""
     among = list(dict.fromkeys(right))
-    cosines = encoder.encode_texts(texts, role="query") @ (
-        encoder.encode_texts(among, role="query").T
-    )
+    vectors, others = (encoder.encode_texts(part, role="query") for part in (texts, among))
+    cosines = vectors @ others.T
     own = [cosines[k, among.index(place)] for k, place in enumerate(right)]
     return [1 + int((row > mine).sum()) for row, mine in zip(cosines, own, strict=True)]
 
 
-def report(label: str, ranks_found: Sequence[int]) -> None:
-    if not ranks_found:
-        return
-    places = np.array(ranks_found)
-    first, mean = (places == 1).mean(), (1 / places).mean()
-    print(f"{label}: {len(places)}, right one first {first:.3f}, MRR {mean:.3f}")
+def report(label: str, ranks_of_right: Sequence[int]) -> None:
+    if ranks_of_right:
+        places = np.array(ranks_of_right)
+        first, mean = (places == 1).mean(), (1 / places).mean()
+        print(f"{label}: {len(places)}, right one first {first:.3f}, MRR {mean:.3f}")
 
 
 def main(run: Path, replies: Path) -> None:
     encoder = open_encoder("e5")
-    replies_read = open_replies(replies).said
+    said = open_replies(replies).said
     rows = {row.compound: row for row in read_rows(run)}
-    captions = [
-        candidate.caption
-        for row in rows.values()
-        for candidate in row.candidates
-        if candidate.caption
-    ]
+    captions = [c.caption for row in rows.values() for c in row.candidates if c.caption]
     recorded = {
-        name: replies_read[key_of(name)].meanings["idiomatic"].definitions[0]
+        name: said[key_of(name)].meanings["idiomatic"].definitions[0]
         for name in rows
-        if key_of(name) in replies_read
+        if key_of(name) in said
     }
     readings = {name: row.interpretations[0] for name, row in rows.items()}
+    known = {n: r.known.idiomatic for n, r in readings.items() if r.known.idiomatic}
     texts = {
-        "definitions": {n: r.gloss for n, r in readings.items()},
-        "dictionary": {
-            n: r.known.idiomatic[0].gloss for n, r in readings.items() if r.known.idiomatic
-        },
-        "definitions, where a dictionary has one": {
-            n: r.gloss for n, r in readings.items() if r.known.idiomatic
-        },
+        "definitions": {name: reading.gloss for name, reading in readings.items()},
+        "dictionary": {name: entries[0].gloss for name, entries in known.items()},
+        "definitions, where a dictionary has one": {name: readings[name].gloss for name in known},
     }
     among = list(recorded.values())
     for label, meanings in texts.items():
         names = [name for name, text in meanings.items() if text and name in recorded]
-        given = [str(meanings[name]) for name in names] + among
-        report(
-            label, ranks(given, [recorded[name] for name in names] + among, encoder)[: len(names)]
-        )
+        texts_there = [str(meanings[name]) for name in names] + among
+        right = [recorded[name] for name in names] + among
+        report(label, ranks(texts_there, right, encoder)[: len(names)])
     places = []
     vectors = encoder.encode_texts(captions, role="document")
     for name, reading in readings.items():

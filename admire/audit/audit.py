@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
 
 AUDIT = "audit.json"
 """An audit's file name in a run folder."""
-
-CARDS = ("head.json", "admire.json")
-"""The cards in the folders of heads and of classifiers."""
-
-NAME_LENGTH = 60
-"""Texts are named by so many of their first characters."""
-
-NAMELESS = re.compile(r"(candidate|sequence)\d+")
-"""What candidates are called if the file names no picture of them."""
 
 
 @dataclass(frozen=True)
@@ -163,11 +154,12 @@ def _parts(items: Sequence[Item] | Digests) -> tuple[pd.DataFrame, dict[Path, st
     )
     rows = []
     for part in parts_of(items, hashes=hashes):
-        item, name = items[part.item], part.name
-        if part.kind != "picture":
-            name = textwrap.shorten(name, NAME_LENGTH, placeholder="…")
-        number, sense = part.item + 1, item.sentence_type
-        rows.append((part.kind, part.digest, number, item.compound, name, sense))
+        item = items[part.item]
+        short = textwrap.shorten(part.name, 60, placeholder="…")
+        name = part.name if part.kind == "picture" else short
+        rows.append(
+            (part.kind, part.digest, part.item + 1, item.compound, name, item.sentence_type)
+        )
     return pd.DataFrame(rows, columns=COLUMNS), unread
 
 
@@ -176,11 +168,8 @@ def _parts(items: Sequence[Item] | Digests) -> tuple[pd.DataFrame, dict[Path, st
 
 def _match(parts: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of :attr:`Audit.matches` for one other set, without its name."""
-    like: dict[str, list[str]] = {}  # pictures there, with those here that look like them
-    digests = (table.loc[table["kind"] == "picture", "digest"] for table in (parts, there))
-    for digest, others in alike(*digests).items():
-        for other in others:
-            like.setdefault(other, []).append(digest)
+    pictures = (table.loc[table["kind"] == "picture", "digest"] for table in (there, parts))
+    like = alike(*pictures)
     same = [
         like.get(digest, []) if kind == "picture" else [digest]
         for kind, digest in zip(there["kind"], there["digest"], strict=True)
@@ -189,17 +178,14 @@ def _match(parts: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
     theirs = there.assign(digest=pd.Series(same, there.index, object), side="there")
     theirs = theirs.explode("digest").merge(parts[key].drop_duplicates(), on=key)
     mine = parts.merge(theirs[key].drop_duplicates(), on=key).assign(side="here")
-    senses: dict[tuple[str, str], set[str | None]] = {}
-    for kind, digest, sense in theirs[[*key, "sense"]].itertuples(index=False):
-        senses.setdefault((kind, digest), set()).add(None if pd.isna(sense) else sense)
-    mine["sense"] = pd.Series(
-        [
-            _relation(own, senses[kind, digest])
-            for kind, digest, own in mine[[*key, "sense"]].itertuples(index=False)
-        ],
-        mine.index,
-        object,
-    )
+    senses = defaultdict(set)
+    for *part, sense in theirs[[*key, "sense"]].itertuples(index=False):
+        senses[tuple(part)].add(None if pd.isna(sense) else sense)
+    relations = [
+        _relation(own, senses[tuple(part)])
+        for *part, own in mine[[*key, "sense"]].itertuples(index=False)
+    ]
+    mine["sense"] = pd.Series(relations, mine.index, object)
     theirs = theirs[theirs["item"].notna()].assign(sense=None)
     both = pd.concat([mine, theirs]) if len(theirs) else mine
     return both.assign(against="", item=both["item"].astype(int))[MATCH_COLUMNS]
@@ -229,7 +215,8 @@ def read_training_digests(path: Path) -> Digests | None:
     Raises:
         UserError: the card is damaged, or has no list.
     """
-    cards = [path / name for name in CARDS if (path / name).is_file()]
+    names = ("head.json", "admire.json")  # of heads and of classifiers
+    cards = [path / name for name in names if (path / name).is_file()]
     if not cards and (path.is_dir() or path.suffix != ".json"):
         return None
     try:
@@ -264,8 +251,12 @@ def _repeats(parts: pd.DataFrame) -> pd.DataFrame:
 def _lacks(items: Sequence[Item], unread: Mapping[Path, str]) -> Iterator[dict[str, Any]]:
     numbered = list(enumerate(items, start=1))
     written = [(k, item) for k, item in numbered if item.sentence.strip()]
-    things = list(_things(items))
+    things = _things(items)
     pictures = [(k, candidate) for k, candidate in things if candidate.image]
+
+    def is_named(candidate: Candidate) -> bool:
+        return not re.fullmatch(r"(candidate|sequence)\d+", candidate.name)  # by the reader
+
     checks: tuple[tuple[str, Sequence[tuple[int, Any]], Callable[[Any], object]], ...] = (
         ("a sentence or sequence", numbered, lambda item: item.sentence.strip() or item.sequence),
         ("a sense", numbered, lambda item: item.sentence_type),
@@ -273,16 +264,8 @@ def _lacks(items: Sequence[Item], unread: Mapping[Path, str]) -> Iterator[dict[s
         ("candidates", numbered, lambda item: item.candidates),
         ("the compound in the sentence", written, in_sentence),
         ("a caption", things, lambda candidate: candidate.caption),
-        (
-            "a picture",
-            things,
-            lambda candidate: candidate.image or not NAMELESS.fullmatch(candidate.name),
-        ),
-        (
-            "the picture's file",
-            things,
-            lambda candidate: candidate.image or NAMELESS.fullmatch(candidate.name),
-        ),
+        ("a picture", things, lambda candidate: candidate.image or is_named(candidate)),
+        ("the picture's file", things, lambda thing: thing.image or not is_named(thing)),
         ("a readable picture", pictures, lambda candidate: candidate.image not in unread),
     )
     for part, of, has in checks:
@@ -298,11 +281,13 @@ def _lacks(items: Sequence[Item], unread: Mapping[Path, str]) -> Iterator[dict[s
             yield {"what": part, **counts, "items": numbers, "which": list(which)}
 
 
-def _things(items: Iterable[Item]) -> Iterator[tuple[int, Candidate]]:
-    """Yield each candidate and each thing of a sequence, with its item's number."""
-    for number, item in enumerate(items, start=1):
-        for candidate in (*item.candidates, *item.sequence):
-            yield number, candidate
+def _things(items: Iterable[Item]) -> list[tuple[int, Candidate]]:
+    """Return each candidate and each thing of a sequence, with its item's number."""
+    return [
+        (number, candidate)
+        for number, item in enumerate(items, start=1)
+        for candidate in (*item.candidates, *item.sequence)
+    ]
 
 
 def in_sentence(item: Item) -> bool:
@@ -313,13 +298,8 @@ def in_sentence(item: Item) -> bool:
 def _senses(items: Sequence[Item]) -> Iterator[dict[str, Any]]:
     for language in dict.fromkeys(item.language for item in items):
         counts = Counter(item.sentence_type for item in items if item.language == language)
-        yield {
-            "language": language,
-            "items": counts.total(),
-            "idiomatic": counts["idiomatic"],
-            "literal": counts["literal"],
-            "unknown": counts[None],
-        }
+        of_sense = {sense: counts[sense] for sense in get_args(SenseLabel)}
+        yield {"language": language, "items": counts.total(), **of_sense, "unknown": counts[None]}
 
 
 def _lengths(items: Sequence[Item]) -> Iterator[dict[str, Any]]:
@@ -330,12 +310,8 @@ def _lengths(items: Sequence[Item]) -> Iterator[dict[str, Any]]:
         ("candidates of an item", [len(i.candidates) for i in items if i.candidates]),
     ):
         if counts:
-            yield {
-                "what": kind,
-                "least": min(counts),
-                "median": float(np.median(counts)),
-                "most": max(counts),
-            }
+            middle = float(np.median(counts))
+            yield {"what": kind, "least": min(counts), "median": middle, "most": max(counts)}
 
 
 def _known(
@@ -343,15 +319,13 @@ def _known(
 ) -> dict[str, list[str]]:
     """See :attr:`Audit.known`. Compounds that count as the same are looked up once."""
     compounds_of: dict[str, list[str]] = {
-        "dictionaries": [dictionary.name for dictionary in dictionaries],
-        **{sense: [] for sense in ("idiomatic", "literal", "both", "neither")},
+        sense: [] for sense in ("idiomatic", "literal", "both", "neither")
     }
     compounds = parts[parts["kind"] == "compound"].drop_duplicates("digest")
     for number in compounds["item"]:
         item = items[number - 1]
         entries = look_up(dictionaries, item.phrase, item.language)
         senses = [sense for sense in get_args(SenseLabel) if entries.of(sense)]
-        compounds_of["both" if len(senses) > 1 else senses[0] if senses else "neither"].append(
-            item.phrase
-        )
-    return compounds_of
+        sense = "both" if len(senses) > 1 else senses[0] if senses else "neither"
+        compounds_of[sense].append(item.phrase)
+    return {"dictionaries": [dictionary.name for dictionary in dictionaries], **compounds_of}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,6 @@ from admire.base.choices import RankQuery
 from admire.base.errors import UserError
 from admire.base.schema import Seed, check_setting, read_as
 from admire.data.items import Item, item_keys
-from admire.models.encoders import TextEncoder
 from admire.rankers.settings import Settings
 from admire.runs.past_runs import open_run_replies, read_run
 from admire.runs.ranking import Ranking
@@ -49,13 +49,7 @@ class OrderCheck:
     unchecked: str | None = None
 
 
-def check_order(
-    items: Sequence[Item],
-    run: Path | None = None,
-    *,
-    encoder: TextEncoder | None = None,
-    seed: int = 0,
-) -> OrderCheck:
+def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0) -> OrderCheck:
     """Rank the items as they stand and with their candidates shuffled, and compare the orders.
 
     Candidates are identified by their names. One without a picture is named after its place, so it
@@ -68,7 +62,6 @@ def check_order(
 
     Args:
         run: a run folder of these items.
-        encoder: used in place of the settings' encoder.
         seed: of the shuffling.
 
     Raises:
@@ -77,17 +70,15 @@ def check_order(
     """
     check_setting("seed", seed, Seed)
     if run:
-        return _check_run(items, run, encoder, seed)
+        return _check_run(items, run, seed)
     query: RankQuery = "compound" if any(item.sequence for item in items) else "sentence"
     captions = all(candidate.caption for item in items for candidate in item.candidates)
     settings = Settings(query=query, track="caption" if captions else None)
     check = OrderCheck(f"embeddings, with the {query} as the query")
-    return _rank_twice(check, items, settings, encoder, seed)
+    return _rank_twice(check, items, settings, seed)
 
 
-def _check_run(
-    items: Sequence[Item], folder: Path, encoder: TextEncoder | None, seed: int
-) -> OrderCheck:
+def _check_run(items: Sequence[Item], folder: Path, seed: int) -> OrderCheck:
     run = read_run(folder)
     if item_keys(items) != item_keys([ranking.item for ranking in run.rankings]):
         raise UserError(f"{folder}: is a run of other items than the data. Name those.", "run")
@@ -106,28 +97,26 @@ def _check_run(
     replies = open_run_replies(folder) if interpreted else None
     # The replies hold the senses, too.
     settings = replace(settings, sense="auto", prompts=None, detector=None)
-    return _rank_twice(check, items, settings, encoder, seed, replies)
+    return _rank_twice(check, items, settings, seed, replies)
 
 
 def _rank_twice(
     check: OrderCheck,
     items: Sequence[Item],
     settings: Settings,
-    encoder: TextEncoder | None,
     seed: int,
     replies: Sequence[Any] | None = None,
 ) -> OrderCheck:
     numbers = [number for number, item in enumerate(items, start=1) if _rankable(item)]
     if not numbers:
         return replace(check, unchecked="No item has candidates to rank.")
-    standing = [
-        replace(items[number - 1], expected_order=None, expected_item=None) for number in numbers
-    ]
+    rankable = (items[number - 1] for number in numbers)
+    standing = [replace(item, expected_order=None, expected_item=None) for item in rankable]
     rng = np.random.default_rng(seed)
     shuffled = [_shuffled(item, rng) for item in standing]
     try:
         before, after = (
-            rank(some, settings, llms=replies, encoder=encoder).rankings
+            rank(some, settings, llms=replies).rankings
             for some in (standing, [item for item, _ in shuffled])
         )
     except UserError as error:
@@ -146,10 +135,9 @@ def _rank_twice(
 
 
 def _rankable(item: Item) -> bool:
-    things = all(
-        candidate.caption or candidate.image for candidate in (*item.candidates, *item.sequence)
-    )
-    return bool(item.candidates and (item.sentence.strip() or item.sequence) and things)
+    things = (*item.candidates, *item.sequence)
+    seen = all(thing.caption or thing.image for thing in things)
+    return bool(item.candidates and (item.sentence.strip() or item.sequence) and seen)
 
 
 def _shuffled(item: Item, rng: np.random.Generator) -> tuple[Item, dict[str, str]]:
@@ -165,28 +153,20 @@ def _shuffled(item: Item, rng: np.random.Generator) -> tuple[Item, dict[str, str
 
 
 def _ties(numbers: Iterable[int], rankings: Iterable[Ranking]) -> dict[str, Any]:
-    tied, tied_first = [], []
-    for number, ranking in zip(numbers, rankings, strict=True):
-        if ranking.tied:
-            tied.append(number)
-        if ranking.order[0] in ranking.tied:
-            tied_first.append(number)
-    return {"tied": tuple(tied), "tied_first": tuple(tied_first)}
+    tied = {number: r for number, r in zip(numbers, rankings, strict=True) if r.tied}
+    first = tuple(number for number, r in tied.items() if r.order[0] in r.tied)
+    return {"tied": tuple(tied), "tied_first": first}
 
 
 def _shown(rankings: Sequence[Ranking], seed: int) -> Iterator[dict[str, Any]]:
-    places: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for ranking in rankings:
-        for judgement in ranking.judgements:
-            for answer in judgement.answers:
-                if len(answer.shown) > 1 and answer.order:
-                    place = answer.shown.index(answer.order[0])
-                    of_ranker = places.setdefault((judgement.ranker, judgement.llm), [])
-                    of_ranker.append((place, len(answer.shown)))
-    for (ranker, llm), counts in places.items():
-        yield {
-            "ranker": ranker,
-            "llm": llm,
-            "answers": len(counts),
-            "places": evenness(counts, seed=seed),
-        }
+    places: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for judgement in (judgement for ranking in rankings for judgement in ranking.judgements):
+        places[judgement.ranker, judgement.llm] += [
+            (answer.shown.index(answer.order[0]), len(answer.shown))
+            for answer in judgement.answers
+            if len(answer.shown) > 1 and answer.order
+        ]
+    for (ranker, llm), of_ranker in places.items():
+        if of_ranker:
+            even = evenness(of_ranker, seed=seed)
+            yield {"ranker": ranker, "llm": llm, "answers": len(of_ranker), "places": even}

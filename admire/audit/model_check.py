@@ -29,14 +29,10 @@ from admire.senses.votes import VOTE_TOKENS
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast an encoder is, without the cache.
+    """How many texts or images an encoder encoded without the cache, in how many seconds.
 
-    Attributes:
-        kind: what was encoded: the ``first text``, for which the model is loaded, ``texts`` or
-            ``images``.
-        count: how many.
-        width: dimensions of their vectors.
-        seconds: for all of them.
+    ``kind`` is the ``first text``, for which the model is loaded, ``texts`` or ``images``;
+    ``width`` the dimensions of the vectors.
     """
 
     kind: str
@@ -62,9 +58,7 @@ def check_encoder(name: str) -> tuple[Run, list[Speed]]:
         "texts": lambda: encoder.encode_texts(captions, role="document"),
     }
     if isinstance(cached, ImageEncoder):
-        encoding["images"] = lambda: encoder.encode_prepared(
-            list(map(encoder.prepare_image, images))
-        )
+        encoding["images"] = lambda: encoder.encode_prepared([*map(encoder.prepare_image, images)])
     speeds = []
     for kind, encode in encoding.items():
         started = time.monotonic()
@@ -78,13 +72,9 @@ def check_encoder(name: str) -> tuple[Run, list[Speed]]:
 
 @dataclass(frozen=True)
 class CheckedReply:
-    """What was understood of a chat model's reply to a question.
+    """What was understood of a chat model's reply to a kind of question, or what went wrong.
 
-    Attributes:
-        kind: what kind of question it is.
-        text: what was understood, or what went wrong.
-        right: whether it is right; None if the check cannot know.
-        tokens: of question and reply; None if the server does not say.
+    ``right`` is None if the check cannot know it, ``tokens`` if the server does not say.
     """
 
     kind: str
@@ -101,16 +91,6 @@ class Animal(BaseModel, extra="forbid"):
     reason: str
 
 
-OWL = "images/night_owl_2.png"
-"""The sample picture that chat models are shown."""
-
-NIGHT_BIRD = "Which animal is meant by 'a night bird with big eyes'?"
-PICTURE = "Which animal is in this picture?"
-LETTER = (
-    "A night owl flew from the barn. Is that A: a person, or B: a bird? Answer with one letter."
-)
-
-
 def check_chat(name: str, *, url: str | None = None) -> list[CheckedReply]:
     """Ask a chat model one question of each kind about a sample, without the cache.
 
@@ -123,11 +103,13 @@ def check_chat(name: str, *, url: str | None = None) -> list[CheckedReply]:
     opened = open_llm(name, url=url)
     llm: ChatModel = getattr(opened, "model", opened)
     item = next(item for item in read_items(SAMPLES) if item.sentence_type == "literal")
-    owl = next(c.image for c in item.candidates if c.name == OWL)
-    assert owl
     prompts = Prompts()
-    meaning = prompts.about(item, "literal")
-    schema = Animal.model_json_schema()
+    sense, meaning = prompts.about(item, "sense"), prompts.about(item, "literal")
+    bird = "Which animal is meant by 'a night bird with big eyes'?"
+    owl = "Which animal is in this picture?", Image(SAMPLES / "images" / "night_owl_2.png")
+    letter = "A night owl flew from the barn. Is that A: a person, or B: a bird? "
+    letter += "Answer with one letter."
+    animal: dict[str, Any] = {"max_tokens": 200, "schema": Animal.model_json_schema()}
 
     def read_sense(reply: Reply) -> tuple[str, bool | None]:
         label = read_label(reply.text)
@@ -138,11 +120,11 @@ def check_chat(name: str, *, url: str | None = None) -> list[CheckedReply]:
         return "; ".join(read.definitions) or _raw(reply), None if read else False
 
     questions: list[tuple[str, Question, Callable[[Reply], tuple[str, bool | None]]]] = [
-        ("sense", Question(prompts.about(item, "sense"), max_tokens=VOTE_TOKENS), read_sense),
+        ("sense", Question(sense, max_tokens=VOTE_TOKENS), read_sense),
         ("meaning", Question(meaning, max_tokens=MEANING_TOKENS), read_definitions),
-        ("schema", Question(NIGHT_BIRD, max_tokens=200, schema=schema), _read_animal),
-        ("log-probabilities", Question(LETTER, max_tokens=1, logprobs=5), _read_letter),
-        ("image", Question((PICTURE, Image(owl)), max_tokens=200, schema=schema), _read_animal),
+        ("schema", Question(bird, **animal), _read_animal),
+        ("log-probabilities", Question(letter, max_tokens=1, logprobs=5), _read_letter),
+        ("image", Question(owl, **animal), _read_animal),
     ]
     replies = []
     for kind, question, read in questions:

@@ -28,10 +28,8 @@ def warn_if_runs_saw(scored: pd.DataFrame, *runs: Path) -> None:
         runs: run folders, or files in them. Files elsewhere, such as another system's submission,
             are ignored.
     """
-    folders = list(dict.fromkeys(run if run.is_dir() else run.parent for run in runs))
-    folders = [
-        folder for folder in folders if (folder / RECORD).is_file() and (folder / ITEMS).is_file()
-    ]
+    places = dict.fromkeys(run if run.is_dir() else run.parent for run in runs)
+    folders = [place for place in places if all(map(Path.is_file, (place / RECORD, place / ITEMS)))]
     if not folders:
         return
     name = " & ".join(map(str, folders))

@@ -35,10 +35,9 @@ log = logging.getLogger("admire")
 
 @dataclass(frozen=True)
 class Scorecard:
-    """The figures of a submission or a run.
+    """The figures of a submission or a run, by the path of its file or folder.
 
     Attributes:
-        path: its file or folder.
         scored: see :func:`admire.scores.item_figures.score_items`.
         figures: see :func:`admire.scores.figures.summarise`.
         uncorrected: the same by the gold before people's judgements; None without these.
@@ -103,11 +102,8 @@ def score_submissions(
     if len(paths) > 2:
         raise UserError("Give one submission, or two to compare.")
     if published and judgements:
-        raise UserError(
-            "Published figures are by the gold as it was. Leave one of the two out.",
-            "published",
-            "judgements",
-        )
+        why = "Published figures are by the gold as it was. Leave one of the two out."
+        raise UserError(why, "published", "judgements")
     if gold:
         uncorrected = list(iter_items(gold, whole=False))
     else:
@@ -118,8 +114,7 @@ def score_submissions(
     corrected = correct_gold(uncorrected, judgements, gold or paths[0]) if judgements else None
     if corrected:
         log.info("%s: %s", judgements, corrected)
-    items = corrected.items if corrected else uncorrected
-    before = uncorrected if corrected else []
+    items, before = (corrected.items, uncorrected) if corrected else (uncorrected, [])
     cards = [_scorecard(path, items, before, published, track, seed) for path in paths]
     difference = None
     if len(cards) == 2:
@@ -145,14 +140,9 @@ def _scorecard(
     tags = [item.language for item in items if item.best]
     if len(set(tags)) > 1:
         languages = with_ndcg(summarise_languages(scored, tags, seed=seed))
-    card = Scorecard(
-        path,
-        scored,
-        with_ndcg(summarise(scored, seed=seed)),
-        before,
-        languages,
-        _reliability(scored, run, str(path), seed),
-    )
+    figures = with_ndcg(summarise(scored, seed=seed))
+    senses = _reliability(scored, run, str(path), seed)
+    card = Scorecard(path, scored, figures, before, languages, senses)
     if not published:
         return card
     record = read_record(run) if run else None
@@ -172,10 +162,8 @@ def _reliability(
         why = "the run tells no sense" if "probability" not in scored else "the gold tells none"
         log.warning("%s: how sure its senses are cannot be told, because %s.", name, why)
         return None
-    senses: dict[str, Any] = {
-        "figures": sense_summary(scored, seed=seed),
-        "curve": risk_curve(scored),
-    }
+    senses: dict[str, Any] = {"figures": sense_summary(scored, seed=seed)}
+    senses["curve"] = risk_curve(scored)
     below = abstained_below(run)
     if below is not None:
         sure, unsure = summarise_sure(scored, seed=seed), int(scored["unsure"].sum())
@@ -207,12 +195,7 @@ def place_on_boards(
         systems = published_systems(board)
         places = standings(figures, systems, board)
         within = {f"{place.metric}_within": in_interval(systems, place) for place in places}
-        entries.append(
-            {
-                **asdict(board),
-                "gold_sense": gold_sense,
-                "places": [] if gold_sense else places,
-                "systems": systems.assign(**within).drop(columns="decimals"),
-            }
-        )
+        systems = systems.assign(**within).drop(columns="decimals")
+        entry = {"gold_sense": gold_sense, "places": [] if gold_sense else places}
+        entries.append({**asdict(board), **entry, "systems": systems})
     return entries, notes

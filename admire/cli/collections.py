@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
-CAPTION_LENGTH = 120
-"""Characters of a picture's caption that are printed; --json has all."""
-
 
 @opt.with_settings("search", SearchSettings)
 def search(
@@ -42,18 +39,15 @@ def search(
 
     settings = opt.make(SearchSettings, options)
     result = search_index(text, span, index, settings)
-    reading = result.reading
+    reading, pictures = result.reading, result.pictures
     if json:
         content: dict[str, Any] = {"query": settings.query}
         if reading:
             sense = reading.sense
-            content = {
-                "sense": sense.label,
-                "probability": sense.probability,
-                "gloss": reading.gloss,
-            }
-        content["pictures" if result.pictures else "texts"] = [
-            _result_row(candidate, score, pictures=result.pictures)
+            content = {"sense": sense.label, "probability": sense.probability}
+            content["gloss"] = reading.gloss
+        content["pictures" if pictures else "texts"] = [
+            {"id": candidate.name, "score": score} | _picture_or_text(candidate, pictures=pictures)
             for candidate, score in result.entries
         ]
         lines = jsonlib.dumps(content, indent=2, ensure_ascii=False).split("\n")
@@ -61,26 +55,25 @@ def search(
         return
     title = f"{span}, {settings.query}"
     if reading:
-        meaning = reading.meant if result.pictures else reading.gloss
+        meaning = reading.meant if pictures else reading.gloss
         title = f"{span}, {reading.sense.label}: {meaning or '–'}"
-    headings = ("Score", "Picture", "Caption") if result.pictures else ("Score", "Id", "Text")
+    headings = ("Score", "Picture", "Caption") if pictures else ("Score", "Id", "Text")
     rows = []
     for candidate, score in result.entries:
         name, caption = candidate.name, candidate.caption or ""
-        if result.pictures:
+        if pictures:
             name = str(candidate.image or candidate.name)
-            caption = shorten(caption, CAPTION_LENGTH, placeholder="…")
+            caption = shorten(caption, 120, placeholder="…")  # --json has all
         rows.append((f"{score:+z.2f}", name, caption))
     print_rows(headings, rows, title)
 
 
-def _result_row(candidate: Candidate, score: float, *, pictures: bool) -> dict[str, Any]:
+def _picture_or_text(candidate: Candidate, *, pictures: bool) -> dict[str, str | None]:
     """Return a picture or a text that was found, for programs."""
-    row = {"id": candidate.name, "score": score}
     if not pictures:
-        return row | {"text": candidate.caption}
+        return {"text": candidate.caption}
     image = str(candidate.image) if candidate.image else None
-    return row | {"image": image, "caption": candidate.caption}
+    return {"image": image, "caption": candidate.caption}
 
 
 @opt.with_settings("index", (Settings, "device"), opt.WorkerOptions)
@@ -137,9 +130,8 @@ def index(
     if source and add:
         name = encoder or read_record(out).encoder.name
         changes = add_to_index(source, open_encoder(name, device=device), out, encode=encode)
-        log.info(
-            "Wrote %s, %d things: %d new, %d gone", out, changes.entries, changes.new, changes.gone
-        )
+        counts = out, changes.entries, changes.new, changes.gone
+        log.info("Wrote %s, %d things: %d new, %d gone", *counts)
     elif source:
         name = encoder or default_encoder(source)
         opened = open_encoder(name, device=device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import logging
 from pathlib import Path
 from typing import Annotated
@@ -50,7 +49,7 @@ def train_head(data: Path, /, *, out: Path = Path("head"), options: opt.Options 
     head = training.train_head(triplets, settings, encoder)
     head.save(out)
     log.info("Wrote %s", out)
-    print(jsonlib.dumps(summarise_card(head.card), indent=2))
+    print_json(summarise_card(head.card))
 
 
 @opt.with_settings(
@@ -87,9 +86,9 @@ def sweep(
         tables = training.compare_heads(items, *orders, base.seed)
         if json:
             print_json(tables)
-            return
-        for title, figures in tables.items():
-            print_figures(figures, title)
+        else:
+            for title, figures in tables.items():
+                print_figures(figures, title)
         return
     results = training.sweep_heads(triplets, settings, out).sort_values("validation_loss")
     columns = [*axes, "epoch", "validation_loss", "test_top1", "none_top1"]

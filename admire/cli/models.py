@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
-import logging
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -11,10 +9,8 @@ from cyclopts import Parameter
 from admire.base.errors import UserError
 from admire.base.terminal import cell
 from admire.cli import options as opt
-from admire.cli.output import print_rankings, print_rows, print_table
+from admire.cli.output import print_json, print_rankings, print_rows, print_table
 from admire.rankers.settings import Settings
-
-log = logging.getLogger("admire")
 
 
 def list_models(*, json: opt.Json = False) -> None:
@@ -25,11 +21,7 @@ def list_models(*, json: opt.Json = False) -> None:
 
     if json:
         keys = ("name", "what", "size", "licence", "commercial")
-        rows = [
-            {key: getattr(model, key) for key in keys} | {"here": model.status()}
-            for model in MODELS
-        ]
-        print(jsonlib.dumps(rows, indent=2))
+        print_json([{k: getattr(m, k) for k in keys} | {"here": m.status()} for m in MODELS])
         return
     table = Table()
     table.add_column("Name", no_wrap=True, overflow="fold")

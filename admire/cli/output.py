@@ -106,11 +106,9 @@ def print_unsure(unsure: int, items: int, below: float, sure: pd.DataFrame | Non
 
 
 def print_account(account: Sequence[Mapping[str, Any]]) -> None:
-    """Print to stderr what chat models cost, if a server was asked anything.
+    """Print to stderr what chat models cost, if a server was asked anything; see run.json."""
+    from admire.models.llm.ledger import UNKNOWN
 
-    Args:
-        asked: of run.json.
-    """
     if not any(row["calls"] > row["from_cache"] and row["price_usd"] for row in account):
         return
     rows = [
@@ -119,10 +117,14 @@ def print_account(account: Sequence[Mapping[str, Any]]) -> None:
             row["llm"],
             row["calls"],
             row["from_cache"],
-            _tokens(row["prompt_tokens"]),
-            _tokens(row["completion_tokens"]),
-            _price(row["price_usd"], at_most=row["price_is_at_most"]),
-            _price(row["price_usd_now"], at_most=row["price_is_at_most"]),
+            *(
+                UNKNOWN if row[tokens] is None else f"{row[tokens]:,}"
+                for tokens in ("prompt_tokens", "completion_tokens")
+            ),
+            *(
+                _price(row[price], at_most=row["price_is_at_most"])
+                for price in ("price_usd", "price_usd_now")
+            ),
         )
         for row in account
     ]
@@ -169,12 +171,6 @@ def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> Non
 def _say_why(reasons: Iterable[str | None]) -> None:
     for reason in dict.fromkeys(filter(None, reasons)):
         log.info("A price is unknown: %s.", reason)
-
-
-def _tokens(count: int | None) -> str:
-    from admire.models.llm.ledger import UNKNOWN
-
-    return UNKNOWN if count is None else f"{count:,}"
 
 
 def _price(price: float | str, *, at_most: bool = False) -> str:

@@ -80,11 +80,11 @@ def rank(
 
     started = time.monotonic()
     settings, files = run_settings(options), opt.make(opt.ItemFiles, options)
-    places = {"images": files.images, "gold": files.gold}
+    images, gold = files.images, files.gold
     workers = opt.open_workers(options, settings.device)
     if dry_run:
-        skip = (lambda fault: None) if files.skip_bad else None
-        items = iter_items(data, files.lang, **places, look=files.skip_bad, skip=skip)
+        look, skip = files.skip_bad, (lambda fault: None) if files.skip_bad else None
+        items = iter_items(data, files.lang, images=images, gold=gold, look=look, skip=skip)
         print_forecasts(plan(list(items), settings), json=json)
         return
     check_folder(out, "run")
@@ -97,7 +97,8 @@ def rank(
         out,
         settings,
         language=files.lang,
-        **places,
+        images=images,
+        gold=gold,
         asking=opt.make(Asking, options),
         workers=workers,
         skip_bad=files.skip_bad,

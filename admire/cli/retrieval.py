@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from cyclopts import Parameter
 
 from admire.cli import options as opt
 from admire.cli.config import with_file
-from admire.cli.output import print_rows
+from admire.cli.output import print_json, print_rows
 from admire.models.training_settings import FitSettings
 from admire.tasks.retrieval.settings import (
     SPLITS,
@@ -76,7 +75,7 @@ def retrieve(
     log.info("Wrote %s", out)
     summary = retrieval.summary
     if json:
-        print(jsonlib.dumps(summary.to_dict("records"), indent=2))
+        print_json(summary.to_dict("records"))
         return
     rows = [(r.group, r.n, f"{r.r_precision:.1f}", f"{r.ndcg:.1f}") for r in summary.itertuples()]
     print_rows(

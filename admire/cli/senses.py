@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -80,15 +79,12 @@ def sense(
     elif not scored.empty:
         print_figures(summary, f"Sense, {llm}")
     if not scored.empty:
-        error = calibration_error(
-            [readings[k].sense.probability for k in scored.index],
-            scored["sentence_type"] == "idiomatic",
-        )
+        probabilities = [readings[k].sense.probability for k in scored.index]
+        error = calibration_error(probabilities, scored["sentence_type"] == "idiomatic")
         log.info("The probabilities' expected calibration error: %.3f", error)
         if detects:
-            warn_if_seen(
-                [items[k] for k in scored.index], detector, scored, ["accuracy"], str(data)
-            )
+            labelled = [items[k] for k in scored.index]
+            warn_if_seen(labelled, detector, scored, ["accuracy"], str(data))
 
 
 @opt.with_settings("detect", (Settings, "detector"))
@@ -148,7 +144,7 @@ def train_detector(
     encoder = open_context_encoder(source.encoder)
     detector = training.train_detector(items, encoder, settings, leave_out=unseen)
     detector.save(out)
-    print(jsonlib.dumps(summarise_card(detector.card), indent=2))
+    print_json(summarise_card(detector.card))
     log.info("Wrote %s", out)
 
 
@@ -182,16 +178,14 @@ def train_classifier(
     uses = [use for path in data for use in read_uses(path, required=(*columns, "Label"))]
     validation = None
     if source.validation:
-        label = () if source.validation_gold else ("Label",)
-        validation = read_uses(
-            source.validation, source.validation_gold, required=(*columns, *label)
-        )
+        required = columns if source.validation_gold else (*columns, "Label")
+        validation = read_uses(source.validation, source.validation_gold, required=required)
     before, *after = training.train_classifier(
         source.encoder, uses, validation, replace(settings, fit=fit), out, device=source.device
     )
     log.info("Wrote %s", out)
     if json:
-        print(jsonlib.dumps({"before": before, "epochs": after, "after": max(after)}, indent=2))
+        print_json({"before": before, "epochs": after, "after": max(after)})
         return
     rows = [("before", f"{before:.4f}"), ("after", f"{max(after):.4f}")]
     print_rows(("Model", "Macro F1"), rows, f"{source.encoder}, {settings.setting}, validation")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import logging
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +10,7 @@ from typing import Annotated
 from admire.base.errors import UserError
 from admire.cli import options as opt
 from admire.cli.config import with_file
-from admire.cli.output import print_rows
+from admire.cli.output import print_json, print_rows
 from admire.models.training_settings import FitSettings, StartEncoder
 from admire.tasks.sts.settings import (
     SentenceFiles,
@@ -52,11 +50,8 @@ def sts(
     settings = opt.make(SimilaritySettings, options)
     pairs = read_pairs(data, gold, split=split)
     if not out and not any(pair.gold for pair in pairs):
-        raise UserError(
-            f"{data}: has no similarities. Give a gold file, or a place for a submission.",
-            "gold",
-            "out",
-        )
+        why = "has no similarities. Give a gold file, or a place for a submission."
+        raise UserError(f"{data}: {why}", "gold", "out")
     measured = measure_similarity(pairs, settings)
     if out:
         write_similarities(out, pairs, measured.similarities, setting)
@@ -65,13 +60,8 @@ def sts(
         print(measured.correlations.to_json(orient="records", indent=2))
         return
     rows = [
-        (
-            row["language"],
-            row["subset"],
-            row["n"],
-            "undefined (all equal)" if math.isnan(row["spearman"]) else f"{row['spearman']:.3f}",
-        )
-        for row in measured.correlations.to_dict("records")
+        (r.language, r.subset, r.n, f"{r.spearman:.3f}".replace("nan", "undefined (all equal)"))
+        for r in measured.correlations.itertuples()
     ]
     if rows:
         print_rows(("Language", "Pairs", "n", "Spearman"), rows, settings.llm or settings.encoder)
@@ -126,7 +116,7 @@ def train_sentences(
     history = train(encoder, training_data, replace(settings, fit=fit), out)
     log.info("Wrote %s", out)
     if json:
-        print(jsonlib.dumps({"validation": history}, indent=2))
+        print_json({"validation": history})
         return
     rows = [(epoch or "before", f"{figure:.3f}") for epoch, figure in enumerate(history)]
     title = f"{start.encoder}, {settings.objective}"

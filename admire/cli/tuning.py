@@ -96,21 +96,14 @@ def _scoring_options(best: Scoring) -> str:
 
 
 def _advise(difference: pd.DataFrame, chosen: str) -> None:
-    """Log what all items together choose, and whether to use it.
-
-    Args:
-        difference: of what cross-validation gives minus the default.
-    """
+    """Log what all items together choose, and whether cross-validation says to use it."""
     whole = difference[difference["group"] == "all"].to_dict("records")
     dcg, top1 = (next(row for row in whole if row["metric"] == name) for name in ("dcg", "top1"))
     gain = "DCG {mean:+z.3f} [{low:+z.3f}, {high:+z.3f}]".format_map(dcg)
     gain += f", top-1 {top1['mean']:+z.3f}"
     if dcg["mean"] <= 1e-9 or top1["mean"] < -1e-9:
-        log.info(
-            "Keep the default. Held-out items are ranked no better by the scoring that the other "
-            "items choose (%s).",
-            gain,
-        )
+        no_better = "Held-out items are ranked no better by the scoring that the other items choose"
+        log.info("Keep the default. %s (%s).", no_better, gain)
     elif dcg["low"] <= 0:
         log.info("The gain over the default may be chance (%s).", gain)
     log.info("All items together choose %s", chosen)
