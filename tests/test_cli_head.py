@@ -67,14 +67,6 @@ def table(write_table) -> Path:
     return write_table(*(admire_row(c, image1_caption=caption.format(c)) for c in COMPOUNDS))
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """The one message of a command that ends with exit code 2."""
-    code, out, err = run(capsys, *arguments)
-    assert (code, out) == (2, "")
-    assert "Traceback" not in err
-    return err.splitlines()[-1]
-
-
 # --------------------------------------------------------------------------------- training
 
 
@@ -155,27 +147,33 @@ def write_head(folder: Path, **changes: object) -> Projection:
 def test_with_a_head_for_glosses_compounds_are_compared_as_without(capsys, tmp_path, opened, table):
     write_head(tmp_path / "head")
     write_head(tmp_path / "glosses", glosses_only=True)
-    found = {}
+    scores = {}
     for name in ("without", "head", "glosses"):
         options = () if name == "without" else ("--head", tmp_path / name)
         out = tmp_path / "runs" / name
         assert run(capsys, "rank", table, "--llm", "openai:x", "--out", out, *options)[0] == 0
-        found[name] = pd.read_csv(out / "scores.csv")
+        scores[name] = pd.read_csv(out / "scores.csv")
     record = json.loads((tmp_path / "runs" / "head" / "run.json").read_text())
     assert record["settings"]["head"] == str(tmp_path / "head")
-    glosses = found["glosses"]
-    assert not np.allclose(glosses["caption_gloss"], found["without"]["caption_gloss"])
-    assert np.allclose(glosses["caption_gloss"], found["head"]["caption_gloss"])
-    assert np.allclose(glosses["caption_compound"], found["without"]["caption_compound"])
-    assert not np.allclose(glosses["caption_compound"], found["head"]["caption_compound"])
-
-    baseline = ("rank", table, "--query", "sentence", "--head", tmp_path / "glosses")
-    message = refused(capsys, *baseline, "--out", tmp_path / "none")
-    assert "The head compares glosses only" in message
+    for column, same, other in (
+        ("caption_gloss", "head", "without"),
+        ("caption_compound", "without", "head"),
+    ):
+        glosses = scores["glosses"][column]
+        assert np.allclose(glosses, scores[same][column])
+        assert not np.allclose(glosses, scores[other][column])
 
 
-def test_a_head_of_another_encoder_is_refused(capsys, tmp_path, opened, table):
-    write_head(tmp_path / "head")
-    plain = ("rank", table, "--llm", "openai:x", "--out", tmp_path / "run")
-    message = refused(capsys, *plain, "--head", tmp_path / "head", "--encoder", "others")
-    assert "trained on the encoder 'words' (words:1), not on 'others'" in message
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--llm", "openai:x", "--encoder", "others"), "the encoder 'words' (words:1)"),
+        (("--query", "sentence"), "The head compares glosses only"),
+    ],
+)
+def test_a_head_that_does_not_fit_is_refused(capsys, tmp_path, opened, table, options, message):
+    write_head(tmp_path / "head", glosses_only=True)
+    command = ("rank", table, *options, "--head", tmp_path / "head", "--out", tmp_path / "run")
+    code, out, err = run(capsys, *command)
+    assert (code, out) == (2, "")
+    assert message in err.splitlines()[-1]

@@ -67,10 +67,8 @@ def test_fifteen_blind_files_become_one_zip(capsys, tmp_path, write_table, share
         found = {name: read(files.open(name)) for name in files.namelist()}
     assert sorted(found) == sorted(f"submission_{code}.tsv" for code in CODES.values())
     for name, code in CODES.items():
-        blind, handed = (
-            read(tmp_path / f"blind/submission_{name}.tsv"),
-            found[f"submission_{code}.tsv"],
-        )
+        blind = read(tmp_path / f"blind/submission_{name}.tsv")
+        handed = found[f"submission_{code}.tsv"]
         assert list(handed) == ["compound", "sentence", "expected_order"]
         assert handed[["compound", "sentence"]].equals(blind[["compound", "sentence"]])
         for order, (_, row) in zip(handed["expected_order"], blind.iterrows(), strict=True):
@@ -79,34 +77,20 @@ def test_fifteen_blind_files_become_one_zip(capsys, tmp_path, write_table, share
     assert len(found["submission_TR.tsv"]) == 180
 
 
-def plain(folder: Path, name: str = "submission_Turkish.tsv") -> Path:
-    folder.mkdir(exist_ok=True)
-    path = folder / name
-    row = {**admire_row("çürük elma"), **admire_row()}
-    pd.DataFrame([row]).to_csv(path, sep="\t", index=False)
+def plain(folder: Path) -> Path:
+    folder.mkdir()
+    path = folder / "submission_Turkish.tsv"
+    pd.DataFrame([admire_row()]).to_csv(path, sep="\t", index=False)
     return path
 
 
-def four(path: Path) -> None:
+def test_a_broken_file_ends_a_run_before_it_starts(capsys, tmp_path):
+    path = plain(tmp_path / "blind")
     path.write_text(path.read_text().replace(", 'e.png'", ""))
-
-
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (four, ("row 1", "expected_order", "4 names for 5")),
-        (lambda path: plain(path.parent, "a_TR.tsv"), ("one language (TR)", "a_TR.tsv")),
-    ],
-)
-def test_a_broken_file_ends_a_run_before_it_starts(capsys, tmp_path, damage, words):
-    plain(tmp_path / "blind", "submission_Uzbek.tsv")
-    damage(plain(tmp_path / "blind"))
-    code, out, message = run(capsys, "rank", tmp_path / "blind", "--out", tmp_path / "run")
-    assert (code, out) == (2, "")
-    assert all(word in message for word in words)
-    assert not (tmp_path / "run").exists()
+    message = ended(capsys, "rank", tmp_path / "blind", "--out", tmp_path / "run")
+    assert all(word in message for word in (str(path), "row 1", "expected_order"))
     message = ended(capsys, "submit", tmp_path / "run", "--out", tmp_path / "mine.zip")
-    assert "run.json: cannot be read" in message
+    assert "run.json" in message
     assert [path.name for path in tmp_path.iterdir()] == ["blind"]
 
 
@@ -133,17 +117,10 @@ def test_a_run_over_languages_is_scored_by_language_and_by_their_mean(
     code, printed, err = run(capsys, "score", out, "--gold", gold, "--json")
     assert code == 0, err
     table = pd.DataFrame(json.loads(printed)["languages"][str(out)])
-    shown = table[table["metric"] == "top1"].drop(columns="metric").to_numpy().tolist()
-    assert shown == [
-        ["tr", 2, 1.0, 1.0, 1.0],
-        ["uz", 1, 0.0, 0.0, 0.0],
-        ["macro", 3, 0.5, 0.0, 1.0],
-    ]
-    means = table[table["group"] == "macro"].set_index("metric")["mean"]
-    assert list(table["metric"].unique())[:3] == ["top1", "dcg", "ndcg5"]
+    assert table.loc[table["metric"] == "top1", "mean"].tolist() == [1.0, 0.0, 0.5]
+    macro = table[table["group"] == "macro"].set_index("metric")["mean"]
     published = ("--published", "admire2")
     _, printed, _ = run(capsys, "score", out, "--gold", gold, *published, "--json")
     (board,) = json.loads(printed)["published"][str(out)]
-    assert [one["mean"] for one in board["places"]] == [0.5, means["ndcg5"]]
-    _, printed, _ = run(capsys, "score", out, "--gold", gold)
-    assert f"By language, {out}" in printed
+    assert [place["mean"] for place in board["places"]] == [0.5, macro["ndcg5"]]
+    assert f"By language, {out}" in run(capsys, "score", out, "--gold", gold)[1]
