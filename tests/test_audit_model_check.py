@@ -33,10 +33,8 @@ def test_an_encoder_ranks_the_samples_and_is_timed_without_the_cache(capsys, ope
 def judge(body: dict, *, blind: bool = False) -> Response:
     """A server's answers to the questions of the check."""
     content = body["messages"][0]["content"]
-    if not isinstance(content, str):
-        if blind:
-            return refusal(400, "this model does not support images")
-        return completion(json.dumps({"animal": "owl", "reason": "wings"}))
+    if blind and not isinstance(content, str):
+        return refusal(400, "this model does not support images")
     if body.get("response_format"):
         return completion(json.dumps({"animal": "owl", "reason": "wings"}))
     if body.get("logprobs"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from commands import chat_server, run
+from commands import chat_server, ended, run
 from conftest import admire_row
 from toys import WordEncoder
 
@@ -62,10 +62,6 @@ def rows_of(out: str) -> dict[str, tuple[int, float, float]]:
     return {r["language"]: (r["n"], r["macro_f1"], r["accuracy"]) for r in found}
 
 
-def compact(out: str) -> list[str]:
-    return [line.replace(" ", "") for line in out.splitlines()]
-
-
 def test_macro_f1_and_accuracy_are_told_by_language_in_order_and_together(capsys, data, idiomatic):
     code, out, _ = run(capsys, "detect", data, "--detector", idiomatic, "--json")
     assert code == 0
@@ -75,9 +71,8 @@ def test_macro_f1_and_accuracy_are_told_by_language_in_order_and_together(capsys
     assert found["en"] == pytest.approx((3, 0.4, 2 / 3))
     assert found["pt"] == (1, 0, 0)
     assert found["all"] == pytest.approx((4, 1 / 3, 0.5))
-    code, out, _ = run(capsys, "detect", data, "--detector", idiomatic)
-    assert code == 0
-    assert ["en", "3", "0.4000", "0.6667"] in [line.split("│")[1:5] for line in compact(out)]
+    _, out, _ = run(capsys, "detect", data, "--detector", idiomatic)
+    assert "│en│3│0.4000│0.6667│" in out.replace(" ", "")
 
 
 def test_a_submission_is_written_and_without_labels_nothing_is_scored(
@@ -112,14 +107,11 @@ def test_sense_works_on_targets_without_candidates_and_scores_them(
     assert code == 0
     senses = pd.read_csv(out_file, sep="\t", keep_default_na=False)
     assert senses["predicted_type"].tolist() == ["literal", ""]
-    assert senses["literal"].tolist() == [3, 0]
-    assert senses["unparsed"].tolist() == [0, 3]
     printed = json.loads(out)
-    assert [one["predicted_type"] for one in printed["senses"]] == ["literal", None]
-    assert [one["literal"] for one in printed["senses"]] == [3, 0]
+    assert [row["predicted_type"] for row in printed["senses"]] == ["literal", None]
+    assert [row["literal"] for row in printed["senses"]] == senses["literal"].tolist() == [3, 0]
     accuracy = pd.DataFrame(printed["figures"]).set_index("group")
     assert accuracy.loc["all", "mean"] == 0.5
-    assert accuracy.loc["idiomatic", "mean"] == 0
     assert "no vote on 'cold feet'" in err
     unknown = write_table(rows[1] | {"sentence_type": ""}, name="unknown.tsv")
     code, out, _ = run(capsys, "sense", unknown, "--out", out_file, *model)
@@ -143,16 +135,18 @@ MWES = ("night owl", "red lamp", "big bird", "green desk", "blue tree")
 
 
 def training(mwes: tuple[str, ...] = MWES) -> list[dict[str, str]]:
-    found = []
-    for mwe in mwes:
-        for target, label in (
-            (f"a {mwe} in the tree", "1"),
-            (f"the big {mwe} is on the desk", "1"),
-            (f"my sister is the {mwe} who writes", "0"),
-            (f"a real {mwe} writes at midnight", "0"),
-        ):
-            found.append({"Language": "EN", "MWE": mwe, "Target": target, "Label": label})
-    return [row | AROUND | {"ID": f"i{k}"} for k, row in enumerate(found)]
+    targets = {
+        "a {} in the tree": "1",
+        "the big {} is on the desk": "1",
+        "my sister is the {} who writes": "0",
+        "a real {} writes at midnight": "0",
+    }
+    rows = [
+        {"Language": "EN", "MWE": mwe, "Target": target.format(mwe), "Label": label}
+        for mwe in mwes
+        for target, label in targets.items()
+    ]
+    return [row | AROUND | {"ID": f"i{k}"} for k, row in enumerate(rows)]
 
 
 @pytest.fixture(scope="module")
@@ -207,14 +201,13 @@ def test_a_classifier_is_trained_on_files_and_decides_in_detect_and_sense(
 
 def test_what_cannot_be_is_refused(capsys, command, write_table, tmp_path):
     data = write_table(*training(), name="train.csv")
-    for options, message in (
-        ({"validation-gold": "gold.csv"}, "need that file. (--validation)"),
-        ({"epochs": 0}, "epochs cannot be 0"),
-        ({"max-length": 2}, "max_length cannot be 2"),
+    for options, flag in (
+        ({"validation-gold": "gold.csv"}, "--validation"),
+        ({"epochs": 0}, "--epochs"),
+        ({"max-length": 2}, "--max-length"),
     ):
-        code, _, err = run(capsys, *command(data, out=tmp_path / "mine", **options))
-        assert code == 2
-        assert message in err
+        error = ended(capsys, *command(data, out=tmp_path / "mine", **options))
+        assert error.endswith(f"({flag})")
 
 
 def test_a_light_detector_leaves_compounds_unseen(capsys, write_table, tmp_path):
