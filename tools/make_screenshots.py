@@ -13,8 +13,6 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
@@ -38,10 +36,9 @@ def main() -> None:
         expect.set_options(timeout=SLOW)
         show_report(page, Path(folder))
         save(page, "report")
-        with served() as address:
-            page.goto(address)
-            show_served(page)
-            save(page, "serve")
+        page.goto(served())
+        show_served(page)
+        save(page, "serve")
         browser.close()
 
 
@@ -55,19 +52,12 @@ def show_report(page: Page, folder: Path) -> None:
     page.set_viewport_size({"width": 1200, "height": round(end) + 10})
 
 
-@contextmanager
-def served() -> Iterator[str]:
-    """The address of a page that this process serves."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-        server = make_server(Service(Models()), "127.0.0.1")
-        running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        running.start()
-        try:
-            yield f"http://127.0.0.1:{port}/"
-        finally:
-            server.should_exit = True
-            running.join()
+def served() -> str:
+    """Serve the page until this process ends, and return its address."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = make_server(Service(Models()), "127.0.0.1")
+    threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
+    return f"http://127.0.0.1:{listening.getsockname()[1]}/"
 
 
 def show_served(page: Page) -> None:

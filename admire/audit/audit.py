@@ -109,17 +109,11 @@ def audit(
         there, reasons = _parts(other)
         shared = _match(parts, there).assign(against=name)
         matches.append(shared)
-        sets.append(
-            {
-                "name": name,
-                "items": None if isinstance(other, Mapping) else len(other),
-                "kinds": {
-                    kind: _counts(*(t[t["kind"] == kind] for t in (parts, there, shared)))
-                    for kind in KINDS
-                },
-                "unread": list(dict.fromkeys(reasons.values())),
-            }
-        )
+        tables = (parts, there, shared[shared["side"] == "here"])
+        kinds = {kind: _counts(*(t[t["kind"] == kind] for t in tables)) for kind in KINDS}
+        count = None if isinstance(other, Mapping) else len(other)
+        why = list(dict.fromkeys(reasons.values()))
+        sets.append({"name": name, "items": count, "kinds": kinds, "unread": why})
     places = [
         ([candidate.name for candidate in item.candidates].index(item.best), len(item.candidates))
         for item in items
@@ -199,7 +193,6 @@ def _relation(own: str | None, others: set[str | None]) -> str | None:
 
 def _counts(parts: pd.DataFrame, there: pd.DataFrame, matches: pd.DataFrame) -> dict[str, int]:
     """Count the different parts of a kind that were compared and shared, and the items with one."""
-    matches = matches[matches["side"] == "here"]
     return {
         "compared": parts["digest"].nunique() if len(there) else 0,
         "shared": matches["digest"].nunique(),

@@ -24,8 +24,6 @@ from admire.senses import read_label
 from admire.senses.meaning import MEANING_TOKENS, read_meaning
 from admire.senses.votes import VOTE_TOKENS
 
-# ----------------------------------------------------------------------------------- encoders
-
 
 @dataclass(frozen=True)
 class Speed:
@@ -65,9 +63,6 @@ def check_encoder(name: str) -> tuple[Run, list[Speed]]:
         count, width = encode().shape
         speeds.append(Speed(kind, count, width, time.monotonic() - started))
     return rank(items, Settings(query="sentence"), encoder=cached), speeds
-
-
-# -------------------------------------------------------------------------------- chat models
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,6 @@ log = logging.getLogger("admire")
 REPORT = "report.html"
 """What the page that shows a run is called in its folder."""
 
-WIDE = 120
-"""The least width, in columns, at which rankings are printed as a table."""
-
 SHOWN = 20
 """How many items' rankings are printed; the run folder has them all."""
 
@@ -113,17 +110,14 @@ def print_account(account: Sequence[Mapping[str, Any]]) -> None:
         return
     rows = [
         (
-            row["stage"],
-            row["llm"],
-            row["calls"],
-            row["from_cache"],
+            *(row[name] for name in ("stage", "llm", "calls", "from_cache")),
             *(
-                UNKNOWN if row[tokens] is None else f"{row[tokens]:,}"
-                for tokens in ("prompt_tokens", "completion_tokens")
+                UNKNOWN if row[name] is None else f"{row[name]:,}"
+                for name in ("prompt_tokens", "completion_tokens")
             ),
             *(
-                _price(row[price], at_most=row["price_is_at_most"])
-                for price in ("price_usd", "price_usd_now")
+                _price(row[name], at_most=row["price_is_at_most"])
+                for name in ("price_usd", "price_usd_now")
             ),
         )
         for row in account
@@ -208,7 +202,7 @@ def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     """Print the first of ``count`` rankings."""
     rankings = rankings[:SHOWN]
     prefix = _shared_prefix([name for ranking in rankings for name in ranking.order])
-    if _console().width < WIDE:
+    if _console().width < 120:
         for ranking in rankings:
             _print_block(ranking, prefix)
     else:
@@ -270,17 +264,15 @@ def _candidate_cells(ranking: Ranking, prefix: str) -> list[tuple[str, str, str,
 
     Candidates with equal scores are marked as tied.
     """
-    candidates = {
-        candidate.name: (score, candidate.caption or "")
-        for candidate, score in zip(ranking.item.candidates, ranking.scores, strict=True)
-    }
-    tied = ranking.tied
+    item, tied = ranking.item, ranking.tied
+    scores = {c.name: score for c, score in zip(item.candidates, ranking.scores, strict=True)}
+    captions = {candidate.name: candidate.caption or "" for candidate in item.candidates}
     return [
         (
-            f"{candidates[name][0]:+z.2f}",
-            "★" if name == ranking.item.best else " ",
+            f"{scores[name]:+z.2f}",
+            "★" if name == item.best else " ",
             _short(name.removeprefix(prefix)) + " (tied)" * (name in tied),
-            candidates[name][1],
+            captions[name],
         )
         for name in ranking.order
     ]

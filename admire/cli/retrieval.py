@@ -78,9 +78,8 @@ def retrieve(
         print_json(summary.to_dict("records"))
         return
     rows = [(r.group, r.n, f"{r.r_precision:.1f}", f"{r.ndcg:.1f}") for r in summary.itertuples()]
-    print_rows(
-        ("Queries", "n", "R-precision", "nDCG@10"), rows, f"{settings.encoder}, {settings.query}"
-    )
+    headings = ("Queries", "n", "R-precision", "nDCG@10")
+    print_rows(headings, rows, f"{settings.encoder}, {settings.query}")
 
 
 @opt.with_settings(

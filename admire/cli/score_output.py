@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 
 
 def scores_as_json(scores: Scorecards) -> dict[str, Any]:
-    """Return scorecards for programs.
+    """Return scorecards for programs: tables of figures by submission, and what some have besides.
 
-    There is a table of figures for each submission, by its name, and one for their difference; and
-    objects ``languages``, ``reliability`` or ``published`` by the names of the submissions that
-    have them, and ``judgements`` if people corrected the gold.
+    ``languages``, ``reliability`` and ``published`` are by submission, too.
     """
     cards = {str(card.path): card for card in scores.cards}
     tables = {name: card.figures for name, card in cards.items()}
@@ -68,8 +66,7 @@ def _print_senses(senses: Mapping[str, Any], items: int, name: str) -> None:
         (
             f"{row['share']:.0%}",
             int(row["items"]),
-            f"{row['confidence']:.3f}",
-            *(f"{row[risk]:.3f}" for risk in RISKS),
+            *(f"{row[name]:.3f}" for name in ("confidence", *RISKS)),
         )
         for row in at_coverages(senses["curve"]).to_dict("records")
     ]
@@ -82,20 +79,14 @@ def _print_senses(senses: Mapping[str, Any], items: int, name: str) -> None:
 
 
 def _print_board(entry: Mapping[str, Any], figures: pd.DataFrame, name: str) -> None:
-    """Print the published systems with ours where it would be; some have no place.
-
-    Args:
-        entry: of :attr:`admire.audit.scorecard.Scorecard.boards`.
-        figures: ours.
-    """
+    """Print the published systems with ours where it would be; some have no place."""
     from admire.scores.published import Board, is_better, our_figures, published_systems
 
     board = Board(entry["set"], entry["subtask"], entry["track"])
     first, second = board.ranked
     our = our_figures(figures, board)
-    ours: dict[Any, Any] = {"system": f"→ {name}", "placed": not entry["gold_sense"]}
-    if entry["gold_sense"]:
-        ours["system"] += ", with the gold sense"
+    label = f"→ {name}" + ", with the gold sense" * entry["gold_sense"]
+    ours: dict[Any, Any] = {"system": label, "placed": not entry["gold_sense"]}
     for metric, figure in our.items():
         ours[metric] = figure["mean"]
         if metric in board.ranked:

@@ -18,9 +18,6 @@ from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
 
-LISTED = 10
-"""Items that share something, printed at most; ``--json`` has all."""
-
 
 @opt.with_settings("check", (opt.ItemFiles, "lang", "images"))
 def check(
@@ -128,7 +125,7 @@ def audit(
     if json:
         print_json(findings)
     else:
-        for table in audit_tables(findings, items=LISTED):
+        for table in audit_tables(findings, items=10):  # --json has all
             print_rows(table.headings, table.rows, table.title)
             if table.note:
                 print(table.note)

@@ -106,12 +106,8 @@ def train_sentences(
     fit, files = opt.make(FitSettings, usual | options), opt.make(SentenceFiles, options)
     check_folder(out, "model")
     training_data = read_training_data(data, settings.objective, **vars(files), seed=fit.seed)
-    log.info(
-        "%d groups and %d pairs to learn from, %d to validate",
-        len(training_data.groups),
-        len(training_data.pairs),
-        len(training_data.validation),
-    )
+    parts = training_data.groups, training_data.pairs, training_data.validation
+    log.info("%d groups and %d pairs to learn from, %d to validate", *map(len, parts))
     encoder = open_trainable(start.encoder, device=start.device)
     history = train(encoder, training_data, replace(settings, fit=fit), out)
     log.info("Wrote %s", out)

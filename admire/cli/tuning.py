@@ -82,21 +82,6 @@ def _print_tuning(
         print_figures(tuned, f"Tuned: {names[1]}")
         print_figures(difference, "Tuned minus default")
     warn_if_runs_saw(scored, *runs)
-    _advise(difference, chosen)
-
-
-def _scoring_options(best: Scoring) -> str:
-    """Return the options that set a scoring."""
-    weights = f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
-    standardise = "--standardise" if best.standardise else "--no-standardise"
-    texts = ",".join(best.texts)
-    return f"--gate {best.gate} --contrast {best.contrast:g} {standardise} --texts {texts}" + (
-        weights if (best.image_weight, best.caption_weight) != (1, 1) else ""
-    )
-
-
-def _advise(difference: pd.DataFrame, chosen: str) -> None:
-    """Log what all items together choose, and whether cross-validation says to use it."""
     whole = difference[difference["group"] == "all"].to_dict("records")
     dcg, top1 = (next(row for row in whole if row["metric"] == name) for name in ("dcg", "top1"))
     gain = "DCG {mean:+z.3f} [{low:+z.3f}, {high:+z.3f}]".format_map(dcg)
@@ -107,3 +92,13 @@ def _advise(difference: pd.DataFrame, chosen: str) -> None:
     elif dcg["low"] <= 0:
         log.info("The gain over the default may be chance (%s).", gain)
     log.info("All items together choose %s", chosen)
+
+
+def _scoring_options(best: Scoring) -> str:
+    """Return the options that set a scoring."""
+    weights = f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
+    standardise = "--standardise" if best.standardise else "--no-standardise"
+    texts = ",".join(best.texts)
+    return f"--gate {best.gate} --contrast {best.contrast:g} {standardise} --texts {texts}" + (
+        weights if (best.image_weight, best.caption_weight) != (1, 1) else ""
+    )
