@@ -91,8 +91,7 @@ def _check_run(items: Sequence[Item], folder: Path, seed: int) -> OrderCheck:
         return replace(check, unchecked="The run is fused: audit the runs that it is made of.")
     settings = read_as(Settings, json.dumps(run.record["settings"]), folder / RECORD)
     if "embeddings" not in settings.rankers:
-        why = "Chat models alone ranked, which are not asked again."
-        return replace(check, unchecked=why)
+        return replace(check, unchecked="Chat models alone ranked, which are not asked again.")
     interpreted = any(ranking.interpretations for ranking in run.rankings)
     replies = open_run_replies(folder) if interpreted else None
     # The replies hold the senses, too.
