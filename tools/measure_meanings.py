@@ -37,7 +37,7 @@ def report(label: str, ranks_of_right: Sequence[int]) -> None:
 
 def main(run: Path, replies: Path) -> None:
     encoder = open_encoder("e5")
-    said = open_replies(replies).said
+    said = open_replies(replies).replies
     rows = {row.compound: row for row in read_rows(run)}
     captions = [c.caption for row in rows.values() for c in row.candidates if c.caption]
     recorded = {
@@ -46,11 +46,11 @@ def main(run: Path, replies: Path) -> None:
         if key_of(name) in said
     }
     readings = {name: row.interpretations[0] for name, row in rows.items()}
-    known = {n: r.known.idiomatic for n, r in readings.items() if r.known.idiomatic}
+    in_dictionary = {n: r.known.idiomatic for n, r in readings.items() if r.known.idiomatic}
     texts = {
         "definitions": {name: reading.gloss for name, reading in readings.items()},
-        "dictionary": {name: entries[0].gloss for name, entries in known.items()},
-        "definitions, where a dictionary has one": {name: readings[name].gloss for name in known},
+        "dictionary": {name: entries[0].gloss for name, entries in in_dictionary.items()},
+        "definitions, where a dictionary has one": {n: readings[n].gloss for n in in_dictionary},
     }
     among = list(recorded.values())
     for label, meanings in texts.items():
