@@ -359,14 +359,14 @@ KNOWN = [*(f"slots/{slot}?action=restore" for slot in range(4)), "completion"]
 def test_a_beginning_is_known_to_the_next_command_and_to_a_question_alone(model: Path, together):
     asked_at_once(LocalChat(model, continues=True), [f"{LEAD}a'", f"{LEAD}b'"])
     (text,) = (cache_dir() / "beginnings").rglob("*.txt")
-    for content, expected in (("what was read", KNOWN), ("what w", [KNOWN[0], "completion"])):
+    read_anew = [KNOWN[0], "completion", "slots/0?action=save", *KNOWN]
+    for content, expected in (("what was read", KNOWN), ("what w", read_anew)):
         text.with_suffix("").write_text(content)
         together.clear()
         llm = LocalChat(model, continues=True)
         assert llm.ask(Question(f"{LEAD}g'")).text == " of g"
         assert [asked for asked, _ in together] == expected
-    asked_at_once(llm, [f"{LEAD}a'", f"{LEAD}b'"])  # two show again what they share
-    assert text.with_suffix("").read_text() == "what was read"
+        assert text.with_suffix("").read_text() == "what was read"
 
 
 def test_a_beginning_for_which_the_slots_have_no_room_is_read_once_and_done_without(

@@ -70,22 +70,20 @@ def test_without_the_extra_prices_are_unknown(monkeypatch, served: StrictServer)
     assert caught.value.settings == ("budget",)
 
 
-def test_a_budget_is_not_exceeded_and_what_was_answered_is_kept(served):
+def test_a_spent_budget_ends_the_run_and_what_was_answered_is_kept(served):
     whole = sum(sums(ranked(), "price_usd"))
     (cache_dir() / "replies.sqlite").unlink()
     served.requests.clear()
     budget = whole / 2
-    with pytest.raises(UserError) as caught:
-        ranked(budget=budget, parallel=8)
-    assert f"the budget of ${budget:g} ends here" in str(caught.value)
-    assert "run the same command again" in str(caught.value)
+    with pytest.raises(UserError, match="run the same command again") as caught:
+        ranked(budget=budget, parallel=1)
+    assert f"${budget:g}" in str(caught.value)
     assert caught.value.settings == ("budget",)
-    asked = len(served.requests)
-    assert 0 < asked < CALLS
+    assert 0 < len(served.requests) < CALLS
     record = ranked()
     assert len(served.requests) == CALLS
     spent = sum(sums(record, "price_usd")) - sum(sums(record, "price_usd_now"))
-    assert budget / 2 < spent <= budget
+    assert budget <= spent <= budget + whole / 8  # by one question
 
 
 def test_as_many_questions_as_wanted_are_under_way_at_once(served: StrictServer):

@@ -173,7 +173,7 @@ class Asking:
     budget: Annotated[
         Positive | None, Option("Chat models and costs", daily=True, in_file=False)
     ] = None
-    """US dollars that replies may cost which are not in the cache."""
+    """US dollars for replies that are not in the cache; questions under way may overshoot it."""
 
 
 PROFILES: dict[ProfileName, Settings] = {

