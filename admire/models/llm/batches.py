@@ -60,6 +60,7 @@ class State:
     """What a file in the cache directory keeps of a chat model's batches.
 
     Attributes:
+        open: those whose answers are not collected yet.
         refusals: parameter, message and options of requests that the server refused to take.
         failed: why questions cannot be answered by a batch, by their keys.
     """
@@ -75,6 +76,9 @@ STATE = TypeAdapter(State)
 class Batches:
     """The batches of one chat model.
 
+    Attributes:
+        open, failed: as in :class:`State`.
+
     Args:
         llm: with the cache that takes the answers.
         model: what it asks.
@@ -84,21 +88,11 @@ class Batches:
         self.llm, self.model = llm, model
         name = hashlib.sha256(llm.identity.encode()).hexdigest()[:32]
         self._file = cache_dir() / "batches" / f"{name}.json"
-        self._state = State()
-        if self._file.exists():
-            self._state = STATE.validate_json(self._file.read_bytes())
+        kept = self._file.exists()
+        self._state = STATE.validate_json(self._file.read_bytes()) if kept else State()
+        self.open, self.failed = self._state.open, self._state.failed
         for param, message, options in self._state.refusals:
             self.model.refuse(param, message, dict.fromkeys(options))
-
-    @property
-    def open(self) -> list[Submitted]:
-        """The batches whose answers are not collected yet."""
-        return self._state.open
-
-    @property
-    def failed(self) -> Mapping[str, str]:
-        """Why questions cannot be answered by a batch, by their keys."""
-        return self._state.failed
 
     def collect(self) -> None:
         """Put the answers of batches that have ended into the cache.
@@ -140,10 +134,8 @@ class Batches:
 
     def _find(self, token: str) -> str | None:
         """Return the server's name for a batch with this token; None where none was submitted."""
-        for batch in self.model.client.batches.list(limit=100):
-            if (batch.metadata or {}).get(TOKEN) == token:
-                return batch.id
-        return None
+        batches = self.model.client.batches.list(limit=100)
+        return next((b.id for b in batches if (b.metadata or {}).get(TOKEN) == token), None)
 
     def _take_answers(self, batch: Batch, submitted: Submitted) -> None:
         waiting, problems = set(submitted.keys), []
@@ -158,27 +150,19 @@ class Batches:
                     problem = self._take(answer, submitted.options)
                     problems += [problem] if problem else []
         answered = sum(self.llm.kept(key) is not None for key in submitted.keys)
-        log.info(
-            "%s: batch %s (%s) answered %d of %d questions.",
-            self.llm.name,
-            batch.id,
-            batch.status,
-            answered,
-            len(submitted.keys),
-        )
+        name, count = f"{self.llm.name}: batch {batch.id}", len(submitted.keys)
+        log.info("%s (%s) answered %d of %d questions.", name, batch.status, answered, count)
         for problem in [*dict.fromkeys(problems)][:SHOWN]:
-            log.warning("%s: batch %s: %s", self.llm.name, batch.id, problem)
+            log.warning("%s: %s", name, problem)
 
     def _take(self, answer: Mapping[str, Any], options: list[str]) -> str | None:
         """Keep the reply in one line of a batch's files; where there is none, what is wrong."""
-        from openai.types.chat import ChatCompletion
-
         key = str(answer["custom_id"])
         try:
             response = answer.get("response") or {}
             status, body = response.get("status_code"), response.get("body") or {}
             error = body.get("error") or {}
-            reply = read_reply(ChatCompletion.construct(**body)) if status == 200 else None
+            reply = read_reply(body) if status == 200 else None
         except Withheld as why:
             return self._give_up(key, str(why))
         except NO_REPLY:
@@ -199,8 +183,8 @@ class Batches:
         return self.model.redacted(problem)[:300] if passes else self._give_up(key, problem)
 
     def _give_up(self, key: str, problem: str) -> str:
-        self._state.failed[key] = self.model.redacted(problem)[:300]
-        return self._state.failed[key]
+        self.failed[key] = self.model.redacted(problem)[:300]
+        return self.failed[key]
 
     def _files(
         self, questions: Mapping[str, Question]
@@ -213,13 +197,8 @@ class Batches:
                 options: set[str] = set()
                 while rest and len(keys) < REQUESTS:
                     body = self.model.request(questions[rest[0]])
-                    request = {
-                        "custom_id": rest[0],
-                        "method": "POST",
-                        "url": ENDPOINT,
-                        "body": body,
-                    }
-                    line = json.dumps(request).encode() + b"\n"
+                    request = {"custom_id": rest[0], "method": "POST", "url": ENDPOINT}
+                    line = json.dumps(request | {"body": body}).encode() + b"\n"
                     if keys and file.tell() + len(line) > BYTES:
                         break
                     file.write(line)
@@ -228,30 +207,31 @@ class Batches:
                 file.seek(0)
                 yield file, keys, options
 
-    def _send(self, file: IO[bytes], one: Submitted) -> None:
+    def _send(self, file: IO[bytes], submitted: Submitted) -> None:
         import openai
 
-        self.open.append(one)
+        token = submitted.token
+        self.open.append(submitted)
         self._save()
         missing = f"{without_secrets(self.model.url)} has no Batch API. Use admire rank."
         try:
             with self._explaining(missing):
                 client = self.model.client
-                uploaded = client.files.create(file=(f"{one.token}.jsonl", file), purpose="batch")
+                uploaded = client.files.create(file=(f"{token}.jsonl", file), purpose="batch")
                 # Tried once: if the server's answer is lost, the batch is found by its metadata.
                 batch = client.with_options(max_retries=0).batches.create(
                     input_file_id=uploaded.id,
                     endpoint=ENDPOINT,
                     completion_window="24h",
-                    metadata={TOKEN: one.token},
+                    metadata={TOKEN: token},
                 )
         except UserError as error:
             cause = error.__cause__
             if isinstance(cause, openai.APIStatusError) and cause.status_code < 500:
-                self.open.remove(one)  # the server refused it, so there is no batch to look for
+                self.open.remove(submitted)  # refused, so there is no batch to look for
                 self._save()
             raise
-        one.id = batch.id
+        submitted.id = batch.id
         self._save()
 
     def _save(self) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,45 +12,8 @@ from admire.base.errors import UserError
 if TYPE_CHECKING:
     from admire.models.llm.chat import ChatModel
 
-
-def _openai(source: str, url: str | None, timeout: float, parallel: int | None) -> ChatModel:
-    from admire.models.llm.openai import PARALLEL, OpenAIChat
-
-    return OpenAIChat(source, url=url, timeout=timeout, parallel=parallel or PARALLEL)
-
-
-def _gguf(source: str, url: str | None, timeout: float, parallel: int | None) -> ChatModel:
-    from admire.models.llm.local import LocalChat
-
-    return LocalChat(Path(source).expanduser())
-
-
-def _embedded(source: str, url: str | None, timeout: float, parallel: int | None) -> ChatModel:
-    from admire.models.llm.local import embedded_chat
-
-    return embedded_chat()
-
-
-@dataclass(frozen=True)
-class Family:
-    """A family of chat models.
-
-    Attributes:
-        written: how one of them is named, with a placeholder after the colon.
-        open: opens it by what stands after the colon, a server's address, a time limit and how
-            many questions to ask it at the same time.
-    """
-
-    written: str
-    open: Callable[[str, str | None, float, int | None], ChatModel]
-
-
-FAMILIES = {
-    "openai": Family("openai:MODEL", _openai),
-    "gguf": Family("gguf:PATH", _gguf),
-    "embedded": Family("embedded", _embedded),
-}
-"""The families of chat models, by what their names begin with."""
+FAMILIES = {"openai": "openai:MODEL", "gguf": "gguf:PATH", "embedded": "embedded"}
+"""How the chat models of each family are named, by what their names begin with."""
 
 
 def open_llm(
@@ -76,12 +38,18 @@ def open_llm(
         UserError: no chat model has that name, or a file or key is missing.
     """
     from admire.models.llm.cached import CachedChat
+    from admire.models.llm.local import LocalChat, embedded_chat
+    from admire.models.llm.openai import PARALLEL, OpenAIChat
 
-    family, colon, source = name.partition(":")
-    opener = FAMILIES.get(family)
-    if opener and (source if ":" in opener.written else not colon):
-        return CachedChat(opener.open(source, url, timeout, parallel))
-    raise misnamed(name, {family: one.written for family, one in FAMILIES.items()})
+    family, _, source = name.partition(":")
+    if family == "openai" and source:
+        server = OpenAIChat(source, url=url, timeout=timeout, parallel=parallel or PARALLEL)
+        return CachedChat(server)
+    if family == "gguf" and source:
+        return CachedChat(LocalChat(Path(source).expanduser()))
+    if name == "embedded":
+        return CachedChat(embedded_chat())
+    raise misnamed(name, FAMILIES)
 
 
 def misnamed(
