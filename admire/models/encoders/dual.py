@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from admire.base.errors import UserError
+from admire.data.image_files import read_image
 from admire.models.encoders.hub import load_cached_first, resolve_source
 from admire.models.encoders.protocols import Role, Vectors
-from admire.models.encoders.torch_models import LazyModel, Placement, to_numpy
+from admire.models.encoders.torch_models import LazyModel, Placement, encode
 
 
 class DualEncoder(LazyModel):
@@ -72,21 +73,16 @@ class DualEncoder(LazyModel):
         return model.to(device).eval(), processor, reading
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        """See :class:`admire.models.encoders.TextEncoder`. Roles make no difference."""
         model, processor, reading = self._loaded
         read = [text.lower() for text in texts] if _is_siglip(model) else list(texts)
         ready = processor(text=read, return_tensors="pt", **reading)
         return self._features(model.get_text_features, dict(ready))
 
     def prepare_image(self, path: Path) -> Any:
-        """See :class:`admire.models.encoders.Towers`."""
-        from admire.data.image_files import read_image
-
         _, processor, _ = self._loaded
         return dict(processor(images=[read_image(path)], return_tensors="pt"))
 
     def encode_prepared(self, images: Sequence[Any]) -> Vectors:
-        """See :class:`admire.models.encoders.Towers`."""
         import torch
 
         model, _, _ = self._loaded
@@ -95,17 +91,12 @@ class DualEncoder(LazyModel):
 
     def _features(self, features: Any, ready: dict[str, Any]) -> Vectors:
         """Run a tower on the tensors that it takes by name; shape (inputs, width)."""
-        import torch
-
         device, dtype = self._placement.resolve()
         moved = {
             name: values.to(device, dtype if values.is_floating_point() else None)
             for name, values in ready.items()
         }
-        with torch.inference_mode():
-            vectors = features(**moved)
-        # Some models return the vectors themselves, others an object that holds them.
-        return to_numpy(vectors if isinstance(vectors, torch.Tensor) else vectors.pooler_output)
+        return encode(features, **moved)
 
 
 def _is_siglip(model: Any) -> bool:

@@ -12,7 +12,7 @@ from admire.base.errors import UserError
 from admire.models.encoders.hub import base_folder, local_folder, resolve_source
 from admire.models.encoders.openclip import OpenClipEncoder
 from admire.models.encoders.protocols import Role, Vectors
-from admire.models.encoders.torch_models import LazyModel, Placement, to_numpy
+from admire.models.encoders.torch_models import LazyModel, Placement, encode
 
 NAMES = ("XLM-Roberta-Large-Vit-L-14", "XLM-Roberta-Large-Vit-B-32", "LABSE-Vit-L-14")
 IMAGE_TOWERS = {512: "ViT-B-32-quickgelu/openai", 768: "ViT-L-14-quickgelu/openai"}
@@ -21,6 +21,9 @@ IMAGE_TOWERS = {512: "ViT-B-32-quickgelu/openai", 768: "ViT-L-14-quickgelu/opena
 
 class MClipEncoder(LazyModel):
     """An M-CLIP text tower with the image tower that it was trained for.
+
+    A text's vector is the mean of the base model's last states over its tokens, after one linear
+    layer. 512 tokens are read; longer texts are cut at their end.
 
     Args:
         source: one of :data:`NAMES`, a repository on the hub, or a folder with the same files. A
@@ -112,23 +115,13 @@ class MClipEncoder(LazyModel):
         return tower.to(device=device, dtype=dtype).eval(), tokenize
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        """See :class:`admire.models.encoders.TextEncoder`. Roles make no difference.
-
-        A vector is the mean of the base model's last states over the text's tokens, after one
-        linear layer. 512 tokens are read; longer texts are cut at their end.
-        """
-        import torch
-
         tower, tokenize = self._loaded
-        with torch.inference_mode():
-            return to_numpy(tower(list(texts), tokenize))
+        return encode(tower, list(texts), tokenize)
 
     def prepare_image(self, path: Path) -> Any:
-        """See :class:`admire.models.encoders.Towers`."""
         return self._images.prepare_image(path)
 
     def encode_prepared(self, images: Sequence[Any]) -> Vectors:
-        """See :class:`admire.models.encoders.Towers`."""
         return self._images.encode_prepared(images)
 
 

@@ -9,15 +9,10 @@ from typing import Any
 
 from admire.base.choices import nearest
 from admire.base.errors import UserError
-from admire.models.encoders.hub import (
-    base_folder,
-    hub_file,
-    load_cached_first,
-    local_folder,
-    resolve_source,
-)
+from admire.data.image_files import read_image
+from admire.models.encoders import hub
 from admire.models.encoders.protocols import Role, Vectors
-from admire.models.encoders.torch_models import LazyModel, Placement, to_numpy
+from admire.models.encoders.torch_models import LazyModel, Placement, encode
 
 WEIGHTS = (
     "open_clip_model.safetensors",
@@ -46,15 +41,15 @@ class OpenClipEncoder(LazyModel):
 
     def __init__(self, source: str, revision: str | None, placement: Placement):
         super().__init__(f"openclip:{source}", placement)
-        self._folder = local_folder(source)
+        self._folder = hub.local_folder(source)
         if self._folder:
             self._model_name, self._tag = f"local-dir:{self._folder}", dict[str, Any]()
-            files = resolve_source(source)
+            files = hub.resolve_source(source)
             files.file("open_clip_config.json")
             model = files.identity
         else:
             self._model_name, self._tag, repository, weights = _listed(source)
-            files = resolve_source(repository, *weights, revision=revision)
+            files = hub.resolve_source(repository, *weights, revision=revision)
             self._tag["pretrained"] = str(files.file(*weights))
             model = f"{source}@{files.revision}"
         version = metadata.version("open-clip-torch")  # it brings preprocessing and tokenizer
@@ -73,12 +68,12 @@ class OpenClipEncoder(LazyModel):
                 f"{self._folder}/open_clip_config.json: is no config of an open_clip model."
             ) from None
         if "hf_model_name" in text:  # only its configuration: the weights are the checkpoint's
-            base = str(base_folder(self._folder or Path(), text["hf_model_name"]))
+            base = str(hub.base_folder(self._folder or Path(), text["hf_model_name"]))
             own = {"hf_model_name": base, "hf_model_pretrained": False}
             options["text_cfg"] = text | own
         if not self._folder and "hf_tokenizer_name" in text:
             for file in ("tokenizer.json", "tokenizer_config.json"):  # else it may be an empty one
-                hub_file(text["hf_tokenizer_name"], file)
+                hub.hub_file(text["hf_tokenizer_name"], file)
 
         def load() -> tuple[Any, Any, Any]:
             model, _, preprocess = open_clip.create_model_and_transforms(
@@ -86,33 +81,24 @@ class OpenClipEncoder(LazyModel):
             )
             return model, preprocess, open_clip.get_tokenizer(self._model_name)
 
-        model, preprocess, tokenizer = load_cached_first(load, str(self._folder or ""))
+        model, preprocess, tokenizer = hub.load_cached_first(load, str(self._folder or ""))
         return model.to(device=device, dtype=dtype).eval(), preprocess, tokenizer
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        """See :class:`admire.models.encoders.TextEncoder`. Roles make no difference."""
-        import torch
-
         model, _, tokenizer = self._loaded
         device, _ = self._placement.resolve()
-        with torch.inference_mode():
-            return to_numpy(model.encode_text(tokenizer(list(texts)).to(device)))
+        return encode(model.encode_text, tokenizer(list(texts)).to(device))
 
     def prepare_image(self, path: Path) -> Any:
-        """See :class:`admire.models.encoders.Towers`."""
-        from admire.data.image_files import read_image
-
         _, preprocess, _ = self._loaded
         return preprocess(read_image(path))
 
     def encode_prepared(self, images: Sequence[Any]) -> Vectors:
-        """See :class:`admire.models.encoders.Towers`."""
         import torch
 
         model, _, _ = self._loaded
         device, dtype = self._placement.resolve()
-        with torch.inference_mode():
-            return to_numpy(model.encode_image(torch.stack(list(images)).to(device, dtype)))
+        return encode(model.encode_image, torch.stack(list(images)).to(device, dtype))
 
 
 def _listed(source: str) -> tuple[str, dict[str, Any], str, Sequence[str]]:

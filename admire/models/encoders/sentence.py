@@ -15,7 +15,7 @@ from admire.base.errors import UserError
 from admire.data.image_files import read_image
 from admire.models.encoders.hub import load_cached_first, resolve_source
 from admire.models.encoders.protocols import Query, Role, Vectors
-from admire.models.encoders.torch_models import LazyModel, Placement, to_numpy
+from admire.models.encoders.torch_models import LazyModel, Placement
 
 log = logging.getLogger("admire")
 
@@ -125,17 +125,14 @@ class SentenceEncoder(LazyModel):
         return model
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        """See :class:`admire.models.encoders.TextEncoder`."""
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         vectors: Vectors = encode(list(texts), **ENCODING)
         return vectors.astype("float32")
 
     def prepare_image(self, path: Path) -> Image:
-        """See :class:`admire.models.encoders.Towers`; the model's own processor does the rest."""
-        return read_image(path)
+        return read_image(path)  # the model's own processor does the rest
 
     def encode_prepared(self, images: Sequence[Image]) -> Vectors:
-        """See :class:`admire.models.encoders.Towers`. Only for a model that sees."""
         vectors: Vectors = self.model.encode_document(list(images), **ENCODING)
         return vectors.astype("float32")
 
@@ -146,7 +143,7 @@ class SentenceEncoder(LazyModel):
             UserError: a span lies beyond the model's limit, or its tokenizer does not tell where
                 tokens begin and end.
         """
-        result = np.zeros((len(queries), 0), dtype=np.float32)
+        vectors: dict[int, Vectors] = {}
         groups: dict[tuple[str | None, bool], list[int]] = {}
         for k, query in enumerate(queries):
             groups.setdefault((query.prompt, query.span is None), []).append(k)
@@ -154,13 +151,11 @@ class SentenceEncoder(LazyModel):
             chosen = [queries[k] for k in places]
             if whole:
                 texts = [query.text for query in chosen]
-                vectors = self.model.encode_query(texts, prompt=prompt, **ENCODING)
+                encoded = self.model.encode_query(texts, prompt=prompt, **ENCODING)
             else:
-                vectors = self._encode_spans(chosen, prompt)
-            if not result.shape[1]:
-                result = np.zeros((len(queries), vectors.shape[1]), dtype=np.float32)
-            result[places] = vectors
-        return result
+                encoded = self._encode_spans(chosen, prompt)
+            vectors |= zip(places, encoded, strict=True)
+        return np.array([vectors[k] for k in range(len(queries))], dtype=np.float32)
 
     def _encode_spans(self, queries: Sequence[Query], prompt: str | None) -> Vectors:
         import torch
@@ -182,9 +177,9 @@ class SentenceEncoder(LazyModel):
         }
         self.model.eval()
         with torch.inference_mode():
-            states: torch.Tensor = span_states(self.model, moved, mask.to(device))
-        states = torch.nn.functional.normalize(states, dim=-1)
-        return to_numpy(states)
+            states = span_states(self.model, moved, mask.to(device))
+        unit: Vectors = torch.nn.functional.normalize(states, dim=-1).float().cpu().numpy()
+        return unit
 
 
 def _json(file: Path | None) -> Any:

@@ -25,16 +25,12 @@ MODEL, LABELS, VECTORS = (
     Path(__file__).with_name(name) for name in ("sight.onnx", "sight.json", "sight_labels.npy")
 )
 """What ``make_sight.py`` wrote: the network, its labels and their vectors."""
-
 SIDE = 224
 """Pixels of the square that the network looks at."""
-
 CORNER = 0.6
 """The side of a corner view, as a share of the picture's shorter side."""
-
 LIKELIEST = 50
 """How many labels make a picture's vector."""
-
 TEMPERATURE = 2.0
 """How much probabilities are flattened before labels are averaged; 1 leaves them as they are."""
 
@@ -66,7 +62,6 @@ class SightEncoder:
         self.identity = f"sight:{digest}:{settings}:{self._texts.identity}"
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        """See :class:`admire.models.encoders.TextEncoder`."""
         return self._texts.encode_texts(texts, role=role)
 
     def prepare_image(self, path: Path) -> npt.NDArray[np.uint8]:

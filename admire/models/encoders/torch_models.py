@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from admire.base.choices import Device, Precision
@@ -31,14 +32,11 @@ class Placement:
         """
         import torch
 
-        available = {
-            "cuda": torch.cuda.is_available(),
-            "mps": torch.backends.mps.is_available(),
-            "cpu": True,
-        }
+        available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        available["cpu"] = True
         device = self.device
         if device == "auto":
-            device = next(name for name in ("cuda", "mps", "cpu") if available[name])
+            device = next(name for name, is_here in available.items() if is_here)
         if not available[device]:
             raise UserError(f"torch finds no device '{device}' here. Use cpu or auto.", "device")
         if device == "cpu" and self.precision == "float16":
@@ -85,7 +83,14 @@ class LazyModel(ABC):
             return self._parts
 
 
-def to_numpy(vectors: torch.Tensor) -> Vectors:
-    """Copy a tensor to memory, as float32."""
-    array: Vectors = vectors.float().cpu().numpy()
-    return array
+def encode(tower: Callable[..., Any], *inputs: Any, **named: Any) -> Vectors:
+    """Run a tower without gradients; its vectors come to memory as float32.
+
+    Some towers return the vectors themselves, others an object that holds them.
+    """
+    import torch
+
+    with torch.inference_mode():
+        output = tower(*inputs, **named)
+    vectors: Vectors = getattr(output, "pooler_output", output).float().cpu().numpy()
+    return vectors
