@@ -48,9 +48,6 @@ with needs_extra("finetune", "Fine-tuning"):
     )
 log = logging.getLogger("admire")
 
-STATE = "trainer_state.json"
-"""The file of a checkpoint that is written last."""
-
 Row = Mapping[str, Any]
 Batches = Literal["random", "like lengths", "no duplicates", "neighbours"]
 """How rows are put into batches.
@@ -146,7 +143,13 @@ def fine_tune(
         last = _last_checkpoint(checkpoints)
         if last:
             log.info("Going on from %s", last)
-        arguments = _arguments(settings, checkpoints, data.batches, learning_rates or {}, model)
+        arguments = _arguments(
+            settings,
+            output_dir=str(checkpoints),
+            learning_rate_mapping=dict(learning_rates or {}),
+            batch_sampler=SAMPLERS[data.batches],
+            use_cpu=model.device.type == "cpu",
+        )
         with from_disk():  # a model card would ask the hub about the models that it names
             datasets = {name: Dataset.from_list(rows) for name, rows in content.items()}
             several = isinstance(data.rows, Mapping)
@@ -177,8 +180,9 @@ def fine_tune(
 
 def _last_checkpoint(folder: Path) -> str | None:
     """Find the last checkpoint that is whole: the file of its state is written last."""
-    whole = {int(path.parent.name[11:]): path.parent for path in folder.glob(f"*/{STATE}")}
-    return str(whole[max(whole)]) if whole else None
+    states = folder.glob("checkpoint-*/trainer_state.json")
+    whole = max((int(path.parent.name[11:]) for path in states), default=None)
+    return str(folder / f"checkpoint-{whole}") if whole else None
 
 
 @contextmanager
@@ -194,19 +198,11 @@ def _disk_errors(out: Path) -> Iterator[None]:
         raise
 
 
-def _arguments(
-    settings: FitSettings,
-    checkpoints: Path,
-    batches: Batches,
-    learning_rates: Mapping[str, float],
-    model: SentenceTransformer,
-) -> SentenceTransformerTrainingArguments:
+def _arguments(settings: FitSettings, **others: Any) -> SentenceTransformerTrainingArguments:
     return SentenceTransformerTrainingArguments(
-        output_dir=str(checkpoints),
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
-        learning_rate_mapping=dict(learning_rates),
         weight_decay=settings.weight_decay,
         warmup_steps=settings.warmup,
         lr_scheduler_type="linear",
@@ -221,11 +217,10 @@ def _arguments(
         bf16=settings.precision == "bfloat16",
         seed=settings.seed,
         data_seed=settings.seed,
-        batch_sampler=SAMPLERS[batches],
         multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
-        use_cpu=model.device.type == "cpu",
         disable_tqdm=True,
         report_to="none",
+        **others,
     )
 
 

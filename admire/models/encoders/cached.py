@@ -58,7 +58,6 @@ class CachedEncoder:
         return self._through_cache(
             texts,
             [self._key(role, text.encode()) for text in texts],
-            prepare=iter,
             encode=lambda part: self.encoder.encode_texts(part, role=role),
             kind="texts",
         )
@@ -70,9 +69,9 @@ class CachedEncoder:
         self,
         inputs: Sequence[Input],
         keys: Sequence[str],
-        prepare: Callable[[Iterable[Input]], Iterator[Any]],
         encode: Callable[[Sequence[Any]], Vectors],
         kind: str,
+        prepare: Callable[[Iterable[Input]], Iterator[Any]] = iter,
     ) -> Vectors:
         """Return the inputs' vectors; prepare, encode and cache those that are not cached."""
         vectors = {key: self._cache.get(key) for key in keys}
@@ -138,7 +137,6 @@ class CachedSentences(CachedEncoder):
         return self._through_cache(
             queries,
             [self._key("asked", repr(astuple(query)).encode()) for query in queries],
-            prepare=iter,
             encode=self.encoder.encode_queries,
             kind="queries",
         )
@@ -156,16 +154,13 @@ class CachedTowers(CachedEncoder):
             UserError: a file is missing, empty, damaged or not an image. The vectors of the images
                 before it stay cached.
         """
-
-        def key(image: Path) -> str:
-            return self._key("image", read_bytes(image))
-
+        keys = _ahead(lambda path: self._key("image", read_bytes(path)), images, 2 * cores())
         return self._through_cache(
             images,
-            list(_ahead(key, images, 2 * cores())),
-            prepare=lambda paths: _ahead(self.encoder.prepare_image, paths, 2 * self.batch),
+            list(keys),
             encode=self.encoder.encode_prepared,
             kind="images",
+            prepare=lambda paths: _ahead(self.encoder.prepare_image, paths, 2 * self.batch),
         )
 
 

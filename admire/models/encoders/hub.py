@@ -72,8 +72,6 @@ def resolve_source(source: str, *names: str, revision: str | None = None) -> Sou
 def local_folder(source: str, kind: str = "a model") -> Path | None:
     """Return the folder with this name; None if it is a name on the hub.
 
-    ``kind`` says what the folder should hold, for messages.
-
     Raises:
         UserError: it is written like a path, but there is no such folder.
     """
@@ -151,10 +149,7 @@ def from_disk() -> Iterator[None]:
 
 
 def load_cached_first(load: Callable[[], Loaded], source: str) -> Loaded:
-    """Call ``load`` with the hub's cache alone; if that fails, again with the hub.
-
-    ``source`` is the repository or folder that it loads; a folder is never looked for on the hub.
-    """
+    """Call ``load`` with the hub's cache alone; if that fails and it is no folder, with the hub."""
     try:
         with from_disk():
             return load()

@@ -67,7 +67,7 @@ class Question:
     @property
     def text(self) -> str:
         """The question without its images."""
-        return self.parts if isinstance(self.parts, str) else "\n".join(self.texts)
+        return "\n".join(self.texts)
 
     @property
     def texts(self) -> list[str]:

@@ -150,16 +150,12 @@ class LlamaServer:
             UserError: llama.cpp refuses one of them.
         """
         started = time.perf_counter()
-        first = bodies[0]
-        prompts = [
-            self._post("apply-template", {"messages": body["messages"]})["prompt"]
-            for body in bodies
-        ]
+        templates = [{"messages": body["messages"]} for body in bodies]
+        prompts = [self._post("apply-template", body)["prompt"] for body in templates]
         self._begin(prompts)
-        sampling = {name: first[name] for name in ("temperature", "seed")}
-        written = self._post(
-            "completion", {"prompt": prompts, "n_predict": first["max_tokens"], **sampling}
-        )
+        sampling = {name: bodies[0][name] for name in ("temperature", "seed")}
+        sampling["n_predict"] = bodies[0]["max_tokens"]
+        written = self._post("completion", {"prompt": prompts} | sampling)
         written = written if isinstance(written, list) else [written]
         seconds = (time.perf_counter() - started) / len(bodies)
         replies = []
@@ -168,10 +164,8 @@ class LlamaServer:
             begun = last["content"] if last["role"] == "assistant" else ""
             read, cached = took["prompt_n"], took["cache_n"]
             usage = Usage(prompt=read + cached, cached=cached, completion=took["predicted_n"])
-            cut = choice["stop_type"] == "limit"
-            replies.append(
-                Reply(begun + choice["content"], usage, seconds, cut, model=choice["model"])
-            )
+            text, cut = begun + choice["content"], choice["stop_type"] == "limit"
+            replies.append(Reply(text, usage, seconds, cut, model=choice["model"]))
         return replies
 
     def _begin(self, prompts: Sequence[str]) -> None:

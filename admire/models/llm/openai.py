@@ -112,21 +112,18 @@ class OpenAIChat:
         """
         import openai
 
-        started = time.perf_counter()
+        where, started = without_secrets(self.url), time.perf_counter()
         try:
             answer = self._complete(question)
             return read_reply(answer, time.perf_counter() - started)
         except openai.OpenAIError as error:
             raise self.explained(error, question) from error
         except Withheld as why:
-            raise UserError(
-                f"{self.name}: {without_secrets(self.url)} {self._redact(why)[:300]}. Try again "
-                "later, or name another model.",
-                "llms",
-            ) from why
+            reason = f"{where} {self._redact(why)[:300]}. Try again later, or name another model."
+            raise UserError(f"{self.name}: {reason}", "llms") from why
         except NO_REPLY as error:
             raise UserError(
-                f"{self.name}: the answer holds no message. Is {without_secrets(self.url)} the "
+                f"{self.name}: the answer holds no message. Is {where} the "
                 "address of an OpenAI-compatible API? (It often ends in /v1.)"
             ) from error
 
@@ -165,10 +162,8 @@ class OpenAIChat:
         if self.continues and isinstance(content, str):
             lead, _, last = content.rpartition("\n")
             if lead and last.startswith("{"):
-                messages = [
-                    {"role": "user", "content": lead},
-                    {"role": "assistant", "content": last},
-                ]
+                messages = [{"role": "user", "content": lead}]
+                messages.append({"role": "assistant", "content": last})
         accepted = {name: value for name, value in body.items() if name not in refused}
         return {"model": self.model, "messages": messages, **accepted}
 
@@ -236,25 +231,15 @@ class OpenAIChat:
             )
             settings = ["llms", "llm_url"]
         elif isinstance(error, openai.RateLimitError):
-            reason = (
-                f"{where} answers 'too many requests'{again}. Wait, or check the account's quota."
-            )
+            reason = f"{where} answers 'too many requests'{again}. Wait, or check the quota."
         elif isinstance(error, openai.APITimeoutError):
-            reason = (
-                f"{where} did not answer within {self._timeout:g} s{again}. Is the server busy?"
-            )
+            reason = f"{where} did not answer within {self._timeout:g} s{again}. Is it busy?"
         elif isinstance(error, openai.APIConnectionError):
             reason = f"{where} cannot be reached{again} ({_cause(error)}). Is the server running?"
         elif isinstance(error, openai.InternalServerError):
-            reason = (
-                f"{where} fails with status {error.status_code}{again}. "
-                "Try again later, or look at the server's log."
-            )
+            reason = f"{where} fails with status {error.status_code}{again}. Try again later."
         elif response is not None and response.is_redirect:
-            reason = (
-                f"{where} redirects to another address, which is not followed. Give that address "
-                "if you trust it."
-            )
+            reason = f"{where} redirects to another address. Give that address if you trust it."
             settings = ["llm_url"]
         else:
             reason = f"{where} refused the request: {message}"
@@ -277,9 +262,7 @@ class OpenAIChat:
 
 _THINKS = re.compile(r"o\d|gpt-[5-9]")
 """Names of OpenAI's models that reason first; others show it by what they refuse."""
-_CONTEXT = re.compile(
-    r"context[ _](?:length|size|window)|maximum context|too many tokens", re.IGNORECASE
-)
+_CONTEXT = re.compile(r"(?i)context[ _](?:length|size|window)|maximum context|too many tokens")
 _BLIND = re.compile(
     r"mmproj|not (?:a )?(?:multimodal|vision)|"
     r"(?:image|vision|multimodal)[\w ]*\b(?:not|n['’]t) (?:\w+ )?support|"

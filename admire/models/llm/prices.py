@@ -11,12 +11,6 @@ from admire.models.llm.chat import ChatModel, Image, Question, Usage
 from admire.models.llm.openai import OpenAIChat, without_secrets
 from admire.models.llm.pictures import image_size
 
-BYTES_A_TOKEN = 4
-AROUND = 8
-"""Tokens of a message besides its text."""
-TILES = {"gpt-4o-mini": (2833, 5667)}
-"""Tokens of an image and of each of its tiles, where a model does not count as gpt-4o does."""
-TILES_OF_OTHERS = (85, 170)
 TILE, LONGEST, SHORTEST = 512, 2048, 768
 
 
@@ -66,10 +60,9 @@ def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | Non
         output_tokens=usage.completion,
     )
     way = {"processing": "batch"} if batched else None
+    url = without_secrets(model.url)
     try:
-        price = calc_price(
-            counted, model.model, provider_api_url=without_secrets(model.url), price_context=way
-        )
+        price = calc_price(counted, model.model, provider_api_url=url, price_context=way)
     except LookupError:
         return None
     ways = [variant.when.get("processing") for variant in price.model.price_variants or ()]
@@ -83,28 +76,27 @@ def why_unknown(llm: ChatModel) -> str:
     try:
         import genai_prices  # noqa: F401
     except ImportError:
-        needed = pip_install("rankers")
-        return f"prices need genai-prices, of the extra 'rankers': {needed}"
+        return f"prices need genai-prices, of the extra 'rankers': {pip_install('rankers')}"
     model = _asked(llm)
     if isinstance(model, OpenAIChat):
-        where = without_secrets(model.url)
-        return f"genai-prices knows none of '{model.model}' at {where}"
+        return f"genai-prices knows none of '{model.model}' at {without_secrets(model.url)}"
     return "it is no model of a known server"
 
 
 def estimate(question: Question, llm: ChatModel) -> Usage:
     """About how many tokens a question takes, and the most that its reply may take.
 
-    A token is taken for four bytes of UTF-8; an image is counted in tiles, as OpenAI publishes it.
+    A token is taken for four bytes of UTF-8, with 8 more around a message; an image is counted in
+    tiles, as OpenAI publishes it.
     """
     model = _asked(llm)
     name, most = "", question.max_tokens
     if isinstance(model, OpenAIChat):
         name, most = model.model, model.most_tokens(question)
     texts = [*question.texts, str(question.schema or "")]
-    text = ceil(sum(len(text.encode(errors="replace")) for text in texts) / BYTES_A_TOKEN)
+    text = ceil(sum(len(text.encode(errors="replace")) for text in texts) / 4)
     images = sum(image_tokens(image, name) for image in question.images)
-    return Usage(prompt=AROUND + text + images, completion=most, images=images)
+    return Usage(prompt=8 + text + images, completion=most, images=images)
 
 
 def image_tokens(image: Image, model: str = "") -> int:
@@ -121,11 +113,8 @@ def image_tokens(image: Image, model: str = "") -> int:
     scale = min(1.0, min(image.side, LONGEST) / max(width, height))
     scale *= min(1.0, SHORTEST / (scale * min(width, height)))
     tiles = ceil(scale * width / TILE) * ceil(scale * height / TILE)
-    whole, tile = TILES_OF_OTHERS
-    for prefix, counts in TILES.items():
-        if model.startswith(prefix):
-            whole, tile = counts
-    return whole + tile * tiles
+    whole, each = (2833, 5667) if model.startswith("gpt-4o-mini") else (85, 170)
+    return whole + each * tiles
 
 
 def _asked(llm: ChatModel) -> ChatModel:
