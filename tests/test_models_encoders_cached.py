@@ -116,12 +116,7 @@ class Colours(WordEncoder):
 
     name = identity = "colours"
 
-    def __init__(
-        self,
-        batch: int = 2,
-        memory: int = 99,
-        error: Exception | None = None,
-    ):
+    def __init__(self, batch: int = 2, memory: int = 99, error: Exception | None = None):
         self.batch = batch
         self.memory = memory
         self.error = error or MemoryError()

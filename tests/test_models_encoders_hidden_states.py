@@ -50,9 +50,7 @@ def test_spans_are_in_characters_where_tokens_are_in_bytes(servers: list[Server]
     assert vector == pytest.approx(direction(1, 2))
 
 
-def test_without_a_span_the_whole_text_counts_and_a_prompt_stands_before_it(
-    servers: list[Server],
-):
+def test_without_a_span_the_whole_text_counts_and_a_prompt_stands_before_it(servers: list[Server]):
     encoder = open_encoder("embedded-state")
     vectors = encoder.encode_queries([Query("abcdef"), Query("def", prompt="abc")])
     assert vectors[0] == pytest.approx(direction(0, 1))

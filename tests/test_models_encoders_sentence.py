@@ -15,18 +15,7 @@ from admire.models.encoders.sentence import SentenceEncoder
 pytest.importorskip("multilingual_clip", reason="needs the extra 'clip'")
 pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
 
-from clips import (
-    COMMIT,
-    CPU,
-    TEXTS,
-    distinct,
-    images_of,
-    opened,
-    plain_sbert,
-    same,
-    texts_of,
-    unit,
-)
+from clips import COMMIT, CPU, TEXTS, distinct, images_of, opened, plain_sbert, same, texts_of, unit
 from duals import save_vlm
 
 pytest_plugins = ("clip_fixtures",)

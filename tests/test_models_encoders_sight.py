@@ -43,11 +43,7 @@ def transcribed(probabilities: list[float], labels: np.ndarray, t: int, temperat
     return mean / np.sqrt((mean**2).sum())
 
 
-@given(
-    st.integers(0, 1000),
-    st.integers(1, 12),
-    st.sampled_from([0.5, 1.0, 2.0]),
-)
+@given(st.integers(0, 1000), st.integers(1, 12), st.sampled_from([0.5, 1.0, 2.0]))
 def test_conse_is_what_its_paper_says(seed: int, likeliest: int, temperature: float):
     rng = np.random.default_rng(seed)
     probabilities = rng.dirichlet([0.5] * 12, size=3).astype(np.float32)

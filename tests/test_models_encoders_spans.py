@@ -244,8 +244,7 @@ CASES = {"wordpiece": BERT, "unigram": PIECES}
 
 
 @pytest.mark.parametrize(
-    ("kind", "case"),
-    [(kind, case) for kind, cases in CASES.items() for case in cases],
+    ("kind", "case"), [(kind, case) for kind, cases in CASES.items() for case in cases]
 )
 def test_a_span_is_the_mean_of_its_tokens_in_context(folder_of, model_of, kind: str, case: str):
     text, tokens = CASES[kind][case]

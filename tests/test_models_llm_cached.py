@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from chats import (
-    asked,
-    completion,
-    echo,
-    serve,
-)
+from chats import asked, completion, echo, serve
 from pytest_httpserver import HTTPServer
+from test_models_llm_pictures import drawn
 from toys import ScriptedChat, said
 
-from admire.models.llm import CachedChat
+from admire.models.llm import CachedChat, Image, Question, Reply, Usage
 from admire.models.llm.openai import OpenAIChat
 
 
@@ -67,3 +66,42 @@ def test_threads_ask_at_once_and_each_gets_its_own_reply():
             replies = threads.map(lambda prompt: said(llm, prompt), prompts)
             assert list(replies) == [prompt.upper() for prompt in prompts]
     assert sorted(model.prompts) == prompts
+
+
+def test_all_that_a_reply_tells_is_kept():
+    reply = Reply("A", Usage(9, 1, 2, 3), 1.5, True, ({"A": -0.1}, {"B": -0.2, "A": -3.0}))
+
+    class Full(ScriptedChat):
+        def ask(self, question: Question) -> Reply:
+            self.questions.append(question)
+            return reply
+
+    llm = Full(str)
+    first, second = (CachedChat(llm).ask(Question("hi")) for _ in range(2))
+    assert first == second == reply
+    assert (first.kept, second.kept) == (False, True)
+    assert len(llm.questions) == 1
+
+
+def test_another_image_or_form_is_another_question_but_another_name_is_not(tmp_path: Path):
+    path = drawn(tmp_path / "a.png")
+    question = Question(("Which?", Image(path)))
+    changes: list[dict[str, Any]] = [
+        {"parts": ("Which?", Image(path, 64))},
+        {"parts": (Image(path), "Which?")},
+        {"parts": "Which?"},
+        {"temperature": 0.7},
+        {"max_tokens": 40},
+        {"seed": 1},
+        {"schema": {"type": "object"}},
+        {"logprobs": 3},
+    ]
+    llm = ScriptedChat(str.upper)
+    for asked_before, change in enumerate([{}, *changes]):
+        assert len(llm.questions) == asked_before
+        CachedChat(llm).ask(replace(question, **change))
+    CachedChat(llm).ask(replace(question, parts=("Which?", Image(drawn(tmp_path / "b.png")))))
+    assert len(llm.questions) == 1 + len(changes)
+    drawn(path, (10, 10))
+    CachedChat(llm).ask(question)
+    assert len(llm.questions) == 2 + len(changes)

@@ -20,13 +20,14 @@ import numpy as np
 import pytest
 from commands import hide
 from pytest_httpserver import HTTPServer
+from test_models_llm_pictures import drawn
 from toys import said
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 from werkzeug import Request, Response
 
 from admire.base.errors import UserError
 from admire.base.storage import cache_dir
-from admire.models.llm import Question, Reply, Usage, ask_each, open_llm
+from admire.models.llm import Image, Question, Reply, Usage, ask_each, open_llm
 from admire.models.llm.local import (
     EMBEDDED_FILE,
     EMBEDDED_REPOSITORY,
@@ -218,10 +219,7 @@ def llama(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, httpserver: HTTPServe
     return told
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [(None, "No such file"), (b"GGM", "not a GGUF")],
-)
+@pytest.mark.parametrize(("content", "reason"), [(None, "No such file"), (b"GGM", "not a GGUF")])
 def test_a_file_that_is_no_model_is_refused_at_once(
     tmp_path: Path, content: bytes | None, reason: str
 ):
@@ -242,6 +240,13 @@ def test_a_model_is_known_by_its_content(model: Path, tmp_path: Path):
     assert LocalChat(model).name == f"gguf:{model}"
 
 
+def test_a_model_in_this_process_sees_nothing(tmp_path: Path):
+    llm = open_llm("embedded")
+    assert not llm.sees
+    with pytest.raises(UserError, match=r"embedded cannot see images.*captions"):
+        llm.ask(Question(("Which?", Image(drawn(tmp_path / "a.png")))))
+
+
 def test_a_run_that_the_cache_answers_loads_nothing(llama: Path, model: Path):
     for _ in range(2):
         assert said(open_llm(f"gguf:{model}"), "hi") == "Literal"
@@ -249,10 +254,7 @@ def test_a_run_that_the_cache_answers_loads_nothing(llama: Path, model: Path):
 
 
 def test_the_settings_reach_the_model_and_the_users_key_does_not(
-    llama: Path,
-    model: Path,
-    httpserver: HTTPServer,
-    monkeypatch: pytest.MonkeyPatch,
+    llama: Path, model: Path, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
@@ -458,36 +460,20 @@ def write_qwen(path: Path, layers: int) -> Path:
     """A Qwen2 model of so many layers, the first ones the same; its words are the bytes."""
     numbers = np.random.default_rng(0)
     writer = gguf.GGUFWriter(path, "qwen2")
-    writer.add_block_count(layers)
-    writer.add_context_length(64)
-    writer.add_embedding_length(256)
-    writer.add_feed_forward_length(256)
-    writer.add_head_count(2)
-    writer.add_head_count_kv(1)
-    writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_rope_freq_base(1e6)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2")
     words = [*bytes_to_unicode().values(), "<|im_end|>"]
-    writer.add_token_list(words)
-    writer.add_token_types([1] * 256 + [3])
-    writer.add_token_merges([f"{words[ord('a')]} {words[ord('b')]}"])
-    writer.add_eos_token_id(256)
-    shapes = {
-        "attn_norm.weight": (256,),
-        "attn_q.weight": (256, 256),
-        "attn_q.bias": (256,),
-        "attn_k.weight": (128, 256),
-        "attn_k.bias": (128,),
-        "attn_v.weight": (128, 256),
-        "attn_v.bias": (128,),
-        "attn_output.weight": (256, 256),
-        "ffn_norm.weight": (256,),
-        "ffn_gate.weight": (256, 256),
-        "ffn_up.weight": (256, 256),
-        "ffn_down.weight": (256, 256),
-    }
-    shapes = {f"blk.{k}.{name}": shape for k in range(layers) for name, shape in shapes.items()}
+    settings = {"block_count": layers, "context_length": 64, "embedding_length": 256}
+    settings |= {"feed_forward_length": 256, "head_count": 2, "head_count_kv": 1}
+    settings |= {"layer_norm_rms_eps": 1e-6, "rope_freq_base": 1e6, "eos_token_id": 256}
+    settings |= {"tokenizer_model": "gpt2", "tokenizer_pre": "qwen2", "token_list": words}
+    settings |= {"token_types": [1] * 256 + [3], "token_merges": ["a b"]}
+    for name, value in settings.items():
+        getattr(writer, f"add_{name}")(value)
+    widths = {"attn_q": 256, "attn_k": 128, "attn_v": 128, "attn_output": 256}
+    widths |= {"ffn_gate": 256, "ffn_up": 256, "ffn_down": 256}
+    layer = {f"{name}.weight": (width, 256) for name, width in widths.items()}
+    layer |= {f"attn_{part}.bias": (widths[f"attn_{part}"],) for part in "qkv"}
+    layer |= {"attn_norm.weight": (256,), "ffn_norm.weight": (256,)}
+    shapes = {f"blk.{k}.{name}": shape for k in range(layers) for name, shape in layer.items()}
     shapes |= {"output_norm.weight": (256,), "output.weight": (257, 256)}
     for name, shape in ({"token_embd.weight": (257, 256)} | shapes).items():
         if name.startswith("output"):
@@ -521,9 +507,7 @@ def test_the_lower_layers_give_the_states_of_the_model_without_the_others(
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"GGUF" + bytes(range(256)) * 40, None],
-    ids=["junk", "cut short"],
+    "content", [b"GGUF" + bytes(range(256)) * 40, None], ids=["junk", "cut short"]
 )
 def test_a_corrupt_model_is_a_message_and_no_crash(tmp_path: Path, content: bytes | None):
     if not importlib.util.find_spec("xllamacpp"):

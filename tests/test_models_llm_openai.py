@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from chats import (
@@ -26,14 +27,22 @@ from chats import (
     serve,
 )
 from pytest_httpserver import HTTPServer
+from test_models_llm_pictures import drawn
 from toys import said
 from werkzeug import Request, Response
 
 from admire.base.errors import UserError
-from admire.models.llm import Question, open_llm
+from admire.models.llm import Image, Question, Usage, open_llm
 from admire.models.llm.openai import OFFICIAL, RETRIES, THINKING_TOKENS, OpenAIChat
 
 pytestmark = pytest.mark.usefixtures("waits")
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"sense": {"type": "string", "enum": ["idiomatic", "literal"]}},
+    "required": ["sense"],
+    "additionalProperties": False,
+}
 
 
 @pytest.fixture
@@ -44,6 +53,22 @@ def chat(httpserver: HTTPServer) -> Callable[..., OpenAIChat]:
         return OpenAIChat(model, **({"url": httpserver.url_for("/v1")} | settings))
 
     return make
+
+
+@pytest.fixture
+def tiny(chat: Callable[..., OpenAIChat]) -> OpenAIChat:
+    return chat()
+
+
+def bodies(server: HTTPServer) -> list[dict]:
+    return [request.get_json() for request, _ in server.log]
+
+
+def told(**more: object) -> Response:
+    """A completion whose server tells more than its text."""
+    body = json.loads(completion("Idiomatic").get_data())
+    body["choices"][0] |= more.pop("choice", {})
+    return Response(json.dumps(body | more), content_type="application/json")
 
 
 def test_a_server_that_continues_a_reply_is_given_its_beginning(chat):
@@ -76,10 +101,7 @@ def test_the_address_is_the_argument_or_else_of_the_environment(
     monkeypatch.setenv("OPENAI_BASE_URL", httpserver.url_for("/v1"))
     said(OpenAIChat("tiny"), "hi")
     said(OpenAIChat("tiny", url=httpserver.url_for("/given/v1")), "hi")
-    assert [request.path for request, _ in httpserver.log] == [
-        CHAT,
-        "/given/v1/chat/completions",
-    ]
+    assert [request.path for request, _ in httpserver.log] == [CHAT, "/given/v1/chat/completions"]
 
 
 def test_the_server_is_part_of_the_identity_but_a_slash_at_its_end_is_not(chat):
@@ -90,8 +112,7 @@ def test_the_server_is_part_of_the_identity_but_a_slash_at_its_end_is_not(chat):
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["nonsense", "localhost:11434/v1", "ftp://host/v1", "http:///v1", "http://host:port/v1"],
+    "url", ["nonsense", "localhost:11434/v1", "ftp://host/v1", "http:///v1", "http://host:port/v1"]
 )
 def test_an_address_that_is_none_is_shown_without_its_secrets(url: str):
     with pytest.raises(UserError, match="address") as caught:
@@ -315,3 +336,124 @@ def test_no_secret_is_told_logged_or_kept(
     assert "HTTP Request: POST" in caplog.text
     for secret in (KEY, PASSWORD, TOKEN):
         assert secret not in f"{llm.identity} {llm.name}"
+
+
+# ------------------------------------------------------------------------------ what is sent
+
+
+def test_texts_and_images_are_sent_in_their_order(httpserver: HTTPServer, tiny, tmp_path: Path):
+    serve(httpserver, completion("A"))
+    paths = [drawn(tmp_path / name) for name in ("a.png", "b.png")]
+    parts = ("Which?", "A:", Image(paths[0], 100), "B:", Image(paths[1], 100))
+    tiny.ask(Question(parts))
+    (body,) = bodies(httpserver)
+    content = body["messages"][0]["content"]
+    assert [part["type"] for part in content] == ["text", "text", "image_url", "text", "image_url"]
+    assert [part["text"] for part in content if "text" in part] == ["Which?", "A:", "B:"]
+    assert content[2]["image_url"]["url"].startswith("data:image/png;base64,")
+
+
+def test_a_schema_is_sent_as_a_strict_one(httpserver: HTTPServer, tiny):
+    serve(httpserver, completion('{"sense": "literal"}'))
+    reply = tiny.ask(Question("Which?", schema=SCHEMA))
+    assert reply.text == '{"sense": "literal"}'
+    (body,) = bodies(httpserver)
+    assert body["response_format"]["type"] == "json_schema"
+    assert body["response_format"]["json_schema"]["strict"] is True
+    assert body["response_format"]["json_schema"]["schema"] == SCHEMA
+    assert body["messages"][0]["content"] == "Which?"
+
+
+@pytest.mark.parametrize("with_image", [False, True])
+def test_a_server_that_refuses_schemas_gets_it_in_the_question_ever_after(
+    httpserver: HTTPServer, tiny, tmp_path: Path, with_image: bool
+):
+    no = refusal(422, "Extra inputs are not permitted: response_format")
+    serve(httpserver, no, completion("{}"))
+    parts = ("Which?", Image(drawn(tmp_path / "a.png"))) if with_image else "Which?"
+    for _ in range(2):
+        assert tiny.ask(Question(parts, schema=SCHEMA)).text == "{}"
+    first, second, third = bodies(httpserver)
+    assert "response_format" in first
+    for body in (second, third):
+        assert "response_format" not in body
+        content = body["messages"][0]["content"]
+        last = content[-1]["text"] if with_image else content
+        assert last.endswith(json.dumps(SCHEMA))
+    assert tiny.ask(Question("hi")).text == "{}"
+    assert bodies(httpserver)[-1]["messages"][0]["content"] == "hi"
+
+
+def test_a_server_without_log_probabilities_is_asked_without(httpserver: HTTPServer, tiny):
+    serve(httpserver, refusal(400, "top_logprobs is not supported"), completion("A"))
+    for _ in range(2):
+        assert tiny.ask(Question("A or B?", logprobs=2)).logprobs is None
+    assert [("logprobs" in body) for body in bodies(httpserver)] == [True, False, False]
+
+
+# -------------------------------------------------------------------------- what replies tell
+
+
+def test_a_reply_tells_what_it_took(httpserver: HTTPServer, tiny):
+    usage = {
+        "prompt_tokens": 900,
+        "completion_tokens": 30,
+        "total_tokens": 930,
+        "prompt_tokens_details": {"cached_tokens": 128, "image_tokens": 700},
+    }
+    serve(httpserver, told(usage=usage), told(choice={"finish_reason": "length"}))
+    reply, cut = (tiny.ask(Question("hi")) for _ in range(2))
+    assert reply.usage == Usage(prompt=900, cached=128, completion=30, images=700)
+    assert reply.seconds > 0
+    assert (reply.cut, cut.cut) == (False, True)
+
+
+@pytest.mark.parametrize("missing", ["completion_tokens", "prompt_tokens_details"])
+def test_a_server_may_leave_out_parts_of_the_usage(httpserver, tiny, missing):
+    serve(httpserver, told(usage={"prompt_tokens": 5, missing: None}))
+    assert tiny.ask(Question("hi")).usage == Usage(prompt=5)
+
+
+# ------------------------------------------------------------------------------- what goes wrong
+
+
+MMPROJ = (
+    "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
+)
+
+
+@pytest.mark.parametrize(
+    "no",
+    [
+        refusal(500, MMPROJ),
+        refusal(400, "tiny is not a multimodal model"),
+        refusal(400, "Invalid content type. image_url is only supported by certain models: this "
+                "model does not support image inputs"),
+    ],
+)  # fmt: skip
+def test_a_model_that_cannot_see_is_told(httpserver, tiny, tmp_path, waits, no: Response):
+    serve(httpserver, no)
+    with pytest.raises(UserError, match=r"cannot see images.*captions.*gpt-6") as caught:
+        tiny.ask(Question(("Which?", Image(drawn(tmp_path / "a.png")))))
+    assert caught.value.settings == ("track", "llms")
+
+
+def test_an_image_that_the_server_refuses_is_named(httpserver, tiny, tmp_path: Path):
+    serve(httpserver, refusal(400, "The image data you provided does not represent a valid image"))
+    path = drawn(tmp_path / "a.png")
+    with pytest.raises(UserError, match=rf"refused a question with images.*{path}"):
+        tiny.ask(Question(("Which?", Image(path))))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "the request exceeds the available context size (4096 tokens), try increasing it",
+        "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
+    ],
+)
+def test_a_context_that_is_too_small_says_what_to_do(httpserver, tiny, words: str):
+    serve(httpserver, refusal(400, words))
+    with pytest.raises(UserError, match=r"too long.*more context.*smaller images") as caught:
+        tiny.ask(Question("hi"))
+    assert caught.value.settings == ("image_side", "track")

@@ -18,10 +18,7 @@ from heads import SETTINGS, fresh, made, projected, unit
 
 from admire.base.errors import UserError
 from admire.models.projection import Epoch, Projection, load_projection
-from admire.training import (
-    head_scores,
-    top1_share,
-)
+from admire.training import head_scores, top1_share
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -119,12 +116,7 @@ def test_files_that_are_missing_or_truncated_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"encoder": {"name": "words"}},
-        {"width": 9},
-        {"settings": {"dropout": 2.0}},
-    ],
+    "change", [{"encoder": {"name": "words"}}, {"width": 9}, {"settings": {"dropout": 2.0}}]
 )
 def test_a_card_that_does_not_fit_the_weights_or_is_not_whole_is_refused(tmp_path, change):
     projection().save(tmp_path)

@@ -249,11 +249,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"settings": replace(QUICK, seed=5, learning_rate=1e-4)},
-        {"of": "another model"},
-    ],
+    "change", [{"settings": replace(QUICK, seed=5, learning_rate=1e-4)}, {"of": "another model"}]
 )
 def test_a_call_with_another_setting_row_or_model_begins_anew(folder, tmp_path, change, caplog):
     killed(folder, tmp_path / "out", 0, 1)

@@ -40,12 +40,7 @@ with needs_extra("finetune", "Fine-tuning"):
         MultiDatasetBatchSamplers,
     )
     from torch.utils.data import SequentialSampler
-    from transformers import (
-        EarlyStoppingCallback,
-        PrinterCallback,
-        TrainerCallback,
-        TrainerState,
-    )
+    from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback, TrainerState
 log = logging.getLogger("admire")
 
 Row = Mapping[str, Any]

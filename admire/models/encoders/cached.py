@@ -19,14 +19,7 @@ from admire.base.machine import cores
 from admire.base.progress import show_progress
 from admire.base.storage import cache_dir
 from admire.data.image_files import read_bytes
-from admire.models.encoders.protocols import (
-    Query,
-    QueryEncoder,
-    Role,
-    TextEncoder,
-    Towers,
-    Vectors,
-)
+from admire.models.encoders.protocols import Query, QueryEncoder, Role, TextEncoder, Towers, Vectors
 
 log = logging.getLogger("admire")
 
