@@ -107,8 +107,7 @@ def test_a_folder_is_the_same_encoder_wherever_it_is_and_another_when_it_changes
     assert (again.identity, encoder.encoded, again.encoded) == (encoder.identity, 5, 0)
     (moved / "more.json").write_text("{}")
     assert opened(f"{family}:{moved}").identity != encoder.identity
-    said = complaint(f"{family}:{folders[family]}@v1")
-    assert said == f"{folders[family]}: a folder has no revisions. Leave out '@v1'."
+    assert "'@v1'" in complaint(f"{family}:{folders[family]}@v1")
 
 
 @pytest.mark.parametrize("family", ["dual", "sbert"])
@@ -143,7 +142,7 @@ def test_a_model_that_is_not_here_is_asked_of_the_hub_once(hub, name: str, repos
     assert {(asked, revision) for asked, _, revision in hub.asked} == {(repository, "v9")}
     assert len(hub.asked) == 1
     family = name.partition(":")[0]
-    assert complaint(f"{family}:./nowhere") == "./nowhere: is no folder of a model."
+    assert complaint(f"{family}:./nowhere").startswith("./nowhere: ")
     assert len(hub.asked) == 1, "a path is no name on the hub"
 
 

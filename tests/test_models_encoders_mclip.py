@@ -40,10 +40,9 @@ def test_mclip_reads_the_first_part_of_a_long_text(copied, says: int):
     words = min(says, 64) - 2
     encoder = MClipEncoder(str(folder), None, CPU)
     kept = LONG.split()[:words]
-    texts = [LONG, " ".join(kept), " ".join(kept) + " the other end", " ".join(kept[:-1])]
-    whole, beginning, another, shorter = texts_of(encoder, texts)
+    texts = [LONG, " ".join(kept), " ".join(kept[:-1])]
+    whole, beginning, shorter = texts_of(encoder, texts)
     assert same(whole, beginning)
-    assert same(another, beginning)
     assert not same(shorter, beginning, 1e-4)
 
 
@@ -70,8 +69,7 @@ def test_mclip_belongs_to_openais_tower_of_its_width(hub, copied, width, tower, 
     shutil.rmtree(folder / "image")
     config = json.loads((folder / "config.json").read_text()) | {"numDims": width}
     (folder / "config.json").write_text(json.dumps(config))
-    said = complaint(f"mclip:{folder}")
-    assert f"'{repository}' is not here" in said
+    assert repository in complaint(f"mclip:{folder}")
     hub.add(repository, {"open_clip_model.safetensors": b""})
     assert f"openclip:{tower}@{COMMIT}:" in open_encoder(f"mclip:{folder}").identity
     assert IMAGE_TOWERS[width] == tower
@@ -92,9 +90,7 @@ def test_what_is_not_in_the_cache_is_fetched_file_by_file(
     assert {name for _, name, _ in hub.asked} == {"config.json"}, "no weights before they are used"
     assert same(encoder.encode_texts(TEXTS, role="query"), encode(f"mclip:{local}"))
     # Of the base model, which is larger than M-CLIP itself, the config is enough.
-    assert [name for repository, name, _ in hub.asked if repository.endswith("/LaBSE")] == [
-        "config.json"
-    ]
+    assert [name for place, name, _ in hub.asked if place.endswith("/LaBSE")] == ["config.json"]
     hub.online.clear()
     asked = len(hub.asked)
     assert same(encode("mclip:LABSE-Vit-L-14", ["my owl"]), encode(f"mclip:{local}", ["my owl"]))

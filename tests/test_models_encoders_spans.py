@@ -29,7 +29,7 @@ from tokenizers import (  # noqa: E402
     pre_tokenizers,
     processors,
 )
-from towers import TEXT, reconfigured  # noqa: E402
+from towers import TEXT, reconfigured, xlm_roberta  # noqa: E402
 
 pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "network")
@@ -88,33 +88,22 @@ def save_model(
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     bert = tokenizer.token_to_id("[CLS]") is not None
-    names = BERT_MARKS if bert else MARKS
-    sizes = {
-        "vocab_size": tokenizer.get_vocab_size(),
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-        "initializer_range": 0.4,
-        "max_position_embeddings": 66,
-        "pad_token_id": tokenizer.token_to_id(names[1]),
-    }
+    begin, pad, end, unknown = BERT_MARKS if bert else MARKS
+    config = transformers.BertConfig() if bert else transformers.XLMRobertaConfig()
+    config.update(
+        xlm_roberta(range(tokenizer.get_vocab_size())).to_diff_dict()
+        | {
+            "model_type": config.model_type,
+            "initializer_range": 0.4,
+            "pad_token_id": tokenizer.token_to_id(pad),
+        }
+    )
     torch.manual_seed(seed)
-    if bert:
-        model = transformers.BertModel(transformers.BertConfig(**sizes))
-    else:
-        model = transformers.XLMRobertaModel(transformers.XLMRobertaConfig(**sizes))
     parts = folder.with_name(folder.name + "-parts")
-    model.save_pretrained(parts)
+    transformers.AutoModel.from_config(config).save_pretrained(parts)
+    marks = {"bos_token": begin, "cls_token": begin, "eos_token": end, "sep_token": end}
     transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token=names[0],
-        cls_token=names[0],
-        pad_token=names[1],
-        eos_token=names[2],
-        sep_token=names[2],
-        unk_token=names[3],
-        model_max_length=64,
+        tokenizer_object=tokenizer, pad_token=pad, unk_token=unknown, model_max_length=64, **marks
     ).save_pretrained(parts)
     modules = [Transformer(str(parts), max_seq_length=64), Pooling(32, pooling), *after]
     save_modules(folder, *modules)
@@ -346,21 +335,14 @@ def test_what_comes_after_the_pooling_is_done_to_spans_too(tmp_path):
 # ---------------------------------------------------------------------------------- the cache
 
 
-def test_vectors_have_unit_length_and_are_encoded_once(folder):
+def test_queries_are_encoded_once(folder, encoder):
     queries = [ask("a {night owl} is"), Query("a night owl"), ask("a {night owl} is", PROMPT)]
-    name = f"sbert:{folder}"
-    encoder = open_encoder(name, device="cpu")
-    assert isinstance(encoder, CachedSentences)
-    found = encoder.encode_queries(queries)
-    assert found.dtype == np.float32
-    assert same(np.linalg.norm(found, axis=1), np.ones(3, dtype=np.float32), 1e-6)
-    assert same(found, asked(SentenceEncoder(str(folder), None, CPU), *queries))
-    assert encoder.encoded == 3
-    assert np.array_equal(encoder.encode_queries(queries[::-1])[::-1], found)
-    assert encoder.encoded == 3
-    another = open_encoder(name, device="cpu")
-    assert np.array_equal(another.encode_queries(queries), found)
-    assert another.encoded == 0
+    for encoded in (3, 0):
+        cached = open_encoder(f"sbert:{folder}", device="cpu")
+        assert isinstance(cached, CachedSentences)
+        for order in (1, -1):
+            assert same(cached.encode_queries(queries[::order])[::order], asked(encoder, *queries))
+        assert cached.encoded == encoded
 
 
 # ------------------------------------------------------------------------------------- errors
@@ -369,7 +351,6 @@ def test_vectors_have_unit_length_and_are_encoded_once(folder):
 def complaint(encoder: SentenceEncoder | CachedSentences, *queries: Query) -> str:
     with pytest.raises(UserError) as caught:
         encoder.encode_queries(queries)
-    assert "\n" not in str(caught.value)
     return str(caught.value)
 
 

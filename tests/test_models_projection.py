@@ -122,6 +122,4 @@ def test_a_card_that_does_not_fit_the_weights_or_is_not_whole_is_refused(tmp_pat
     projection().save(tmp_path)
     card = json.loads((tmp_path / "head.json").read_text())
     (tmp_path / "head.json").write_text(json.dumps(card | change))
-    message = refusal(tmp_path)
-    assert message.startswith(f"{tmp_path}: the head cannot be read (")
-    assert message.endswith("). Train it again.")
+    assert "Train it again" in refusal(tmp_path)
