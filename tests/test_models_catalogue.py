@@ -113,23 +113,16 @@ def test_the_list_has_whole_names_in_140_columns_and_imports_no_model(capsys):
 def test_programs_read_the_list(capsys):
     code, out, _ = run(capsys, "models", "--json")
     assert code == 0
-    rows = {row.pop("name"): row for row in json.loads(out)}
-    assert list(rows) == [model.name for model in MODELS]
-    assert rows["openai:MODEL"] == {
-        "what": "chat model: the OpenAI API, or a compatible server",
-        "size": "none here",
-        "licence": "the service's terms",
-        "commercial": True,
-        "here": "no: set OPENAI_API_KEY",
-    }
+    rows = json.loads(out)
+    assert [row["name"] for row in rows] == [model.name for model in MODELS]
+    assert [*rows[0]] == ["name", "what", "size", "licence", "commercial", "here"]
 
 
 def test_a_missing_extra_is_named_with_its_command(capsys, monkeypatch):
     hide(monkeypatch, "open_clip", "huggingface_hub", "torch")
     assert "'.[clip]'" in run(capsys, "models")[1]
     code, _, err = run(capsys, "models", "pull", "sbert:you/your-model")
-    assert code == 2
-    assert "pip install '.[clip]'" in err.splitlines()[-1]
+    assert (code, "pip install '.[clip]'" in err) == (2, True)
 
 
 def test_a_model_is_found_by_the_name_that_is_used():

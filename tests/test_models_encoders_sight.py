@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -81,21 +79,23 @@ def test_a_picture_is_seen_whole_and_at_its_corners(sight: SightEncoder, tmp_pat
     assert seen == [[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]]
 
 
-@pytest.mark.parametrize(
-    ("picture", "shown"),
-    [
-        ("balde_de_agua_fria_1", "bucket"),
-        ("couch_potato_2", "clock"),
-        ("dor_de_cotovelo_4", "balloon"),
-    ],
-)
-def test_the_network_names_what_it_sees(sight: SightEncoder, picture: str, shown: str):
+SHOWN = {
+    "bucket": "balde_de_agua_fria_1",
+    "clock": "couch_potato_2",
+    "balloon": "dor_de_cotovelo_4",
+}
+
+
+def test_the_network_names_what_it_sees_and_words_are_near_it(sight: SightEncoder):
     # A wrong channel order, range of values or list of labels would name other things.
-    path = IMAGES / f"{picture}.png"
-    seen = sight.probabilities(sight.prepare_image(path))
-    assert seen.shape == (5, 1000)
-    assert seen.sum(axis=1) == pytest.approx(1, abs=1e-4)
-    assert shown in sight.labels[seen.mean(axis=0).argmax()]
+    pictures = [IMAGES / f"{name}.png" for name in SHOWN.values()]
+    for word, picture in zip(SHOWN, pictures, strict=True):
+        seen = sight.probabilities(sight.prepare_image(picture))
+        assert seen.shape == (5, 1000)
+        assert seen.sum(axis=1) == pytest.approx(1, abs=1e-4)
+        assert word in sight.labels[seen.mean(axis=0).argmax()]
+    words = sight.encode_texts([*SHOWN], role="query")
+    assert (words @ vectors(sight, *pictures).T).argmax(axis=1).tolist() == [0, 1, 2]
 
 
 # ----------------------------------------------------------------------------------- texts
@@ -119,22 +119,3 @@ def test_no_torch_is_needed_and_nothing_is_loaded_by_opening(sight: SightEncoder
     modules = loaded(seeing)
     assert "onnxruntime" in modules
     assert not (TORCH - {"PIL"}) & modules
-
-
-def test_a_set_without_captions_is_ranked(sight: SightEncoder, tmp_path: Path):
-    shown = {
-        "bucket": "balde_de_agua_fria_1.png",
-        "wall clock": "couch_potato_2.png",
-        "balloon": "dor_de_cotovelo_4.png",
-    }
-    for picture in shown.values():
-        shutil.copy(IMAGES / picture, tmp_path)
-    candidates = [{"image": picture} for picture in sorted(shown.values())]
-    rows = [
-        {"compound": compound, "sentence": f"A {compound}.", "candidates": candidates}
-        for compound in shown
-    ]
-    (tmp_path / "manifest.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    settings = admire.Settings(llms=(), query="compound")  # the profile's own encoder
-    rankings = admire.rank(admire.read_items(tmp_path), settings).rankings
-    assert [ranking.order[0] for ranking in rankings] == list(shown.values())

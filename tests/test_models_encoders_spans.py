@@ -90,14 +90,9 @@ def save_model(
     bert = tokenizer.token_to_id("[CLS]") is not None
     begin, pad, end, unknown = BERT_MARKS if bert else MARKS
     config = transformers.BertConfig() if bert else transformers.XLMRobertaConfig()
-    config.update(
-        xlm_roberta(range(tokenizer.get_vocab_size())).to_diff_dict()
-        | {
-            "model_type": config.model_type,
-            "initializer_range": 0.4,
-            "pad_token_id": tokenizer.token_to_id(pad),
-        }
-    )
+    sizes = xlm_roberta(range(tokenizer.get_vocab_size())).to_diff_dict()
+    sizes |= {"initializer_range": 0.4, "pad_token_id": tokenizer.token_to_id(pad)}
+    config.update(sizes | {"model_type": config.model_type})
     torch.manual_seed(seed)
     parts = folder.with_name(folder.name + "-parts")
     transformers.AutoModel.from_config(config).save_pretrained(parts)
