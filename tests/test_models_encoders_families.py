@@ -215,4 +215,4 @@ def test_damaged_and_missing_files_are_refused_with_the_models_name(copied, fami
     for content in (truncated(whole), pointer(whole)):  # the other is what Git LFS leaves
         path.write_bytes(content)
         assert complaint(name).startswith(f"{name}: ")
-        assert "cannot load it (" in complaint(name)
+        assert "cannot be loaded (" in complaint(name)

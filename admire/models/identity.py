@@ -6,12 +6,8 @@ from typing import Protocol
 
 
 class Identified(Protocol):
-    """A model with a name and an identity; both default to the class's name.
-
-    Attributes:
-        name: what the user calls it.
-        identity: everything that its results depend on; by default the name.
-    """
+    """A model with a name, and an identity: all that its results depend on. Both default to the
+    class's name."""
 
     name: str
     identity: str

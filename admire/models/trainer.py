@@ -75,19 +75,6 @@ class TrainingSet:
     batches: Batches = "random"
     collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]] | None = None
 
-    @property
-    def content(self) -> dict[str, list[dict[str, Any]]]:
-        """The rows of each task.
-
-        Raises:
-            UserError: there is nothing to train on.
-        """
-        tasks = self.rows if isinstance(self.rows, Mapping) else {"": self.rows}
-        content = {name: list(map(dict, rows)) for name, rows in tasks.items()}
-        if not content or not all(content.values()):
-            raise UserError("There is nothing to train on.")
-        return content
-
 
 def fine_tune(
     model: SentenceTransformer,
@@ -124,7 +111,10 @@ def fine_tune(
             replaced (see :func:`admire.base.storage.check_folder`) or is being written by another
             process.
     """
-    content = data.content
+    tasks = data.rows if isinstance(data.rows, Mapping) else {"": data.rows}
+    content = {name: list(map(dict, rows)) for name, rows in tasks.items()}
+    if not content or not all(content.values()):
+        raise UserError("There is nothing to train on.")
     check_folder(out, "model")
     out = out.resolve()
     key = hashlib.sha256(json.dumps([of, asdict(settings), content]).encode()).hexdigest()
@@ -147,11 +137,10 @@ def fine_tune(
         )
         with from_disk():  # a model card would ask the hub about the models that it names
             datasets = {name: Dataset.from_list(rows) for name, rows in content.items()}
-            several = isinstance(data.rows, Mapping)
             trainer = SentenceTransformerTrainer(
                 model=model,
                 args=arguments,
-                train_dataset=DatasetDict(datasets) if several else datasets[""],
+                train_dataset=datasets.get("") or DatasetDict(datasets),
                 loss=dict(data.loss) if isinstance(data.loss, Mapping) else data.loss,
                 evaluator=_Figure(validate),
                 data_collator=_Collator(data.collate) if data.collate else None,  # type: ignore[arg-type]

@@ -22,13 +22,6 @@ class DualEncoder(LazyModel):
     SigLIP 2) are cut at their end. SigLIP gets texts as it was trained: in lower case, which not
     all of its tokenizers see to, and padded to the whole context. For others they are padded to
     the longest of the batch.
-
-    Args:
-        source: a repository on the hub, or a folder as ``save_pretrained`` writes it.
-        revision: of the repository.
-
-    Raises:
-        UserError: there is no such model or folder, or the hub cannot be reached.
     """
 
     batch = 32

@@ -165,9 +165,8 @@ def folder_digest(folder: Path) -> str:
     admire's own marker is left out, so that a copy without hidden files has the same digest.
     """
     digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        if path == folder / MARKER:
-            continue
+    files = (path for path in folder.rglob("*") if path.is_file())
+    for path in sorted(path for path in files if path != folder / MARKER):
         digest.update(str(path.relative_to(folder)).encode())
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())

@@ -25,17 +25,11 @@ class MClipEncoder(LazyModel):
     A text's vector is the mean of the base model's last states over its tokens, after one linear
     layer. 512 tokens are read; longer texts are cut at their end.
 
-    Args:
-        source: one of :data:`NAMES`, a repository on the hub, or a folder with the same files. A
-            folder may hold an image tower of its own in ``image``, as open_clip saves them, and
-            the configuration of the base model (``xlm-roberta-large/config.json``).
-        revision: of the repository.
-
-    Raises:
-        UserError: there is no such model or folder, or its files are missing or do not fit.
+    Its source is one of :data:`NAMES`, a repository on the hub, or a folder with the same files. A
+    folder may hold an image tower of its own in ``image``, as open_clip saves them, and the
+    configuration of the base model (``xlm-roberta-large/config.json``).
     """
 
-    library = "M-CLIP"
     batch = 32
 
     def __init__(self, source: str, revision: str | None, placement: Placement):

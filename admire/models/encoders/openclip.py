@@ -26,17 +26,10 @@ class OpenClipEncoder(LazyModel):
 
     Texts beyond the model's context (77 tokens for CLIP, 64 for SigLIP 2) are cut at their end.
 
-    Args:
-        source: ``MODEL/TAG`` of open_clip's list, or a folder with ``open_clip_config.json`` and
-            weights, as open_clip saves them.
-        revision: of the repository on the hub that holds the weights.
-
-    Raises:
-        UserError: there is no such model, tag or folder, or its weights are not here and cannot be
-            fetched.
+    Its source is ``MODEL/TAG`` of open_clip's list, or a folder with ``open_clip_config.json`` and
+    weights, as open_clip saves them.
     """
 
-    library = "open_clip"
     batch = 32
 
     def __init__(self, source: str, revision: str | None, placement: Placement):

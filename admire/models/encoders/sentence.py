@@ -42,16 +42,7 @@ class SentenceEncoder(LazyModel):
 
     Attributes:
         sees: whether it also reads images, as its configuration says.
-
-    Args:
-        source: a repository on the hub, or a folder as sentence-transformers saves them.
-        revision: of the repository.
-
-    Raises:
-        UserError: there is no such model or folder, or the hub cannot be reached.
     """
-
-    library = "sentence-transformers"
 
     def __init__(self, source: str, revision: str | None, placement: Placement):
         super().__init__(f"sbert:{source}", placement)
@@ -69,25 +60,22 @@ class SentenceEncoder(LazyModel):
         self._e5 = is_e5 and "instruct" not in name
         self.identity = f"sbert:{self._source.identity}:{placement.precision}{':e5' * self._e5}"
         try:
-            self.sees = self._reads_images(_json(modules)[0])
+            self.sees = self._reads_images(**_json(modules)[0])
         except (TypeError, LookupError, AttributeError):  # loading it will tell what is wrong
             self.sees = False
         self.batch = 8 if self.sees else 32  # images wait for their batch whole
 
-    def _reads_images(self, module: dict[str, Any]) -> bool:
+    def _reads_images(self, type: str, path: str, **_: object) -> bool:
         """Tell whether an input module (a row of ``modules.json``) reads images.
 
         This is what ``model.supports("image")`` says once the model is loaded.
         """
-        kind, path = module["type"].rpartition(".")[2], module["path"]
+        kind = type.rpartition(".")[2]
         if kind == "Router":
             router = _json(self._file(path, "router_config.json"))
-            return any(
-                self._reads_images(
-                    {"type": router["types"][first], "path": f"{path}/{first}".strip("/")}
-                )
-                for first, *_ in router["structure"].values()
-            )
+            inputs = [first for first, *_ in router["structure"].values()]
+            places = {first: f"{path}/{first}".strip("/") for first in inputs}
+            return any(self._reads_images(router["types"][k], places[k]) for k in inputs)
         if kind == "Transformer":
             settings = _json(self._file(path, "sentence_bert_config.json")) or {}
             return "image" in settings.get("modality_config", {})

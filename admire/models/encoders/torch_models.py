@@ -47,11 +47,10 @@ class Placement:
 class LazyModel(ABC):
     """A torch model whose weights are loaded at the first use, once, whichever thread comes first.
 
-    Attributes:
-        library: what loads it, for messages.
+    The families that derive from it take a source and a revision: a repository on the hub, or a
+    folder as their library saves it. They raise a UserError where there is no such model, its files
+    do not fit, or the hub cannot be reached.
     """
-
-    library = "transformers"
 
     def __init__(self, name: str, placement: Placement):
         self.name = name
@@ -77,9 +76,7 @@ class LazyModel(ABC):
                 except UserError:
                     raise
                 except Exception as error:  # the libraries raise the errors of all their parts
-                    raise UserError(
-                        f"{self.name}: {self.library} cannot load it ({error})."
-                    ) from error
+                    raise UserError(f"{self.name}: cannot be loaded ({error}).") from error
             return self._parts
 
 

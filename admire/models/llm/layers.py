@@ -69,8 +69,7 @@ def write_layers(whole: Path, path: Path, layers: int) -> None:
                 cut.write(header + U64.pack(offset))
                 offset += _aligned(end_of[begin] - begin)
             cut.write(bytes(-cut.tell() % ALIGNMENT))
-            task = "Cutting the detector's layers out of it"
-            for name, _, rows, begin in show_progress(kept, task):
+            for name, _, rows, begin in show_progress(kept, "Cutting the detector's layers out"):
                 content = data[start + begin : start + end_of[begin]]
                 turned = re.search(r"\.attn_[qk]\.", name)
                 cut.write(_paired(content, rows) if turned else content)

@@ -63,18 +63,13 @@ class OpenAIChat:
         self.name = f"openai:{model}"
         self.url = url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL
         if not _is_address(self.url):
-            raise UserError(
-                f"'{without_secrets(self.url)}' is not a server's address like "
-                "http://localhost:8000/v1.",
-                "llm_url",
-            )
+            address = without_secrets(self.url)
+            raise UserError(f"'{address}' is no address like http://localhost:8000/v1.", "llm_url")
         self.identity = f"{self.name}@{without_secrets(self.url)}"
         self.parallel = parallel
         self._key = (key or os.environ.get("OPENAI_API_KEY") or "").strip()
         if not (self._key.isascii() and self._key.isprintable()):
-            raise UserError(
-                f"{self.name}: the key holds characters that no key has. Check OPENAI_API_KEY."
-            )
+            raise UserError(f"{self.name}: OPENAI_API_KEY holds characters that no key has.")
         if lacks_key(url, key):
             raise UserError(
                 f"{self.name} needs a key: set OPENAI_API_KEY. For a server of your own, give its "
@@ -123,8 +118,8 @@ class OpenAIChat:
             raise UserError(f"{self.name}: {reason}", "llms") from why
         except NO_REPLY as error:
             raise UserError(
-                f"{self.name}: the answer holds no message. Is {where} the "
-                "address of an OpenAI-compatible API? (It often ends in /v1.)"
+                f"{self.name}: the answer holds no message. Is {where} the address of an "
+                "OpenAI-compatible API? (It often ends in /v1.)"
             ) from error
 
     def request(self, question: Question) -> dict[str, Any]:
@@ -187,12 +182,9 @@ class OpenAIChat:
 
     def refuse(self, param: object, message: str, body: Mapping[str, Any]) -> bool:
         """Remember which option of a request the server refused; whether there was one."""
-        options = [option for option in OPTIONAL if option in body and param == option]
-        options += [
-            option
-            for option, words in WORDS.items()
-            if option in body and any(word in message for word in words)
-        ]
+        named = [option for option in OPTIONAL if option == param]
+        named += [option for option, words in WORDS.items() if any(w in message for w in words)]
+        options = [option for option in named if option in body]
         self._refused.update(options[:1])
         return bool(options)
 
@@ -226,8 +218,8 @@ class OpenAIChat:
             reason = f"{where} refused the key. Check OPENAI_API_KEY."
         elif isinstance(error, openai.NotFoundError):
             reason = (
-                f"{where} does not know the model '{self.model}' (retired, perhaps), or is not an "
-                "API's address. Name another model, or another server."
+                f"{where} does not know the model '{self.model}', or is not an API's address. Name "
+                "another model, or another server."
             )
             settings = ["llms", "llm_url"]
         elif isinstance(error, openai.RateLimitError):

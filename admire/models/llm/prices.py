@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from math import ceil
 
 from admire.base.errors import pip_install
@@ -47,13 +48,11 @@ def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | Non
     if is_free(llm):
         return Price(0.0)
     model = _asked(llm)
-    if not isinstance(model, OpenAIChat):
+    if not isinstance(model, OpenAIChat) or find_spec("genai_prices") is None:
         return None
-    try:
-        from genai_prices import Usage as Taken
-        from genai_prices import calc_price
-    except ImportError:
-        return None
+    from genai_prices import Usage as Taken
+    from genai_prices import calc_price
+
     counted = Taken(
         input_tokens=usage.prompt,
         cache_read_tokens=min(usage.cached, usage.prompt),
@@ -73,9 +72,7 @@ def why_unknown(llm: ChatModel) -> str:
     """Why what a model's replies cost is unknown, where it is."""
     if price(llm, Usage()) is not None:
         return "not all replies came with the number of their tokens"
-    try:
-        import genai_prices  # noqa: F401
-    except ImportError:
+    if find_spec("genai_prices") is None:
         return f"prices need genai-prices, of the extra 'rankers': {pip_install('rankers')}"
     model = _asked(llm)
     if isinstance(model, OpenAIChat):
