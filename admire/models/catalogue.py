@@ -127,6 +127,5 @@ def find_model(name: str) -> Model:
         family, _, placeholder = model.name.partition(":")
         if placeholder.isupper() and name.startswith(f"{family}:"):
             return model
-    raise UserError(
-        f"'{name}' names no model.{nearest(name, names)} There are: {', '.join(names)}."
-    )
+    close = nearest(name, names)
+    raise UserError(f"'{name}' names no model.{close} There are: {', '.join(names)}.")

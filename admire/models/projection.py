@@ -120,11 +120,9 @@ def load_projection(folder: Path) -> Projection:
             card["encoder"][name].strip()
         check_card(card)
     except FileNotFoundError as error:
-        raise UserError(
-            f"{folder}: holds no head ({Path(error.filename).name} is missing).", "head"
-        ) from None
+        missing = f"{folder}: holds no head ({Path(error.filename).name} is missing)."
+        raise UserError(missing, "head") from None
     except Exception as error:  # a damaged file makes the readers raise nearly anything
-        raise UserError(
-            f"{folder}: the head cannot be read ({error}). Train it again.", "head"
-        ) from None
+        damaged = f"{folder}: the head cannot be read ({error}). Train it again."
+        raise UserError(damaged, "head") from None
     return Projection(head, card, history)

@@ -193,11 +193,8 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _unit(vectors: Vectors, name: str) -> Vectors:
-    """Scale vectors to unit length.
-
-    Raises:
-        UserError: a vector is zero or not finite, which would make every similarity meaningless.
-    """
+    """Scale vectors to unit length. One that is zero or not finite has similarities without
+    meaning, and is refused."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not (np.isfinite(lengths).all() and (lengths > 0).all()):
         raise UserError(f"{name}: an encoded vector is zero or not finite; the model is damaged.")

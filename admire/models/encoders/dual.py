@@ -50,11 +50,8 @@ class DualEncoder(LazyModel):
         if not all(hasattr(model, name) for name in features) or not all(
             hasattr(processor, name) for name in parts
         ):
-            raise UserError(
-                f"{self.name}: is not a dual encoder; {type(model).__name__} lacks vectors of its "
-                "own for texts and for images.",
-                "encoder",
-            )
+            kind = type(model).__name__
+            raise UserError(f"{self.name}: is not a dual encoder ({kind} is none).", "encoder")
         limits = [processor.tokenizer.model_max_length]
         if hasattr(model.config, "text_config"):
             limits.append(model.config.text_config.max_position_embeddings)

@@ -109,9 +109,7 @@ def open_trainable(name: str, *, device: Device) -> SentenceEncoder:
 
     opened = open_encoder(name, device=device).encoder
     if not isinstance(opened, SentenceEncoder):
-        raise UserError(
-            f"The encoder '{name}' cannot be fine-tuned. Name one of sbert:….", "encoder"
-        )
+        raise UserError(f"'{name}' cannot be fine-tuned. Name one of sbert:….", "encoder")
     return opened
 
 

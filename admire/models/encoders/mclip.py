@@ -41,17 +41,13 @@ class MClipEncoder(LazyModel):
             self._settings = json.loads(config.read_text(encoding="utf-8"))
             self._base = str(self._settings["modelBase"])
         except (ValueError, KeyError, TypeError):
-            raise UserError(
-                f"{config}: is no config of an M-CLIP text tower (no modelBase)."
-            ) from None
+            raise UserError(f"{config}: is no config of M-CLIP (no modelBase).") from None
         width = self._settings.get("numDims", self._settings.get("imageDimSize", 768))
         self._folder = config.parent
         own = self._folder / "image"
         if not own.is_dir() and width not in IMAGE_TOWERS:
-            raise UserError(
-                f"{self.name}: no image tower is known for a space of {width} dimensions. "
-                f"Put one into {own}."
-            )
+            missing = f"no image tower of {width} dimensions is known"
+            raise UserError(f"{self.name}: {missing}. Put one into {own}.")
         image_tower = str(own) if own.is_dir() else IMAGE_TOWERS[width]
         self._images = OpenClipEncoder(image_tower, None, placement)
         folder, revision = self._source.folder, self._source.revision
@@ -125,8 +121,6 @@ def _repository(source: str) -> str:
         return f"M-CLIP/{source}"
     if "/" in source:
         return source
-    raise UserError(
-        f"'mclip:{source}' is no M-CLIP model.{nearest(source, NAMES)} There are "
-        f"{', '.join(NAMES)}, and any repository or folder with such a model.",
-        "encoder",
-    )
+    names = f"{', '.join(NAMES)}, and any repository or folder with such a model"
+    close = nearest(source, NAMES)
+    raise UserError(f"'mclip:{source}' is no M-CLIP model.{close} There are {names}.", "encoder")

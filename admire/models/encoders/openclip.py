@@ -57,9 +57,8 @@ class OpenClipEncoder(LazyModel):
         try:
             text = open_clip.get_model_config(self._model_name)["text_cfg"]
         except (ValueError, LookupError, TypeError, AttributeError):
-            raise UserError(
-                f"{self._folder}/open_clip_config.json: is no config of an open_clip model."
-            ) from None
+            config = f"{self._folder}/open_clip_config.json"
+            raise UserError(f"{config}: is no config of an open_clip model.") from None
         if "hf_model_name" in text:  # only its configuration: the weights are the checkpoint's
             base = str(hub.base_folder(self._folder or Path(), text["hf_model_name"]))
             own = {"hf_model_name": base, "hf_model_pretrained": False}
@@ -103,22 +102,17 @@ def _listed(source: str) -> tuple[str, dict[str, Any], str, Sequence[str]]:
     settings = get_pretrained_cfg(model, tag)
     if not settings:
         listed = [name.replace(":", "/") for name in open_clip.list_pretrained(as_str=True)]
-        raise UserError(
-            f"'openclip:{source}' is no model and tag of open_clip, and no folder."
-            f"{nearest(source, listed)} open_clip.list_pretrained() lists them.",
-            "encoder",
-        )
+        unknown = f"'openclip:{source}' is no model and tag of open_clip, and no folder."
+        lister = "open_clip.list_pretrained() lists them."
+        raise UserError(f"{unknown}{nearest(source, listed)} {lister}", "encoder")
     # (roberta-ViT-B-32 was trained with it and has it in its config, though not in its tag.)
     if model.endswith("-quickgelu") and not settings.get("quick_gelu"):
-        raise UserError(
-            f"'openclip:{source}': these weights were trained without QuickGELU. "
-            f"Use openclip:{model.removesuffix('-quickgelu')}/{tag}."
-        )
+        plain = f"openclip:{model.removesuffix('-quickgelu')}/{tag}"
+        raise UserError(f"'openclip:{source}' was trained without QuickGELU. Use {plain}.")
     repository, _, file = settings.get("hf_hub", "").rpartition("/")
     if not repository:
-        raise UserError(
-            f"'openclip:{source}' is not on the hub. Name a folder with its weights.", "encoder"
-        )
+        missing = f"'openclip:{source}' is not on the hub. Name a folder with its weights."
+        raise UserError(missing, "encoder")
     options = {
         # OpenAI's weights were trained with QuickGELU, whatever the model's name says.
         "force_quick_gelu": bool(settings.get("quick_gelu")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from admire.base.choices import Device, Precision
@@ -32,12 +33,10 @@ class Placement:
         """
         import torch
 
-        available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-        available["cpu"] = True
-        device = self.device
-        if device == "auto":
-            device = next(name for name, is_here in available.items() if is_here)
-        if not available[device]:
+        present = [torch.cuda.is_available(), torch.backends.mps.is_available(), True]
+        available = [*compress(("cuda", "mps", "cpu"), present)]
+        device = available[0] if self.device == "auto" else self.device
+        if device not in available:
             raise UserError(f"torch finds no device '{device}' here. Use cpu or auto.", "device")
         if device == "cpu" and self.precision == "float16":
             raise UserError("float16 needs a GPU. Use bfloat16 or float32.", "precision")
@@ -64,11 +63,7 @@ class LazyModel(ABC):
 
     @property
     def _loaded(self) -> Any:
-        """The result of ``_load``.
-
-        Raises:
-            UserError: the model cannot be loaded.
-        """
+        """The result of ``_load``; a UserError if that fails."""
         with self._loading:
             if self._parts is None:
                 try:

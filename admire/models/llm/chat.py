@@ -72,16 +72,14 @@ class Question:
     @property
     def texts(self) -> list[str]:
         """The texts, in their order."""
-        return [part for part in self._listed if isinstance(part, str)]
+        parts = (self.parts,) if isinstance(self.parts, str) else self.parts
+        return [part for part in parts if isinstance(part, str)]
 
     @property
     def images(self) -> list[Image]:
         """The images, in their order."""
-        return [part for part in self._listed if isinstance(part, Image)]
-
-    @property
-    def _listed(self) -> tuple[str | Image, ...]:
-        return (self.parts,) if isinstance(self.parts, str) else self.parts
+        parts = () if isinstance(self.parts, str) else self.parts
+        return [part for part in parts if isinstance(part, Image)]
 
 
 @dataclass(frozen=True)
@@ -187,11 +185,8 @@ def ask_each(
             missing.append(unanswered)
             return None
         except UserError as error:
-            raise UserError(
-                f"'{name_of(subject)}': {error} The answers so far are kept: run the same "
-                "command again to go on.",
-                *error.settings,
-            ) from error
+            kept = "The answers so far are kept: run the same command again to go on."
+            raise UserError(f"'{name_of(subject)}': {error} {kept}", *error.settings) from error
 
     pool = ThreadPoolExecutor(llm.parallel, initializer=EXPECTED.set, initargs=(len(subjects),))
     waits = True

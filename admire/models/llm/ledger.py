@@ -145,9 +145,9 @@ class Ledger:
                 answered_by=[reply.model] if reply.model else [],
                 calls=1,
                 from_cache=int(reply.kept),
-                prompt_tokens=usage and usage.prompt,
-                cached_tokens=usage and usage.cached,
-                completion_tokens=usage and usage.completion,
+                prompt_tokens=usage.prompt if usage else None,
+                cached_tokens=usage.cached if usage else None,
+                completion_tokens=usage.completion if usage else None,
                 image_tokens=usage.images if usage and images_told else None,
                 seconds=reply.seconds or None,
                 price=cost,
@@ -186,7 +186,6 @@ class _Watched:
         self.parallel, self.sees = llm.parallel, llm.sees
 
     def ask(self, question: Question) -> Reply:
-        """See :class:`admire.models.llm.ChatModel`."""
         return self._ledger.ask(self._llm, question)
 
 

@@ -19,13 +19,7 @@ from typing import Any, NoReturn
 
 
 def serve(settings: dict[str, Any]) -> NoReturn:
-    """Load the file and serve it until stdin ends.
-
-    Args:
-        settings: the file's ``path``; how many tokens are its ``context``; on how many ``threads``
-            it runs; whether it serves hidden ``states`` instead of answers; how many questions it
-            answers ``together``, and the ``folder`` for what it has read.
-    """
+    """Load the file and serve it until stdin ends; LlamaServer says what the settings are."""
     import xllamacpp
 
     pipe = os.dup(1)

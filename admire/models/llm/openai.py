@@ -182,9 +182,9 @@ class OpenAIChat:
 
     def refuse(self, param: object, message: str, body: Mapping[str, Any]) -> bool:
         """Remember which option of a request the server refused; whether there was one."""
-        named = [option for option in OPTIONAL if option == param]
-        named += [option for option, words in WORDS.items() if any(w in message for w in words)]
-        options = [option for option in named if option in body]
+        refused = [option for option in OPTIONAL if option == param]
+        refused += [option for option, words in WORDS.items() if any(w in message for w in words)]
+        options = [option for option in refused if option in body]
         self._refused.update(options[:1])
         return bool(options)
 

@@ -44,11 +44,8 @@ def data_uri(image: Image) -> str:
 
 @lru_cache(maxsize=100_000)
 def image_size(path: Path) -> tuple[int, int]:
-    """Width and height of an image file in pixels, read without decoding it.
-
-    Raises:
-        UserError: as for :func:`data_uri`.
-    """
+    """Width and height of an image file in pixels, read without decoding it. It raises what
+    :func:`data_uri` does."""
     with needs_extra("rankers", "A chat model that sees"):
         from PIL import Image as Pillow
     try:
