@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from admire.models.encoders import ImageEncoder, Vectors, open_encoder
+from admire.models.encoders import ImageEncoder, open_encoder
 from admire.models.encoders.sentence import SentenceEncoder
 
 pytest.importorskip("multilingual_clip", reason="needs the extra 'clip'")
@@ -22,35 +22,26 @@ pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "network")
 
 
-def roles(name: str) -> dict[str, Vectors]:
-    encoder = opened(name)
-    return {role: encoder.encode_texts(TEXTS, role=role) for role in ("query", "document")}
+E5 = ("query: ", "passage: ")
 
 
-def prefixed(folder: Path, query: str, document: str) -> dict[str, Vectors]:
-    return {
-        role: plain_sbert(folder, [prefix + text for text in TEXTS])
-        for role, prefix in (("query", query), ("document", document))
-    }
-
-
-@pytest.mark.parametrize("name", ["multilingual-e5-small", "E5-base"])
-def test_e5_models_get_the_prefixes_they_were_trained_with(copied, name: str):
+@pytest.mark.parametrize(
+    ("name", "prefixes"),
+    [
+        ("multilingual-e5-small", E5),
+        ("E5-base", E5),
+        ("multilingual-e5-large-instruct", ("", "")),
+        ("note5", ("", "")),
+    ],
+)
+def test_e5_models_alone_get_the_prefixes_they_were_trained_with(copied, name: str, prefixes):
     folder = copied("sbert", f"instruct/{name}")  # only a model's own name tells what it is
-    found, wanted = roles(f"sbert:{folder}"), prefixed(folder, "query: ", "passage: ")
-    assert same(found["query"], wanted["query"])
-    assert same(found["document"], wanted["document"])
-    assert not same(wanted["query"], wanted["document"], 1e-3)
-    plain = copied("sbert", "small")
-    assert open_encoder(f"sbert:{plain}").identity != open_encoder(f"sbert:{folder}").identity
-
-
-@pytest.mark.parametrize("name", ["multilingual-e5-large-instruct", "note5"])
-def test_other_models_get_no_prefixes(copied, name: str):
-    folder = copied("sbert", name)
-    found, plain = roles(f"sbert:{folder}"), plain_sbert(folder, TEXTS)
-    assert same(found["query"], plain)
-    assert same(found["document"], plain)
+    encoder = opened(f"sbert:{folder}")
+    for role, prefix in zip(("query", "document"), prefixes, strict=True):
+        wanted = plain_sbert(folder, [prefix + text for text in TEXTS])
+        assert same(encoder.encode_texts(TEXTS, role=role), wanted)
+    plain = opened(f"sbert:{copied('sbert', 'small')}")
+    assert (encoder.identity != plain.identity) == (prefixes == E5)
 
 
 def test_a_model_of_which_transformers_alone_left_its_files_is_asked_for_its_modules(

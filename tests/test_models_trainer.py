@@ -6,7 +6,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +30,10 @@ pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
 QUICK = FitSettings(batch_size=4, learning_rate=2e-3, epochs=3, patience=3)
 CARD = SentenceTransformer._create_model_card
 TEXTS = ["a night owl", "the red lamp is big"]
+PAIRS = "night owl, red bird, big lamp, blue desk, green tree, small circle, yellow square"
 ROWS = [
     {"one": f"a {first} {second}", "other": f"the {second} of a {first}"}
-    for first, second in (
-        ("night", "owl"),
-        ("red", "bird"),
-        ("big", "lamp"),
-        ("blue", "desk"),
-        ("green", "tree"),
-        ("small", "circle"),
-        ("yellow", "square"),
-    )
+    for first, second in map(str.split, PAIRS.split(", "))
 ]
 
 
@@ -85,12 +78,11 @@ def fitted(
     out: Path,
     validate: Callable[[], float],
     settings: FitSettings = QUICK,
-    rows: Sequence[dict] = ROWS,
     **options: Any,
 ) -> list[float]:
     """A fresh model, as another process has it, fine-tuned."""
     model = loaded(folder)
-    return fine_tune(model, TrainingSet(rows, Apart(model)), validate, settings, out, **options)
+    return fine_tune(model, TrainingSet(ROWS, Apart(model)), validate, settings, out, **options)
 
 
 def killed(folder: Path, out: Path, *values: float, **options: Any) -> None:
@@ -100,37 +92,32 @@ def killed(folder: Path, out: Path, *values: float, **options: Any) -> None:
     assert not out.exists()
 
 
-@dataclass(frozen=True)
-class Whole:
-    """A training that nothing disturbed: its weights before training and after each epoch."""
-
-    states: list[dict[str, torch.Tensor]]
-
-    def apart(self, out: Path) -> list[float]:
-        """How much the weights in a folder differ from those after each epoch."""
-        saved = weights(out)
-        return [max(float((saved[k] - s[k]).abs().max()) for k in saved) for s in self.states]
+def apart(out: Path, states: list[dict[str, torch.Tensor]]) -> list[float]:
+    """How much the weights in a folder differ from each of these."""
+    saved = weights(out)
+    return [max(float((saved[k] - state[k]).abs().max()) for k in saved) for state in states]
 
 
 @pytest.fixture(scope="module")
-def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
+    """The weights before a training that nothing disturbs, and after each epoch."""
     out = tmp_path_factory.mktemp("whole") / "out"
     model, left = loaded(folder), iter([0.5, 0.1, 0.3, 0.2])
-    whole = Whole([])
+    states: list[dict[str, torch.Tensor]] = []
 
     def validate() -> float:
         state = model[0].model.state_dict()
-        whole.states.append({name: tensor.detach().clone() for name, tensor in state.items()})
+        states.append({name: tensor.detach().clone() for name, tensor in state.items()})
         return next(left)
 
     history = fine_tune(model, TrainingSet(ROWS, Apart(model)), validate, QUICK, out)
     assert history == pytest.approx([0.5, 0.1, 0.3, 0.2])
-    apart = whole.apart(out)
-    assert apart[2] == 0, "the epoch with the best figure is kept"
-    assert min(apart[:2] + apart[3:]) > 1e-5
+    differences = apart(out, states)
+    assert differences[2] == 0, "the epoch with the best figure is kept"
+    assert min(differences[:2] + differences[3:]) > 1e-5
     now = model[0].model.state_dict()
-    assert all(torch.equal(now[k], whole.states[2][k]) for k in now), "in memory too"
-    return whole
+    assert all(torch.equal(now[k], states[2][k]) for k in now), "in memory too"
+    return states
 
 
 # ----------------------------------------------------------------------------------------- training
@@ -244,7 +231,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(
         again = fitted(folder, out, figures(0, *values[at - 1 :]))
     assert re.search(rf"Going on from .*checkpoint-{2 * at - 2}$", caplog.text, re.MULTILINE)
     assert again == pytest.approx([0, *values])
-    assert whole.apart(out)[1 + int(np.argmax(values))] <= 1e-5
+    assert apart(out, whole)[1 + int(np.argmax(values))] <= 1e-5
     assert list(tmp_path.iterdir()) == [out]
 
 

@@ -13,7 +13,6 @@ from admire.base.options import EncoderDevice, Option, Panel
 from admire.base.schema import Count, Positive, Seed, Weight, settings
 
 Folds = Annotated[int, Field(ge=2)]
-"""How many folds a cross-validation may have."""
 
 DATA: Panel = "Data and output"
 LEARNED: Panel = "What is learned"

@@ -45,11 +45,9 @@ class DualEncoder(LazyModel):
             return model, AutoProcessor.from_pretrained(place, **options)  # type: ignore[no-untyped-call]
 
         model, processor = load_cached_first(load, place)
-        features = ("get_text_features", "get_image_features")
-        parts = ("tokenizer", "image_processor")
-        if not all(hasattr(model, name) for name in features) or not all(
-            hasattr(processor, name) for name in parts
-        ):
+        parts = [(model, "get_text_features"), (model, "get_image_features")]
+        parts += [(processor, "tokenizer"), (processor, "image_processor")]
+        if not all(hasattr(whole, name) for whole, name in parts):
             kind = type(model).__name__
             raise UserError(f"{self.name}: is not a dual encoder ({kind} is none).", "encoder")
         limits = [processor.tokenizer.model_max_length]

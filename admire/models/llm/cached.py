@@ -46,13 +46,8 @@ class CachedChat:
 
     def key(self, question: Question) -> str:
         """Return the SHA-256 of all that the reply depends on; images count by their content."""
-        parts: list[object] = [
-            self.identity,
-            question.parts,
-            question.temperature,
-            question.max_tokens,
-            question.seed,
-        ]
+        parts: list[object] = [self.identity, question.parts, question.temperature]
+        parts += [question.max_tokens, question.seed]
         if question.images:
             parts[1] = [
                 {"image": digest(part), "side": part.side} if isinstance(part, Image) else part
