@@ -12,7 +12,7 @@ from typing import Any
 from admire.base.errors import UserError
 from admire.models.llm.cached import kept_reply
 from admire.models.llm.chat import ChatModel, Question, Reply, Usage
-from admire.models.llm.prices import Price, is_free, price, why_unknown
+from admire.models.llm.prices import Price, estimate, is_free, price, why_unknown
 
 log = logging.getLogger("admire")
 
@@ -136,8 +136,9 @@ class Ledger:
             cost = price(llm, usage or Usage(), batched=reply.batched)
         images_told = usage and (usage.images or not question.images)
         with self._lock:
-            if cost and not reply.kept:
-                self._spent += cost.dollars
+            if not reply.kept:
+                spent = cost or price(llm, estimate(question, llm))
+                self._spent += spent.dollars if spent else 0.0
             place = question.purpose, llm.name
             entry = Entry(
                 *place,
