@@ -1,15 +1,7 @@
 from .classifier import Classifier
-from .detector import BUILT_IN, Detector, Setting, Use, context_columns, open_detector
-from .light_detector import LightDetector, open_context_encoder
-from .sense import (
-    Sense,
-    given,
-    known_senses,
-    majority,
-    read_senses,
-    sense_table,
-    write_senses,
-)
+from .detector import BUILT_IN, Detector, Setting, Use, context_columns
+from .light_detector import LightDetector, open_context_encoder, open_detector
+from .sense import Sense, given, known_senses, majority, read_senses, sense_table, write_senses
 from .task2a import (
     detect_uses,
     macro_f1,

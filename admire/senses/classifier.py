@@ -16,7 +16,7 @@ from admire.models.encoders.hub import folder_digest, load_cached_first
 from admire.models.encoders.torch_models import Placement
 from admire.scores.leakage import check_card
 from admire.senses.detector import Setting, Use, context_columns
-from admire.senses.sense import Sense, majority
+from admire.senses.sense import Sense, single_vote
 
 with needs_extra("clip", "A fine-tuned detector"):
     import torch
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from admire.models.encoders import Device
 
 RECORD = "admire.json"
-"""The file in a saved classifier's folder that says how it was made."""
-
 HEAD = "2_Dense"
 """The linear layer's subfolder, as sentence-transformers names that of the third module."""
 
@@ -57,8 +55,8 @@ class Classifier:
     Attributes:
         model: its ``encode`` gives logits of shape (texts, 2): idiomatic, literal.
         setting: ``zero_shot`` reads a sentence with the ones before and after it, and takes the
-            first token's states in all hidden layers; ``one_shot`` reads the sentence and the MWE,
-            and takes the states in the last layer.
+            first token's states in all hidden layers; ``one_shot`` reads the sentence, the
+            tokenizer's separator and the MWE, and takes the states in the last layer.
         card: how it was made.
         identity: the digest of its folder.
     """
@@ -82,18 +80,12 @@ class Classifier:
         )
         idiomatic, literal = logits.astype(np.float64).T
         probabilities = 1 / (1 + np.exp(np.clip(literal - idiomatic, -700, 700)))
-        senses = []
-        for probability in probabilities:
-            vote = int(probability > 0.5)
-            senses.append(Sense(majority(vote, 1 - vote), float(probability), vote, 1 - vote))
-        return senses
+        return [single_vote(probability) for probability in probabilities]
 
     def text(self, use: Use) -> str:
         """Return the text of a use that the model reads (section 3.1).
 
-        In the zero-shot setting it is the sentence before, the sentence and the next one; the model
-        cuts a long text at its end. In the one-shot setting it is the sentence, the tokenizer's
-        separator and the MWE; a long sentence is cut here, so that the MWE is kept.
+        In the one-shot setting a long sentence is cut, so that the MWE after it is kept.
         """
         if self.setting == "zero_shot":
             parts = (use.previous, use.item.sentence, use.following)
@@ -101,16 +93,13 @@ class Classifier:
         tokenizer = self.model.tokenizer
         # Some tokenizers make a token of a space before the separator. Without a space after it,
         # the MWE's first piece would be taken for the end of a word.
-        mwe = use.item.phrase.strip()
-        ending = f"{tokenizer.sep_token} {mwe}"
+        ending = f"{tokenizer.sep_token} {use.item.phrase.strip()}"
         sentence = use.item.sentence.strip()
         room = (self.model.max_seq_length or 0) - len(tokenizer(ending)["input_ids"])
-        spans = tokenizer(
-            sentence,
-            add_special_tokens=False,
-            return_offsets_mapping=True,
-            verbose=False,  # no warnings of long texts, which are cut here
-        )["offset_mapping"]
+        tokens = tokenizer(
+            sentence, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        spans = tokens["offset_mapping"]
         if len(spans) > room:
             sentence = sentence[: spans[room - 1][1]] if room > 0 else ""
         return sentence + ending
@@ -127,11 +116,10 @@ def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
         if not (folder / part).is_file():  # otherwise the library would load a pickle
             raise UserError(f"{folder}: '{part}' is missing. Copy the whole folder again.")
     torch_device, dtype = Placement(device).resolve()
+    options = {"dtype": dtype, "use_safetensors": True}
 
     def load() -> SentenceTransformer:
-        transformer = Transformer.load(
-            str(folder), model_kwargs={"dtype": dtype, "use_safetensors": True}
-        )
+        transformer = Transformer.load(str(folder), model_kwargs=options)
         head = Dense.load(str(folder), subfolder=HEAD)
         return assemble_model(transformer, head, record["setting"], str(torch_device))
 
@@ -158,8 +146,8 @@ def assemble_model(
     transformer: Transformer, head: Dense, setting: Setting, device: str
 ) -> SentenceTransformer:
     """Join an encoder and a linear layer by the states that the setting takes."""
-    transformer.config.output_hidden_states = setting == "zero_shot"
-    states: Module = Pooling(transformer.get_embedding_dimension(), "cls")
-    if setting == "zero_shot":
-        states = FirstStates()  # type: ignore[no-untyped-call]
+    zero_shot = setting == "zero_shot"
+    transformer.config.output_hidden_states = zero_shot
+    width = transformer.get_embedding_dimension()
+    states = FirstStates() if zero_shot else Pooling(width, "cls")  # type: ignore[no-untyped-call]
     return SentenceTransformer(modules=[transformer, states, head], device=device)

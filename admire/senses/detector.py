@@ -1,4 +1,4 @@
-"""Detectors of idiomatic use: what they read, their protocol, and how one is opened."""
+"""Detectors of idiomatic use: what they read, and their protocol."""
 
 from __future__ import annotations
 
@@ -61,25 +61,3 @@ class Detector(Protocol):
             UserError: its model cannot be used.
         """
         ...
-
-
-def open_detector(path: str | Path | None = None, *, keep_loaded: bool = False) -> Detector:
-    """Open a detector.
-
-    Args:
-        path: a file of ``admire train detector`` or a folder of ``admire train classifier``; None
-            opens the one that comes with admire.
-        keep_loaded: keep the light detector's encoder in memory between calls, up to a gigabyte;
-            a classifier always stays there.
-
-    Raises:
-        UserError: the file or folder holds no detector that can be read, or an extra is missing.
-    """
-    path = Path(path or BUILT_IN)
-    if path.is_dir():
-        from admire.senses.classifier import open_classifier
-
-        return open_classifier(path)
-    from admire.senses.light_detector import open_light_detector
-
-    return open_light_detector(path, keep_loaded=keep_loaded)

@@ -61,11 +61,7 @@ def likeness(
     two cosines, with the mean of the definitions' vectors and with the compound's.
     """
     texts = [
-        [
-            _context(item),
-            item.phrase,
-            *(entry.gloss for entry in entries[item].idiomatic[:DEFINITIONS]),
-        ]
+        (_context(item), item.phrase, *entries[item].glosses("idiomatic")[:DEFINITIONS])
         for item in items
     ]
     distinct = list(dict.fromkeys(text for group in texts for text in group))

@@ -44,11 +44,7 @@ class DictionarySource:
     def senses(
         self, items: Iterable[Item], prompts: Prompts, *, votes: int, seed: int
     ) -> list[Sense]:
-        """Refuse to decide senses.
-
-        Raises:
-            UserError: always.
-        """
+        """Refuse to decide senses."""
         raise UserError(
             f"{self.name} decides no sense. Let the detector decide it (detector), or take it from "
             "the data (given).",
@@ -71,33 +67,29 @@ class DictionarySource:
         sense: SenseLabel = "literal" if kind == "literal" else "idiomatic"
         meanings = {}
         for item in items:
-            glosses = [entry.gloss for entry in look_up_item(self.dictionaries, item).of(sense)]
+            glosses = look_up_item(self.dictionaries, item).glosses(sense)
             if item.word and encoder:
-                meanings[item] = Meaning(nearest(item.phrase, glosses, encoder))
+                meanings[item] = Meaning(_nearest(item.phrase, glosses, encoder))
             elif kind == "gloss":
-                meanings[item] = Meaning(tuple(glosses[:1]))
+                meanings[item] = Meaning(glosses[:1])
             else:
-                scene = paraphrase(item, glosses) if kind == "idiomatic" else None
-                meanings[item] = Meaning(tuple(glosses[:DEFINITIONS]), scene)
+                scene = _paraphrase(item, glosses) if kind == "idiomatic" else None
+                meanings[item] = Meaning(glosses[:DEFINITIONS], scene)
         return meanings
 
     def order(self, item: Item) -> None:
         """Return None: dictionaries order no candidates."""
 
 
-def nearest(phrase: str, glosses: Sequence[str], encoder: TextEncoder) -> tuple[str, ...]:
+def _nearest(phrase: str, glosses: tuple[str, ...], encoder: TextEncoder) -> tuple[str, ...]:
     """Return the gloss that is most like a phrase, alone; nothing if there are none."""
     if len(glosses) < 2:
-        return tuple(glosses)
+        return glosses
     vectors = encoder.encode_texts([phrase, *glosses], role="query").astype(float)
     return (glosses[int((vectors[1:] @ vectors[0]).argmax())],)
 
 
-def paraphrase(item: Item, glosses: Sequence[str]) -> str | None:
-    """Return the item's sentence with the first gloss in the compound's place.
-
-    Without a gloss, or where the compound is not found, the sentence is returned as it is; without
-    a sentence, None.
-    """
+def _paraphrase(item: Item, glosses: tuple[str, ...]) -> str | None:
+    """Return the sentence, with the first gloss in the compound's place if there are both."""
     text = replace_compound(item.sentence, item.phrase, glosses[0]) if glosses else None
     return text or item.sentence or None

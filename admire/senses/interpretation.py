@@ -8,21 +8,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from admire.base.choices import Meanings, Ranker, SenseMethod
+from admire.base.choices import TEXTS, Meanings, Ranker, SenseMethod
 from admire.data.items import Item, SenseLabel
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel, Unanswered
 from admire.prompts import Prompts
-from admire.senses.detector import Detector, Use, open_detector
+from admire.senses.detector import Detector, Use
 from admire.senses.dictionaries import NO_ENTRIES, Dictionary, Entries, look_up_item
 from admire.senses.dictionary_evidence import add_evidence
-from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, MeaningKind
+from admire.senses.light_detector import open_detector
+from admire.senses.meaning import NO_MEANING, Meaning, MeaningKind
 from admire.senses.sense import NO_SENSE, UNDECIDED, Sense, given
 from admire.senses.sequence import read_sequences, shows_captions
 from admire.senses.source import Source, as_source, check_contexts
 
 log = logging.getLogger("admire")
-
 
 Glosses = Literal["all", "idiomatic", "none"]
 """The items whose gloss is asked for: all, those taken as idiomatic, or none."""
@@ -58,11 +58,7 @@ class Interpretation:
     def texts(self) -> dict[str, str]:
         """Return the texts to compare candidates with, by role; see :data:`TEXTS`."""
         texts: dict[str, str | None] = {}
-        for meaning, role, scene in (
-            (self.idiomatic, "gloss", "scene"),
-            (self.literal, "literal", "literal_scene"),
-        ):
-            roles = [role, *(f"{role}{k}" for k in range(2, DEFINITIONS + 1))]
+        for meaning, (*roles, scene) in ((self.idiomatic, TEXTS[:3]), (self.literal, TEXTS[3:6])):
             texts |= dict(zip(roles, meaning.definitions, strict=False)) | {scene: meaning.scene}
         return {role: text for role, text in texts.items() if text}
 
@@ -72,7 +68,6 @@ class ReadingSettings:
     """How senses are decided and which meanings are asked for.
 
     Attributes:
-        sense: how the sense is decided.
         votes: how often a model is asked for a sense, with the method ``vote``.
         seed: of the first question; further ones have the next numbers.
         meanings: see :data:`admire.base.choices.Meanings`.
@@ -151,7 +146,7 @@ def interpret(
     entries = {item: look_up_item(dictionaries, item) for item in items}
     uses = [item for item in items if not item.word]
     shared: dict[str, list[Sense]] = {}
-    readings = []
+    readings: list[list[Interpretation]] = []
     for source in sources:
         method = sense_method(settings.sense, source)
         decided: Sequence[Sense] = ()
@@ -165,19 +160,12 @@ def interpret(
             decided = shared[method]
         left = iter(decided)
         all_senses = [NO_SENSE if item.word else next(left) for item in items]
-        idiomatic, literal = _ask_meanings(items, all_senses, source, prompts, settings, entries)
-        readings.append(
-            [
-                Interpretation(
-                    source.name,
-                    sense,
-                    idiomatic.get(item, NO_MEANING),
-                    literal.get(item, NO_MEANING),
-                    entries[item],
-                )
-                for item, sense in zip(items, all_senses, strict=True)
-            ]
-        )
+        meanings = _ask_meanings(items, all_senses, source, prompts, settings, entries)
+        readings.append([])
+        for item, sense in zip(items, all_senses, strict=True):
+            idiomatic, literal = (by_item.get(item, NO_MEANING) for by_item in meanings)
+            reading = Interpretation(source.name, sense, idiomatic, literal, entries[item])
+            readings[-1].append(reading)
     return readings
 
 
@@ -214,11 +202,12 @@ def _decide(
         for item in items
         if not shows_captions(item)
     ]
-    by_captions = iter(
-        read_sequences(sequences, encoder or open_encoder("e5")) if sequences else ()
-    )
-    by_detector = iter((detector or open_detector()).classify(uses) if uses else ())
-    senses = [next(by_captions if shows_captions(item) else by_detector) for item in items]
+    by_captions: list[Sense] = []
+    if sequences:
+        by_captions = read_sequences(sequences, encoder or open_encoder("e5"))
+    by_detector = (detector or open_detector()).classify(uses) if uses else []
+    undealt = {True: iter(by_captions), False: iter(by_detector)}
+    senses = [next(undealt[shows_captions(item)]) for item in items]
     return add_evidence(items, senses, entries)
 
 
@@ -231,19 +220,17 @@ def _ask_meanings(
     entries: Mapping[Item, Entries],
 ) -> tuple[dict[Item, Meaning], dict[Item, Meaning]]:
     """Ask a source for all meanings of one kind, then of the next; return them by sense."""
-    kinds = [
-        _meaning_kinds(item, sense, source, settings)
-        for item, sense in zip(items, senses, strict=True)
-    ]
+    wanted: dict[MeaningKind, list[Item]] = {"gloss": [], "idiomatic": [], "literal": []}
+    for item, sense in zip(items, senses, strict=True):
+        for kind in _meaning_kinds(item, sense, source, settings):
+            wanted[kind].append(item)
     idiomatic: dict[Item, Meaning] = {}
     literal: dict[Item, Meaning] = {}
-    order: tuple[MeaningKind, ...] = ("gloss", "idiomatic", "literal")
-    for kind in order:
-        chosen = [item for item, own in zip(items, kinds, strict=True) if kind in own]
+    for kind, chosen in wanted.items():
         if chosen:
-            meanings = literal if kind == "literal" else idiomatic
+            answers = literal if kind == "literal" else idiomatic
             with suppress(Unanswered):
-                meanings |= source.meanings(
+                answers |= source.meanings(
                     chosen, kind, prompts, seed=settings.seed, entries=entries
                 )
     return idiomatic, literal
@@ -258,10 +245,8 @@ def _meaning_kinds(
     if item.word:
         return {"idiomatic"}
     if sense == UNDECIDED:
-        first, second = (
-            _meaning_kinds(item, Sense(label, 0.5), source, settings)
-            for label in get_args(SenseLabel)
-        )
+        either = [Sense(label, 0.5) for label in get_args(SenseLabel)]
+        first, second = (_meaning_kinds(item, sense, source, settings) for sense in either)
         return first | second if settings.guess else first & second
     meanings = meanings_method(settings.meanings, source)
     idiomatic = settings.glosses == "all" or sense.label == "idiomatic"

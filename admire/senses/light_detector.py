@@ -1,4 +1,4 @@
-"""The light detector: linear heads on a frozen encoder's vectors of a compound in context."""
+"""The light detector, heads on a frozen encoder's vectors; and how detectors of any kind open."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from admire.data.languages import LANGUAGES, base_language
 from admire.models.encoders import Query, QueryEncoder, open_encoder
 from admire.prompts import Prompts
 from admire.scores.leakage import check_card
+from admire.senses.detector import BUILT_IN, Detector, Use
 from admire.senses.sense import Sense
 
 if TYPE_CHECKING:
     from admire.data.items import Item, SenseLabel
-    from admire.senses.detector import Use
 
 log = logging.getLogger("admire")
 
@@ -67,7 +67,7 @@ class LightDetector:
 
     def __post_init__(self) -> None:
         if not self.identity:
-            object.__setattr__(self, "identity", _sha256(self._content().encode()))
+            object.__setattr__(self, "identity", _sha256(self._content()))
 
     def classify(self, uses: Sequence[Use], encoder: QueryEncoder | None = None) -> list[Sense]:
         """Return the sense of each use, by the mean of the heads' probabilities.
@@ -97,7 +97,12 @@ class LightDetector:
         products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
         products -= self.shift * self._untrained(uses)[:, None]
         probabilities = 1 / (1 + np.exp(-(products + self.biases)))
-        return [_sense(row) for row in probabilities]
+        senses = []
+        for heads in probabilities:
+            mean, votes = float(heads.mean()), int((heads > 0.5).sum())
+            label: SenseLabel = "idiomatic" if mean > 0.5 else "literal"
+            senses.append(Sense(label, mean, votes, len(heads) - votes))
+        return senses
 
     def _untrained(self, uses: Sequence[Use]) -> npt.NDArray[np.bool_]:
         """Return True for uses in untrained languages; warn once per language."""
@@ -109,11 +114,7 @@ class LightDetector:
 
     @cached_property
     def reader(self) -> QueryEncoder:
-        """The encoder, opened when it is needed.
-
-        Raises:
-            UserError: it cannot be opened.
-        """
+        """The encoder, opened when it is needed."""
         return open_context_encoder(self.encoder)
 
     def save(self, path: Path) -> None:
@@ -148,15 +149,8 @@ def _warn_of_language(language: str, trained: tuple[str, ...]) -> None:
     )
 
 
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _sense(probabilities: npt.NDArray[np.float64]) -> Sense:
-    mean = float(probabilities.mean())
-    idiomatic = int((probabilities > 0.5).sum())
-    label: SenseLabel = "idiomatic" if mean > 0.5 else "literal"
-    return Sense(label, mean, idiomatic, len(probabilities) - idiomatic)
+def _sha256(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def open_context_encoder(name: str) -> QueryEncoder:
@@ -184,21 +178,19 @@ def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool
     Args:
         neutral: subtract the mean over neutral sentences, the lines of the template ``neutral``
             (or ``sequence-neutral``, where captions of a sequence stand for the sentence). This
-            removes what the encoder knows of the compound itself and leaves what the sentence
-            adds. Neutral sentences are read once for each compound and language.
+            leaves what the sentence adds to what the encoder knows of the compound itself.
     """
     prompts = Prompts()
     neutral_items = {_neutral_key(item): _neutral_items(item, prompts) for item in items}
     texts = [*items, *chain.from_iterable(neutral_items.values())] if neutral else items
     queries = [query for item in texts for query in _queries(item, prompts)]
-    vectors = encoder.encode_queries(queries).astype(float).reshape(len(texts), -1)
+    vectors: Features = encoder.encode_queries(queries).astype(float).reshape(len(texts), -1)
     if not neutral:
         return vectors
     ends = np.cumsum([len(items), *map(len, neutral_items.values())])[:-1]
     contexts, *groups = np.split(vectors, ends)
     means = {key: group.mean(axis=0) for key, group in zip(neutral_items, groups, strict=True)}
-    added: Features = contexts - np.array([means[_neutral_key(item)] for item in items])
-    return added
+    return contexts - np.array([means[_neutral_key(item)] for item in items])
 
 
 def _neutral_key(item: Item) -> tuple[str, str, bool]:
@@ -219,15 +211,11 @@ def _queries(item: Item, prompts: Prompts) -> tuple[Query, Query]:
     before = text.index(item.sentence)
     repeated = text.rindex(item.phrase)
     text = text[: repeated + len(item.phrase)]
-    return (
-        Query(text, span=(before + start, before + end)),
-        Query(text, span=(repeated, len(text))),
-    )
+    places = (before + start, before + end), (repeated, len(text))
+    return Query(text, span=places[0]), Query(text, span=places[1])
 
 
 class _File(BaseModel):
-    """A detector's file."""
-
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
     encoder: str
@@ -239,12 +227,23 @@ class _File(BaseModel):
     card: dict[str, Any]
 
 
-def open_light_detector(path: Path, *, keep_loaded: bool = False) -> LightDetector:
-    """Open a detector that :meth:`LightDetector.save` wrote.
+def open_detector(path: str | Path | None = None, *, keep_loaded: bool = False) -> Detector:
+    """Open a detector.
+
+    Args:
+        path: a file of ``admire train detector`` or a folder of ``admire train classifier``; None
+            opens the one that comes with admire.
+        keep_loaded: keep the light detector's encoder in memory between calls, up to a gigabyte;
+            a classifier always stays there.
 
     Raises:
-        UserError: the file cannot be read or holds no detector.
+        UserError: the file or folder holds no detector that can be read, or an extra is missing.
     """
+    path = Path(path or BUILT_IN)
+    if path.is_dir():
+        from admire.senses.classifier import open_classifier
+
+        return open_classifier(path)
     text = read_text(path)
     try:
         file = _File.model_validate_json(text)
@@ -264,6 +263,6 @@ def open_light_detector(path: Path, *, keep_loaded: bool = False) -> LightDetect
         file.neutral,
         file.card,
         file.shift,
-        identity=_sha256(text.encode()),
+        identity=_sha256(text),
         keep_loaded=keep_loaded,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Literal
 
@@ -17,10 +17,6 @@ from admire.prompts.quotations import data_of, without_lines, without_objects, w
 
 GLOSS_TOKENS = 60
 MEANING_TOKENS = 90
-HINTS = 2
-"""How many glosses of a dictionary a prompt shows."""
-WORD_HINTS = 10
-"""The same for a word in a phrase, where any of them may be meant."""
 ATTEMPTS = 3
 """How often a model is asked, each time with another seed, until a reply can be used."""
 DEFINITIONS = 2
@@ -54,9 +50,6 @@ def ask_gloss(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) ->
 
     The model is first asked for its likeliest reply. If that is empty, a refusal, the bare compound
     or a copy of the sentence, it is asked again at temperature 1.
-
-    Raises:
-        UserError: the model cannot be asked.
     """
     prompt = prompts.about(item, "gloss")
 
@@ -83,9 +76,6 @@ def ask_meaning(
 
     Args:
         hint: dictionary glosses of that sense, which the model may repeat.
-
-    Raises:
-        UserError: the model cannot be asked.
     """
     prompt = prompts.about(item, template(item, sense), hint=hint)
     examples = prompts.about(item, template(item, sense), hint=())
@@ -93,10 +83,9 @@ def ask_meaning(
     def read(reply: str) -> Meaning:
         return read_meaning(reply, item, examples)
 
-    if hint and not item.word:
-        meaning = _ask(prompt, read, llm, MEANING_TOKENS, seed, attempts=1)
-        return meaning or Meaning(tuple(hint)[:DEFINITIONS])
-    return _ask(prompt, read, llm, MEANING_TOKENS, seed)
+    stand_in = Meaning(() if item.word else tuple(hint)[:DEFINITIONS])
+    attempts = 1 if stand_in else ATTEMPTS
+    return _ask(prompt, read, llm, MEANING_TOKENS, seed, attempts) or stand_in
 
 
 def template(item: Item, kind: MeaningKind) -> str:
@@ -113,18 +102,10 @@ def _ask(
     attempts: int = ATTEMPTS,
 ) -> Meaning:
     """Ask until a reply can be read; return an empty meaning if none can."""
-    for attempt in range(attempts):
-        question = Question(
-            prompt,
-            temperature=0.0 if attempt == 0 else 1.0,
-            max_tokens=max_tokens,
-            seed=seed + attempt,
-            purpose="meanings",
-        )
-        meaning = read(llm.ask(question).text)
-        if meaning:
-            return meaning
-    return NO_MEANING
+    first = Question(prompt, temperature=0.0, max_tokens=max_tokens, seed=seed, purpose="meanings")
+    again = (replace(first, temperature=1.0, seed=seed + k) for k in range(1, attempts))
+    replies = (llm.ask(question).text for question in (first, *again))
+    return next(filter(None, map(read, replies)), NO_MEANING)
 
 
 def read_meaning(reply: str, item: Item, prompt: str = "") -> Meaning:
@@ -134,27 +115,23 @@ def read_meaning(reply: str, item: Item, prompt: str = "") -> Meaning:
     examples of other phrases are left out, and so is what is about another phrase. Without a
     definition the meaning is empty.
     """
-    reply = _complete(without_objects(reply, data_of(item)), prompt)
+    reply = without_objects(reply, data_of(item))
+    if re.match(r'(?s)\s*[^\s"`{][^{]*"\s*[]}]', reply):  # goes on with the prompt's last line
+        reply = prompt.rpartition("\n")[2] + reply
     phrase = quoted(item.phrase).casefold()
     examples = "\n".join(line for line in prompt.splitlines() if phrase not in line.casefold())
     is_json = "{" in reply or '"definitions"' in reply
     definitions, scene = _read_json(reply, item.phrase) if is_json else _read_lines(reply)
-    kept: dict[str, str] = {}
+    usable: dict[str, str] = {}
     for text in definitions:
-        cleaned = clean_gloss(text, item.phrase)
-        if cleaned and not _is_echo(cleaned, item, examples):
-            kept.setdefault(cleaned.casefold().strip(" ."), cleaned)
-    if not kept:
+        gloss = clean_gloss(text, item.phrase)
+        if gloss and not _is_echo(gloss, item, examples):
+            usable.setdefault(gloss.casefold().strip(" ."), gloss)
+    if not usable:
         return NO_MEANING
     scene = _plain(scene)
-    usable = re.search(r"\w", scene) and not _is_echo(scene, item, examples)
-    return Meaning(tuple(kept.values())[:DEFINITIONS], scene if usable else None)
-
-
-def _complete(reply: str, prompt: str) -> str:
-    """Put the prompt's last line before a reply that goes on with that JSON object."""
-    goes_on = re.match(r'(?s)\s*[^\s"`{][^{]*"\s*[]}]', reply)
-    return prompt.rpartition("\n")[2] + reply if goes_on else reply
+    shows = re.search(r"\w", scene) and not _is_echo(scene, item, examples)
+    return Meaning(tuple(usable.values())[:DEFINITIONS], scene if shows else None)
 
 
 def _read_json(reply: str, compound: str) -> tuple[list[str], str]:

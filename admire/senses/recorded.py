@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -19,7 +20,7 @@ from admire.data.items import Item, SenseLabel
 from admire.data.rows import parse_order
 from admire.prompts import Prompts
 from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, MeaningKind, clean_gloss
-from admire.senses.sense import Sense, majority
+from admire.senses.sense import Sense, majority, single_vote
 
 log = logging.getLogger("admire")
 
@@ -33,8 +34,6 @@ def _lower(cell: object) -> str:
 
 
 class _Row(BaseModel):
-    """A row of a file of replies, without its empty cells."""
-
     model_config = ConfigDict(str_strip_whitespace=True)
 
     compound: str
@@ -94,9 +93,8 @@ class Recorded:
         Raises:
             UserError: there is none for some items; the message names them.
         """
-        items = list(items)
-        senses = [self._reply(item).sense for item in items]
-        missing = [item for item, sense in zip(items, senses, strict=True) if not sense]
+        senses = [(item, self._reply(item).sense) for item in items]
+        missing = [item for item, sense in senses if not sense]
         if missing:
             raise UserError(
                 f"{self.name} lacks the sense of {_names(missing)}. Take the sense from the data "
@@ -104,7 +102,7 @@ class Recorded:
                 "llms",
                 "sense",
             )
-        return [sense for sense in senses if sense]
+        return [sense for _, sense in senses if sense]
 
     def meanings(
         self,
@@ -139,12 +137,12 @@ class Recorded:
         Raises:
             UserError: the order has other candidates.
         """
-        names = [candidate.name for candidate in item.candidates]
         orders = self._reply(item).orders
-        if orders and frozenset(names) not in orders:
-            order, where = next(iter(orders.values()))
-            parse_order(list(order), names, where, column="order")
-        return orders[frozenset(names)][0] if orders else None
+        if not orders:
+            return None
+        names = [candidate.name for candidate in item.candidates]
+        order, where = orders.get(frozenset(names), next(iter(orders.values())))
+        return parse_order(list(order), names, where, column="order")
 
     def check(self, items: Iterable[Item]) -> None:
         """Refuse items about which nothing is recorded.
@@ -199,26 +197,20 @@ def open_replies(path: Path) -> Recorded:
     """
     if path.suffix not in (".csv", ".tsv", ".jsonl"):
         raise UserError(f"{path}: expected a .csv, .tsv or .jsonl file of replies.", "llms")
-    collected: dict[Key, _Collected] = {}
-    for number, cells in _rows(path):
-        filled = {
-            name: cell for name, cell in cells.items() if cell is not None and f"{cell}".strip()
-        }
+    rows: Iterable[tuple[int, Mapping[Any, Any]]]
+    if path.suffix == ".jsonl":
+        rows = json_rows(path)
+    else:
+        rows = enumerate(read_table(path, ("compound",)).to_dict("records"), start=1)
+    collected: defaultdict[Key, _Collected] = defaultdict(_Collected)
+    for number, cells in rows:
+        filled = {k: cell for k, cell in cells.items() if cell is not None and f"{cell}".strip()}
         row = read_as(_Row, filled, f"{path}, row {number}")
-        key = key_of(row.compound, row.sentence)
         where = f"{path}, row {number} ('{row.compound}')"
-        collected.setdefault(key, _Collected()).add(row, number, where)
+        collected[key_of(row.compound, row.sentence)].add(row, number, where)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     replies = {key: rows.reply(path) for key, rows in collected.items()}
     return Recorded(f"recorded:{path}", f"recorded:{digest}", replies)
-
-
-def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the rows of a file with their numbers."""
-    if path.suffix == ".jsonl":
-        return json_rows(path)
-    rows = read_table(path, ("compound",)).to_dict("records")
-    return enumerate(cast(list[dict[str, Any]], rows), start=1)
 
 
 class _Collected:
@@ -235,11 +227,7 @@ class _Collected:
         self.scenes: dict[SenseLabel, str] = {}
 
     def add(self, row: _Row, number: int, where: str) -> None:
-        """Add a row.
-
-        Raises:
-            UserError: it contradicts an earlier row or itself, or lacks a column that it needs.
-        """
+        """Add a row; refuse one that contradicts an earlier row or itself, or lacks a column."""
         votes = row.votes_idiomatic, row.votes_literal
         order = parse_order(row.order, (), where, column="order") if row.order else None
         if row.sentence:
@@ -270,22 +258,15 @@ class _Collected:
             return
         before, first = self.values.setdefault(key, (value, number))
         if before != value:
-            raise UserError(
-                f"{where}, {column}: is {_text(value)}, but row {first} says {_text(before)} of "
-                "the same sentence."
-            )
+            new, old = (", ".join(v) if column == "order" else v for v in (value, before))
+            raise UserError(f"{where}, {column}: is {new}, but row {first} says {old}.")
 
     def sense(self, where: str) -> Sense | None:
-        """Return the sense by the votes and labels so far.
-
-        Raises:
-            UserError: the votes are for the other sense.
-        """
+        """Return the sense by the votes and labels so far; refuse a label that is outvoted."""
         label: SenseLabel | None = self.values.get("sense", (None,))[0]
         idiomatic, literal = (self.values.get(column, (0,))[0] for column in VOTE_COLUMNS)
         if not idiomatic + literal:
-            vote = int(label == "idiomatic")  # as of a sense that the data give
-            return Sense(label, float(vote), vote, 1 - vote) if label else None
+            return single_vote(label == "idiomatic") if label else None
         winner = majority(idiomatic, literal)
         if label and label != winner and idiomatic != literal:
             raise UserError(
@@ -295,7 +276,6 @@ class _Collected:
         return Sense(label or winner, idiomatic / (idiomatic + literal), idiomatic, literal)
 
     def reply(self, path: Path) -> RecordedReply:
-        """Return all rows as one reply."""
         meanings = {
             label: Meaning(tuple(definitions[:DEFINITIONS]), self.scenes.get(label))
             for label, definitions in self.definitions.items()
@@ -306,8 +286,3 @@ class _Collected:
             if isinstance(names, frozenset)
         }
         return RecordedReply(self.sense(str(path)), meanings, orders)
-
-
-def _text(value: object) -> str:
-    """Return a value as messages show it."""
-    return ", ".join(value) if isinstance(value, tuple) else str(value)

@@ -79,6 +79,12 @@ def majority(idiomatic: int, literal: int) -> SenseLabel | None:
     return "idiomatic" if idiomatic > literal else "literal"
 
 
+def single_vote(probability: float) -> Sense:
+    """Return one vote for the likelier sense, given the probability of the idiomatic one."""
+    idiomatic = int(probability > 0.5)
+    return Sense(majority(idiomatic, 1 - idiomatic), float(probability), idiomatic, 1 - idiomatic)
+
+
 def given(item: Item) -> Sense:
     """Return the sense that the data give, as one vote.
 
@@ -91,8 +97,7 @@ def given(item: Item) -> Sense:
             "way.",
             "sense",
         )
-    idiomatic = int(item.sentence_type == "idiomatic")
-    return Sense(item.sentence_type, float(idiomatic), idiomatic, 1 - idiomatic)
+    return single_vote(item.sentence_type == "idiomatic")
 
 
 def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
@@ -138,8 +143,6 @@ def write_senses(path: Path, items: Sequence[Item], senses: Sequence[Sense]) -> 
 
 
 class _Row(BaseModel):
-    """A row of the table."""
-
     compound: str
     sentence: str
     sentence_type: OptionalSense
@@ -163,9 +166,8 @@ def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
     table = read_table(path, _Row.model_fields)
     for number, cells in enumerate(table.to_dict("records"), start=1):
         row = read_as(_Row, cells, f"{path}, row {number}")
-        items.append(
-            Item(row.compound, row.sentence, row.language, sentence_type=row.sentence_type)
-        )
+        gold = row.sentence_type
+        items.append(Item(row.compound, row.sentence, row.language, sentence_type=gold))
         votes = row.idiomatic, row.literal, row.unparsed
         senses.append(Sense(row.predicted_type, row.probability, *votes))
     if not items:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from admire.data.items import Item
 from admire.models.encoders import TextEncoder
-from admire.senses.sense import Sense
+from admire.senses.sense import Sense, single_vote
 
 OFFSET = 0.0711
 SLOPE = 53.5
@@ -35,10 +35,7 @@ def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:
         items: those for which :func:`shows_captions` holds.
     """
     probabilities = 1 / (1 + np.exp(SLOPE * (nearness(items, encoder) - OFFSET)))
-    return [
-        Sense("idiomatic", float(p), 1, 0) if p > 0.5 else Sense("literal", float(p), 0, 1)
-        for p in probabilities
-    ]
+    return [single_vote(probability) for probability in probabilities]
 
 
 def nearness(items: Sequence[Item], encoder: TextEncoder) -> npt.NDArray[np.float64]:

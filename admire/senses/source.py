@@ -12,11 +12,9 @@ from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.models.llm import ChatModel, ask_each
 from admire.prompts import Prompts
-from admire.senses.dictionaries import NO_ENTRIES, Entries
+from admire.senses.dictionaries import Entries
 from admire.senses.meaning import (
-    HINTS,
     NO_MEANING,
-    WORD_HINTS,
     Meaning,
     MeaningKind,
     ask_gloss,
@@ -27,6 +25,11 @@ from admire.senses.sense import Sense
 from admire.senses.votes import vote
 
 log = logging.getLogger("admire")
+
+HINTS = 2
+"""How many glosses of a dictionary a prompt shows."""
+WORD_HINTS = 10
+"""The same for a word in a phrase, where any of them may be meant."""
 
 
 @runtime_checkable
@@ -96,12 +99,10 @@ class ChatSource:
 
     @property
     def name(self) -> str:
-        """The chat model's name."""
         return self.llm.name
 
     @property
     def identity(self) -> str:
-        """The chat model's identity."""
         return self.llm.identity
 
     def check(self, items: Iterable[Item]) -> None:
@@ -110,7 +111,6 @@ class ChatSource:
     def senses(
         self, items: Iterable[Item], prompts: Prompts, *, votes: int, seed: int
     ) -> list[Sense]:
-        """Return the senses by the chat model's votes, see :func:`admire.senses.votes.vote`."""
         items = list(items)
         check_contexts(items)
         return vote(items, self.llm, prompts, votes=votes, seed=seed)
@@ -125,27 +125,27 @@ class ChatSource:
         entries: Mapping[Item, Entries] | None = None,
     ) -> dict[Item, Meaning]:
         """Ask for each item's meaning; items with the same prompt are asked about once."""
-        entries = entries or {}
-        hints_of = {item: hints(item, entries.get(item, NO_ENTRIES), kind) for item in items}
+        hints: dict[Item, tuple[str, ...]] = {}
+        if kind != "gloss" and entries:
+            hints = {
+                item: entries[item].glosses(kind)[: WORD_HINTS if item.word else HINTS]
+                for item in items
+            }
 
         def ask(item: Item) -> Meaning:
             if kind == "gloss":
                 return ask_gloss(item, self.llm, prompts, seed=seed)
-            return ask_meaning(item, kind, self.llm, prompts, seed=seed, hint=hints_of[item])
+            return ask_meaning(item, kind, self.llm, prompts, seed=seed, hint=hints.get(item, ()))
 
         prompt_of = {
-            item: prompts.about(item, template(item, kind), hint=hints_of[item]) for item in items
+            item: prompts.about(item, template(item, kind), hint=hints.get(item, ()))
+            for item in items
         }
         # Sorted, so that a server need not read again what a prompt shares with the one before.
         first = {prompt: item for item, prompt in sorted(prompt_of.items(), key=itemgetter(1))}
         noun = "literal meaning" if kind == "literal" else "meaning"
-        answers = ask_each(
-            ask,
-            list(first.values()),
-            self.llm,
-            f"Writing the {noun}",
-            name_of=attrgetter("compound"),
-        )
+        name_of = attrgetter("compound")
+        answers = ask_each(ask, [*first.values()], self.llm, f"Writing the {noun}", name_of=name_of)
         meanings = dict(zip(first, answers, strict=True))
         for prompt, item in first.items():
             if meanings[prompt] == NO_MEANING:
@@ -154,14 +154,6 @@ class ChatSource:
 
     def order(self, item: Item) -> None:
         """Return None: rankers ask the chat model."""
-
-
-def hints(item: Item, entries: Entries, kind: MeaningKind) -> tuple[str, ...]:
-    """Return the dictionary glosses that a prompt shows; none with the paper's gloss."""
-    if kind == "gloss":
-        return ()
-    count = WORD_HINTS if item.word else HINTS
-    return tuple(entry.gloss for entry in entries.of(kind)[:count])
 
 
 def as_source(llm: ChatModel | Source) -> Source:

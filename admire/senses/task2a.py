@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import pandas as pd
 from pydantic import BaseModel, Field
 
 from admire.base.errors import UserError, needs_extra
-from admire.base.files import read_table, read_text
+from admire.base.files import add_table, read_table, read_text
 from admire.base.schema import Text, read_as
 from admire.base.storage import write_whole
 from admire.data.items import Item, SenseLabel
@@ -20,9 +20,6 @@ from admire.scores.leakage import warn_if_seen
 from admire.senses.detector import Detector, Setting, Use
 from admire.senses.sense import LanguageTag, Sense, known_senses, sense_table, write_senses
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 log = logging.getLogger("admire")
 
 LABELS: tuple[SenseLabel, SenseLabel] = ("idiomatic", "literal")
@@ -30,8 +27,6 @@ LABELS: tuple[SenseLabel, SenseLabel] = ("idiomatic", "literal")
 
 
 class _Row(BaseModel):
-    """A row of Task 2A; the aliases are its columns."""
-
     language: LanguageTag = Field(alias="Language")
     mwe: Text = Field(alias="MWE")
     target: Text = Field(alias="Target")
@@ -52,34 +47,34 @@ def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] =
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
-    needed = ("Language", "MWE", "Target", *required, *(["ID"] if gold else []))
-    table = read_table(path, needed)
+    table = read_table(path, ("Language", "MWE", "Target", *required, *(["ID"] if gold else [])))
     if table.empty:
         raise UserError(f"{path}: holds no rows.")
-    labels = _labels(gold) if gold else {}
+    if gold:
+        labels = _labels(gold)
+        unknown = table["ID"][~table["ID"].isin(labels.index)]
+        if len(unknown):
+            place = f"{path}, row {unknown.index[0] + 1}, ID"
+            raise UserError(f"{place}: '{unknown.iloc[0]}' has no label in {gold}.")
+        table["Label"] = table["ID"].map(labels)
+    labelled = f", labelled in {gold}" if gold else ""
     uses = []
     for number, cells in enumerate(table.to_dict("records"), start=1):
-        where = f"{path}, row {number}"
-        if gold:
-            if cells["ID"] not in labels:
-                raise UserError(f"{where}, ID: '{cells['ID']}' has no label in {gold}.")
-            where = f"{where}, labelled in {gold}"
-            cells["Label"] = labels[cells["ID"]]
-        row = read_as(_Row, cells, where)
+        row = read_as(_Row, cells, f"{path}, row {number}{labelled}")
         sense = LABELS[int(row.label)] if row.label else None
         item = Item(row.mwe, row.target, row.language, sentence_type=sense)
         uses.append(Use(item, row.previous, row.following, row.id))
     return uses
 
 
-def _labels(path: Path) -> dict[str, str]:
+def _labels(path: Path) -> pd.Series[str]:
     """Read the label of each ID in a gold file."""
     table = read_table(path, ("ID", "Label"))
     repeated = table["ID"][table["ID"].duplicated()]
     if len(repeated):
         row = repeated.index[0] + 1
         raise UserError(f"{path}, row {row}, ID: '{repeated.iloc[0]}' occurs twice.")
-    return dict(zip(table["ID"], table["Label"], strict=True))
+    return table.set_index("ID")["Label"]
 
 
 def read_idiomaticity(path: Path, gold: Path | None = None) -> list[Item]:
@@ -176,12 +171,14 @@ def write_predictions(
     Raises:
         UserError: the file cannot be written.
     """
+    columns = {
+        "ID": [use.id for use in uses],
+        "Language": [use.item.language.upper() for use in uses],
+        "Setting": setting,
+        "Label": [int(sense.label != "idiomatic") for sense in senses],
+    }
     with write_whole(path) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("ID", "Language", "Setting", "Label"))
-        for use, sense in zip(uses, senses, strict=True):
-            label = int(sense.label != "idiomatic")
-            writer.writerow((use.id, use.item.language.upper(), setting, label))
+        add_table(file, pd.DataFrame(columns))
 
 
 def score_senses(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
@@ -193,15 +190,12 @@ def score_senses(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame
     Raises:
         UserError: scikit-learn is missing.
     """
-    import pandas as pd
-
     table = sense_table(items, senses)
-    parts = [*table.groupby("language"), ("all", table)]
     rows = []
-    for language, part in parts:
+    for language, part in [*table.groupby("language"), ("all", table)]:
         gold, predicted = part["sentence_type"], part["predicted_type"]
-        figures = macro_f1(list(gold), list(predicted)), float((gold == predicted).mean())
-        rows.append((language, len(part), *figures))
+        accuracy = float((gold == predicted).mean())
+        rows.append((language, len(part), macro_f1([*gold], [*predicted]), accuracy))
     return pd.DataFrame(rows, columns=["language", "n", "macro_f1", "accuracy"])
 
 

@@ -18,10 +18,8 @@ log = logging.getLogger("admire")
 
 GLOSS = 300
 """How many characters of a gloss or an example are kept."""
-
 LONGEST = 8
 """How many words an expression may have for its other spellings to be looked up, too."""
-
 IDIOMATIC_TAGS = frozenset({"figurative", "figuratively", "idiom", "idiomatic", "metaphoric"})
 LITERAL_TAGS = frozenset({"literal", "literally"})
 CONCRETE_TAGS = frozenset(
@@ -86,9 +84,12 @@ class Entries:
         """Return the entries of a sense."""
         return self.idiomatic if sense == "idiomatic" else self.literal
 
+    def glosses(self, sense: SenseLabel) -> tuple[str, ...]:
+        """Return the glosses of a sense."""
+        return tuple(entry.gloss for entry in self.of(sense))
+
 
 NO_ENTRIES = Entries()
-"""The entries of an expression that no dictionary has."""
 
 
 def look_up(dictionaries: Sequence[Dictionary], expression: str, language: str) -> Entries:
@@ -115,13 +116,12 @@ def look_up_item(dictionaries: Sequence[Dictionary], item: Item) -> Entries:
     In V-WSD these are all entries of the phrase or, if there are none, of the word. Any of them may
     be meant, so all count as idiomatic.
     """
+    entries = look_up(dictionaries, item.phrase, item.language)
     if not item.word:
-        return look_up(dictionaries, item.phrase, item.language)
-    for expression in (item.phrase, item.word):
-        entries = look_up(dictionaries, expression, item.language)
-        if entries != NO_ENTRIES:
-            return Entries((*entries.idiomatic, *entries.literal))
-    return NO_ENTRIES
+        return entries
+    if entries == NO_ENTRIES:
+        entries = look_up(dictionaries, item.word, item.language)
+    return Entries((*entries.idiomatic, *entries.literal))
 
 
 @cache
@@ -186,13 +186,8 @@ def spellings(expression: str, language: str) -> Iterator[str]:
         language = ""
     else:
         variants += [words[:k] + words[k + 1 :] for k in range(1, len(words) - 1)]
-    seen = {""}
-    for variant in variants:
-        for changed in _changed(variant, language):
-            key = key_of("".join(changed))
-            if key not in seen:
-                seen.add(key)
-                yield key
+    keys = (key_of("".join(words)) for variant in variants for words in _changed(variant, language))
+    yield from filter(None, dict.fromkeys(keys))
 
 
 def _changed(words: list[str], language: str) -> Iterator[list[str]]:
@@ -221,8 +216,8 @@ def _words(text: str) -> list[str]:
     if text.isascii():
         return re.findall(r"[^\W_]+", re.sub(r"(?<=\w)(?:'|_(?=s\b))", "", text.lower()))
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
-    kept = re.sub(r"(?<=\w)(?:['’]|_(?=s\b))", "", folded)
-    return "".join(map(_letter, kept)).split()
+    joined = re.sub(r"(?<=\w)(?:['’]|_(?=s\b))", "", folded)
+    return "".join(map(_letter, joined)).split()
 
 
 def _letter(character: str) -> str:
@@ -234,25 +229,12 @@ def _letter(character: str) -> str:
 
 
 _ENDINGS = (
-    ("ies", "y"),
-    ("ves", "f"),
-    ("ves", "fe"),
-    ("es", ""),
-    ("s", ""),
-    ("ied", "y"),
-    ("ed", ""),
-    ("ed", "e"),
-    ("ing", ""),
-    ("ing", "e"),
+    *(("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", "")),
+    *(("ied", "y"), ("ed", ""), ("ed", "e"), ("ing", ""), ("ing", "e")),
 )
 _IRREGULAR = {
-    "feet": "foot",
-    "geese": "goose",
-    "men": "man",
-    "mice": "mouse",
-    "teeth": "tooth",
-    "wives": "wife",
-    "women": "woman",
+    **{"feet": "foot", "geese": "goose", "men": "man", "mice": "mouse"},
+    **{"teeth": "tooth", "wives": "wife", "women": "woman"},
 }
 _SPELLINGS = (("our", "or"), ("ise", "ize"), ("yse", "yze"), ("tre", "ter"), ("grey", "gray"))
 """British and American spellings."""
