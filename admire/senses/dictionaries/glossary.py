@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from admire.base.errors import UserError
 from admire.base.files import read_table
@@ -16,9 +16,7 @@ from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
 from admire.senses.sense import LanguageTag
 
 
-class _Row(BaseModel):
-    model_config = ConfigDict(strict=True)
-
+class _Row(BaseModel, strict=True):
     expression: Text
     language: LanguageTag
     sense: Literal["idiomatic", "literal", ""]
@@ -50,5 +48,5 @@ class Glossary:
         self.identity = f"glossary:{hashlib.sha256(path.read_bytes()).hexdigest()}"
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
-        """See :class:`admire.senses.dictionaries.entries.Dictionary`."""
+        """See :class:`Dictionary`."""
         return self._entries.get((language, key), ())

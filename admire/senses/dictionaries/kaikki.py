@@ -10,10 +10,10 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from admire.base.errors import UserError
 from admire.base.progress import show_progress
@@ -23,32 +23,23 @@ from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
 
 VERSION = 1
 """Of what is kept of a file; an index of another version is made again."""
-
 EXAMPLES = 3
 """How many examples of a sense are kept."""
-
 LINE = 64 * 2**20
 """How many bytes a line may have: what is larger is no line of wiktextract."""
-
 PATIENCE = 3600.0
 """How many seconds to wait for another process that makes the same index."""
-
 POINTERS = frozenset({"alt-of", "form-of", "no-gloss"})
 """Tags of senses that only point to another word."""
-
 POINTING = "used other than figuratively or idiomatically"
 """What a gloss begins with that only points to the expression's own words."""
 
 
-class _Example(BaseModel):
-    model_config = ConfigDict(strict=True)
-
+class _Example(BaseModel, strict=True):
     text: str = ""
 
 
-class _Sense(BaseModel):
-    model_config = ConfigDict(strict=True)
-
+class _Sense(BaseModel, strict=True):
     glosses: list[str] = []
     tags: list[str] = []
     examples: list[_Example] = []
@@ -56,9 +47,7 @@ class _Sense(BaseModel):
     form_of: object = None
 
 
-class _Word(BaseModel):
-    model_config = ConfigDict(strict=True)
-
+class _Word(BaseModel, strict=True):
     word: str = ""
     lang_code: str = ""
     pos: str = ""
@@ -87,33 +76,23 @@ class Kaikki:
         about = self._about(stamp)
         if about is None:
             with only_writer(self._index, wait=PATIENCE):
-                about = self._about(stamp)
-                if about is None:
-                    _make_index(path, self._index, stamp)
-                    about = self._about(stamp)
-        if about is None:
-            raise self._damaged("it vanished")
-        self.identity = f"kaikki:{about[0]}"
-        self.languages = frozenset(about[1].split())
+                about = self._about(stamp) or _make_index(path, self._index, stamp)
+        digest, languages = about
+        self.identity = f"kaikki:{digest}"
+        self.languages = frozenset(languages.split())
         self._database = _connect(self._index)
         self._lock = threading.Lock()
 
     def _about(self, stamp: str) -> tuple[str, str] | None:
         """Return the digest of what the index holds, and its languages; None without one."""
-        try:
-            with closing(_connect(self._index)) as database:
-                query = "SELECT digest, languages FROM about WHERE stamp = ?"
-                row: tuple[str, str] | None = database.execute(query, (stamp,)).fetchone()
-                return row
-        except sqlite3.Error:
-            return None
+        query = "SELECT digest, languages FROM about WHERE stamp = ?"
+        with suppress(sqlite3.Error), closing(_connect(self._index)) as database:
+            row: tuple[str, str] | None = database.execute(query, (stamp,)).fetchone()
+            return row
+        return None
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
-        """See :class:`admire.senses.dictionaries.entries.Dictionary`.
-
-        Raises:
-            UserError: the index is damaged.
-        """
+        """See :class:`Dictionary`; a damaged index is a UserError."""
         query = "SELECT word, part, senses FROM words WHERE key = ? AND language = ? ORDER BY rowid"
         try:
             with self._lock:
@@ -124,36 +103,32 @@ class Kaikki:
                 for gloss, tags, examples in json.loads(senses)
             ]
         except (sqlite3.Error, ValueError) as error:
-            raise self._damaged(error) from None
-
-    def _damaged(self, why: object) -> UserError:
-        return UserError(f"{self._index}: cannot be used ({why}). Remove it.", "dictionaries")
+            raise UserError(
+                f"{self._index}: cannot be used ({error}). Remove it.", "dictionaries"
+            ) from None
 
 
 def _connect(index: Path) -> sqlite3.Connection:
-    # An index is never written again, only replaced.
-    return sqlite3.connect(
-        f"{index.as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
-    )
+    address = f"{index.as_uri()}?mode=ro&immutable=1"  # it is never written again, only replaced
+    return sqlite3.connect(address, uri=True, check_same_thread=False)
 
 
-def _make_index(path: Path, index: Path, stamp: str) -> None:
+def _make_index(path: Path, index: Path, stamp: str) -> tuple[str, str]:
     partial = partial_of(index)
     try:
         index.parent.mkdir(parents=True, exist_ok=True)
         partial.unlink(missing_ok=True)
         with closing(sqlite3.connect(partial, isolation_level=None)) as database:
-            _fill(database, path, stamp)
+            about = _fill(database, path, stamp)
         os.replace(partial, index)
-    except sqlite3.Error as error:
-        raise unwritable(index, OSError(str(error))) from error
-    except OSError as error:
+    except (sqlite3.Error, OSError) as error:
         raise unwritable(index, error) from error
     finally:
         partial.unlink(missing_ok=True)
+    return about
 
 
-def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> None:
+def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> tuple[str, str]:
     digest, languages = hashlib.sha256(), set()
     for command in (
         "PRAGMA journal_mode = OFF",  # the file counts once it is renamed
@@ -167,11 +142,11 @@ def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> None:
         digest.update(line)
         word = read_as(_Word, line, f"{path}, row {row}") if line.strip() else _Word()
         key, language = key_of(word.word), code_of(word.lang_code)
-        senses = [entry for sense in word.senses if (entry := _told(sense))]
+        senses = [*filter(None, map(_shorten, word.senses))]
         if key and language and senses:
             languages.add(language)
-            kept = key, language, word.word, word.pos, json.dumps(senses, ensure_ascii=False)
-            database.execute("INSERT INTO words VALUES (?, ?, ?, ?, ?)", kept)
+            cells = key, language, word.word, word.pos, json.dumps(senses, ensure_ascii=False)
+            database.execute("INSERT INTO words VALUES (?, ?, ?, ?, ?)", cells)
     if not languages:
         raise UserError(
             f"{path}: holds no words with glosses. Give the JSON lines of wiktextract, from "
@@ -179,29 +154,25 @@ def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> None:
             "dictionaries",
         )
     database.execute("CREATE INDEX by_key ON words (key, language)")
-    about = stamp, digest.hexdigest(), " ".join(sorted(languages))
-    database.execute("INSERT INTO about VALUES (?, ?, ?)", about)
+    about = digest.hexdigest(), " ".join(sorted(languages))
+    database.execute("INSERT INTO about VALUES (?, ?, ?)", (stamp, *about))
     database.execute("COMMIT")
+    return about
 
 
-def _told(sense: _Sense) -> tuple[str, list[str], list[str]] | None:
+def _shorten(sense: _Sense) -> tuple[str, list[str], list[str]] | None:
     """Return a sense's gloss, tags and examples, cut; None if it only points to other words."""
     tags = [tag.lower() for tag in sense.tags]
     gloss = sense.glosses[-1].strip() if sense.glosses else ""  # the narrowest
-    if not gloss or sense.alt_of or sense.form_of or POINTERS & set(tags):
-        return None
-    if gloss.lower().startswith(POINTING):
+    points = sense.alt_of or sense.form_of or POINTERS & set(tags)
+    if points or not gloss or gloss.lower().startswith(POINTING):
         return None
     examples = [example.text[:GLOSS] for example in sense.examples if example.text][:EXAMPLES]
     return gloss[:GLOSS], tags, examples
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file with their numbers; progress is shown.
-
-    Raises:
-        UserError: it cannot be read, or is not compressed as its name says.
-    """
+    """Yield the lines of a file with their numbers; progress is shown."""
     row = 0
     try:
         with path.open("rb") as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
+from itertools import starmap
 from typing import Any
 
 from admire.base.errors import UserError
@@ -53,9 +54,10 @@ class Lexicon:
                 self._wordnet = wn.Wordnet(lexicons[0], normalizer=None, search_all_forms=False)
             for warning in messages:
                 log.warning("%s: %s", self.name, warning.message)
-            base = " ".join(lexicon.specifier() for lexicon in self._wordnet.expanded_lexicons())
-            self._base = wn.Wordnet(base, expand="") if base else None
-            self._built_on = base
+            self._built_on = " ".join(
+                lexicon.specifier() for lexicon in self._wordnet.expanded_lexicons()
+            )
+            self._base = wn.Wordnet(self._built_on, expand="") if self._built_on else None
 
     @cached_property
     def identity(self) -> str:
@@ -73,19 +75,11 @@ class Lexicon:
         return forms
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
-        """See :class:`admire.senses.dictionaries.entries.Dictionary`.
-
-        Raises:
-            UserError: the database cannot be read.
-        """
+        """See :class:`Dictionary`; a damaged database is a UserError."""
         forms = self._forms.get(key, ())
         with self._reading():
-            return [
-                entry
-                for form in forms
-                for sense in self._wordnet.senses(form)
-                if (entry := self._entry(form, sense))
-            ]
+            senses = [(form, sense) for form in forms for sense in self._wordnet.senses(form)]
+            return [*filter(None, starmap(self._entry, senses))]
 
     def _entry(self, form: str, sense: Any) -> Entry | None:
         own = sense.synset()
@@ -112,7 +106,7 @@ class Lexicon:
 
 
 def english_lexicon() -> str | None:
-    """Today's English wordnet in the database of ``wn``, if there is any."""
+    """Return today's English wordnet in the database of ``wn``, if there is any."""
     try:
         wn = _package("wordnet")
         if not wn.config.database_path.is_file():
@@ -125,17 +119,14 @@ def english_lexicon() -> str | None:
 
 
 def _package(purpose: str) -> Any:
-    install = "pip install 'wn>=1,<2'"
     try:
         installed = version("wn")
     except PackageNotFoundError:
+        installed = ""
+    if not installed or installed.startswith("0."):
+        other = f"; {installed} is installed, an older one of that name" if installed else ""
         raise UserError(
-            f"'{purpose}' needs the package wn, from 1.0 on: {install}", "dictionaries"
-        ) from None
-    if installed.startswith("0."):
-        raise UserError(
-            f"'{purpose}' needs the package wn from 1.0 on; {installed} is installed, an older one "
-            f"of that name, whose place it takes: {install}",
+            f"'{purpose}' needs the package wn from 1.0 on{other}: pip install 'wn>=1,<2'",
             "dictionaries",
         )
     import wn  # not before: the older one takes seconds and changes builtins

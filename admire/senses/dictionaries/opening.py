@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,13 +17,10 @@ from admire.senses.dictionaries.wordnet import FOLDER_VARIABLE, WordNet, find_wo
 
 NONE = "none"
 FORMS = {
-    "wordnet": "wordnet",
-    "wn": "wn:LEXICON",
-    "kaikki": "kaikki:FILE",
-    "glossary": "glossary:FILE",
-    NONE: NONE,
+    name.partition(":")[0]: name
+    for name in ("wordnet", "wn:LEXICON", "kaikki:FILE", "glossary:FILE", NONE)
 }
-"""How dictionaries are named."""
+"""How dictionaries are named, by family."""
 
 
 def open_dictionaries(names: Sequence[str]) -> tuple[Dictionary, ...]:
@@ -51,9 +48,10 @@ def _open(name: str) -> Dictionary | None:
         return _wordnet()
     if family == "wn" and source:
         return Lexicon(source)
-    readers: dict[str, Callable[[Path], Dictionary]] = {"kaikki": Kaikki, "glossary": Glossary}
-    if family in readers and source:
-        return readers[family](Path(source).expanduser())
+    if family == "kaikki" and source:
+        return Kaikki(Path(source).expanduser())
+    if family == "glossary" and source:
+        return Glossary(Path(source).expanduser())
     raise misnamed(name, FORMS, kind="dictionary", setting="dictionaries")
 
 
@@ -61,11 +59,9 @@ _read_once = cache(WordNet)  # a server opens it for each item
 
 
 def _wordnet() -> Dictionary | None:
-    folder = find_wordnet()
-    if folder:
+    if folder := find_wordnet():
         return _read_once(folder)
-    lexicon = english_lexicon()
-    if lexicon:
+    if lexicon := english_lexicon():
         return Lexicon(lexicon)
     log.warning(
         "There is no WordNet here, so idioms are not looked up. Get it with pip install "

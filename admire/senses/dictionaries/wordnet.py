@@ -43,12 +43,9 @@ class WordNet:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        for part in PARTS:
-            for kind in ("index", "data"):
-                if not (folder / f"{kind}.{part}").is_file():
-                    raise UserError(
-                        f"{folder}: is no WordNet, it lacks {kind}.{part}.", "dictionaries"
-                    )
+        for name in (f"{kind}.{part}" for part in PARTS for kind in ("index", "data")):
+            if not (folder / name).is_file():
+                raise UserError(f"{folder}: is no WordNet, it lacks {name}.", "dictionaries")
 
     @cached_property
     def identity(self) -> str:
@@ -76,21 +73,16 @@ class WordNet:
         return index
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
-        """See :class:`admire.senses.dictionaries.entries.Dictionary`; the commonest come first.
-
-        Raises:
-            UserError: a file is damaged.
-        """
+        """See :class:`Dictionary`; the commonest come first. A damaged file is a UserError."""
         entries = []
         for part, line in self._index.get(key, ()):
             try:
                 cells = line.split()
                 entries += [self._entry(part, int(at), key) for at in cells[-int(cells[2]) :]]
             except (ValueError, IndexError):
+                word = line.partition(b" ")[0].decode("utf-8", "replace")
                 raise UserError(
-                    f"{self.folder}: index.{part} or data.{part} is damaged at "
-                    f"'{line.partition(b' ')[0].decode('utf-8', 'replace')}'. "
-                    "Install WordNet again.",
+                    f"{self.folder}: {part} is damaged at '{word}'. Install WordNet again.",
                     "dictionaries",
                 ) from None
         return entries
@@ -140,10 +132,6 @@ def _places() -> Iterator[Path]:
     for package in spec.submodule_search_locations or () if spec else ():
         yield Path(package) / "data" / "wordnet-3.0"
     yield Path("/usr/share/wordnet")
-    for folder in (
-        *os.environ.get("NLTK_DATA", "").split(os.pathsep),
-        "~/nltk_data",
-        "/usr/share/nltk_data",
-    ):
-        if folder:
-            yield Path(folder).expanduser() / "corpora" / "wordnet"
+    named = filter(None, os.environ.get("NLTK_DATA", "").split(os.pathsep))
+    for folder in (*named, "~/nltk_data", "/usr/share/nltk_data"):
+        yield Path(folder).expanduser() / "corpora" / "wordnet"
