@@ -19,7 +19,7 @@ from heads import SETTINGS, fresh, made, projected, same, unit, weights  # noqa:
 from toys import WordEncoder  # noqa: E402
 
 from admire.models.projection import Head  # noqa: E402
-from admire.training.heads import TripletLoss, fit_head, info_nce, top1_share, train_head  # noqa: E402
+from admire.training.heads import fit_head, info_nce, top1_share, train_head, triplet_loss  # noqa: E402
 from admire.training.triplets import Triplets, draw_soft_negatives, split_compounds  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -136,7 +136,7 @@ def test_the_loss_of_a_batch_is_equation_1_of_its_documents(c, m, k, seed, resid
     # Few to draw from, so that soft negatives are shared, and are positives of others in the batch.
     pool = np.arange(24)[: k + 8]
     drawn = draw_soft_negatives(data, batch, pool, min(k, 5), rng)
-    loss = TripletLoss(data)(head, batch, *drawn, 0.2).item()
+    loss = triplet_loss(data, head, batch, *drawn, 0.2).item()
     assert loss == pytest.approx(literal_loss(data, head, batch, *drawn, 0.2), rel=1e-4, abs=1e-6)
 
 
@@ -171,16 +171,15 @@ def test_patience_counts_epochs_without_a_lower_loss_and_the_best_comes_back(
 ):
     script = [3.0, 2.0, 2.0, 1.5, 4.0, 1.5, 0.0]
     states = []
-    compute = TripletLoss.__call__
 
-    def scripted(self, head, *arguments):
-        loss = compute(self, head, *arguments)
+    def scripted(data, head, *arguments):
+        loss = triplet_loss(data, head, *arguments)
         if head.training:
             return loss
         states.append(weights(head))
         return loss * 0 + script[len(states) - 1]
 
-    monkeypatch.setattr(TripletLoss, "__call__", scripted)
+    monkeypatch.setattr("admire.training.heads.triplet_loss", scripted)
     wanted = replace(SETTINGS, patience=patience, epochs=epochs)
     head, history = fit_head(data, *parts[:2], wanted)
     assert [epoch.validation for epoch in history] == script[:seen]

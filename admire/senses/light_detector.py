@@ -67,7 +67,7 @@ class LightDetector:
 
     def __post_init__(self) -> None:
         if not self.identity:
-            object.__setattr__(self, "identity", _sha256(self._content()))
+            object.__setattr__(self, "identity", sha256(self._content()))
 
     def classify(self, uses: Sequence[Use], encoder: QueryEncoder | None = None) -> list[Sense]:
         """Return the sense of each use, by the mean of the heads' probabilities.
@@ -149,8 +149,9 @@ def _warn_of_language(language: str, trained: tuple[str, ...]) -> None:
     )
 
 
-def _sha256(content: str) -> str:
-    return hashlib.sha256(content.encode()).hexdigest()
+def sha256(text: str) -> str:
+    """Return the digest of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def open_context_encoder(name: str) -> QueryEncoder:
@@ -263,6 +264,6 @@ def open_detector(path: str | Path | None = None, *, keep_loaded: bool = False) 
         file.neutral,
         file.card,
         file.shift,
-        identity=_sha256(text),
+        identity=sha256(text),
         keep_loaded=keep_loaded,
     )

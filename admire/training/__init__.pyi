@@ -1,15 +1,7 @@
-from .classifier import hold_out_compounds, train_classifier
-from .heads import (
-    TripletLoss,
-    fit_and_test_head,
-    fit_head,
-    head_scores,
-    info_nce,
-    top1_share,
-    train_head,
-)
+from .classifier import train_classifier
+from .heads import fit_head, head_scores, info_nce, top1_share, train_head, triplet_loss
 from .light_detector import sample_items, train_detector
-from .settings import ClassifierTraining, DetectorTraining, SweepAxes, TripletSettings, paper_fit
+from .settings import ClassifierTraining, DetectorTraining, SweepAxes, TripletSettings
 from .sweep import PAPER_AXES, compare_heads, cross_validate_heads, head_grid, sweep_heads
 from .triplets import (
     Triplets,
@@ -26,7 +18,6 @@ __all__ = [
     "ClassifierTraining",
     "DetectorTraining",
     "SweepAxes",
-    "TripletLoss",
     "TripletSettings",
     "Triplets",
     "caption_modalities",
@@ -34,15 +25,12 @@ __all__ = [
     "cross_validate_heads",
     "draw_soft_negatives",
     "encode_triplets",
-    "fit_and_test_head",
     "fit_head",
     "head_grid",
     "head_scores",
-    "hold_out_compounds",
     "image_modalities",
     "info_nce",
     "open_triplets",
-    "paper_fit",
     "sample_items",
     "split_compounds",
     "sweep_heads",
@@ -50,4 +38,5 @@ __all__ = [
     "train_classifier",
     "train_detector",
     "train_head",
+    "triplet_loss",
 ]

@@ -20,11 +20,9 @@ from admire.training.triplets import Indices, Triplets, draw_soft_negatives, spl
 with needs_extra("train", "A projection head"):
     import torch
 
-
 CHECK_TEMPERATURE = 0.1
-"""τ of the validation loss. Whatever a head is trained with, its validation loss is computed with
-this τ and with a candidate of every training sample as soft negatives, so that the losses of heads
-with different τ and K can be compared."""
+"""τ of the validation loss, which also has a candidate of every training sample as soft negatives,
+so that the losses of heads with different τ and K can be compared."""
 
 
 def info_nce(
@@ -85,11 +83,7 @@ def train_head(data: Triplets, settings: HeadTraining, encoder: TextEncoder) -> 
 def warn_of_shared_samples(
     data: Triplets, splits: Sequence[tuple[Indices, Indices, Indices]], who: str
 ) -> None:
-    """Warn if samples of a test share parts with those for training or validation.
-
-    A split by compound does not prevent that where compounds have the same pictures or captions, or
-    are written in two ways.
-    """
+    """Warn if samples of a test share parts with those for training or validation."""
     learned = [(np.concatenate(split[:2]), split[2]) for split in splits]
     warn_of_shared(data.parts(), learned, [item.compound for item in data.items], who)
 
@@ -149,7 +143,6 @@ def fit_head(
     rng = np.random.default_rng(settings.seed)
     fixed = np.random.default_rng(settings.seed)  # the same draws after every epoch
     checks = draw_soft_negatives(data, validation, pool, len(pool), fixed)
-    loss_of = TripletLoss(data)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         head = Head(data.anchors.shape[1], settings)
@@ -164,19 +157,20 @@ def fit_head(
                 data, training, pool, settings.soft_negatives, rng
             )
             losses = []
-            for batch in _batches(rng.permutation(len(training)), settings.batch_size):
-                loss = loss_of(
-                    head, training[batch], samples[batch], candidates[batch], settings.temperature
-                )
+            order = rng.permutation(len(training))
+            for start in range(0, len(order), settings.batch_size):
+                batch = order[start : start + settings.batch_size]
+                negatives = samples[batch], candidates[batch]
+                loss = triplet_loss(data, head, training[batch], *negatives, settings.temperature)
                 optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
                 losses.append(loss.item() * len(batch))
             head.eval()
             with torch.no_grad():
-                value = loss_of(head, validation, *checks, CHECK_TEMPERATURE).item()
-            seen = None if watched is None else top1_share(data, watched, head)
-            history.append(Epoch(epoch, sum(losses) / len(training), value, seen))
+                value = triplet_loss(data, head, validation, *checks, CHECK_TEMPERATURE).item()
+            top1 = None if watched is None else top1_share(data, watched, head)
+            history.append(Epoch(epoch, sum(losses) / len(training), value, top1))
             since += 1
             if value < best_loss:
                 best, best_loss, since = copy.deepcopy(head.state_dict()), value, 0
@@ -191,52 +185,38 @@ def fit_head(
     return head.eval(), tuple(history)
 
 
-def _batches(order: Indices, size: int) -> Sequence[Indices]:
-    return [order[start : start + size] for start in range(0, len(order), size)]
+def triplet_loss(
+    data: Triplets,
+    head: Head,
+    batch: Indices,
+    soft_samples: Indices,
+    soft_candidates: Indices,
+    temperature: float,
+) -> torch.Tensor:
+    """Compute equation 1 for a batch of triplets, at once for all its samples.
 
-
-class TripletLoss:
-    """Equation 1 for a batch of triplets, as one computation over all its samples."""
-
-    def __init__(self, data: Triplets):
-        self.anchors = torch.from_numpy(data.anchors)
-        self.documents = torch.from_numpy(data.documents)
-        self.present = torch.from_numpy(data.present)
-        self.positive = torch.from_numpy(data.positive)
-
-    def __call__(
-        self,
-        head: Head,
-        batch: Indices,
-        soft_samples: Indices,
-        soft_candidates: Indices,
-        temperature: float,
-    ) -> torch.Tensor:
-        """Compute the loss of some samples.
-
-        Args:
-            batch: the samples, shape (B,).
-            soft_samples, soft_candidates: the soft negatives of each, shape (B, K), as
-                :func:`draw_soft_negatives` draws them. The other candidates
-                of a sample are its hard negatives.
-            temperature: τ > 0.
-        """
-        rows, soft = torch.from_numpy(batch), torch.from_numpy(soft_samples)
-        # Project each document once, even if it is a negative of several anchors.
-        used, places = torch.unique(torch.cat([rows, soft.flatten()]), return_inverse=True)
-        projected, present = head(self.documents[used]), self.present[used]
-        own, others = places[: len(rows)], places[len(rows) :].reshape(soft.shape)
-        drawn = others, torch.from_numpy(soft_candidates)
-        every = torch.cat([projected[own], projected[drawn]], dim=1)
-        there = torch.cat([present[own], present[drawn]], dim=1)
-        cosines = torch.einsum("bd,bnmd->bnm", head(self.anchors[rows]), every)
-        best = self.positive[rows]
-        order = torch.arange(len(rows))
-        positive = torch.zeros_like(there)
-        positive[order, best] = True
-        return info_nce(
-            cosines[order, best], cosines, there[order, best], there & ~positive, temperature
-        )
+    Args:
+        batch: the samples, shape (B,).
+        soft_samples, soft_candidates: the soft negatives of each, shape (B, K), as
+            :func:`draw_soft_negatives` draws them. The other candidates of a sample are its hard
+            negatives.
+        temperature: τ > 0.
+    """
+    rows, soft = torch.from_numpy(batch), torch.from_numpy(soft_samples)
+    # Project each document once, even if it is a negative of several anchors.
+    used, places = torch.unique(torch.cat([rows, soft.flatten()]), return_inverse=True)
+    projected = head(torch.from_numpy(data.documents)[used])
+    present = torch.from_numpy(data.present)[used]
+    own, others = places[: len(rows)], places[len(rows) :].reshape(soft.shape)
+    drawn = others, torch.from_numpy(soft_candidates)
+    every = torch.cat([projected[own], projected[drawn]], dim=1)
+    there = torch.cat([present[own], present[drawn]], dim=1)
+    anchors = head(torch.from_numpy(data.anchors)[rows])
+    cosines = torch.einsum("bd,bnmd->bnm", anchors, every)
+    best = torch.arange(len(rows)), torch.from_numpy(data.positive)[rows]
+    positive = torch.zeros_like(there)
+    positive[best] = True
+    return info_nce(cosines[best], cosines, there[best], there & ~positive, temperature)
 
 
 def head_scores(data: Triplets, samples: Indices, head: Head | None = None) -> Scores:
@@ -246,7 +226,6 @@ def head_scores(data: Triplets, samples: Indices, head: Head | None = None) -> S
     that has neither image nor caption gets -inf.
 
     Args:
-        samples: which samples, shape (samples,).
         head: without one, vectors are compared in the encoder's space.
     """
     scores: Scores = _cosines(data, samples).numpy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from admire.data.overlap import digests
 from admire.prompts import Prompts
 from admire.scores.leakage import SAW, detector_parts, warn_of_shared
 from admire.scores.metrics import calibration_error
-from admire.senses.light_detector import Features, LightDetector, read_contexts
+from admire.senses.light_detector import Features, LightDetector, read_contexts, sha256
 from admire.training.settings import DetectorTraining
 
 if TYPE_CHECKING:
@@ -32,8 +31,8 @@ def sample_items(
 ) -> list[Item]:
     """Draw at most ``per_compound`` items of each compound and sense, in random order.
 
-    Many compounds teach more than many sentences of one. The sentences of a compound do not depend
-    on the other compounds, so after adding data only the new sentences have to be encoded.
+    The sentences of a compound do not depend on the other compounds, so after adding data only the
+    new sentences have to be encoded.
 
     Args:
         leave_out: compounds to drop, so that data with them stay unseen. Case, spaces, hyphens and
@@ -42,16 +41,12 @@ def sample_items(
     dropped = {_plain(compound) for compound in leave_out}
     counts = Counter[tuple[str, str | None]]()
     sample = []
-    for item in sorted(items, key=lambda i: _sha256(f"{settings.seed}\0{i.sentence}")):
+    for item in sorted(items, key=lambda i: sha256(f"{settings.seed}\0{i.sentence}")):
         key = (_plain(item.compound), item.sentence_type)
         if key[0] not in dropped and counts[key] < settings.per_compound:
             counts[key] += 1
             sample.append(item)
     return sample
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _plain(compound: str) -> str:

@@ -7,7 +7,7 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,14 +37,13 @@ PAPER_AXES: dict[str, tuple[float, ...]] = vars(SweepAxes())
 
 
 def head_grid(
-    base: HeadTraining, axes: Mapping[str, Sequence[float]] | None = None
+    base: HeadTraining, axes: Mapping[str, Sequence[float]] = PAPER_AXES
 ) -> list[HeadTraining]:
     """Combine all values of the axes; all other settings are those of ``base``.
 
     Args:
-        axes: the values to try by the name of the setting; None is :data:`PAPER_AXES`.
+        axes: the values to try, by the name of the setting.
     """
-    axes = PAPER_AXES if axes is None else axes
     return [
         replace(base, **dict(zip(axes, values, strict=True)))  # type: ignore[arg-type]
         for values in itertools.product(*axes.values())
@@ -72,7 +71,7 @@ def sweep_heads(
             be written, or another process is adding to it.
     """
     splits = {setting.seed: split_compounds(data.compounds, setting.seed) for setting in settings}
-    jobs = [_Job(setting, splits[setting.seed]) for setting in settings]
+    jobs = [(setting, splits[setting.seed]) for setting in settings]
     outcomes = _outcomes(data, jobs, out, processes)
     warn_of_shared_samples(data, [*splits.values()], "the heads")
     rows = [asdict(s) | outcome for s, outcome in zip(settings, outcomes, strict=True)]
@@ -121,8 +120,7 @@ def cross_validate_heads(
     Args:
         items: those that ``data`` was made of.
         out: keeps results as for :func:`sweep_heads`; None keeps none.
-        folds: how many, at least 2.
-        seed: of the folds.
+        folds: at least 2.
         processes: how many to use; None is one for each core.
 
     Raises:
@@ -131,7 +129,7 @@ def cross_validate_heads(
     """
     check_setting("folds", folds, Folds)
     parts = _folds(data.compounds, folds, seed)
-    jobs = [_Job(setting, part) for part in parts for setting in settings]
+    jobs = [(setting, part) for part in parts for setting in settings]
     outcomes = _outcomes(data, jobs, out, processes)
     warn_of_shared_samples(data, parts, "their heads")
     plain = head_scores(data, np.arange(len(items)))
@@ -170,19 +168,14 @@ def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
 
 
 _Parts = tuple[Indices, Indices, Indices]
+_Job = tuple[HeadTraining, _Parts]
+"""A head to train: its settings, and the samples for training, validation and test."""
 
 
-@dataclass(frozen=True)
-class _Job:
-    """A head to train: its settings, and the samples for training, validation and test."""
-
-    settings: HeadTraining
-    parts: _Parts
-
-    @property
-    def key(self) -> str:
-        digest = hashlib.sha256(repr([part.tolist() for part in self.parts]).encode())
-        return json.dumps([asdict(self.settings), digest.hexdigest()])
+def _key(job: _Job) -> str:
+    settings, parts = job
+    digest = hashlib.sha256(repr([part.tolist() for part in parts]).encode())
+    return json.dumps([asdict(settings), digest.hexdigest()])
 
 
 def _outcomes(
@@ -192,7 +185,7 @@ def _outcomes(
     with only_writer(out) if out else nullcontext():
         digest = _digest(data)
         done = _read(out, digest) if out else {}
-        missing = [job for job in jobs if job.key not in done]
+        missing = [job for job in jobs if _key(job) not in done]
         work = joblib.Parallel(
             processes or cores(),
             return_as="generator_unordered",
@@ -206,15 +199,14 @@ def _outcomes(
                 if out:
                     line = json.dumps({"data": digest, "job": key, "outcome": outcome})
                     _append(out, line + "\n")
-        return [done[job.key] for job in jobs]
+        return [done[_key(job)] for job in jobs]
 
 
 def _outcome(data: Triplets, job: _Job) -> tuple[str, dict[str, Any]]:
-    head, history, outcome = fit_and_test_head(data, job.settings, job.parts)
-    return job.key, outcome | {
-        "scores": head_scores(data, job.parts[2], head).tolist(),
-        "history": [asdict(epoch) for epoch in history],
-    }
+    settings, parts = job
+    head, history, outcome = fit_and_test_head(data, settings, parts)
+    scores = head_scores(data, parts[2], head).tolist()
+    return _key(job), outcome | {"scores": scores, "history": [*map(asdict, history)]}
 
 
 def _append(path: Path, text: str) -> None:
