@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
+from hashlib import sha256
 from pathlib import Path
 
 import jinja2
@@ -29,19 +29,16 @@ class Prompts:
     when a file is edited meanwhile.
 
     Raises:
-        UserError: the folder or a template in it cannot be read.
+        UserError: there is no such folder.
     """
 
     def __init__(self, folder: str | Path | None = None):
         if folder is not None and not Path(folder).is_dir():
             raise UserError(f"{folder}: is not a folder of prompt templates.", "prompts")
         folders = [FOLDER, Path(folder)] if folder else [FOLDER]
-        content = {
-            file.name: _read(file) for folder in folders for file in sorted(folder.glob("*.j2"))
-        }
-        self._fingerprints = {
-            name: hashlib.sha256(read).hexdigest() for name, read in content.items()
-        }
+        files = [file for folder in folders for file in sorted(folder.glob("*.j2"))]
+        content = {file.name: file.read_bytes() for file in files}
+        self._fingerprints = {name: sha256(text).hexdigest() for name, text in content.items()}
         # A template is as trusted as a setting, not as a program: it may come with a data set.
         self._templates = jinja2.sandbox.ImmutableSandboxedEnvironment(
             # Decoded at its first use: a damaged template that is never used does no harm.
@@ -61,18 +58,14 @@ class Prompts:
         captions of the ``sequence``, a list, and these values; ``hint``, what dictionaries say, is
         an empty list without one.
         """
-        known_values: dict[str, object] = {
+        item_values: dict[str, object] = {
             "compound": item.phrase,
             "sentence": item.sentence,
             "word": item.word,
             "hint": (),
-            "sequence": [
-                " ".join(candidate.caption.split())
-                for candidate in item.sequence
-                if candidate.caption
-            ],
+            "sequence": [" ".join(c.caption.split()) for c in item.sequence if c.caption],
         }
-        return self.render(prompt, base_language(item.language), **known_values | values)
+        return self.render(prompt, base_language(item.language), **item_values | values)
 
     def render(self, prompt: str, language: str, **values: object) -> str:
         """Return the prompt's text in the given language, else in English.
@@ -100,10 +93,3 @@ def quoted(text: str) -> str:
     """
     written = visible(json.dumps(text, ensure_ascii=False))
     return re.sub(r"[<\[]", lambda sign: f"\\u{ord(sign[0]):04x}", written)
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror}).", "prompts") from None

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import refused
 
 from admire.base.errors import UserError
 from admire.data.items import Item
@@ -39,8 +41,7 @@ def test_a_shipped_prompt_holds_what_it_asks_about(file: str):
     assert all(caption in text for caption in SHOWN) == shows
     assert ('"who stays up late"' in text) == (prompt in ("idiomatic", "literal", "word"))
     assert ('"owl"' in text) == (prompt == "word")
-    assert "{{" not in text
-    assert "{%" not in text
+    assert not re.search("{[{%]", text)
     assert text == text.strip()
 
 
@@ -87,7 +88,6 @@ def test_a_folder_of_ones_own_lies_over_the_shipped_one(tmp_path: Path):
     [
         b"{{ compound",
         b"{{ compoud }}",
-        b"{% include 'nowhere.j2' %}",
         b"{{ compound + 1 }}",
         "{{ compound }} é idiomático?".encode("latin-1"),
     ],
@@ -98,14 +98,11 @@ def test_a_template_with_a_mistake_is_named(tmp_path: Path, template: bytes):
         Prompts(tmp_path).render("sense", "en", **VALUES)
 
 
-@pytest.mark.parametrize("kind", ["missing", "file"])
-def test_what_is_no_folder_is_refused_at_once(tmp_path: Path, kind: str):
-    path = tmp_path / "prompts"
-    if kind == "file":
-        path.write_text("x")
-    with pytest.raises(UserError, match="is not a folder of prompt templates") as caught:
-        Prompts(path)
-    assert str(path) in str(caught.value)
+def test_what_is_no_folder_is_refused_at_once(tmp_path: Path):
+    file = tmp_path / "file"
+    file.write_text("x")
+    for path in (file, tmp_path / "missing"):
+        refused(path, read=Prompts)
 
 
 def test_fingerprints_are_of_every_template_in_use(tmp_path: Path):

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import refused
 
-from admire import Item, UserError
+from admire import Item
 from admire.data.overlap import digests, parts_of
 from admire.models.encoders.hub import folder_digest
 from admire.senses import Setting, Use, open_detector
@@ -45,17 +46,16 @@ MWES = ("night owl", "red lamp", "big bird", "green desk", "blue tree", "small c
 
 def uses(mwes: Sequence[str] = MWES) -> list[Use]:
     """Literally an MWE stands on things, idiomatically it writes."""
-    found = []
-    for mwe in mwes:
+    return [
+        Use(Item(mwe, sentence, sentence_type=sense), "the woman is in a square", "a man at night")
+        for mwe in mwes
         for sentence, sense in (
             (f"a {mwe} in the tree", "literal"),
             (f"the big {mwe} is on the desk", "literal"),
             (f"my sister is the {mwe} who writes", "idiomatic"),
             (f"a real {mwe} writes at midnight", "idiomatic"),
-        ):
-            item = Item(mwe, sentence, "en", sentence_type=sense)
-            found.append(Use(item, "the woman is in a square", "a man at night"))
-    return found
+        )
+    ]
 
 
 TRAIN, HELD = uses(MWES[:4]), uses(MWES[4:])
@@ -100,25 +100,28 @@ def by_hand(folder: Path, text: str, layers: slice) -> np.ndarray:
     return (head["linear.weight"] @ vector + head["linear.bias"]).numpy()
 
 
-def test_zero_shot_is_a_linear_layer_on_the_first_states_of_all_hidden_layers(made):
-    folder, _ = made["zero_shot"]
-    text = "the woman is in a square a night owl in the tree a man at night"
-    found = open_classifier(folder, device="cpu")
-    assert found.text(TRAIN[0]) == text
-    wanted = by_hand(folder, text, slice(1, None))
-    assert np.allclose(found.model.encode([text])[0], wanted, atol=1e-6)
-    odds = np.exp(wanted)
-    sense = found.classify(TRAIN[:1])[0]
+@pytest.mark.parametrize(
+    ("setting", "text", "layers"),
+    [
+        (
+            "zero_shot",
+            "the woman is in a square a night owl in the tree a man at night",
+            slice(1, None),
+        ),
+        ("one_shot", "a night owl in the tree</s> night owl", slice(-1, None)),
+    ],
+)
+def test_a_linear_layer_reads_the_first_states_of_all_hidden_layers_or_of_the_last(
+    made, setting, text, layers
+):
+    folder, _ = made[setting]
+    classifier = open_classifier(folder, device="cpu")
+    assert classifier.text(TRAIN[0]) == text
+    logits = by_hand(folder, text, layers)
+    assert np.allclose(classifier.model.encode([text])[0], logits, atol=1e-6)
+    odds = np.exp(logits)
+    (sense,) = classifier.classify(TRAIN[:1])
     assert sense.probability == pytest.approx(odds[0] / odds.sum(), abs=1e-6)
-
-
-def test_one_shot_is_a_linear_layer_on_the_first_state_of_the_last_layer(made):
-    folder, _ = made["one_shot"]
-    text = "a night owl in the tree</s> night owl"
-    found = open_classifier(folder, device="cpu")
-    assert found.text(TRAIN[0]) == text
-    wanted = by_hand(folder, text, slice(-1, None))
-    assert np.allclose(found.model.encode([text])[0], wanted, atol=1e-6)
 
 
 def test_a_sense_has_one_vote_for_the_likelier_logit():
@@ -177,15 +180,11 @@ def test_the_folder_says_how_it_was_made(made, base, setting):
 
 
 def test_a_base_that_is_no_encoder_is_named(tmp_path):
-    with pytest.raises(UserError, match="none: is no folder of a model"):
-        trained(tmp_path / "none", tmp_path / "out")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="empty: sentence-transformers cannot load it"):
-        trained(tmp_path / "empty", tmp_path / "out")
     static = StaticEmbedding(word_tokenizer().backend_tokenizer, embedding_dim=8)
     SentenceTransformer(modules=[static], device="cpu").save(str(tmp_path / "static"))
-    with pytest.raises(UserError, match="static: is not an encoder of transformers"):
-        trained(tmp_path / "static", tmp_path / "out")
+    for name in ("none", "empty", "static"):
+        refused(tmp_path / name, read=lambda base: trained(base, tmp_path / "out"))
 
 
 @pytest.fixture
@@ -198,18 +197,15 @@ def test_a_part_that_is_missing_is_named_and_no_pickle_is_read_in_its_place(copy
     pickle = (copy / part).with_name("pytorch_model.bin")
     torch.save(load_file(copy / part), pickle)
     (copy / part).unlink()
-    with pytest.raises(UserError, match=f"copy: '{part}' is missing"):
-        open_classifier(copy)
+    refused(copy, f"'{part}'", read=open_classifier)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"setting": "few_shot"}'])
 def test_a_folder_that_is_no_classifier_is_named(copy, content):
     (copy / "admire.json").write_text(content)
-    with pytest.raises(UserError, match=r"admire\.json: does not describe a classifier"):
-        open_detector(copy)
+    refused(copy / "admire.json", read=lambda _: open_detector(copy))
     (copy / "admire.json").unlink()
-    with pytest.raises(UserError, match=r"admire\.json: cannot be read"):
-        open_detector(copy)
+    refused(copy / "admire.json", read=lambda _: open_detector(copy))
 
 
 def test_a_tenth_of_the_mwes_is_held_out_whatever_their_case():

@@ -104,7 +104,7 @@ class Toy:
         self.name, self.languages, self.expressions = name, frozenset({language}), expressions
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
-        return [Entry(one, self.name, self.name) for one in self.expressions if key_of(one) == key]
+        return [Entry(own, self.name, self.name) for own in self.expressions if key_of(own) == key]
 
 
 def test_the_first_dictionary_that_has_it_tells(caplog: pytest.LogCaptureFixture):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import refused
 
-from admire.base.errors import UserError
 from admire.senses.dictionaries import Glossary, look_up
 
 HEAD = "expression,language,sense,gloss"
@@ -37,20 +37,17 @@ def test_what_it_says(tmp_path: Path, end: str, suffix: str, mark: str):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "place"),
     [
-        ("expression,language,gloss\na,en,b", "the column 'sense' is missing"),
+        ("expression,language,gloss\na,en,b", "'sense'"),
         (f"{HEAD}\na,en,,b\na,en,figurative,b", "row 2, sense: cannot be 'figurative'"),
-        (f"{HEAD}\na,en,,", "row 1, gloss: is empty"),
-        (f"{HEAD}\n,en,,b", "row 1, expression: is empty"),
-        (f"{HEAD}\n…,en,,b", "row 1, expression: has no letters"),
-        (f"{HEAD}\na,English,,b", "row 1, language: 'English' is not a language tag"),
-        ("", "is empty"),
+        (f"{HEAD}\na,en,,", "row 1, gloss"),
+        (f"{HEAD}\n,en,,b", "row 1, expression"),
+        (f"{HEAD}\n…,en,,b", "row 1, expression"),
+        (f"{HEAD}\na,English,,b", "row 1, language: 'English'"),
     ],
 )
-def test_a_wrong_cell_is_named(tmp_path: Path, text: str, said: str):
+def test_a_wrong_cell_is_named(tmp_path: Path, text: str, place: str):
     path = tmp_path / "mine.csv"
     path.write_text(text)
-    with pytest.raises(UserError, match=said) as caught:
-        Glossary(path)
-    assert str(path) in str(caught.value)
+    refused(path, place, read=Glossary)

@@ -49,8 +49,8 @@ def test_what_it_says(lexicons: None):
 @needs_wn
 def test_a_lexicon_without_glosses_takes_those_of_the_one_it_builds_on(lexicons: None):
     dictionary = Lexicon("omw-pt:1")
-    (one,) = look_up([dictionary], "ovelha negra", "pt-br").idiomatic
-    assert (one.expression, one.gloss) == ("ovelha negra", "who brings shame on a family")
+    (entry,) = look_up([dictionary], "ovelha negra", "pt-br").idiomatic
+    assert (entry.expression, entry.gloss) == ("ovelha negra", "who brings shame on a family")
     assert dictionary.identity != Lexicon("oewn:1").identity
     assert dictionary.identity == Lexicon("omw-pt").identity
 
@@ -65,20 +65,18 @@ def test_threads_may_ask_it(lexicons: None):
 
 @needs_wn
 def test_an_unknown_lexicon_is_told_what_there_is(lexicons: None):
-    with pytest.raises(UserError, match=r"'wn:omw-fr:2'.*wn has: oewn:1, omw-pt:1"):
+    with pytest.raises(UserError, match=r"'wn:omw-fr:2'.*oewn:1, omw-pt:1"):
         Lexicon("omw-fr:2")
 
 
 @needs_wn
-def test_an_empty_database_is_told_how_to_fill_it(empty: None):
-    with pytest.raises(UserError, match=r"wn has: none; get one with: python -m wn download"):
+def test_what_to_do_about_an_empty_database_is_said_and_a_damaged_one_is_named(
+    empty: None, tmp_path: Path
+):
+    with pytest.raises(UserError, match="python -m wn download"):
         Lexicon("oewn:2024")
-
-
-@needs_wn
-def test_a_damaged_database_is_named(empty: None, tmp_path: Path):
     (tmp_path / "wn.db").write_bytes(b"no database" * 999)
-    with pytest.raises(UserError, match="wn's database cannot be read"):
+    with pytest.raises(UserError, match="wn's database"):
         Lexicon("oewn")
 
 

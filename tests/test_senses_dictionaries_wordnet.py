@@ -16,23 +16,18 @@ def test_what_it_says(tmp_path: Path, end: str, shift: int):
     dictionary = WordNet(wordnet(tmp_path, end, shift))
     assert dictionary.identity.startswith("wordnet:")
 
-    def told(expression: str) -> tuple[list[str], list[str]]:
-        known = look_up([dictionary], expression, "en")
-        return [e.gloss for e in known.idiomatic], [e.gloss for e in known.literal]
-
-    assert told("Spring chickens") == (["someone of few years"], ["a tender chicken for the pan"])
-    assert told("flea market") == (["a market of used things, out of doors"], [])
-    assert told("black-sheep") == (
-        ["who brings shame on a family"],
-        ["a sheep whose wool is black"],
-    )
-    assert told("guinea pig") == (
-        ["who is tried something out on"],
-        ["a small plump rodent kept as a pet"],
-    )
-    assert told("cat_s eyes")[0] == ["a small reflector in the road"]
-    assert told("spilled the secret beans")[0] == ["tell what was secret"]
-    assert told("elbow grease") == ([], [])
+    for expression, idiomatic, literal in (
+        ("Spring chickens", ["someone of few years"], ["a tender chicken for the pan"]),
+        ("flea market", ["a market of used things, out of doors"], []),
+        ("black-sheep", ["who brings shame on a family"], ["a sheep whose wool is black"]),
+        ("guinea pig", ["who is tried something out on"], ["a small plump rodent kept as a pet"]),
+        ("cat_s eyes", ["a small reflector in the road"], []),
+        ("spilled the secret beans", ["tell what was secret"], []),
+        ("elbow grease", [], []),
+    ):
+        entries = look_up([dictionary], expression, "en")
+        assert [*entries.glosses("idiomatic")] == idiomatic
+        assert [*entries.glosses("literal")] == literal
     owl = look_up([dictionary], "nightowls", "en").idiomatic[0]
     assert (owl.expression, owl.source, owl.part) == ("night owl", "wordnet", "noun")
     assert (owl.tags, owl.examples) == (("noun.person",), ("she's an owl", "owls, all"))
@@ -85,9 +80,8 @@ def test_it_is_found_where_packages_put_it(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.delenv("ADMIRE_WORDNET", raising=False)
     nltk = wordnet(tmp_path / "nltk" / "corpora" / "wordnet")
     monkeypatch.setenv("NLTK_DATA", str(tmp_path / "nltk"))
-    found = find_wordnet()
-    assert found
-    assert found == nltk or (found / "index.noun").is_file()  # others come before
+    folder = find_wordnet()
+    assert folder == nltk or (folder / "index.noun").is_file()  # others come before
     monkeypatch.setenv("ADMIRE_WORDNET", str(tmp_path / "nowhere"))
     with pytest.raises(UserError, match=r"ADMIRE_WORDNET.*nowhere"):
         find_wordnet()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from toys import OWL, ScriptedChat, WordEncoder, explains, says
 
-from admire import Candidate, Item, Run, Scoring, Settings, UserError, rank
+from admire import Candidate, Item, Run, Settings, UserError, rank
 from admire.prompts import Prompts
 from admire.senses.interpretation import Interpretation, ReadingSettings, interpret
 from admire.senses.meaning import Meaning
@@ -36,9 +36,7 @@ def test_a_sense_that_no_chat_model_decides_is_decided_once(monkeypatch):
     monkeypatch.setattr(
         "admire.runs.run.open_detector", lambda path: opened.append(path) or detector
     )
-    settings = Settings(
-        sense="detector", detector="mine.json", meanings="gloss", scoring=Scoring.paper()
-    )
+    settings = Settings(sense="detector", detector="mine.json", meanings="gloss")
     run = rank([OWL, OWL], settings, llms=[says("Idiomatic")] * 3, encoder=WordEncoder())
     assert detector.asked == [2]
     assert opened == ["mine.json"]
@@ -79,12 +77,13 @@ class Angles:
         return np.stack([np.cos(degrees), np.sin(degrees)], axis=1)
 
 
-def shown(compound: str, sequence: list[int], candidates: list[int]) -> Item:
-    things = [
-        tuple(Candidate(f"{k}.png", caption=f"{angle} degrees") for k, angle in enumerate(angles))
-        for angles in (sequence, candidates)
-    ]
-    return Item(compound, "", sequence=things[0], candidates=things[1])
+def shown(compound: str, *angles: list[int]) -> Item:
+    """An item with captions of a sequence and of candidates in these directions."""
+    sequence, candidates = (
+        tuple(Candidate(f"{k}.png", caption=f"{angle} degrees") for k, angle in enumerate(group))
+        for group in angles
+    )
+    return Item(compound, "", sequence=sequence, candidates=candidates)
 
 
 def decided(*items: Item, detector: Counted | None = None) -> list[Sense]:
@@ -115,12 +114,10 @@ def test_a_sequence_is_literal_if_the_compound_is_nearer_to_it_than_to_the_candi
     ):
         probability = 1 / (1 + exp(SLOPE * (nearness - OFFSET)))
         assert sense.probability == pytest.approx(probability)
-    assert [(one.label, one.idiomatic, one.literal) for one in (near, mixed, far, alike)] == [
-        ("literal", 0, 1),
-        ("literal", 0, 1),
-        ("idiomatic", 1, 0),
-        ("idiomatic", 1, 0),
-    ]
+    assert {(sense.label, sense.idiomatic, sense.literal) for sense in (near, mixed)} == {
+        ("literal", 0, 1)
+    }
+    assert (far.label, far.idiomatic, far.literal) == ("idiomatic", 1, 0)
 
 
 def test_what_has_no_captions_to_compare_is_left_to_the_detector():
@@ -149,15 +146,9 @@ LITERAL_USE = replace(OWL, sentence="A night owl hooted.")
 
 def asked(chat: ScriptedChat) -> list[str]:
     """What was asked, in short, in order."""
-
-    def what(prompt: str) -> str:
-        if "or literally" in prompt:
-            return "sense"
-        if prompt == Prompts().about(OWL, "literal"):
-            return "literal"
-        return "idiomatic" if "idiom of the sentence" in prompt else "gloss"
-
-    return [what(prompt) for prompt in chat.prompts]
+    signs = {"or literally": "sense", "idiom of the sentence": "idiomatic", "": "gloss"}
+    signs = {Prompts().about(OWL, "literal"): "literal"} | signs
+    return [next(signs[sign] for sign in signs if sign in prompt) for prompt in chat.prompts]
 
 
 def read(*items: Item, chat: ScriptedChat, **options) -> list[Interpretation]:
@@ -207,9 +198,7 @@ def test_what_is_meant_may_be_described_alone(sense, described, name, meanings, 
 
 
 def test_a_sense_that_is_known_without_asking_has_only_the_meanings_that_count_asked():
-    items = [
-        replace(one, sentence_type=s) for one, s in ((OWL, "idiomatic"), (LITERAL_USE, "literal"))
-    ]
+    items = [replace(OWL, sentence_type="idiomatic"), replace(LITERAL_USE, sentence_type="literal")]
     for glosses, questions in [
         ("idiomatic", ["idiomatic", "literal"]),
         ("all", ["idiomatic"] * 2 + ["literal"]),

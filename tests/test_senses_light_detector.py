@@ -9,16 +9,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import refused
 from toys import MarkedEncoder
 
 from admire import Candidate, Item, UserError
+from admire.prompts import Prompts
 from admire.senses import BUILT_IN, LightDetector, Use, open_detector
+
+
+def light(heads: int = 1, card: dict | None = None, **options) -> LightDetector:
+    """A detector whose heads weigh nothing."""
+    zeros = np.zeros((heads, 4)), np.zeros(heads)
+    return LightDetector("marked", "marked:1", *zeros, neutral=True, card=card or {}, **options)
 
 
 def test_the_mean_probability_decides_also_against_the_votes():
     # Two heads are nearly certain, three hardly lean to the other side.
-    biases = np.log([99, 99, 0.9, 0.9, 0.9])
-    detector = LightDetector("marked", "marked:1", np.zeros((5, 4)), biases, True, {})
+    detector = replace(light(5), biases=np.log([99, 99, 0.9, 0.9, 0.9]))
     sense = detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())[0]
     assert (sense.label, sense.idiomatic, sense.literal) == ("idiomatic", 2, 3)
     assert sense.probability == pytest.approx((2 * 0.99 + 3 * 0.9 / 1.9) / 5)
@@ -33,7 +40,7 @@ def test_a_score_is_what_the_context_adds_to_neutral_sentences():
 
     # Before the compound stand 'A grumpy ' and 'It was about ', after the same beginning; the
     # second place has a weight of 0.
-    detector = LightDetector("marked", "marked:1", np.array([[1.0, 0.0]]), np.zeros(1), True, {})
+    detector = replace(light(), weights=np.array([[1.0, 0.0]]))
     (sense,) = detector.classify([Use(Item("owl", "A grumpy owl."))], Lengths())
     assert sense.probability == pytest.approx(1 / (1 + np.exp(-(9 - 13))))
 
@@ -41,17 +48,14 @@ def test_a_score_is_what_the_context_adds_to_neutral_sentences():
 def test_a_compound_is_read_in_its_sentence_where_it_is_repeated_and_once_in_neutral_ones():
     encoder = MarkedEncoder()
     sentences = ["Night owls sleep late.", "No night owl is here."]
-    detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.zeros(1), True, {})
-    detector.classify([Use(Item("night owl", text)) for text in sentences], encoder)
+    light().classify([Use(Item("night owl", text)) for text in sentences], encoder)
     words = [word for word, _ in encoder.asked]
     assert words == ["Night owls", "night owl"] + ["night owl"] * 4
     assert all("It was about night owl." in text for _, text in encoder.asked[4:])
 
 
 def test_the_threshold_is_higher_in_languages_that_it_was_not_trained_on(caplog):
-    card = {"languages": ["en", "pt-br"]}
-    zeros = np.zeros((1, 4))
-    detector = LightDetector("marked", "marked:1", zeros, np.zeros(1), True, card, shift=0.7)
+    detector = light(card={"languages": ["en", "pt-br"]}, shift=0.7)
     uses = [Use(Item("owl", "An owl.", language=tag)) for tag in ("en", "pt-br", "xp", "tr", "uk")]
     for _ in range(2):
         senses = detector.classify(uses, MarkedEncoder())
@@ -73,10 +77,7 @@ def test_its_encoder_leaves_memory_after_each_use_unless_it_is_kept(
         return encoder
 
     monkeypatch.setattr("admire.senses.light_detector.open_encoder", open_encoder)
-    zeros = np.zeros((1, 4))
-    detector = LightDetector(
-        "marked", "marked:1", zeros, np.zeros(1), True, {}, keep_loaded=keep_loaded
-    )
+    detector = light(keep_loaded=keep_loaded)
     for _ in range(2):
         detector.classify([Use(Item("owl", "An owl."))])
         assert (encoders[-1]() is not None) == keep_loaded
@@ -95,8 +96,7 @@ def test_its_encoder_leaves_memory_after_each_use_unless_it_is_kept(
 )
 def test_the_neutral_sentence_is_in_the_items_language(language, compound, neutral):
     encoder = MarkedEncoder()
-    detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.zeros(1), True, {})
-    detector.classify([Use(Item(compound, f"{compound}!", language=language))], encoder)
+    light().classify([Use(Item(compound, f"{compound}!", language=language))], encoder)
     assert f'"{neutral}"' in encoder.asked[-1][1]
 
 
@@ -104,8 +104,7 @@ def test_what_a_sequence_shows_is_compared_with_captions_that_say_nothing():
     encoder = MarkedEncoder()
     sequence = (Candidate("sequence1", caption="A lamp."),)
     item = Item("night owl", "A lamp. It was about night owl.", sequence=sequence)
-    detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.zeros(1), True, {})
-    detector.classify([Use(item), Use(replace(item, sequence=()))], encoder)
+    light().classify([Use(item), Use(replace(item, sequence=()))], encoder)
     contexts = [text for _, text in encoder.asked[::2]]
     assert contexts[0] == contexts[1]
     assert "The image shows" in contexts[2]
@@ -114,8 +113,8 @@ def test_what_a_sequence_shows_is_compared_with_captions_that_say_nothing():
 
 
 def test_a_detector_refuses_vectors_of_another_encoder():
-    detector = LightDetector("marked", "marked:0", np.zeros((5, 4)), np.zeros(5), True, {})
-    with pytest.raises(UserError, match="trained on 'marked:0', not on 'marked:1'"):
+    detector = replace(light(), encoder_identity="marked:0")
+    with pytest.raises(UserError, match=r"'marked:0'.*'marked:1'"):
         detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())
 
 
@@ -125,19 +124,16 @@ def test_a_detector_refuses_vectors_of_another_encoder():
 def test_a_damaged_detector_file_is_named(tmp_path: Path, content):
     path = tmp_path / "detector.json"
     path.write_text(content)
-    with pytest.raises(UserError, match=r"detector\.json: is not a detector"):
-        open_detector(path)
+    refused(path, "is not a detector", read=open_detector)
 
 
 def test_the_built_in_detector_was_fitted_with_todays_prompts():
-    from admire.prompts import Prompts
-
     assert open_detector().card["prompts"].items() <= Prompts().fingerprints().items()
 
 
 def test_a_detectors_identity_is_of_the_file_as_it_was_opened(tmp_path: Path):
     file = tmp_path / "detector.json"
-    LightDetector("words", "words:1", np.zeros((5, 4)), np.zeros(5), True, {}).save(file)
+    light(5).save(file)
     detector = open_detector(file)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
 

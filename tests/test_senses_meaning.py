@@ -25,10 +25,13 @@ ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
 # --------------------------------------------------------------------------- cleaning replies
 
 
+LATE = "a person who stays up late"
+
+
 @pytest.mark.parametrize(
     "reply",
     [
-        "a person who stays up late",
+        LATE,
         "*a person* who `stays up` late",
         "night owl: a person who stays up late",
         "Night owl means a person who stays up late",
@@ -42,21 +45,21 @@ ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
     ],
 )
 def test_only_the_definition_is_left(reply: str):
-    assert clean_gloss(reply, "night owl") == "a person who stays up late"
+    assert clean_gloss(reply, "night owl") == LATE
 
 
 @pytest.mark.parametrize(
-    "reply",
+    "opening",
     [
-        "alguém que traz azar",
-        'O termo "pé-frio" refere-se a alguém que traz azar',
-        'A expressão idiomática "pé-frio" significa alguém que traz azar',
-        "A expressão «pé-frio» é usada para descrever alguém que traz azar",
-        "Significado: alguém que traz azar",
+        "",
+        'O termo "pé-frio" refere-se a ',
+        'A expressão idiomática "pé-frio" significa ',
+        "A expressão «pé-frio» é usada para descrever ",
+        "Significado: ",
     ],
 )
-def test_only_the_definition_is_left_in_portuguese(reply: str):
-    assert clean_gloss(reply, "pé-frio") == "alguém que traz azar"
+def test_only_the_definition_is_left_in_portuguese(opening: str):
+    assert clean_gloss(f"{opening}alguém que traz azar", "pé-frio") == "alguém que traz azar"
 
 
 @pytest.mark.parametrize(
@@ -101,12 +104,6 @@ PIECES = ["night owl", "Night Owl", "A ", "The idiom ", " is ", " means ", ":", 
 COMPOUNDS = st.sampled_from(["night owl", "pé-frio", "c++ ("]) | st.text(min_size=1)
 
 
-@given(st.lists(st.sampled_from(PIECES)).map("".join))
-def test_the_bare_compound_is_never_a_gloss(reply: str):
-    text = clean_gloss(reply, "night owl") or ""
-    assert text.strip(" .").casefold() != "night owl"
-
-
 # ------------------------------------------------------------------------- both senses at once
 
 OBJECT = '{"idiom": "night owl", "definitions": ["awake late", "up at night"], "scene": "a lamp"}'
@@ -132,10 +129,7 @@ WHOLE = Meaning(("awake late", "up at night"), "a lamp")
         ('{"definitions": "awake late", "scene": "a lamp"}', Meaning(("awake late",), "a lamp")),
         ('{"definitions": ["Awake late.", "awake late"]}', Meaning(("Awake late.",))),
         ('{"definitions": ["one", "two", "three"]}', Meaning(("one", "two"))),
-        (
-            '{"definitions": ["says \\"no\\"", "caf\\u00e9 guest"]}',
-            Meaning(("says no", "café guest")),
-        ),
+        ('{"definitions": ["\\"no\\"", "caf\\u00e9 guest"]}', Meaning(("no", "café guest"))),
         # The compound's own words lead up to a definition; in a scene they are its subject.
         (
             '{"definitions": ["Night owl: someone awake late"], "scene": "a night owl is awake"}',
@@ -187,28 +181,17 @@ def test_a_scene_that_copies_the_sentence_is_left_out():
     assert read_meaning(reply, ITEM) == Meaning(("awake late",))
 
 
-PARTS = [
-    *PIECES,
-    "{",
-    "}",
-    "[",
-    "]",
-    "\\",
-    '"definitions": ',
-    '"scene": ',
-    '"phrase": ',
-    "1. ",
-    ", ",
-]
+PARTS = [*PIECES, *"{}[]\\", '"definitions": ', '"scene": ', '"phrase": ', "1. ", ", "]
 
 
 @given(st.text() | st.lists(st.sampled_from(PARTS), max_size=30).map("".join), COMPOUNDS)
 def test_every_reply_gives_a_meaning_or_none(reply: str, compound: str):
-    found = read_meaning(reply, Item(compound, f"This is {compound}."))
-    assert len(found.definitions) <= DEFINITIONS
-    assert all(text.strip() for text in found.definitions)
-    assert found.scene is None or found.scene.strip()
-    assert found.definitions or not found.scene
+    meaning = read_meaning(reply, Item(compound, f"This is {compound}."))
+    assert len(meaning.definitions) <= DEFINITIONS
+    for text in meaning.definitions:
+        assert text.strip(" .").casefold() not in ("", compound.casefold())
+    assert meaning.scene is None or meaning.scene.strip()
+    assert meaning.definitions or not meaning.scene
 
 
 SENTENCE = "The concentrate is then passed through a tower of hot air to dry it."
@@ -217,13 +200,10 @@ SENTENCE = "The concentrate is then passed through a tower of hot air to dry it.
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("The concentrate is then passed through a tower", True),
         ("It is what is then passed through a tower, as one says", True),  # five in a row
         ("a tower of hot water", True),  # three of its five words and no more: a run of four
         ("hot air to dry", True),
         ("hot air", False),
-        ("air that is hot", False),
-        ("promises that come to nothing", False),
         ("a tower in which wet things are dried by warm wind", False),
         ("", False),
     ],

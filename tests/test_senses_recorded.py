@@ -31,12 +31,13 @@ MEANINGS = (
     {
         "compound": "night owl",
         "sense": "literal",
-        "meaning": "bird with wings",
+        "meaning": BIRD.definitions[0],
         "scene": BIRD.scene,
     },
     {"compound": "cold feet", "sense": "Literal", "meaning": "feet that are cold"},
 )
 """As the toys' chat model says them."""
+TIE = {"votes_idiomatic": 2, "votes_literal": 2}
 SENSE = {"compound": "night owl", "sentence": OWL.sentence, "sense": "idiomatic"}
 
 
@@ -72,27 +73,21 @@ def test_a_file_stands_for_the_chat_model_that_would_say_the_same(write, name: s
     assert (reading.idiomatic, reading.literal) == (LATE, BIRD)
     (model,) = recorded.record["models"]["llms"]
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert model == {
-        "name": f"recorded:{path}",
-        "identity": f"recorded:{digest}",
-        "sense": "vote",
-    }
+    identity = f"recorded:{digest}"
+    assert model == {"name": f"recorded:{path}", "identity": identity, "sense": "vote"}
 
 
 def test_votes_are_the_probability_and_the_majority_is_the_sense(write):
     row = {"compound": "night owl", "sentence": OWL.sentence}
-    for told, expected in (
+    for cells, expected in (
         ({"votes_idiomatic": 4, "votes_literal": 1}, Sense("idiomatic", 0.8, 4, 1)),
         ({"votes_literal": "3.0"}, Sense("literal", 0.0, 0, 3)),
-        ({"votes_idiomatic": 2, "votes_literal": 2}, Sense("literal", 0.5, 2, 2)),
-        (
-            {"votes_idiomatic": 2, "votes_literal": 2, "sense": "idiomatic"},
-            Sense("idiomatic", 0.5, 2, 2),
-        ),
+        (TIE, Sense("literal", 0.5, 2, 2)),
+        (TIE | {"sense": "idiomatic"}, Sense("idiomatic", 0.5, 2, 2)),
         ({"sense": "idiomatic"}, Sense("idiomatic", 1.0, 1, 0)),
         ({"sense": "LITERAL"}, Sense("literal", 0.0, 0, 1)),
     ):
-        assert open_replies(write(row | told, name="replies.jsonl")).senses([OWL]) == [expected]
+        assert open_replies(write(row | cells, name="replies.jsonl")).senses([OWL]) == [expected]
 
 
 def test_what_is_said_of_a_sentence_goes_before_what_is_said_of_the_compound(write):
@@ -119,18 +114,11 @@ def test_an_order_is_that_of_the_items_candidates(write):
     assert model.order(other) == ("b", "a")
     assert model.order(HOOTED) is None
     triple = replace(OWL, candidates=(*pair, Candidate("c", caption="c")))
-    with pytest.raises(UserError, match=r"replies\.jsonl, row 1, order: has 2 names for 3 cand"):
+    with pytest.raises(UserError, match=r"replies\.jsonl, row 1, order"):
         model.order(triple)
-    alone = open_replies(write(row | {"order": ["a", "bird.png"]}, name="alone.jsonl"))
-    with pytest.raises(UserError, match=r"alone\.jsonl, row 1, order: names 'a', which is no cand"):
-        alone.order(OWL)
 
 
 # --------------------------------------------------------------------------------- what is missing
-
-
-def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.message for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_items_without_a_sense_are_named_and_the_data_or_a_detector_can_give_it(write):
@@ -141,7 +129,6 @@ def test_items_without_a_sense_are_named_and_the_data_or_a_detector_can_give_it(
         rank(items, settings, encoder=WordEncoder())
     message = str(caught.value)
     assert f"recorded:{path} lacks the sense of 'night owl' in “A night owl hooted.”, " in message
-    assert OWL.sentence not in message
     assert "“A night owl 1.” and 4 more." in message
     assert caught.value.settings == ("llms", "sense")
     (ranking,) = rank([HOOTED], replace(settings, sense="given"), encoder=WordEncoder()).rankings
@@ -152,7 +139,7 @@ def test_items_without_a_sense_are_named_and_the_data_or_a_detector_can_give_it(
 def test_an_item_that_the_file_does_not_know_is_named(write):
     bike = Item("red tape", "Red tape.", "en", OWL.candidates, "idiomatic")
     settings = Settings(llms=(f"recorded:{write(*MEANINGS)}",), sense="given")
-    with pytest.raises(UserError, match=r"says nothing of 'red tape' in “Red tape\.”\.$"):
+    with pytest.raises(UserError, match=r"'red tape' in “Red tape\.”\.$"):
         rank([HOOTED, bike], settings, encoder=WordEncoder())
 
 
@@ -164,41 +151,37 @@ ITEM = {"compound": "night owl", "sentence": "A night owl."}
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([{"compound": " ", "sense": "literal"}], ["row 1, compound: is missing"]),
-        ([ITEM | {"sense": "figurative"}], ["row 1, sense: cannot be 'figurative'"]),
-        ([ITEM | {"votes_literal": "many"}], ["row 1, votes_literal: cannot be 'many'"]),
-        ([ITEM | {"votes_literal": 1.5}], ["row 1, votes_literal: cannot be 1.5"]),
-        ([ITEM | {"meaning": 3}], ["row 1, meaning: cannot be 3"]),
-        ([ITEM | {"meaning": "a bird"}], ["row 1 ('night owl'), sense: is empty. Say which sense"]),
-        ([ITEM | {"order": "a, b"}], ["row 1 ('night owl'), order: is not a list"]),
-        ([ITEM | {"order": ["a", "a"]}], ["row 1 ('night owl'), order: names 'a' more than once"]),
+        ([{"compound": " ", "sense": "literal"}], ["row 1, compound"]),
+        ([ITEM | {"sense": "figurative"}], ["row 1, sense", "figurative"]),
+        ([ITEM | {"votes_literal": "many"}], ["row 1, votes_literal"]),
+        ([ITEM | {"votes_literal": 1.5}], ["row 1, votes_literal"]),
+        ([ITEM | {"meaning": 3}], ["row 1, meaning"]),
+        ([ITEM | {"meaning": "a bird"}], ["row 1 ('night owl'), sense"]),
+        ([ITEM | {"order": "a, b"}], ["row 1 ('night owl'), order"]),
+        ([ITEM | {"order": ["a", "a"]}], ["row 1 ('night owl'), order"]),
+        ([{"compound": "night owl", "order": ["a", "b"]}], ["row 1 ('night owl'), order"]),
         (
-            [{"compound": "night owl", "order": ["a", "b"]}],
-            ["row 1 ('night owl'), order: speaks of an item, but the row has no sentence"],
-        ),
-        (
-            [ITEM | {"sense": "literal"}, {}, ITEM | {"sense": "idiomatic"}],
-            ["row 3 ('night owl'), sense: is idiomatic, but row 1 says literal of the same"],
+            [ITEM | {"sense": "literal"}, {"compound": "cold feet"}, ITEM | {"sense": "idiomatic"}],
+            ["row 3 ('night owl'), sense", "row 1 says literal"],
         ),
         (
             [ITEM | {"order": ["a", "b"]}, ITEM | {"order": "['b', 'a']"}],
-            ["row 2 ('night owl'), order: is b, a, but row 1 says a, b"],
+            ["row 2 ('night owl'), order", "row 1 says a, b"],
         ),
         (
             [ITEM | {"sense": "literal", "votes_idiomatic": 4, "votes_literal": 1}],
-            ["row 1 ('night owl'), sense: is literal, but the votes are 4 idiomatic and 1 literal"],
+            ["row 1 ('night owl'), sense", "4 idiomatic and 1 literal"],
         ),
     ],
 )
 def test_a_row_that_cannot_be_used_is_named(write, rows, words):
-    rows = [row or {"compound": "cold feet"} for row in rows]
     refused(write(*rows, name="replies.jsonl"), *words, read=open_replies)
 
 
 def test_a_file_that_is_no_file_of_replies_is_named(write, tmp_path):
-    refused(write({"word": "night owl"}), "the column 'compound' is missing", read=open_replies)
-    refused(tmp_path / "replies.txt", "expected a .csv, .tsv or .jsonl", read=open_replies)
-    refused(tmp_path / "none.csv", "cannot be read", read=open_replies)
+    refused(write({"word": "night owl"}), "'compound'", read=open_replies)
+    refused(tmp_path / "replies.txt", ".csv, .tsv or .jsonl", read=open_replies)
+    refused(tmp_path / "none.csv", read=open_replies)
 
 
 # -------------------------------------------------------------------------------------- of a run
@@ -215,19 +198,12 @@ def test_a_run_ranked_again_from_its_own_replies_is_the_same(tmp_path):
     answer = first.answer
     first.answer = lambda prompt: next(votes) if "or literally" in prompt else answer(prompt)
     items = [replace(OWL, sentence_type="idiomatic"), HOOTED]
-    for scoring in (Settings().scoring, Scoring.paper(gate="soft")):
-        settings = Settings(sense="vote", votes=3, scoring=scoring)
-        if scoring.gate == "hard":
-            write_run(
-                rank(items, settings, llms=[first, second], encoder=WordEncoder()), tmp_path / "one"
-            )
-            run_again = tmp_path / "again"
-        else:
-            run_again = tmp_path / "soft"
-        settings = replace(settings, llms=(f"run:{tmp_path / 'one'}",), sense="auto")
-        again = rank(items, settings, encoder=WordEncoder())
-        write_run(again, run_again)
     one, again, soft = (tmp_path / name for name in ("one", "again", "soft"))
+    settings = Settings(sense="vote", votes=3)
+    write_run(rank(items, settings, llms=[first, second], encoder=WordEncoder()), one)
+    for folder, scoring in ((again, settings.scoring), (soft, Scoring.paper(gate="soft"))):
+        settings = Settings(llms=(f"run:{one}",), votes=3, scoring=scoring)
+        write_run(rank(items, settings, encoder=WordEncoder()), folder)
     name = "submission_en.tsv"
     assert (one / name).read_bytes() == (again / name).read_bytes()
     scores = [pd.read_csv(run / "scores.csv") for run in (one, again, soft)]
@@ -251,7 +227,7 @@ def test_a_run_of_several_models_is_not_one_model(tmp_path):
     chats = [explains("Idiomatic"), explains("Literal")]
     run = rank([OWL], Settings(sense="vote", votes=1), llms=chats, encoder=WordEncoder())
     write_run(run, tmp_path / "run")
-    with pytest.raises(UserError, match="holds the replies of 2 chat models; here it can be one"):
+    with pytest.raises(UserError, match="2 chat models"):
         open_source(f"run:{tmp_path / 'run'}")
 
 
@@ -262,26 +238,27 @@ def test_a_run_of_glosses_gives_glosses_and_says_what_it_lacks(tmp_path, caplog)
     items = [OWL, HOOTED]
     write_run(rank(items, settings, llms=[chat], encoder=WordEncoder()), tmp_path / "run")
     llm = open_source(f"run:{tmp_path / 'run'}")
+    caplog.set_level("WARNING")
+    caplog.clear()
     (same,) = interpret(items, [llm], Prompts(), ReadingSettings(meanings="gloss"))
-    assert not warned(caplog)
+    assert not caplog.messages
     assert [reading.gloss for reading in same] == ["A person awake late.", None]
     interpret(items, [llm], Prompts(), ReadingSettings(meanings="both"))
-    assert [text.partition(" lacks ")[2] for text in warned(caplog)] == [
-        "the literal meaning of 'night owl' in “A night owl hooted.”."  # which is meant there
-    ]
+    (warning,) = caplog.messages  # of the sense that is meant there
+    assert "the literal meaning of 'night owl' in “A night owl hooted.”" in warning
 
 
 def test_a_run_without_a_chat_model_or_a_damaged_one_has_no_replies(tmp_path):
     folder = tmp_path / "run"
     write_run(rank([OWL], Settings(query="compound"), encoder=WordEncoder()), folder)
-    with pytest.raises(UserError, match="run: no chat model was asked in this run") as caught:
+    with pytest.raises(UserError, match="run: no chat model") as caught:
         open_source(f"run:{folder}")
     assert caught.value.settings == ("llms",)
     rows = (folder / "items.jsonl").read_text()
     (folder / "items.jsonl").write_text(rows.replace("interpretations", "readings"))
     with pytest.raises(UserError, match=r"items\.jsonl, row 1, interpretations"):
         open_source(f"run:{folder}")
-    with pytest.raises(UserError, match=r"none/run\.json: cannot be read"):
+    with pytest.raises(UserError, match=r"none/run\.json"):
         open_source(f"run:{tmp_path / 'none'}")
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import refused
 
 from admire.base.errors import UserError
 from admire.data.items import Item
@@ -52,17 +53,11 @@ def test_what_was_written_is_read_again(tmp_path):
 
 @pytest.mark.parametrize(
     ("column", "cell"),
-    [
-        ("predicted_type", "figurative"),
-        ("probability", "1.5"),
-        ("literal", "-1"),
-    ],
+    [("predicted_type", "figurative"), ("probability", "1.5"), ("literal", "-1")],
 )
 def test_a_cell_that_cannot_be_used_is_named(tmp_path, column, cell):
     path = tmp_path / "senses.tsv"
     table = write_senses(path, USES, TOLD).astype(object)
     table.loc[1, column] = cell
     table.to_csv(path, sep="\t", index=False)
-    with pytest.raises(UserError) as caught:
-        read_senses(path)
-    assert f"{path}, row 2, {column}" in str(caught.value)
+    refused(path, f"row 2, {column}", read=read_senses)

@@ -7,32 +7,17 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from conftest import admire_row
+from conftest import admire_row, refused
 
 from admire import Item, UserError
-from admire.senses import (
-    Sense,
-    Use,
-    detect_uses,
-    read_compounds,
-    read_idiomaticity,
-    read_uses,
-)
+from admire.senses import Sense, Use, detect_uses, read_compounds, read_idiomaticity, read_uses
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("EN,a b,a b,", "Label"),
-        ("EN,a b, ,0", "Target: is empty"),
-    ],
-)
-def test_a_row_that_cannot_be_used_is_named(tmp_path, row, message):
+@pytest.mark.parametrize(("row", "column"), [("EN,a b,a b,", "Label"), ("EN,a b, ,0", "Target")])
+def test_a_row_that_cannot_be_used_is_named(tmp_path, row, column):
     path = tmp_path / "train.csv"
     path.write_text(f"Language,MWE,Target,Label\nEN,a b,a b,0\n{row}\n")
-    with pytest.raises(UserError) as caught:
-        read_idiomaticity(path)
-    assert f"{path}, row 2, {message}" in str(caught.value)
+    refused(path, f"row 2, {column}", read=read_idiomaticity)
 
 
 def dev(tmp_path: Path, labels: list[tuple[str, str]]) -> tuple[Path, Path]:
@@ -49,13 +34,9 @@ def dev(tmp_path: Path, labels: list[tuple[str, str]]) -> tuple[Path, Path]:
 
 def test_labels_are_joined_on_id_and_the_context_is_read(tmp_path):
     data, gold = dev(tmp_path, [("9", "?"), ("8", "1"), ("5", "0")])
+    fish = Item("big fish", "A big fish.", "en", sentence_type="idiomatic")
     assert read_uses(data, gold) == [
-        Use(
-            Item("big fish", "A big fish.", "en", sentence_type="idiomatic"),
-            "One, two.",
-            "Three.",
-            "5",
-        ),
+        Use(fish, "One, two.", "Three.", "5"),
         Use(Item("pé frio", "Um pé frio.", "pt-br", sentence_type="literal"), id="8"),
     ]
     assert read_idiomaticity(data, gold) == [use.item for use in read_uses(data, gold)]
@@ -65,16 +46,15 @@ def test_without_a_gold_file_senses_are_unknown_unless_they_are_required(tmp_pat
     data, _ = dev(tmp_path, [])
     assert [use.item.sentence_type for use in read_uses(data)] == [None, None]
     for read in (read_idiomaticity, lambda path: read_uses(path, required=("Label",))):
-        with pytest.raises(UserError, match=r"dev\.csv: the column 'Label' is missing"):
-            read(data)
+        refused(data, "'Label'", read=read)
 
 
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([("5", "0")], r"dev\.csv, row 2, ID: '8' has no label in .*gold\.csv\."),
-        ([("8", "1"), ("5", "2")], r"dev\.csv, row 1, labelled in .*gold\.csv, Label"),
-        ([("5", "0"), ("8", "1"), ("5", "1")], r"gold\.csv, row 3, ID: '5' occurs twice"),
+        ([("5", "0")], r"dev\.csv, row 2, ID: '8' .*gold\.csv\."),
+        ([("8", "1"), ("5", "2")], r"dev\.csv, row 1, .*gold\.csv, Label"),
+        ([("5", "0"), ("8", "1"), ("5", "1")], r"gold\.csv, row 3, ID: '5'"),
     ],
 )
 def test_what_a_gold_file_lacks_is_named(tmp_path, labels, message):
@@ -87,14 +67,11 @@ def test_columns_that_are_needed_and_rows_are_asked_for(tmp_path):
     table = pd.read_csv(data, dtype=str, keep_default_na=False)
     table.drop(columns="Next").to_csv(data, index=False)
     assert read_uses(data)[0].following == ""
-    with pytest.raises(UserError, match=r"dev\.csv: the column 'Next' is missing"):
-        read_uses(data, required=("Previous", "Next"))
+    refused(data, "'Next'", read=lambda path: read_uses(path, required=("Previous", "Next")))
     table.drop(columns="ID").to_csv(data, index=False)
-    with pytest.raises(UserError, match=r"dev\.csv: the column 'ID' is missing"):
-        read_uses(data, gold)
+    refused(data, "'ID'", read=lambda path: read_uses(path, gold))
     table[:0].to_csv(data, index=False)
-    with pytest.raises(UserError, match=r"dev\.csv: holds no rows"):
-        read_uses(data)
+    refused(data, "no rows", read=read_uses)
 
 
 class Fixed:

@@ -49,62 +49,38 @@ def test_each_vote_has_a_seed_of_its_own(votes: int, seed: int):
 
 
 @pytest.mark.parametrize(
-    "reply",
+    ("label", "replies"),
     [
-        "Idiomatic",
-        "Idiomático, não literal",
-        "Não é literal, é idiomático.",
-        "Idiomatic\nThe literal reading, a bird, does not fit.",
-        "## Reasoning\nLiterally: a bird. Idiomatically: a person.\n\nAnswer: **Idiomatic**\n",
-        "Taken literally, it is a bird.\nThe sentence is about a person.\nIdiomatic",
+        (
+            "idiomatic",
+            [
+                "Idiomatic",
+                "Idiomático, não literal",
+                "Não é literal, é idiomático.",
+                "Idiomatic\nThe literal reading, a bird, does not fit.",
+                "## Reason\nLiterally: a bird. Idiomatically: a person.\n\nAnswer: **Idiomatic**\n",
+                "Taken literally, it is a bird.\nThe sentence is about a person.\nIdiomatic",
+            ],
+        ),
+        (
+            "literal",
+            [
+                "Literal",
+                "Resposta: Literal.",
+                "Não é uma expressão idiomática, é literal.",
+                "Let me think about it. Idiomatic or literal?\nThe bird sits in a tree.\nLiteral",
+                "As an idiom it would be a person.\nHere it sits in a tree.\nAnswer: literal",
+            ],
+        ),
+        # A negated sense alone is no vote: whether the other is meant is not said.
+        (None, ["", NEITHER, "Idiomatic or Literal", "unidiomatic", "não é usado literalmente"]),
     ],
 )
-def test_a_reply_that_names_the_idiomatic_sense(reply: str):
-    assert read_label(reply) == "idiomatic"
+def test_the_sense_that_a_reply_names(label: str | None, replies: list[str]):
+    assert [read_label(reply) for reply in replies] == [label] * len(replies)
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "Literal",
-        "Resposta: Literal.",
-        "Não é uma expressão idiomática, é literal.",
-        "Let me think about it. Idiomatic or literal?\nThe bird sits in a tree.\nLiteral",
-        "As an idiom it would be a person.\nHere it sits in a tree.\nAnswer: literal",
-    ],
-)
-def test_a_reply_that_names_the_literal_sense(reply: str):
-    assert read_label(reply) == "literal"
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "",
-        "I cannot say.",
-        "Idiomatic or Literal",
-        "unidiomatic",
-        "não é usado literalmente",
-    ],
-)
-def test_a_reply_that_names_neither_or_both(reply: str):
-    # A negated sense alone is no vote: whether the other is meant is not said.
-    assert read_label(reply) is None
-
-
-WORDS = [
-    "idiomatic",
-    "literal",
-    "not",
-    "não é",
-    "figurado",
-    "isn't",
-    ":",
-    "**",
-    "\n",
-    "\u2028",
-    " ",
-]
+WORDS = [I.lower(), L.lower(), "not", "não é", "figurado", "isn't", ":", "**", "\n", "\u2028", " "]
 
 
 @settings(max_examples=50)

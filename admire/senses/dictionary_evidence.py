@@ -31,9 +31,6 @@ def add_evidence(
 
     This was measured in English only. Senses stay as they are in other languages, without an
     idiomatic entry, and where the compound is not found in the sentence.
-
-    Raises:
-        UserError: ``e5`` is needed and not installed.
     """
     places = [
         k

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from admire.base.errors import UserError
 from admire.data.compounds import replace_compound
 from admire.data.items import Item, SenseLabel
 from admire.models.encoders import TextEncoder, open_encoder
-from admire.prompts import Prompts
-from admire.senses.dictionaries import Dictionary, Entries, look_up_item
+from admire.senses.dictionaries import Dictionary, look_up_item
 from admire.senses.meaning import DEFINITIONS, Meaning, MeaningKind
 from admire.senses.sense import Sense
 
@@ -41,9 +40,7 @@ class DictionarySource:
     def check(self, items: Iterable[Item]) -> None:
         """Accept all items: unknown compounds fall back to the sentence."""
 
-    def senses(
-        self, items: Iterable[Item], prompts: Prompts, *, votes: int, seed: int
-    ) -> list[Sense]:
+    def senses(self, *_: object, **__: object) -> list[Sense]:
         """Refuse to decide senses."""
         raise UserError(
             f"{self.name} decides no sense. Let the detector decide it (detector), or take it from "
@@ -52,13 +49,7 @@ class DictionarySource:
         )
 
     def meanings(
-        self,
-        items: Sequence[Item],
-        kind: MeaningKind,
-        prompts: Prompts,
-        *,
-        seed: int,
-        entries: Mapping[Item, Entries] | None = None,
+        self, items: Sequence[Item], kind: MeaningKind, *_: object, **__: object
     ) -> dict[Item, Meaning]:
         """Return the glosses of a sense, with the paraphrased sentence for the idiomatic one."""
         encoder = self.encoder

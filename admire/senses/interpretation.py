@@ -122,10 +122,9 @@ def interpret(
 ) -> list[list[Interpretation]]:
     """Return each source's readings of the items, in the items' order.
 
-    A sense that does not depend on the source is decided once for all of them. For a word in a
-    phrase (V-WSD) no sense is decided, and one meaning is asked for. Where a chat model answers
-    from its cache alone and lacks a reply, the senses that need it are :data:`UNDECIDED` and the
-    meanings empty; all other questions are asked.
+    A sense that does not depend on the source is decided once. For a word in a phrase (V-WSD) none
+    is, and one meaning is asked for. Where a chat model answers from its cache alone and lacks a
+    reply, the senses that need it are :data:`UNDECIDED` and the meanings empty.
 
     Args:
         llms: chat models, or other sources of senses and meanings.
@@ -136,8 +135,7 @@ def interpret(
             detector.
 
     Raises:
-        UserError: a model cannot be asked, or nothing tells an item's sense; the message names
-            the item.
+        UserError: a model cannot be asked, or nothing tells an item's sense.
     """
     settings = settings or ReadingSettings()
     sources = [as_source(llm) for llm in llms]
@@ -265,11 +263,7 @@ def _meaning_kinds(
 def true_queries(
     items: Sequence[Item], llm: ChatModel | Source, prompts: Prompts, *, seed: int = 0
 ) -> list[str]:
-    """Return what items are compared with in their given sense: the gloss, or the compound.
-
-    Raises:
-        UserError: an item's sense is not given, or the model cannot be asked.
-    """
+    """Return what items are compared with in their given sense: the gloss, or the compound."""
     settings = ReadingSettings(sense="given", seed=seed, meanings="gloss")
     (readings,) = interpret(items, [llm], prompts, settings)
     return [reading.gloss or item.phrase for item, reading in zip(items, readings, strict=True)]

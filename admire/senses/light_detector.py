@@ -189,9 +189,10 @@ def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool
     if not neutral:
         return vectors
     ends = np.cumsum([len(items), *map(len, neutral_items.values())])[:-1]
-    contexts, *groups = np.split(vectors, ends)
+    _, *groups = np.split(vectors, ends)
     means = {key: group.mean(axis=0) for key, group in zip(neutral_items, groups, strict=True)}
-    return contexts - np.array([means[_neutral_key(item)] for item in items])
+    subtracted: Features = np.array([means[_neutral_key(item)] for item in items])
+    return vectors[: len(items)] - subtracted
 
 
 def _neutral_key(item: Item) -> tuple[str, str, bool]:

@@ -18,7 +18,6 @@ from admire.base.files import json_rows, read_table
 from admire.base.schema import read_as
 from admire.data.items import Item, SenseLabel
 from admire.data.rows import parse_order
-from admire.prompts import Prompts
 from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, MeaningKind, clean_gloss
 from admire.senses.sense import Sense, majority, single_vote
 
@@ -46,9 +45,6 @@ class _Row(BaseModel):
     order: Any = None
 
 
-NAMED, SHOWN = 3, 60
-"""How many items a message names, and how many characters of their sentences it shows."""
-
 Key = tuple[str, str]
 """A compound and its sentence, which is "" for replies about the compound in any sentence."""
 
@@ -69,10 +65,7 @@ class RecordedReply:
 
 @dataclass
 class Recorded:
-    """Replies about items that a chat model, a person or a run gave before.
-
-    It is a :class:`admire.senses.source.Source` that looks items up by compound and sentence.
-    """
+    """A :class:`Source` of replies that a chat model, a person or a run gave before."""
 
     llm = None
 
@@ -80,19 +73,8 @@ class Recorded:
     identity: str
     replies: dict[Key, RecordedReply]
 
-    def senses(
-        self,
-        items: Iterable[Item],
-        prompts: Prompts | None = None,
-        *,
-        votes: int = 0,
-        seed: int = 0,
-    ) -> list[Sense]:
-        """Return the recorded sense of each item.
-
-        Raises:
-            UserError: there is none for some items; the message names them.
-        """
+    def senses(self, items: Iterable[Item], *_: object, **__: object) -> list[Sense]:
+        """Return the recorded sense of each item; refuse items without one."""
         senses = [(item, self._reply(item).sense) for item in items]
         missing = [item for item, sense in senses if not sense]
         if missing:
@@ -105,13 +87,7 @@ class Recorded:
         return [sense for _, sense in senses if sense]
 
     def meanings(
-        self,
-        items: Sequence[Item],
-        kind: MeaningKind,
-        prompts: Prompts | None = None,
-        *,
-        seed: int = 0,
-        entries: object = None,
+        self, items: Sequence[Item], kind: MeaningKind, *_: object, **__: object
     ) -> dict[Item, Meaning]:
         """Return the recorded meanings; a gloss is the first idiomatic definition.
 
@@ -132,11 +108,7 @@ class Recorded:
         return meanings
 
     def order(self, item: Item) -> tuple[str, ...] | None:
-        """Return the recorded order of an item's candidates, best first; None without one.
-
-        Raises:
-            UserError: the order has other candidates.
-        """
+        """Return the recorded order of an item's candidates, best first; None without one."""
         orders = self._reply(item).orders
         if not orders:
             return None
@@ -145,11 +117,7 @@ class Recorded:
         return parse_order(list(order), names, where, column="order")
 
     def check(self, items: Iterable[Item]) -> None:
-        """Refuse items about which nothing is recorded.
-
-        Raises:
-            UserError: there are some; the message names them.
-        """
+        """Refuse items about which nothing is recorded."""
         unknown = [item for item in items if not any(key in self.replies for key in _keys(item))]
         if unknown:
             raise UserError(f"{self.name} says nothing of {_names(unknown)}.", "llms")
@@ -173,13 +141,13 @@ def key_of(compound: str, sentence: str = "") -> Key:
 
 
 def _names(items: Iterable[Item]) -> str:
-    """Return the items by compound and sentence, the first few of many."""
+    """Return the items by compound and sentence, the first three of many."""
     names = [
-        f"'{item.compound}' in “{textwrap.shorten(item.sentence, SHOWN, placeholder='…')}”"
+        f"'{item.compound}' in “{textwrap.shorten(item.sentence, 60, placeholder='…')}”"
         for item in items
     ]
-    rest = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + rest
+    rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + rest
 
 
 def open_replies(path: Path) -> Recorded:
@@ -214,14 +182,10 @@ def open_replies(path: Path) -> Recorded:
 
 
 class _Collected:
-    """The rows of a file about one item or compound.
-
-    Attributes:
-        values: the value of each column, and the number of its row; of orders, by their set of
-            candidates.
-    """
+    """The rows of a file about one item or compound."""
 
     def __init__(self) -> None:
+        # By column, or by the set of an order's candidates; with the number of the row.
         self.values: dict[object, tuple[Any, int]] = {}
         self.definitions: dict[SenseLabel, list[str]] = {"idiomatic": [], "literal": []}
         self.scenes: dict[SenseLabel, str] = {}
@@ -237,11 +201,9 @@ class _Collected:
                 self._set(frozenset(order), order, "order", number, where)
             self.sense(where)
         else:
-            for column in ITEM_COLUMNS:
-                if column in row.model_fields_set:
-                    raise UserError(
-                        f"{where}, {column}: speaks of an item, but the row has no sentence."
-                    )
+            misplaced = [column for column in ITEM_COLUMNS if column in row.model_fields_set]
+            if misplaced:
+                raise UserError(f"{where}, {misplaced[0]}: the row has no sentence to say it of.")
         if row.meaning or row.scene:
             label = row.sense or majority(*(count or 0 for count in votes))
             if not label:
@@ -252,7 +214,7 @@ class _Collected:
             if row.scene:
                 self.scenes.setdefault(label, row.scene)
 
-    def _set(self, key: object, value: object, column: str, number: int, where: str) -> None:
+    def _set(self, key: object, value: Any, column: str, number: int, where: str) -> None:
         """Keep a row's value, unless it is None; refuse one that differs from an earlier row's."""
         if value is None:
             return

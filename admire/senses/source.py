@@ -13,14 +13,7 @@ from admire.data.items import Item
 from admire.models.llm import ChatModel, ask_each
 from admire.prompts import Prompts
 from admire.senses.dictionaries import Entries
-from admire.senses.meaning import (
-    NO_MEANING,
-    Meaning,
-    MeaningKind,
-    ask_gloss,
-    ask_meaning,
-    template,
-)
+from admire.senses.meaning import NO_MEANING, Meaning, MeaningKind, ask_gloss, ask_meaning, template
 from admire.senses.sense import Sense
 from admire.senses.votes import vote
 
@@ -50,21 +43,12 @@ class Source(Protocol):
     def llm(self) -> ChatModel | None: ...
 
     def check(self, items: Iterable[Item]) -> None:
-        """Refuse items that it knows nothing about, before anything is asked.
-
-        Raises:
-            UserError: there are some; the message names them.
-        """
-        ...
+        """Refuse items that it knows nothing about, before anything is asked."""
 
     def senses(
         self, items: Iterable[Item], prompts: Prompts, *, votes: int, seed: int
     ) -> list[Sense]:
-        """Return the sense of each item.
-
-        Raises:
-            UserError: one cannot be decided.
-        """
+        """Return the sense of each item; refuse items for which it can decide none."""
         ...
 
     def meanings(
@@ -76,14 +60,7 @@ class Source(Protocol):
         seed: int,
         entries: Mapping[Item, Entries],
     ) -> dict[Item, Meaning]:
-        """Return the meaning of each item's compound.
-
-        Args:
-            entries: the compounds' entries in dictionaries.
-
-        Raises:
-            UserError: a chat model cannot be asked.
-        """
+        """Return the meaning of each item's compound, with dictionaries' entries as hints."""
         ...
 
     def order(self, item: Item) -> tuple[str, ...] | None:
@@ -122,24 +99,22 @@ class ChatSource:
         prompts: Prompts,
         *,
         seed: int,
-        entries: Mapping[Item, Entries] | None = None,
+        entries: Mapping[Item, Entries],
     ) -> dict[Item, Meaning]:
         """Ask for each item's meaning; items with the same prompt are asked about once."""
-        hints: dict[Item, tuple[str, ...]] = {}
-        if kind != "gloss" and entries:
-            hints = {
-                item: entries[item].glosses(kind)[: WORD_HINTS if item.word else HINTS]
-                for item in items
-            }
+
+        def hint(item: Item) -> tuple[str, ...]:
+            if kind == "gloss":
+                return ()
+            return entries[item].glosses(kind)[: WORD_HINTS if item.word else HINTS]
 
         def ask(item: Item) -> Meaning:
             if kind == "gloss":
                 return ask_gloss(item, self.llm, prompts, seed=seed)
-            return ask_meaning(item, kind, self.llm, prompts, seed=seed, hint=hints.get(item, ()))
+            return ask_meaning(item, kind, self.llm, prompts, seed=seed, hint=hint(item))
 
         prompt_of = {
-            item: prompts.about(item, template(item, kind), hint=hints.get(item, ()))
-            for item in items
+            item: prompts.about(item, template(item, kind), hint=hint(item)) for item in items
         }
         # Sorted, so that a server need not read again what a prompt shares with the one before.
         first = {prompt: item for item, prompt in sorted(prompt_of.items(), key=itemgetter(1))}
@@ -162,11 +137,7 @@ def as_source(llm: ChatModel | Source) -> Source:
 
 
 def check_contexts(items: Iterable[Item]) -> None:
-    """Refuse items that have neither a sentence nor a sequence with captions.
-
-    Raises:
-        UserError: there is one.
-    """
+    """Refuse items that have neither a sentence nor a sequence with captions."""
     for item in items:
         if not item.sentence.strip() and not any(part.caption for part in item.sequence):
             raise UserError(

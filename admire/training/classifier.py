@@ -66,8 +66,6 @@ def train_classifier(
     if validation is None:
         train, validation = hold_out_compounds(train, fit.seed)
     gold = [_label(use) for use in validation]
-    if not gold:
-        raise UserError("There are no uses to validate on.", "validation")
     if {_label(use) for use in train} != set(LABELS):
         raise UserError("Training needs idiomatic and literal uses.")
     macro_f1(gold, gold)  # a missing package is reported now, not after hours of training
@@ -113,11 +111,7 @@ def train_classifier(
 
 
 def hold_out_compounds(uses: Sequence[Use], seed: int) -> tuple[list[Use], list[Use]]:
-    """Split uses into training and validation, which gets those of a random tenth of the MWEs.
-
-    Raises:
-        UserError: there is only one MWE.
-    """
+    """Split uses into training and validation, which gets those of a random tenth of the MWEs."""
     mwes = sorted({use.item.compound.casefold() for use in uses})
     if len(mwes) < 2:
         raise UserError(
@@ -126,10 +120,10 @@ def hold_out_compounds(uses: Sequence[Use], seed: int) -> tuple[list[Use], list[
         )
     count = max(1, round(len(mwes) / 10))
     held_out = {mwes[k] for k in np.random.default_rng(seed).permutation(len(mwes))[:count]}
-    return (
-        [use for use in uses if use.item.compound.casefold() not in held_out],
-        [use for use in uses if use.item.compound.casefold() in held_out],
-    )
+    parts: tuple[list[Use], list[Use]] = [], []
+    for use in uses:
+        parts[use.item.compound.casefold() in held_out].append(use)
+    return parts
 
 
 def _label(use: Use) -> SenseLabel:
@@ -142,7 +136,25 @@ def _untrained(
     base: str, settings: ClassifierTraining, seed: int, device: Device
 ) -> tuple[Classifier, str]:
     """Return the encoder with a new linear layer, and the encoder's identity."""
-    transformer, identity = _open_base(base, device)
+    source = resolve_source(base)
+    torch_device, dtype = Placement(device).resolve()
+
+    def load() -> SentenceTransformer:
+        return SentenceTransformer(
+            source.place,
+            revision=source.revision,
+            device=str(torch_device),
+            model_kwargs={"dtype": dtype, "use_safetensors": True},
+        )
+
+    try:
+        transformer = load_cached_first(load, source.place)[0]
+    except Exception as error:  # the library lets the errors of all its parts through
+        raise UserError(f"{base}: sentence-transformers cannot load it ({error}).") from error
+    if not isinstance(transformer, Transformer):
+        raise UserError(
+            f"{base}: is not an encoder of transformers, but of {type(transformer).__name__}."
+        )
     length = transformer.max_seq_length or settings.max_length
     transformer.max_seq_length = min(length, settings.max_length)
     tokenizer = transformer.tokenizer
@@ -157,33 +169,8 @@ def _untrained(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         head = Dense(width * layers, len(LABELS), activation_function=torch.nn.Identity())
-    torch_device = str(Placement(device).resolve()[0])
-    model = assemble_model(transformer, head, settings.setting, torch_device)
-    return Classifier(model, settings.setting, {}), identity
-
-
-def _open_base(base: str, device: Device) -> tuple[Transformer, str]:
-    """Open the encoder of a folder or repository, and return it with its identity."""
-    source = resolve_source(base)
-    torch_device, dtype = Placement(device).resolve()
-
-    def load() -> SentenceTransformer:
-        return SentenceTransformer(
-            source.place,
-            revision=source.revision,
-            device=str(torch_device),
-            model_kwargs={"dtype": dtype, "use_safetensors": True},
-        )
-
-    try:
-        encoder = load_cached_first(load, source.place)[0]
-    except Exception as error:  # the library lets the errors of all its parts through
-        raise UserError(f"{base}: sentence-transformers cannot load it ({error}).") from error
-    if not isinstance(encoder, Transformer):
-        raise UserError(
-            f"{base}: is not an encoder of transformers, but of {type(encoder).__name__}."
-        )
-    return encoder, source.identity
+    model = assemble_model(transformer, head, settings.setting, str(torch_device))
+    return Classifier(model, settings.setting, {}), source.identity
 
 
 class _CrossEntropy(torch.nn.Module):

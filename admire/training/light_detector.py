@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +81,7 @@ def train_detector(
     settings = settings or DetectorTraining()
     with needs_extra("train", "Training a detector"):
         from sklearn.linear_model import LogisticRegression
+        from sklearn.metrics import roc_auc_score
         from sklearn.model_selection import StratifiedGroupKFold
 
     items = sample_items(items, settings, leave_out=leave_out)
@@ -112,13 +113,21 @@ def train_detector(
     labels, weights = labels[places], weights[places]
     scale = LogisticRegression(C=np.inf)
     scale.fit(log_odds, labels, sample_weight=weights)
+    probabilities = scale.predict_proba(log_odds)[:, 1]
+    accuracy = np.average((probabilities > 0.5) == labels, weights=weights)
+    area = roc_auc_score(labels, probabilities, sample_weight=weights)
     card = {
         "made": datetime.now(UTC).date().isoformat(),
         "items": len(items),
         "compounds": len(set(compounds)),
         "languages": sorted({item.language for item in items}),
         "strength": settings.strength,
-        "unseen compounds": _figures(scale.predict_proba(log_odds)[:, 1], labels, weights),
+        "unseen compounds": {
+            "items": len(labels),
+            "accuracy": round(float(accuracy), 4),
+            "auc": round(float(area), 4),
+            "calibration error": round(calibration_error(probabilities, labels), 4),
+        },
         "seed": settings.seed,
         "prompts": {
             name: fingerprint
@@ -135,24 +144,6 @@ def train_detector(
         settings.neutral,
         card,
     )
-
-
-def _figures(
-    probabilities: npt.NDArray[np.float64],
-    labels: npt.NDArray[np.bool_],
-    weights: npt.NDArray[np.float64],
-) -> dict[str, Any]:
-    """Return the card's figures of compounds that a head did not see."""
-    from sklearn.metrics import roc_auc_score
-
-    accuracy = np.average((probabilities > 0.5) == labels, weights=weights)
-    area = roc_auc_score(labels, probabilities, sample_weight=weights)
-    return {
-        "items": len(labels),
-        "accuracy": round(float(accuracy), 4),
-        "auc": round(float(area), 4),
-        "calibration error": round(calibration_error(probabilities, labels), 4),
-    }
 
 
 def _fit_head(contexts: Features, labels: npt.NDArray[np.bool_], strength: float) -> Features:

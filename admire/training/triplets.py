@@ -57,9 +57,6 @@ class Triplets:
         """Iterate over the parts of the items that a head learns from.
 
         A variant counts as what it stands for.
-
-        Raises:
-            UserError: a picture cannot be read.
         """
         for part in parts_of(self.items, pictures="image" in self.modalities):
             if part.kind != "caption" or "caption" in self.modalities:
@@ -127,16 +124,14 @@ def open_triplets(
     """Make triplets of items whose types and orders are known; the chat model writes the glosses.
 
     Args:
-        settings: the defaults where they are None.
         seed: of the sampled glosses.
 
     Returns:
         The triplets, and the encoder.
 
     Raises:
-        UserError: a model is missing; ``images`` or ``captions`` is given, but the track does not
-            use it; and as for :func:`encode_triplets` and
-            :func:`admire.senses.interpretation.true_queries`.
+        UserError: a model is missing; an item's type is not given; ``images`` or ``captions`` is,
+            but the track does not use it; and as for :func:`encode_triplets`.
     """
     settings = settings or TripletSettings()
     track, images, captions = settings.track, settings.images, settings.captions
@@ -180,8 +175,6 @@ def encode_triplets(
         UserError: an item has no gold order, its best candidate is missing or has none of the
             modalities, no candidate has any of them, or the encoder does not suit the track.
     """
-    if not items:
-        raise UserError("There are no items to train on.")
     for number, item in enumerate(items, start=1):
         if not item.expected_order:
             raise UserError(f"Item {number} ('{item.compound}') has no expected_order to learn.")
@@ -234,11 +227,11 @@ def _inputs(
         for s, item in enumerate(items)
         for c, candidate in enumerate(item.candidates)
     }
-    inputs = {
+    return {
         modality: {place: texts[own] for place, own in parts.items() if own in texts}
         for modality, texts in modalities.items()
+        if not texts.keys().isdisjoint(parts.values())
     }
-    return {modality: by_candidate for modality, by_candidate in inputs.items() if by_candidate}
 
 
 def _encode(inputs: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[np.float32]:
@@ -253,13 +246,10 @@ def _encode(inputs: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[n
 
 
 def split_compounds(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, Indices, Indices]:
-    """Split samples for training, validation and test; no compound is in two of the parts.
+    """Split samples, by their compounds, for training, validation and test.
 
-    A fifth of the compounds is for the test, a tenth of the others for validation. 70 compounds
-    become 50, 6 and 14, and 32 become 23, 3 and 6, as in the paper (section 3).
-
-    Args:
-        compounds: the compound of each sample.
+    No compound is in two of the parts. A fifth of them is for the test, a tenth of the others for
+    validation. 70 become 50, 6 and 14, and 32 become 23, 3 and 6, as in the paper (section 3).
 
     Raises:
         UserError: there are fewer than three compounds.
@@ -280,9 +270,7 @@ def split_compounds(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, I
 def draw_soft_negatives(
     data: Triplets, anchors: Indices, pool: Indices, k: int, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """Draw K candidates of other compounds for each anchor.
-
-    No sample is drawn twice for one anchor.
+    """Draw K candidates of other compounds for each anchor, each of another sample.
 
     Args:
         anchors: the samples that need negatives, shape (A,).
