@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -68,7 +69,7 @@ class Classifier:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a Task 2A file that it reads, besides the sentence and the MWE."""
+        """See :class:`admire.senses.Detector`."""
         return context_columns(self.setting)
 
     def classify(self, uses: Sequence[Use]) -> list[Sense]:
@@ -132,13 +133,12 @@ def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
 
 def _read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
-    try:
-        record = json.loads(read_text(path))
+    text = read_text(path)
+    with suppress(ValueError, KeyError):
+        record: dict[str, Any] = json.loads(text)
         check_card(record)
         if record["setting"] in get_args(Setting):
-            return dict(record)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass
+            return record
     raise UserError(f"{path}: does not describe a classifier that admire trained.", "detector")
 
 

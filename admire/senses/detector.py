@@ -42,22 +42,14 @@ class Detector(Protocol):
     @property
     def identity(self) -> str:
         """The SHA-256 of the file or folder, taken when it was read."""
-        ...
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a Task 2A file that it reads besides the sentence and the compound."""
-        ...
 
     @property
     def setting(self) -> Setting | None:
         """The setting of Task 2A that it was trained for; None if both."""
-        ...
 
     def classify(self, uses: Sequence[Use]) -> list[Sense]:
-        """Return the sense of each use, in their order.
-
-        Raises:
-            UserError: its model cannot be used.
-        """
-        ...
+        """Return the sense of each use, in their order; a UserError if the model cannot be used."""

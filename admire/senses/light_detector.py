@@ -72,8 +72,7 @@ class LightDetector:
     def classify(self, uses: Sequence[Use], encoder: QueryEncoder | None = None) -> list[Sense]:
         """Return the sense of each use, by the mean of the heads' probabilities.
 
-        The mean is calibrated. Where the heads are nearly divided, it can differ from the majority
-        of their votes.
+        The mean is calibrated. It can differ from the majority of the heads' votes.
 
         Args:
             encoder: None is :attr:`reader`.
@@ -118,11 +117,7 @@ class LightDetector:
         return open_context_encoder(self.encoder)
 
     def save(self, path: Path) -> None:
-        """Write the detector as JSON.
-
-        Raises:
-            UserError: the file cannot be written.
-        """
+        """Write the detector as JSON; a UserError if the file cannot be written."""
         with write_whole(path) as file:
             file.write(self._content())
 
@@ -141,11 +136,12 @@ class LightDetector:
 
 @cache
 def _warn_of_language(language: str, trained: tuple[str, ...]) -> None:
+    untrained, *names = (LANGUAGES.get(tag, tag) for tag in (language, *trained))
     log.warning(
         "The detector was not trained on %s, only on %s: trust its senses less. Votes of a strong "
         "chat model are better there (--llm openai:MODEL --sense vote).",
-        LANGUAGES.get(language, f"the language '{language}'"),
-        " and ".join(LANGUAGES.get(tag, tag) for tag in trained),
+        untrained,
+        " and ".join(names),
     )
 
 
@@ -182,8 +178,13 @@ def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool
             leaves what the sentence adds to what the encoder knows of the compound itself.
     """
     prompts = Prompts()
-    neutral_items = {_neutral_key(item): _neutral_items(item, prompts) for item in items}
-    texts = [*items, *chain.from_iterable(neutral_items.values())] if neutral else items
+    neutral_items: dict[tuple[str, str, bool], list[Item]] = {}
+    for item in items if neutral else ():
+        text = prompts.about(item, "sequence-neutral" if item.sequence else "neutral")
+        neutral_items[_neutral_key(item)] = [
+            replace(item, sentence=line) for line in text.splitlines()
+        ]
+    texts = [*items, *chain.from_iterable(neutral_items.values())]
     queries = [query for item in texts for query in _queries(item, prompts)]
     vectors: Features = encoder.encode_queries(queries).astype(float).reshape(len(texts), -1)
     if not neutral:
@@ -198,12 +199,6 @@ def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool
 def _neutral_key(item: Item) -> tuple[str, str, bool]:
     """Return what an item's neutral sentences depend on."""
     return item.phrase, item.language, bool(item.sequence)
-
-
-def _neutral_items(item: Item, prompts: Prompts) -> list[Item]:
-    """Return the item with each of its neutral sentences."""
-    text = prompts.about(item, "sequence-neutral" if item.sequence else "neutral")
-    return [replace(item, sentence=line) for line in text.splitlines()]
 
 
 def _queries(item: Item, prompts: Prompts) -> tuple[Query, Query]:
@@ -257,14 +252,5 @@ def open_detector(path: str | Path | None = None, *, keep_loaded: bool = False) 
         raise UserError(
             f"{path}: is not a detector that admire wrote ({error}).", "detector"
         ) from None
-    return LightDetector(
-        file.encoder,
-        file.identity,
-        weights,
-        biases,
-        file.neutral,
-        file.card,
-        file.shift,
-        identity=sha256(text),
-        keep_loaded=keep_loaded,
-    )
+    heads = file.encoder, file.identity, weights, biases, file.neutral, file.card, file.shift
+    return LightDetector(*heads, identity=sha256(text), keep_loaded=keep_loaded)

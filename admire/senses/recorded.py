@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from admire.base.errors import UserError
 from admire.base.files import json_rows, read_table
 from admire.base.schema import read_as
 from admire.data.items import Item, SenseLabel
-from admire.data.rows import parse_order
+from admire.data.rows import SenseCell, parse_order
 from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, MeaningKind, clean_gloss
 from admire.senses.sense import Sense, majority, single_vote
 
@@ -28,16 +28,10 @@ ITEM_COLUMNS = (*VOTE_COLUMNS, "order")
 """Columns about an item alone, not about a compound in any sentence."""
 
 
-def _lower(cell: object) -> str:
-    return str(cell).strip().lower()
-
-
-class _Row(BaseModel):
-    model_config = ConfigDict(str_strip_whitespace=True)
-
+class _Row(BaseModel, str_strip_whitespace=True):
     compound: str
     sentence: str = ""
-    sense: Annotated[SenseLabel | None, BeforeValidator(_lower)] = None
+    sense: SenseCell = None
     meaning: str = ""
     scene: str = ""
     votes_idiomatic: Annotated[int, Field(ge=0)] | None = None
@@ -98,11 +92,9 @@ class Recorded:
         meanings = {item: self._meaning(item, label) for item in items}
         if kind == "gloss":
             meanings = {item: Meaning(whole.definitions[:1]) for item, whole in meanings.items()}
-        missing = [
-            item
-            for item, meaning in meanings.items()
-            if not meaning and ((sense := self._reply(item).sense) is None or sense.label == label)
-        ]
+        silent = [item for item, meaning in meanings.items() if not meaning]
+        senses = [(item, self._reply(item).sense) for item in silent]
+        missing = [item for item, sense in senses if not sense or sense.label == label]
         if missing:
             log.warning("%s lacks the %s meaning of %s.", self.name, label, _names(missing))
         return meanings

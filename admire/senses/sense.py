@@ -126,13 +126,10 @@ def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
 
 
 def write_senses(path: Path, items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
-    """Write the :func:`sense_table` as a TSV, and return it.
+    """Write the :func:`sense_table` as a TSV that :func:`admire.read_items` reads; return it.
 
-    :func:`admire.read_items` reads its columns. Its texts are exactly those of the data, so a
-    spreadsheet may take one for a formula.
-
-    Raises:
-        UserError: the file cannot be written.
+    Its texts are exactly those of the data, so a spreadsheet may take one for a formula. A file
+    that cannot be written is a UserError.
     """
     from admire.base.files import add_table
 

@@ -43,7 +43,7 @@ def nearness(items: Sequence[Item], encoder: TextEncoder) -> npt.NDArray[np.floa
 
     This is the cosine with the mean vector of the sequence's captions, less the mean cosine with
     the candidates' captions, in units of the captions' spread: the root of their mean squared
-    distance from their mean. The unit makes encoders comparable, whatever range their cosines have.
+    distance from their mean. So encoders can be compared, whatever range their cosines have.
     """
     compounds = encoder.encode_texts([item.phrase for item in items], role="query").astype(float)
     groups = [

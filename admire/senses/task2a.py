@@ -84,7 +84,7 @@ def read_idiomaticity(path: Path, gold: Path | None = None) -> list[Item]:
         gold: see :func:`read_uses`.
 
     Raises:
-        UserError: the file, row and column that cannot be used, and why.
+        UserError: as for :func:`read_uses`; or a sense is missing.
     """
     if gold or _is_task2a(path):
         required = () if gold else ("Label",)
@@ -99,10 +99,7 @@ def read_idiomaticity(path: Path, gold: Path | None = None) -> list[Item]:
 def read_compounds(path: Path) -> list[str]:
     """Read the compounds of a Task 2A file, of one that ``admire rank`` reads, or of a ``.txt``.
 
-    A text file has one compound a line.
-
-    Raises:
-        UserError: the file, row and column that cannot be used, and why.
+    A text file has one compound a line. Errors are those of :func:`read_uses`.
     """
     if path.suffix == ".txt":
         return [line.strip() for line in read_text(path).splitlines() if line.strip()]
@@ -133,7 +130,7 @@ def detect_uses(
         table: a TSV to write, see :func:`admire.senses.write_senses`.
 
     Returns:
-        The scores of each language and of all rows, see :func:`score_senses`; None without labels.
+        :func:`score_senses`; None without labels.
 
     Raises:
         UserError: a file cannot be read or written, or there are neither labels nor a file to
@@ -184,11 +181,8 @@ def write_predictions(
 def score_senses(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
     """Return Task 2A's macro F1 and the accuracy of each language, alphabetically, and of all rows.
 
-    Returns:
-        The columns ``language, n, macro_f1, accuracy``; figures are from 0 to 1.
-
-    Raises:
-        UserError: scikit-learn is missing.
+    The columns are ``language, n, macro_f1, accuracy``; figures are from 0 to 1. Without
+    scikit-learn it is a UserError.
     """
     table = sense_table(items, senses)
     rows = []

@@ -28,7 +28,7 @@ def vote(
         seed: of the first vote; each further vote has the next number.
 
     Raises:
-        UserError: the model cannot be asked; the message names the item.
+        UserError: the model cannot be asked.
     """
 
     def ask(ballot: tuple[Item, int]) -> SenseLabel | None:

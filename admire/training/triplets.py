@@ -36,10 +36,8 @@ class Triplets:
             one is missing.
         present: which of them exist, shape (S, C, M).
         positive: the index of the best candidate by gold, shape (S,). The others are the hard
-            negatives. Soft negatives are candidates of other compounds, see
-            :func:`draw_soft_negatives`.
-        modalities: the names of the M modalities: ``image``, ``augmented image 1``, ``caption``,
-            ``paraphrase by embedded``, …
+            negatives; see :func:`draw_soft_negatives` for the soft ones.
+        modalities: names: ``image``, ``augmented image 1``, ``caption``, ``paraphrase by t5``, …
         gloss: which anchors are glosses, shape (S,). The others are compounds.
         items: what they were made of, one for each sample; empty if unknown.
     """
@@ -68,10 +66,8 @@ def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str,
 
     Args:
         augmented: the folder that :func:`admire.augment.images.augment_folder` wrote, or None.
-            ``night_owl_1.png`` in it is the first variant of ``night_owl.png``.
-
-    Raises:
-        UserError: the folder holds no variant of these images.
+            ``night_owl_1.png`` in it is the first variant of ``night_owl.png``. Without a variant
+            of these images it is a UserError.
     """
     images = {c.image for item in items for c in item.candidates if c.image}
     modalities = {"image": {image: image for image in images}}
@@ -99,10 +95,8 @@ def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> dict[st
 
     Args:
         rewritten: the file that :func:`admire.augment.captions.write_rewritten` wrote, or None.
-            There is a modality for each of its rewriters.
-
-    Raises:
-        UserError: the file cannot be read, or rewrites none of these captions.
+            There is a modality for each of its rewriters. A file that cannot be read, or rewrites
+            none of these captions, is a UserError.
     """
     captions = {c.caption for item in items for c in item.candidates if c.caption}
     modalities = {"caption": {caption: caption for caption in captions}}
@@ -135,23 +129,22 @@ def open_triplets(
     """
     settings = settings or TripletSettings()
     track, images, captions = settings.track, settings.images, settings.captions
-    for part, path, name in (("image", images, "images"), ("caption", captions, "captions")):
+    for part, path in (("image", images), ("caption", captions)):
         if path and part not in track:
             raise UserError(
-                f"{path}: the track {track} does not use {name}. Use the track image+caption.",
-                "track",
+                f"{path}: the track {track} uses no {part}s. Use the track image+caption.", "track"
             )
-    opened = open_encoder(settings.encoder, device=settings.device)
+    encoder = open_encoder(settings.encoder, device=settings.device)
     source = open_source(settings.llm, url=settings.llm_url)
     queries = true_queries(items, source, Prompts(settings.prompts), seed=seed)
     triplets = encode_triplets(
         items,
         queries,
-        opened,
+        encoder,
         images=image_modalities(items, images) if "image" in track else None,
         captions=caption_modalities(items, captions) if "caption" in track else None,
     )
-    return triplets, opened
+    return triplets, encoder
 
 
 def encode_triplets(
@@ -166,18 +159,13 @@ def encode_triplets(
 
     Args:
         queries: what each item's candidates are compared with: its gloss or its compound.
-        images: for each modality of the image track, the files that stand for the candidates'
-            images, see :func:`image_modalities`; None leaves images out.
-        captions: for each modality of the caption track, the texts that stand for the candidates'
-            captions, see :func:`caption_modalities`; None leaves captions out.
+        images: see :func:`image_modalities`; None leaves images out.
+        captions: see :func:`caption_modalities`; None leaves captions out.
 
     Raises:
-        UserError: an item has no gold order, its best candidate is missing or has none of the
-            modalities, no candidate has any of them, or the encoder does not suit the track.
+        UserError: an item's best candidate is unknown or has none of the modalities, no candidate
+            has any of them, or the encoder does not suit the track.
     """
-    for number, item in enumerate(items, start=1):
-        if not item.expected_order:
-            raise UserError(f"Item {number} ('{item.compound}') has no expected_order to learn.")
     width = max(len(item.candidates) for item in items)
     inputs = _inputs(items, "image", images or {}) | _inputs(items, "caption", captions or {})
     if not inputs:
@@ -200,8 +188,8 @@ def encode_triplets(
         best = (item.expected_order or ("",))[0]
         if best not in names or not present[s, names.index(best)].any():
             raise UserError(
-                f"Item {s + 1} ('{item.compound}'): its best candidate '{best}' has no image or "
-                "caption of the track to train on."
+                f"Item {s + 1} ('{item.compound}'): its best candidate '{best}' by expected_order "
+                "has no image or caption of the track to train on."
             )
         positive.append(names.index(best))
     return Triplets(
@@ -237,7 +225,7 @@ def _inputs(
 def _encode(inputs: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[np.float32]:
     paths = [path for path in inputs if isinstance(path, Path)]
     if not paths:
-        return encoder.encode_texts([str(text) for text in inputs], role="document")
+        return encoder.encode_texts([*map(str, inputs)], role="document")
     if not isinstance(encoder, ImageEncoder):
         raise UserError(
             f"The encoder '{encoder.name}' reads no images. Use the track caption.", "track"

@@ -138,27 +138,23 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
     chicken. So the only entry of *flea market*, "an open-air market", is idiomatic. Beside entries
     of abstract things or persons, an entry of an animal, a plant or food is literal.
     """
-    forms = [_words(form) for form in (*(entry.expression for entry in entries), expression)]
-    *others, last = [_forms(word, language) for word in max(forms, key=len)] or [set()]
-    kept = list({entry.gloss: entry for entry in reversed(entries)}.values())[::-1]
+    expressions = [_words(form) for form in (*(entry.expression for entry in entries), expression)]
+    *others, last = [_forms(word, language) for word in max(expressions, key=len)] or [set()]
+    distinct = list({entry.gloss: entry for entry in reversed(entries)}.values())[::-1]
     glosses = [
-        {form for word in _words(entry.gloss) for form in _forms(word, language)} for entry in kept
+        {form for word in _words(entry.gloss) for form in _forms(word, language)}
+        for entry in distinct
     ]
     all_last = all(gloss & last for gloss in glosses)
-    all_concrete = all(CONCRETE_TAGS & set(entry.tags) for entry in kept)
-    senses: dict[SenseLabel, list[Entry]] = {"idiomatic": [], "literal": []}
-    for entry, gloss in zip(kept, glosses, strict=True):
+    all_concrete = all(CONCRETE_TAGS & set(entry.tags) for entry in distinct)
+    idiomatic, literal = [], []
+    for entry, gloss in zip(distinct, glosses, strict=True):
         tags = set(entry.tags)
-        if LITERAL_TAGS & tags:
-            literal = True
-        elif IDIOMATIC_TAGS & tags:
-            literal = False
-        elif gloss & last and (not all_last or any(gloss & word for word in others)):
-            literal = True
-        else:
-            literal = bool(CONCRETE_TAGS & tags) and not all_concrete
-        senses["literal" if literal else "idiomatic"].append(entry)
-    return Entries(tuple(senses["idiomatic"]), tuple(senses["literal"]))
+        names_it = gloss & last and (not all_last or any(gloss & word for word in others))
+        concrete = CONCRETE_TAGS & tags and not all_concrete
+        is_literal = LITERAL_TAGS & tags or (not IDIOMATIC_TAGS & tags and (names_it or concrete))
+        (literal if is_literal else idiomatic).append(entry)
+    return Entries(tuple(idiomatic), tuple(literal))
 
 
 _ELSE = re.compile(r"[\W_]+")
