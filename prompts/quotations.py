@@ -16,7 +16,6 @@ from admire.data.items import Item
 from admire.prompts import quoted
 
 RUN = 4
-"""How many words in a row count as a quotation without quotation marks."""
 
 
 def data_of(item: Item) -> tuple[str, ...]:
@@ -28,7 +27,7 @@ def data_of(item: Item) -> tuple[str, ...]:
 def without_words(reply: str, data: Collection[str]) -> str:
     """Return the reply without the words that it quotes from these texts.
 
-    A quotation is a run of :data:`RUN` words, or at least two words between quotation marks.
+    A quotation is :data:`RUN` words in a row, or at least two between quotation marks.
     """
     sources = [words_of(form) for text in data for form in (text, quoted(text))]
     runs = {run for words in sources for run in _runs(words, RUN)}

@@ -18,12 +18,8 @@ from admire.senses.sense import Sense
 class DictionarySource:
     """Dictionaries as a :class:`admire.senses.source.Source` of meanings.
 
-    They define both senses as far as they know them. The sentence with the gloss in the compound's
-    place stands for a scene. The sense is the detector's or the data's. For a word in a phrase, the
-    gloss nearest to the phrase counts.
-
-    Attributes:
-        encoder: compares glosses with a phrase; None is ``e5``.
+    The sentence with the gloss in the compound's place stands for a scene. For a word in a phrase,
+    the gloss nearest to the phrase counts, by the encoder or else ``e5``.
     """
 
     name: str
@@ -34,7 +30,6 @@ class DictionarySource:
 
     @property
     def identity(self) -> str:
-        """The dictionaries' identities."""
         return "dictionary:" + "+".join(each.identity for each in self.dictionaries)
 
     def check(self, items: Iterable[Item]) -> None:

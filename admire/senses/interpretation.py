@@ -70,7 +70,6 @@ class ReadingSettings:
     Attributes:
         votes: how often a model is asked for a sense, with the method ``vote``.
         seed: of the first question; further ones have the next numbers.
-        meanings: see :data:`admire.base.choices.Meanings`.
         glosses: the items whose gloss is asked for. With ``meant``, and with ``both`` where the
             sense is known before the model is asked, it is their idiomatic sense, and with
             ``meant`` the others' literal one. Otherwise the literal sense is asked for of all

@@ -30,10 +30,7 @@ MeaningKind = Literal["gloss", "idiomatic", "literal"]
 
 @dataclass(frozen=True)
 class Meaning:
-    """A sense in words: short definitions, and what a picture of it would show.
-
-    Empty where the model was not asked, or gave nothing that can be used.
-    """
+    """A sense in words: short definitions, and what a picture of it would show; empty if unknown."""
 
     definitions: tuple[str, ...] = ()
     scene: str | None = None

@@ -89,9 +89,11 @@ class Recorded:
         names items without a meaning, except those whose recorded sense is the other one.
         """
         label: SenseLabel = "literal" if kind == "literal" else "idiomatic"
-        meanings = {item: self._meaning(item, label) for item in items}
-        if kind == "gloss":
-            meanings = {item: Meaning(whole.definitions[:1]) for item, whole in meanings.items()}
+        meanings = {}
+        for item in items:
+            recorded = (reply.meanings.get(label) for reply in self._replies(item))
+            meaning = next(filter(None, recorded), NO_MEANING)
+            meanings[item] = Meaning(meaning.definitions[:1]) if kind == "gloss" else meaning
         silent = [item for item, meaning in meanings.items() if not meaning]
         senses = [(item, self._reply(item).sense) for item in silent]
         missing = [item for item, sense in senses if not sense or sense.label == label]
@@ -110,21 +112,17 @@ class Recorded:
 
     def check(self, items: Iterable[Item]) -> None:
         """Refuse items about which nothing is recorded."""
-        unknown = [item for item in items if not any(key in self.replies for key in _keys(item))]
+        unknown = [item for item in items if not self._replies(item)]
         if unknown:
             raise UserError(f"{self.name} says nothing of {_names(unknown)}.", "llms")
 
     def _reply(self, item: Item) -> RecordedReply:
-        return self.replies.get(_keys(item)[0], RecordedReply())
+        return self.replies.get(key_of(item.compound, item.sentence), RecordedReply())
 
-    def _meaning(self, item: Item, label: SenseLabel) -> Meaning:
-        replies = (self.replies[key] for key in _keys(item) if key in self.replies)
-        return next(filter(None, (reply.meanings.get(label) for reply in replies)), NO_MEANING)
-
-
-def _keys(item: Item) -> tuple[Key, Key]:
-    """Return the keys of the item and of its compound."""
-    return key_of(item.compound, item.sentence), key_of(item.compound)
+    def _replies(self, item: Item) -> list[RecordedReply]:
+        """Return what is recorded of an item, then of its compound in any sentence."""
+        keys = key_of(item.compound, item.sentence), key_of(item.compound)
+        return [self.replies[key] for key in keys if key in self.replies]
 
 
 def key_of(compound: str, sentence: str = "") -> Key:

@@ -49,7 +49,6 @@ class Source(Protocol):
         self, items: Iterable[Item], prompts: Prompts, *, votes: int, seed: int
     ) -> list[Sense]:
         """Return the sense of each item; refuse items for which it can decide none."""
-        ...
 
     def meanings(
         self,
@@ -61,11 +60,9 @@ class Source(Protocol):
         entries: Mapping[Item, Entries],
     ) -> dict[Item, Meaning]:
         """Return the meaning of each item's compound, with dictionaries' entries as hints."""
-        ...
 
     def order(self, item: Item) -> tuple[str, ...] | None:
         """Return the recorded order of an item's candidates; None without one."""
-        ...
 
 
 @dataclass(frozen=True)

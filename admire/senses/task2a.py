@@ -80,11 +80,7 @@ def _labels(path: Path) -> pd.Series[str]:
 def read_idiomaticity(path: Path, gold: Path | None = None) -> list[Item]:
     """Read items with their senses from a Task 2A file, or from one that ``admire rank`` reads.
 
-    Args:
-        gold: see :func:`read_uses`.
-
-    Raises:
-        UserError: as for :func:`read_uses`; or a sense is missing.
+    Gold files and errors are as for :func:`read_uses`; a missing sense is an error, too.
     """
     if gold or _is_task2a(path):
         required = () if gold else ("Label",)

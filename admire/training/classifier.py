@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +52,7 @@ def train_classifier(
     Args:
         base: folder or repository of an encoder of transformers or sentence-transformers, with or
             without the prefix ``sbert:``.
-        validation: None holds out a tenth of the MWEs of ``train``, see
-            :func:`hold_out_compounds`.
+        validation: None holds out a tenth of the MWEs of ``train``.
 
     Returns:
         Macro F1 on ``validation`` before training and after each epoch, from 0 to 1.
@@ -77,13 +76,7 @@ def train_classifier(
         for uses in (train, validation)
     )
     log.info("%d sentences to train and %d to validate on", len(rows), len(held_out))
-    settings_record = {
-        "base": base,
-        "identity": identity,
-        "setting": settings.setting,
-        "max_length": settings.max_length,
-        "fit": asdict(fit),
-    }
+    settings_record = {"base": base, "identity": identity} | asdict(replace(settings, fit=fit))
 
     def validate() -> float:
         return macro_f1(gold, [sense.label for sense in classifier.classify(validation)])

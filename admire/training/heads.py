@@ -94,18 +94,15 @@ def fit_and_test_head(
     """Train a head on the first part, stop by the second, and test it on the third.
 
     Returns:
-        The head, its epochs, and a dict: ``epoch`` and ``validation_loss`` of the best epoch, and
-        the top-1 accuracy on the test samples with the head (``test_top1``) and without one
-        (``none_top1``).
+        The head, its epochs, and the figures of the best, as :func:`sweep_heads` names them.
     """
-    training, validation, test = parts
-    head, history = fit_head(data, training, validation, settings, watched=test)
+    head, history = fit_head(data, *parts[:2], settings, watched=parts[2])
     best = min(history, key=lambda epoch: epoch.validation)
     outcome = {
         "epoch": best.epoch,
         "validation_loss": best.validation,
-        "test_top1": top1_share(data, test, head),
-        "none_top1": top1_share(data, test),
+        "test_top1": top1_share(data, parts[2], head),
+        "none_top1": top1_share(data, parts[2]),
     }
     return head, history, outcome
 
@@ -121,7 +118,6 @@ def fit_head(
     """Train a head and stop by the validation loss.
 
     Args:
-        training, validation: indices of samples.
         watched: samples whose top-1 accuracy is recorded after each epoch, for figures like the
             paper's 3 to 5. They have no influence on the head.
 

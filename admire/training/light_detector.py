@@ -63,8 +63,8 @@ def train_detector(
     """Train a light detector on a sample of the items, see :func:`sample_items`.
 
     Each head is trained on four fifths of the compounds, with the senses balanced. The fifth that
-    it never saw serves to calibrate it and for the card's figures. A warning is logged if sentences
-    of that fifth also belong to compounds that the head did see.
+    it never saw serves to calibrate it and for the card's figures. A warning says if sentences of
+    that fifth also belong to compounds that the head did see.
 
     With ``settings.neutral`` a head's score of neutral sentences is subtracted there too. Only
     compounds that occur in both senses then count, with equal weight for each sense, so nothing is
@@ -72,7 +72,6 @@ def train_detector(
 
     Args:
         items: labelled sentences.
-        encoder: stays frozen.
         leave_out: compounds that the detector must not see.
 
     Raises:

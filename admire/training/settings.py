@@ -106,7 +106,7 @@ class ClassifierTraining:
     max_length: Annotated[int, Field(ge=8), Option(LEARNED)] = 128
     """Tokens that are read, special tokens included."""
     fit: FitSettings | None = None
-    """Settings of the trainer; else :func:`paper_fit` of the setting."""
+    """Settings of the trainer; else the paper's (section 3.3)."""
 
 
 @settings(frozen=True, kw_only=True)

@@ -42,7 +42,7 @@ def head_grid(
     """Combine all values of the axes; all other settings are those of ``base``.
 
     Args:
-        axes: the values to try, by the name of the setting.
+        axes: the values to try, by the setting's name.
     """
     return [
         replace(base, **dict(zip(axes, values, strict=True)))  # type: ignore[arg-type]
@@ -113,9 +113,8 @@ def cross_validate_heads(
     """Rank items without a head, and with heads that have not seen the item's compound.
 
     The compounds are dealt into folds. For each fold, heads are trained on nine tenths of the
-    other compounds and validated on the rest. If there are several settings, the head with the
-    lowest validation loss ranks the fold, so that the fold itself has no part in the choice
-    (nested cross-validation).
+    other compounds and validated on the rest. With several settings, the head with the lowest
+    validation loss ranks the fold, which has no part in the choice (nested cross-validation).
 
     Args:
         items: those that ``data`` was made of.
@@ -124,8 +123,7 @@ def cross_validate_heads(
         processes: how many to use; None is one for each core.
 
     Raises:
-        UserError: there are fewer compounds than folds, or too few for the soft negatives; and as
-            for :func:`sweep_heads`.
+        UserError: there are fewer compounds than folds; and as for :func:`sweep_heads`.
     """
     check_setting("folds", folds, Folds)
     parts = _folds(data.compounds, folds, seed)

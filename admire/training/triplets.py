@@ -52,13 +52,10 @@ class Triplets:
     items: tuple[Item, ...] = ()
 
     def parts(self) -> Iterator[Part]:
-        """Iterate over the parts of the items that a head learns from.
-
-        A variant counts as what it stands for.
-        """
-        for part in parts_of(self.items, pictures="image" in self.modalities):
-            if part.kind != "caption" or "caption" in self.modalities:
-                yield part
+        """Iterate over the parts of the items that a head learns from; variants are their bases."""
+        captions = "caption" in self.modalities
+        parts = parts_of(self.items, pictures="image" in self.modalities)
+        return (part for part in parts if captions or part.kind != "caption")
 
 
 def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str, dict[Path, Path]]:

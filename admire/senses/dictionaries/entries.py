@@ -39,7 +39,6 @@ class Entry:
         source: the dictionary's name.
         part: the part of speech, as the dictionary names it.
         tags: the dictionary's own, in lower case; some tell the sense.
-        examples: sentences or phrases that use the expression.
     """
 
     expression: str
@@ -56,21 +55,17 @@ class Dictionary(Protocol):
     @property
     def name(self) -> str:
         """The name that ``--dictionary`` takes."""
-        ...
 
     @property
     def identity(self) -> str:
         """The digest of everything that the entries depend on."""
-        ...
 
     @property
     def languages(self) -> frozenset[str]:
         """The codes of the entries' languages, see :func:`code_of`."""
-        ...
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
         """Return the entries of expressions with this :func:`key_of`, in its own order."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -139,12 +134,9 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
     of abstract things or persons, an entry of an animal, a plant or food is literal.
     """
     expressions = [_words(form) for form in (*(entry.expression for entry in entries), expression)]
-    *others, last = [_forms(word, language) for word in max(expressions, key=len)] or [set()]
+    *others, last = [_forms([word], language) for word in max(expressions, key=len)] or [set()]
     distinct = list({entry.gloss: entry for entry in reversed(entries)}.values())[::-1]
-    glosses = [
-        {form for word in _words(entry.gloss) for form in _forms(word, language)}
-        for entry in distinct
-    ]
+    glosses = [_forms(_words(entry.gloss), language) for entry in distinct]
     all_last = all(gloss & last for gloss in glosses)
     all_concrete = all(CONCRETE_TAGS & set(entry.tags) for entry in distinct)
     idiomatic, literal = [], []
@@ -157,16 +149,15 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
     return Entries(tuple(idiomatic), tuple(literal))
 
 
-_ELSE = re.compile(r"[\W_]+")
+def _forms(words: list[str], language: str) -> set[str]:
+    """Return the words with their lemmas."""
+    return {form for word in words for form in (word, *_lemmas(word, language))}
 
 
 def key_of(expression: str) -> str:
-    """Return the expression's letters and digits; case, spaces, hyphens, apostrophes are folded.
-
-    ``Cat's-Eye`` and ``cat_s eye`` are both ``catseye``.
-    """
+    """Return the letters and digits, folded: ``Cat's-Eye`` and ``cat_s eye`` are ``catseye``."""
     if expression.isascii():
-        return _ELSE.sub("", expression.lower())
+        return re.sub(r"[\W_]+", "", expression.lower())
     return unicodedata.normalize("NFC", "".join(_words(expression)))
 
 
@@ -234,11 +225,6 @@ _IRREGULAR = {
 }
 _SPELLINGS = (("our", "or"), ("ise", "ize"), ("yse", "yze"), ("tre", "ter"), ("grey", "gray"))
 """British and American spellings."""
-
-
-def _forms(word: str, language: str) -> set[str]:
-    """Return the word with its lemmas."""
-    return {word, *_lemmas(word, language)}
 
 
 def _lemmas(word: str, language: str) -> list[str]:

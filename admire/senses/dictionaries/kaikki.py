@@ -25,8 +25,6 @@ VERSION = 1
 """Of what is kept of a file; an index of another version is made again."""
 EXAMPLES = 3
 """How many examples of a sense are kept."""
-LINE = 64 * 2**20
-"""How many bytes a line may have: what is larger is no line of wiktextract."""
 PATIENCE = 3600.0
 """How many seconds to wait for another process that makes the same index."""
 POINTERS = frozenset({"alt-of", "form-of", "no-gloss"})
@@ -121,11 +119,11 @@ def _make_index(path: Path, index: Path, stamp: str) -> tuple[str, str]:
         with closing(sqlite3.connect(partial, isolation_level=None)) as database:
             about = _fill(database, path, stamp)
         os.replace(partial, index)
+        return about
     except (sqlite3.Error, OSError) as error:
         raise unwritable(index, error) from error
     finally:
         partial.unlink(missing_ok=True)
-    return about
 
 
 def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> tuple[str, str]:
@@ -179,12 +177,9 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
             size = os.fstat(raw.fileno()).st_size
             ends = [*(size * hundredth // 100 for hundredth in range(1, 100)), size + 1]
             for end in show_progress(ends, f"Indexing {path.name}"):
-                while raw.tell() < end and (line := file.readline(LINE)):
+                while raw.tell() < end and (line := file.readline()):
                     row += 1
-                    if len(line) == LINE:
-                        raise UserError(f"{path}, row {row}: is too long.", "dictionaries")
                     yield row, line.removeprefix(b"\xef\xbb\xbf") if row == 1 else line
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}, row {row + 1}: is damaged ({error}).", "dictionaries") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).", "dictionaries") from None
+    except (OSError, EOFError, zlib.error) as error:
+        message = f"{path}, row {row + 1}: cannot be read ({error})."
+        raise UserError(message, "dictionaries") from None
