@@ -30,7 +30,7 @@ MeaningKind = Literal["gloss", "idiomatic", "literal"]
 
 @dataclass(frozen=True)
 class Meaning:
-    """A sense in words: short definitions, and what a picture of it would show; empty if unknown."""
+    """A sense in words: definitions, and what a picture of it would show; empty if unknown."""
 
     definitions: tuple[str, ...] = ()
     scene: str | None = None

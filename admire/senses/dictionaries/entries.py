@@ -139,7 +139,8 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
     glosses = [_forms(_words(entry.gloss), language) for entry in distinct]
     all_last = all(gloss & last for gloss in glosses)
     all_concrete = all(CONCRETE_TAGS & set(entry.tags) for entry in distinct)
-    idiomatic, literal = [], []
+    idiomatic: list[Entry] = []
+    literal: list[Entry] = []
     for entry, gloss in zip(distinct, glosses, strict=True):
         tags = set(entry.tags)
         names_it = gloss & last and (not all_last or any(gloss & word for word in others))

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -107,13 +107,11 @@ class Lexicon:
 
 def english_lexicon() -> str | None:
     """Return today's English wordnet in the database of ``wn``, if there is any."""
-    try:
+    names = []
+    with suppress(UserError, sqlite3.Error):
         wn = _package("wordnet")
-        if not wn.config.database_path.is_file():
-            return None
-        names = [lexicon.specifier() for lexicon in wn.lexicons(lang="en")]
-    except (UserError, sqlite3.Error):
-        return None
+        if wn.config.database_path.is_file():
+            names = [lexicon.specifier() for lexicon in wn.lexicons(lang="en")]
     preferred = [name for name in names if re.match("(oewn|ewn|omw-en):", name)]
     return max(preferred, key=lambda name: (name.startswith("oewn"), name), default=None)
 
