@@ -21,8 +21,6 @@ VALUES = {
     "word": "owl",
 }
 SHIPPED = sorted(file.name for file in FOLDER.glob("*.j2"))
-
-
 OF_TEXTS = {"paraphrase_en.j2", "similarity_en.j2"}
 """Prompts about texts that hold no compound."""
 OF_CANDIDATES = {"listwise_en.j2", "pairwise_en.j2", "pointwise_en.j2"}
@@ -106,12 +104,10 @@ def test_what_is_no_folder_is_refused_at_once(tmp_path: Path):
 
 
 def test_fingerprints_are_of_every_template_in_use(tmp_path: Path):
-    (tmp_path / "sense_en.j2").write_text("mine")
-    (tmp_path / "gloss_pt.j2").write_text("minha")
-    (tmp_path / "notes.txt").write_text("no template")
-    shipped, prints = Prompts().fingerprints(), Prompts(tmp_path).fingerprints()
+    own = {"sense_en.j2": b"mine", "gloss_pt.j2": b"minha"}
+    for name, text in (own | {"notes.txt": b"no template"}).items():
+        (tmp_path / name).write_bytes(text)
+    shipped = Prompts().fingerprints()
     assert sorted(shipped) == SHIPPED
-    assert prints == shipped | {
-        "sense_en.j2": hashlib.sha256(b"mine").hexdigest(),
-        "gloss_pt.j2": hashlib.sha256(b"minha").hexdigest(),
-    }
+    digests = {name: hashlib.sha256(text).hexdigest() for name, text in own.items()}
+    assert Prompts(tmp_path).fingerprints() == shipped | digests

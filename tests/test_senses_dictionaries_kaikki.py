@@ -11,7 +11,6 @@ import pytest
 from conftest import refused
 from lexica import WIKTIONARY, sense, wiktionary
 
-from admire.base.errors import UserError
 from admire.base.progress import progress_told_to
 from admire.base.storage import cache_dir
 from admire.senses.dictionaries import Kaikki, look_up
@@ -47,10 +46,7 @@ def test_it_is_read_once_and_again_when_it_has_changed(tmp_path: Path):
     first = Kaikki(path)
     made = indexes()
 
-    def surprise(what: str, done: int, total: int) -> None:
-        raise AssertionError(what)
-
-    with progress_told_to(surprise):
+    with progress_told_to(lambda *_: pytest.fail("read again")):
         assert Kaikki(path).identity == first.identity
     compressed = wiktionary(tmp_path / "same.jsonl.gz")
     assert Kaikki(compressed).identity == first.identity
@@ -72,23 +68,19 @@ def test_a_damaged_index_is_made_again(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "place"),
     [
         (b'{"word": "night owl", "senses": [', "row 3"),
-        (b"word,gloss", "row 3"),
-        (b"[1, 2]", "row 3"),
-        (b'{"word": "a", "senses": [{"glosses": "b"}]}', r"row 3, senses\[0\]\.glosses"),
-        (b'{"word": 1}', "row 3, word"),
+        (b'{"word": "a", "senses": [{"glosses": "b"}]}', "row 3, senses[0].glosses"),
         (b'{"word": "\xff"}', "row 3"),
         (b'{"word": "\\ud800"}', "row 3"),
         (b"[" * 100_000, "row 3"),
     ],
 )
-def test_a_damaged_line_is_named_and_leaves_nothing(tmp_path: Path, line: bytes, said: str):
+def test_a_damaged_line_is_named_and_leaves_nothing(tmp_path: Path, line: bytes, place: str):
     path = wiktionary(tmp_path / "words.jsonl", WIKTIONARY[:1])
     path.write_bytes(path.read_bytes() + b"\n" + line + b"\n")
-    with pytest.raises(UserError, match=rf"words\.jsonl, {said}"):
-        Kaikki(path)
+    refused(path, place, read=Kaikki)
     assert indexes() == []
 
 

@@ -16,11 +16,12 @@ try:
     NEW = not version("wn").startswith("0.")
 except PackageNotFoundError:
     NEW = False
-needs_wn = pytest.mark.skipif(not NEW, reason="needs wn from 1.0 on")
 
 
 @pytest.fixture
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not NEW:
+        pytest.skip("needs wn from 1.0 on")
     import wn
 
     monkeypatch.setattr(wn.config, "_dbpath", tmp_path / "wn.db")
@@ -35,7 +36,6 @@ def lexicons(empty: None, tmp_path: Path) -> None:
     wn.add(lexical_markup(tmp_path / "made_up.xml"), progress_handler=None)
 
 
-@needs_wn
 def test_what_it_says(lexicons: None):
     (dictionary,) = open_dictionaries(["wn:oewn"])
     assert (dictionary.name, dictionary.languages) == ("wn:oewn:1", {"en"})
@@ -46,7 +46,6 @@ def test_what_it_says(lexicons: None):
     assert look_up([dictionary], "nightowls", "en").idiomatic[0].expression == "Night-owl"
 
 
-@needs_wn
 def test_a_lexicon_without_glosses_takes_those_of_the_one_it_builds_on(lexicons: None):
     dictionary = Lexicon("omw-pt:1")
     (entry,) = look_up([dictionary], "ovelha negra", "pt-br").idiomatic
@@ -55,7 +54,6 @@ def test_a_lexicon_without_glosses_takes_those_of_the_one_it_builds_on(lexicons:
     assert dictionary.identity == Lexicon("omw-pt").identity
 
 
-@needs_wn
 def test_threads_may_ask_it(lexicons: None):
     dictionary = Lexicon("oewn")
     with ThreadPoolExecutor(4) as pool:
@@ -63,13 +61,11 @@ def test_threads_may_ask_it(lexicons: None):
     assert set(found) == {2}
 
 
-@needs_wn
 def test_an_unknown_lexicon_is_told_what_there_is(lexicons: None):
     with pytest.raises(UserError, match=r"'wn:omw-fr:2'.*oewn:1, omw-pt:1"):
         Lexicon("omw-fr:2")
 
 
-@needs_wn
 def test_what_to_do_about_an_empty_database_is_said_and_a_damaged_one_is_named(
     empty: None, tmp_path: Path
 ):
@@ -80,10 +76,9 @@ def test_what_to_do_about_an_empty_database_is_said_and_a_damaged_one_is_named(
         Lexicon("oewn")
 
 
-@needs_wn
 def test_an_english_lexicon_serves_as_wordnet(lexicons: None, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("admire.senses.dictionaries.opening.find_wordnet", lambda: None)
-    assert [one.name for one in open_dictionaries(["wordnet"])] == ["wn:oewn:1"]
+    assert [lexicon.name for lexicon in open_dictionaries(["wordnet"])] == ["wn:oewn:1"]
 
 
 @pytest.mark.parametrize("old", ["0.0.23", "0.9.5"])

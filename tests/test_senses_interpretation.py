@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from toys import OWL, ScriptedChat, WordEncoder, explains, says
 
-from admire import Candidate, Item, Run, Settings, UserError, rank
+from admire import Candidate, Item, Settings, UserError, rank
 from admire.prompts import Prompts
 from admire.senses.interpretation import Interpretation, ReadingSettings, interpret
 from admire.senses.meaning import Meaning
@@ -17,17 +17,17 @@ from admire.senses.sequence import OFFSET, SLOPE
 
 
 class Counted:
-    """A detector that counts how often it is asked."""
+    """A detector that remembers the sentences that it was asked about, by call."""
 
     identity = "counted:1"
     columns = ()
     setting = None
 
     def __init__(self) -> None:
-        self.asked: list[int] = []
+        self.asked: list[list[str]] = []
 
     def classify(self, uses):
-        self.asked.append(len(uses))
+        self.asked.append([use.item.sentence for use in uses])
         return [Sense("literal", 0.2, 0, 1) for _ in uses]
 
 
@@ -38,7 +38,7 @@ def test_a_sense_that_no_chat_model_decides_is_decided_once(monkeypatch):
     )
     settings = Settings(sense="detector", detector="mine.json", meanings="gloss")
     run = rank([OWL, OWL], settings, llms=[says("Idiomatic")] * 3, encoder=WordEncoder())
-    assert detector.asked == [2]
+    assert detector.asked == [[OWL.sentence] * 2]
     assert opened == ["mine.json"]
     assert [r.predicted_type for r in run.rankings] == ["literal", "literal"]
     assert len(run.rankings[0].interpretations) == 3
@@ -46,18 +46,12 @@ def test_a_sense_that_no_chat_model_decides_is_decided_once(monkeypatch):
 
 
 def test_what_tells_the_sense_of_subtask_b_are_the_captions_of_the_sequence():
-    seen = []
-
-    class Reader(Counted):
-        def classify(self, uses):
-            seen.extend(use.item.sentence for use in uses)
-            return super().classify(uses)
-
+    detector = Counted()
     sequence = (Candidate("s1.png", caption="A lamp.\nIt is lit."), Candidate("s2.png"))
     item = Item("night owl", "", sequence=sequence)
     settings = ReadingSettings("detector", glosses="none")
-    interpret([item], [says("")], Prompts(), settings, detector=Reader())
-    assert seen == ["A lamp. It is lit. It was about night owl."]
+    interpret([item], [says("")], Prompts(), settings, detector=detector)
+    assert detector.asked == [["A lamp. It is lit. It was about night owl."]]
     target = Item("night owl", "", expected_item="a.png")
     for blind in (target, replace(item, sequence=sequence[1:])):
         with pytest.raises(UserError, match="nothing tells its sense"):
@@ -126,7 +120,7 @@ def test_what_has_no_captions_to_compare_is_left_to_the_detector():
     detector = Counted()
     found = decided(OWL, sequence, pictures, sequence, OWL, detector=detector)
     assert [sense.probability == 0.2 for sense in found] == [True, False, True, False, True]
-    assert detector.asked == [3]
+    assert list(map(len, detector.asked)) == [3]
 
 
 def test_a_run_compares_a_sequence_with_its_own_encoder_of_captions():
@@ -188,13 +182,10 @@ def test_each_sense_is_described_and_the_meant_one_is_shown(sense, meant):
 def test_what_is_meant_may_be_described_alone(sense, described, name, meanings, glosses, alone):
     chat = explains(sense)
     chat.name = name
-    (found,) = read(OWL, chat=chat, meanings=meanings, glosses=glosses)
-    if alone:
-        assert asked(chat) == ["sense", sense.lower()]
-        assert described in (found.idiomatic, found.literal)
-        assert found.meant == described.definitions[0]
-    else:
-        assert asked(chat) == ["sense", "idiomatic", "literal"]
+    (reading,) = read(OWL, chat=chat, meanings=meanings, glosses=glosses)
+    assert asked(chat) == ["sense", *([sense.lower()] if alone else ["idiomatic", "literal"])]
+    assert described in (reading.idiomatic, reading.literal)
+    assert reading.meant == described.definitions[0]
 
 
 def test_a_sense_that_is_known_without_asking_has_only_the_meanings_that_count_asked():
@@ -210,24 +201,23 @@ def test_a_sense_that_is_known_without_asking_has_only_the_meanings_that_count_a
         assert [one.meant for one in found] == ["person awake late", "bird with wings"]
 
 
-def test_the_paper_asks_for_one_gloss_of_idiomatic_uses_and_no_more():
-    for sense, questions in [("Idiomatic", ["sense", "gloss"]), ("Literal", ["sense"])]:
-        chat = says(sense)
-        (found,) = read(OWL, chat=chat)
-        assert asked(chat) == questions
-        assert found.literal == Meaning()
-        assert found.meant == (found.gloss if sense == "Idiomatic" else None)
-    assert found.texts() == {}
-
-
-def test_a_gloss_of_every_use_and_none_at_all():
-    chat = says("Literal")
-    assert read(OWL, chat=chat, glosses="all")[0].gloss
-    assert asked(chat) == ["sense", "gloss"]
-    for meanings in ("gloss", "both"):
-        chat = explains("Idiomatic")
-        assert read(OWL, chat=chat, glosses="none", meanings=meanings)[0].texts() == {}
-        assert asked(chat) == ["sense"]
+@pytest.mark.parametrize(
+    ("sense", "options", "question"),
+    [
+        ("Idiomatic", {}, ["gloss"]),  # the paper's way
+        ("Literal", {}, []),
+        ("Literal", {"glosses": "all"}, ["gloss"]),
+        ("Idiomatic", {"glosses": "none"}, []),
+        ("Idiomatic", {"glosses": "none", "meanings": "both"}, []),
+    ],
+)
+def test_one_gloss_is_asked_for_or_none(sense, options, question):
+    chat = says(sense)
+    (reading,) = read(OWL, chat=chat, **options)
+    assert asked(chat) == ["sense", *question]
+    assert reading.literal == Meaning()
+    assert bool(reading.gloss) == bool(reading.texts()) == bool(question)
+    assert reading.meant == (reading.gloss if sense == "Idiomatic" else None)
 
 
 def test_what_the_words_of_a_compound_say_is_asked_once_for_all_its_sentences():
@@ -239,28 +229,23 @@ def test_what_the_words_of_a_compound_say_is_asked_once_for_all_its_sentences():
 
 # ---------------------------------------------------------------------- what dictionaries say
 
-PERSON, OWLET = "who stays up late", "an owl of the night"
-VOTED = Settings(sense="vote")
 
-
-def ranked(*items: Item, settings: Settings = VOTED) -> tuple[Run, list[str]]:
-    """A run, and what was asked after the votes."""
+def prompts_of(item: Item, **settings) -> list[str]:
+    """What a run asks after the votes."""
     chat = explains("Idiomatic")
-    run = rank(items, settings, llms=[chat], encoder=WordEncoder())
-    return run, [prompt for prompt in chat.prompts if "or literally" not in prompt]
+    rank([item], Settings(sense="vote", votes=1, **settings), llms=[chat], encoder=WordEncoder())
+    return chat.prompts[1:]
 
 
 def test_a_prompt_shows_what_a_dictionary_says_of_its_sense_and_none_is_as_before(owls):
-    _, (idiomatic, literal) = ranked(OWL)
-    assert f'// dictionary: "{PERSON}"\n{{"idiom": "night owl",' in idiomatic
-    assert OWLET not in idiomatic
-    assert f'// dictionary: "{OWLET}"\n{{"phrase": "night owl",' in literal
-    assert PERSON not in literal
-    run, prompts = ranked(OWL, settings=replace(VOTED, dictionaries=("none",)))
-    assert prompts == [Prompts().about(OWL, sense) for sense in ("idiomatic", "literal")]
-    assert "dictionary" not in "".join(prompts)
-    assert run.rankings[0].interpretations[0].idiomatic == LATE
+    person, bird = "who stays up late", "an owl of the night"
+    idiomatic, literal = prompts_of(OWL)
+    assert f'// dictionary: "{person}"\n{{"idiom": "night owl",' in idiomatic
+    assert bird not in idiomatic
+    assert f'// dictionary: "{bird}"\n{{"phrase": "night owl",' in literal
+    assert person not in literal
     unknown = replace(OWL, compound="cold feet")
-    assert ranked(unknown)[1] == [
-        Prompts().about(unknown, sense) for sense in ("idiomatic", "literal")
-    ]
+    for item, settings in ((OWL, {"dictionaries": ("none",)}), (unknown, {})):
+        plain = [Prompts().about(item, sense) for sense in ("idiomatic", "literal")]
+        assert prompts_of(item, **settings) == plain
+    assert "dictionary" not in "".join(plain)

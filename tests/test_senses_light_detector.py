@@ -69,7 +69,7 @@ def test_the_threshold_is_higher_in_languages_that_it_was_not_trained_on(caplog)
 def test_its_encoder_leaves_memory_after_each_use_unless_it_is_kept(
     monkeypatch, keep_loaded, opened
 ):
-    encoders: list[weakref.ref[MarkedEncoder]] = []
+    encoders = []
 
     def open_encoder(name: str) -> MarkedEncoder:
         encoder = MarkedEncoder()

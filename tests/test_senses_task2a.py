@@ -49,17 +49,14 @@ def test_without_a_gold_file_senses_are_unknown_unless_they_are_required(tmp_pat
         refused(data, "'Label'", read=read)
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
+def test_what_a_gold_file_lacks_is_named(tmp_path):
+    for labels, message in (
         ([("5", "0")], r"dev\.csv, row 2, ID: '8' .*gold\.csv\."),
         ([("8", "1"), ("5", "2")], r"dev\.csv, row 1, .*gold\.csv, Label"),
         ([("5", "0"), ("8", "1"), ("5", "1")], r"gold\.csv, row 3, ID: '5'"),
-    ],
-)
-def test_what_a_gold_file_lacks_is_named(tmp_path, labels, message):
-    with pytest.raises(UserError, match=message):
-        read_uses(*dev(tmp_path, labels))
+    ):
+        with pytest.raises(UserError, match=message):
+            read_uses(*dev(tmp_path, labels))
 
 
 def test_columns_that_are_needed_and_rows_are_asked_for(tmp_path):
@@ -75,27 +72,25 @@ def test_columns_that_are_needed_and_rows_are_asked_for(tmp_path):
 
 
 class Fixed:
-    """A detector that takes everything as idiomatic, and remembers what it was asked."""
+    """A detector that takes everything as idiomatic."""
 
     identity = "fixed"
     columns = ("Previous",)
     setting = None
 
     def classify(self, uses: Sequence[Use]) -> list[Sense]:
-        self.asked = uses
         return [Sense("idiomatic", 1.0, 1) for _ in uses]
 
 
 def test_a_submission_has_the_setting_that_is_given_or_else_the_detectors(tmp_path):
     data, _ = dev(tmp_path, [])
-    one_shot = Fixed()
-    one_shot.setting = "one_shot"
-    for detector, setting, written in (
-        (Fixed(), None, "zero_shot"),
-        (one_shot, None, "one_shot"),
-        (one_shot, "zero_shot", "zero_shot"),
+    out, detector = tmp_path / "mine.csv", Fixed()
+    for own, setting, written in (
+        (None, None, "zero_shot"),
+        ("one_shot", None, "one_shot"),
+        ("one_shot", "zero_shot", "zero_shot"),
     ):
-        out = tmp_path / "mine.csv"
+        detector.setting = own
         assert detect_uses(data, detector, out=out, setting=setting) is None
         assert out.read_text().splitlines()[1:] == [f"5,EN,{written},0", f"8,PT-BR,{written},0"]
 

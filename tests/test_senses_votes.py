@@ -13,11 +13,6 @@ from admire.senses import Sense, read_label, vote
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
 
 
-def decide(*replies: str) -> Sense:
-    (sense,) = vote([ITEM], Replies(*replies), Prompts(), votes=len(replies))
-    return sense
-
-
 I, L, NEITHER = "Idiomatic", "Literal", "I cannot say."  # noqa: E741
 
 
@@ -34,7 +29,7 @@ I, L, NEITHER = "Idiomatic", "Literal", "I cannot say."  # noqa: E741
     ],
 )
 def test_the_majority_of_the_readable_votes_decides(replies: list[str], expected: Sense):
-    assert decide(*replies) == expected
+    assert vote([ITEM], Replies(*replies), Prompts(), votes=len(replies)) == [expected]
 
 
 @pytest.mark.parametrize(("votes", "seed"), [(1, 0), (5, 0), (5, 100)])

@@ -240,8 +240,8 @@ def test_the_card_tells_how_the_head_was_made(data):
     assert (card["width"], card["modalities"]) == (8, ["image", "caption"])
     assert card["settings"] == asdict(wanted)
     parts = split_compounds(data.compounds, 3)
-    for name, part in zip(("training", "validation", "test"), parts, strict=True):
-        assert card["compounds"][name] == sorted({data.compounds[k] for k in part})
+    for part, names in zip(parts, card["compounds"].values(), strict=True):
+        assert names == sorted({data.compounds[k] for k in part})
     head, history = fit_head(data, *parts[:2], wanted, watched=parts[2])
     assert same(trained.head, head)
     assert trained.history == history

@@ -51,7 +51,7 @@ def test_the_sample_is_capped_for_each_compound_and_sense_and_leaves_out_what_it
         return sample_items(items(each=8), settings, leave_out=["C3", "c 4s"])
 
     assert len(chosen(0)) == 18 * 2 * 2
-    assert not {"c3", "c4"} & {item.compound for item in chosen(0)}
+    assert {"c3", "c4"}.isdisjoint(item.compound for item in chosen(0))
     assert chosen(0) == chosen(0) != chosen(1)
 
 
