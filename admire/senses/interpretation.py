@@ -143,7 +143,7 @@ def interpret(
     entries = {item: look_up_item(dictionaries, item) for item in items}
     uses = [item for item in items if not item.word]
     shared: dict[str, list[Sense]] = {}
-    readings: list[list[Interpretation]] = []
+    readings = []
     for source in sources:
         method = sense_method(settings.sense, source)
         decided: Sequence[Sense] = ()
@@ -157,12 +157,13 @@ def interpret(
             decided = shared[method]
         left = iter(decided)
         all_senses = [NO_SENSE if item.word else next(left) for item in items]
-        meanings = _ask_meanings(items, all_senses, source, prompts, settings, entries)
-        readings.append([])
-        for item, sense in zip(items, all_senses, strict=True):
-            idiomatic, literal = (by_item.get(item, NO_MEANING) for by_item in meanings)
-            reading = Interpretation(source.name, sense, idiomatic, literal, entries[item])
-            readings[-1].append(reading)
+        idiomatic, literal = _ask_meanings(items, all_senses, source, prompts, settings, entries)
+        readings.append(
+            [
+                Interpretation(source.name, sense, idiomatic[item], literal[item], entries[item])
+                for item, sense in zip(items, all_senses, strict=True)
+            ]
+        )
     return readings
 
 
@@ -217,13 +218,13 @@ def _ask_meanings(
     entries: Mapping[Item, Entries],
 ) -> tuple[dict[Item, Meaning], dict[Item, Meaning]]:
     """Ask a source for all meanings of one kind, then of the next; return them by sense."""
-    wanted: dict[MeaningKind, list[Item]] = {"gloss": [], "idiomatic": [], "literal": []}
+    by_kind: dict[MeaningKind, list[Item]] = {"gloss": [], "idiomatic": [], "literal": []}
     for item, sense in zip(items, senses, strict=True):
         for kind in _meaning_kinds(item, sense, source, settings):
-            wanted[kind].append(item)
-    idiomatic: dict[Item, Meaning] = {}
-    literal: dict[Item, Meaning] = {}
-    for kind, chosen in wanted.items():
+            by_kind[kind].append(item)
+    idiomatic = dict.fromkeys(items, NO_MEANING)
+    literal = idiomatic.copy()
+    for kind, chosen in by_kind.items():
         if chosen:
             answers = literal if kind == "literal" else idiomatic
             with suppress(Unanswered):

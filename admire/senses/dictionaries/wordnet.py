@@ -132,6 +132,6 @@ def _places() -> Iterator[Path]:
     for package in spec.submodule_search_locations or () if spec else ():
         yield Path(package) / "data" / "wordnet-3.0"
     yield Path("/usr/share/wordnet")
-    named = filter(None, os.environ.get("NLTK_DATA", "").split(os.pathsep))
-    for folder in (*named, "~/nltk_data", "/usr/share/nltk_data"):
+    configured = filter(None, os.environ.get("NLTK_DATA", "").split(os.pathsep))
+    for folder in (*configured, "~/nltk_data", "/usr/share/nltk_data"):
         yield Path(folder).expanduser() / "corpora" / "wordnet"
