@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -100,7 +99,7 @@ class Toy:
     def __init__(self, name: str, language: str, *expressions: str):
         self.name, self.languages, self.expressions = name, frozenset({language}), expressions
 
-    def entries(self, key: str, language: str) -> Sequence[Entry]:
+    def entries(self, key: str, language: str) -> list[Entry]:
         return [Entry(own, self.name, self.name) for own in self.expressions if key_of(own) == key]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -78,7 +77,7 @@ class Fixed:
     columns = ("Previous",)
     setting = None
 
-    def classify(self, uses: Sequence[Use]) -> list[Sense]:
+    def classify(self, uses: list[Use]) -> list[Sense]:
         return [Sense("idiomatic", 1.0, 1) for _ in uses]
 
 

@@ -85,6 +85,7 @@ class Entries:
 
 
 NO_ENTRIES = Entries()
+"""The entries of an expression that no dictionary has."""
 
 
 def look_up(dictionaries: Sequence[Dictionary], expression: str, language: str) -> Entries:
