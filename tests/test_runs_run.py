@@ -354,15 +354,18 @@ def test_two_encoders_are_given_each_text_and_image_once():
     assert sorted(read.read) == sorted(QUERIES + CAPTIONS)
 
 
-def test_the_predicted_type_is_the_models_label_and_of_several_that_differ_the_votes():
+def test_the_predicted_type_is_the_models_label_and_of_several_that_differ_the_votes_or_the_mean():
     def predicted(*senses: Sense) -> str | None:
         readings = tuple(Interpretation("m", sense) for sense in senses)
         return Ranking.of(OWL, np.zeros(3), interpretations=readings).predicted_type
 
-    sure = Sense("idiomatic", 0.6, idiomatic=2, literal=3)  # two of a detector's heads, but surer
-    assert predicted(sure) == "idiomatic"
-    assert predicted(sure, Sense("literal", 0.4, idiomatic=2, literal=3)) == "literal"
-    assert predicted(sure, Sense("literal", 0.4, idiomatic=3, literal=1)) == "idiomatic"
+    mostly = Sense("idiomatic", 1.0, idiomatic=2)
+    assert predicted(mostly) == "idiomatic"
+    assert predicted(mostly, Sense("literal", 0.2, idiomatic=1, literal=4)) == "literal"
+    # A detector casts no votes: then the mean probability decides.
+    detected = Sense("idiomatic", 0.7, by="detector")
+    assert predicted(detected, Sense("literal", 0.4, idiomatic=2, literal=3)) == "idiomatic"
+    assert predicted(detected, Sense("literal", 0.2, idiomatic=1, literal=4)) == "literal"
     assert predicted() is None
 
 

@@ -29,6 +29,7 @@ from admire.runs.scoring import judged_track, summarise_run
 from admire.runs.tuning import tune
 from admire.scores.item_figures import score_items
 from admire.senses.dictionaries import NO_ENTRIES, open_dictionaries
+from admire.senses.sense import Sense
 
 
 def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
@@ -144,6 +145,22 @@ def test_what_dictionaries_said_is_kept_and_an_older_run_has_none(tmp_path, owls
     old = replace(made, known=NO_ENTRIES)
     assert read_run(folder).rankings[0].interpretations == (old,)
     assert set(compare_runs([folder])["dictionaries"]) == {"none"}
+
+
+def test_votes_that_earlier_versions_gave_a_detector_are_none(tmp_path):
+    class Older:
+        identity, card = "older:1", {"saw": None}
+
+        def classify(self, uses):
+            return [Sense("literal", 0.14, 0, 5) for _ in uses]
+
+    settings = replace(PAPER, sense="detector")
+    run = rank([OWL], settings, llms=[says("")], encoder=WordEncoder(), detector=Older())
+    write_run(run, tmp_path / "run")
+    (reading,) = read_run(tmp_path / "run").rankings[0].interpretations
+    assert reading.sense == Sense("literal", 0.14, by="detector")
+    (replay,) = open_run_replies(tmp_path / "run")
+    assert replay.senses([OWL]) == [reading.sense]
 
 
 def test_a_run_of_subtask_b_leaves_its_submission_and_is_compared_but_not_tuned(tmp_path):

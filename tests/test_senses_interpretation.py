@@ -28,7 +28,7 @@ class Counted:
 
     def classify(self, uses):
         self.asked.append([use.item.sentence for use in uses])
-        return [Sense("literal", 0.2, 0, 1) for _ in uses]
+        return [Sense("literal", 0.2, by="detector") for _ in uses]
 
 
 def test_a_sense_that_no_chat_model_decides_is_decided_once(monkeypatch):
@@ -108,10 +108,8 @@ def test_a_sequence_is_literal_if_the_compound_is_nearer_to_it_than_to_the_candi
     ):
         probability = 1 / (1 + exp(SLOPE * (nearness - OFFSET)))
         assert sense.probability == pytest.approx(probability)
-    assert {(sense.label, sense.idiomatic, sense.literal) for sense in (near, mixed)} == {
-        ("literal", 0, 1)
-    }
-    assert (far.label, far.idiomatic, far.literal) == ("idiomatic", 1, 0)
+    assert {(sense.label, sense.by) for sense in (near, mixed)} == {("literal", "captions")}
+    assert (far.label, far.by) == ("idiomatic", "captions")
 
 
 def test_what_has_no_captions_to_compare_is_left_to_the_detector():

@@ -23,11 +23,12 @@ def light(heads: int = 1, card: dict | None = None, **options) -> LightDetector:
     return LightDetector("marked", "marked:1", *zeros, neutral=True, card=card or {}, **options)
 
 
-def test_the_mean_probability_decides_also_against_the_votes():
+def test_the_mean_probability_decides_and_no_votes_are_cast():
     # Two heads are nearly certain, three hardly lean to the other side.
     detector = replace(light(5), biases=np.log([99, 99, 0.9, 0.9, 0.9]))
     sense = detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())[0]
-    assert (sense.label, sense.idiomatic, sense.literal) == ("idiomatic", 2, 3)
+    assert (sense.label, sense.idiomatic, sense.literal) == ("idiomatic", 0, 0)
+    assert str(sense) == "idiomatic, p 0.68 (detector)"
     assert sense.probability == pytest.approx((2 * 0.99 + 3 * 0.9 / 1.9) / 5)
 
 

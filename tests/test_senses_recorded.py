@@ -80,8 +80,8 @@ def test_votes_are_the_probability_and_the_majority_is_the_sense(write):
         ({"votes_literal": "3.0"}, Sense("literal", 0.0, 0, 3)),
         (TIE, Sense("literal", 0.5, 2, 2)),
         (TIE | {"sense": "idiomatic"}, Sense("idiomatic", 0.5, 2, 2)),
-        ({"sense": "idiomatic"}, Sense("idiomatic", 1.0, 1, 0)),
-        ({"sense": "LITERAL"}, Sense("literal", 0.0, 0, 1)),
+        ({"sense": "idiomatic"}, Sense("idiomatic", 1.0, by="recorded")),
+        ({"sense": "LITERAL"}, Sense("literal", 0.0, by="recorded")),
     ):
         assert open_replies(write(row | cells, name="replies.jsonl")).senses([OWL]) == [expected]
 

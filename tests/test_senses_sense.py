@@ -4,6 +4,7 @@ import pytest
 from conftest import refused
 
 from admire.base.errors import UserError
+from admire.base.files import read_table
 from admire.data.items import Item
 from admire.senses import Sense, given, known_senses, read_senses, sense_table, write_senses
 
@@ -46,9 +47,19 @@ USES = [
 TOLD = [Sense("literal", 0.3, 1, 3, 1), Sense(None, 0.5, unparsed=5)]
 
 
-def test_what_was_written_is_read_again(tmp_path):
-    write_senses(tmp_path / "senses.tsv", USES, TOLD)
-    assert read_senses(tmp_path / "senses.tsv") == (USES, TOLD)
+@pytest.mark.parametrize("last", [TOLD[1], Sense("idiomatic", 0.86, by="detector")])
+def test_what_was_written_is_read_again(tmp_path, last):
+    path = tmp_path / "senses.tsv"
+    write_senses(path, USES, [TOLD[0], last])
+    cells = read_table(path, ()).loc[1, ["idiomatic", "unparsed", "by"]]
+    assert [*cells] == (["", "", "detector"] if last.by else ["0", "5", ""])
+    assert read_senses(path) == (USES, [TOLD[0], last])
+
+
+def test_a_table_of_earlier_versions_is_read(tmp_path):
+    path = tmp_path / "senses.tsv"
+    write_senses(path, USES, TOLD).drop(columns="by").to_csv(path, sep="\t", index=False)
+    assert read_senses(path) == (USES, TOLD)
 
 
 @pytest.mark.parametrize(

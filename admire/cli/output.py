@@ -219,7 +219,7 @@ def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
 
     table = Table(show_lines=True)
     table.add_column("Compound", no_wrap=True, overflow="ellipsis", max_width=24)
-    table.add_column("Sense (votes)", no_wrap=True)
+    table.add_column("Sense", no_wrap=True)
     table.add_column("Gloss", min_width=26, max_width=32)
     table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
     for ranking in rankings:
@@ -295,10 +295,7 @@ def _short(name: str) -> str:
 def _sense_cell(sense: Sense) -> str:
     from admire.senses.sense import NO_SENSE
 
-    if sense == NO_SENSE:
-        return "–"
-    unread = f", {sense.unparsed} unread" if sense.unparsed else ""
-    return f"{sense.label or 'unknown'} ({sense.idiomatic}:{sense.literal}{unread})"
+    return "–" if sense == NO_SENSE else str(sense)
 
 
 def print_json(value: object) -> None:

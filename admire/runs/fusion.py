@@ -178,7 +178,7 @@ def _fuse_senses(
         chosen = next(filter(None, labels), None)
     counted = idiomatic + literal
     share = idiomatic / counted if counted else {"idiomatic": 1.0, None: 0.5}.get(chosen, 0.0)
-    votes = [labels.count(label) for label in ("idiomatic", "literal", None)]
+    votes = labels.count("idiomatic"), labels.count("literal"), labels.count(None)
     none = all(reading.sense == NO_SENSE for reading in readings)
     sense = NO_SENSE if none else Sense(chosen, share, *votes)
     idiomatic_meaning = next(filter(None, (r.idiomatic for r in readings)), NO_MEANING)

@@ -24,6 +24,7 @@ from admire.runs.ranking import Ranking, Row, Run
 from admire.runs.record import VERSION
 from admire.runs.run_folder import ITEMS, OF_ITEM, RECORD, SCORES
 from admire.senses.recorded import Recorded, RecordedReply, key_of
+from admire.senses.sense import Sense
 
 Checked = TypeVar("Checked")
 
@@ -35,9 +36,23 @@ def read_rows(folder: Path) -> Iterator[Row]:
         UserError: the file is missing or damaged.
     """
     path = folder / ITEMS
+    llms = read_record(folder).get("models", {}).get("llms", ())
+    methods = {llm["name"]: llm.get("sense") for llm in llms}
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
-            yield _checked(Row, line, f"{path}, row {number}")
+            row = _checked(Row, line, f"{path}, row {number}")
+            readings = [
+                replace(reading, sense=_without_votes(reading.sense, methods.get(reading.llm)))
+                for reading in row.interpretations
+            ]
+            yield row.model_copy(update={"interpretations": tuple(readings)})
+
+
+def _without_votes(sense: Sense, method: Any) -> Sense:
+    """Take away the votes that earlier versions gave detectors and given senses."""
+    if sense.by or method not in ("detector", "given"):
+        return sense
+    return Sense(sense.label, sense.probability, by=method)
 
 
 class Made(BaseModel, strict=True):

@@ -29,7 +29,7 @@ from admire.runs.record import used_gold_sense
 from admire.scores.figures import summarise
 from admire.scores.item_figures import score_items
 from admire.senses.interpretation import Interpretation
-from admire.senses.sense import majority, mean_probability
+from admire.senses.sense import likelier, majority, mean_probability
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -203,12 +203,14 @@ class Ranking(Row):
 def agreed_sense(interpretations: Iterable[Interpretation]) -> SenseLabel | None:
     """Return the sense that all chat models give, or else the majority of their votes.
 
-    None for a baseline, or where no vote could be read.
+    If one was decided without votes, the mean of their probabilities decides. None for a baseline, or where no vote could be read.
     """
     senses = [reading.sense for reading in interpretations]
     labels = {sense.label for sense in senses}
     if len(labels) == 1:
         return labels.pop()
+    if any(sense.by for sense in senses):
+        return likelier(mean_probability(senses) or 0.0, "detector").label
     votes = (sum(sense.idiomatic for sense in senses), sum(sense.literal for sense in senses))
     return majority(*votes)
 

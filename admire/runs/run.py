@@ -396,12 +396,12 @@ def _rank_item(
 def _columns(reading: Interpretation | None) -> dict[str, Any]:
     if reading is None:
         return {}
+    sense = reading.sense
+    counts = () if sense.by else ("idiomatic", "literal", "unparsed")
     return {
         "llm": reading.llm,
-        "predicted_type": reading.sense.label or "",
-        "probability": reading.sense.probability,
-        "votes_idiomatic": reading.sense.idiomatic,
-        "votes_literal": reading.sense.literal,
-        "votes_unparsed": reading.sense.unparsed,
+        "predicted_type": sense.label or "",
+        "probability": sense.probability,
+        **{f"votes_{name}": getattr(sense, name) for name in counts},
         "gloss": reading.gloss or "",
     }

@@ -17,7 +17,7 @@ from admire.models.encoders.hub import folder_digest, load_cached_first
 from admire.models.encoders.torch_models import Placement
 from admire.scores.leakage import check_card
 from admire.senses.detector import Setting, Use, context_columns
-from admire.senses.sense import Sense, single_vote
+from admire.senses.sense import Sense, likelier
 
 with needs_extra("clip", "A fine-tuned detector"):
     import torch
@@ -73,7 +73,7 @@ class Classifier:
         return context_columns(self.setting)
 
     def classify(self, uses: Sequence[Use]) -> list[Sense]:
-        """Return each use's sense, with one vote."""
+        """Return each use's sense."""
         if not uses:
             return []
         logits: np.ndarray[Any, np.dtype[np.float32]] = self.model.encode(
@@ -81,7 +81,7 @@ class Classifier:
         )
         idiomatic, literal = logits.astype(np.float64).T
         probabilities = 1 / (1 + np.exp(np.clip(literal - idiomatic, -700, 700)))
-        return [single_vote(probability) for probability in probabilities]
+        return [likelier(probability, "detector") for probability in probabilities]
 
     def text(self, use: Use) -> str:
         """Return the text of a use that the model reads (section 3.1).

@@ -25,10 +25,10 @@ from admire.models.encoders import Query, QueryEncoder, open_encoder
 from admire.prompts import Prompts
 from admire.scores.leakage import check_card
 from admire.senses.detector import BUILT_IN, Detector, Use
-from admire.senses.sense import Sense
+from admire.senses.sense import Sense, likelier
 
 if TYPE_CHECKING:
-    from admire.data.items import Item, SenseLabel
+    from admire.data.items import Item
 
 log = logging.getLogger("admire")
 
@@ -37,7 +37,7 @@ Features = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LightDetector:
-    """Logistic heads on an encoder's vectors of a compound; each head has one vote.
+    """Logistic heads on an encoder's vectors of a compound, of which the mean counts.
 
     Attributes:
         encoder: the encoder's name.
@@ -72,7 +72,7 @@ class LightDetector:
     def classify(self, uses: Sequence[Use], encoder: QueryEncoder | None = None) -> list[Sense]:
         """Return the sense of each use, by the mean of the heads' probabilities.
 
-        The mean is calibrated. It can differ from the majority of the heads' votes.
+        The mean is calibrated. It can differ from the majority of the heads.
 
         Args:
             encoder: None is :attr:`reader`.
@@ -96,12 +96,7 @@ class LightDetector:
         products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
         products -= self.shift * self._untrained(uses)[:, None]
         probabilities = 1 / (1 + np.exp(-(products + self.biases)))
-        senses = []
-        for heads in probabilities:
-            mean, votes = float(heads.mean()), int((heads > 0.5).sum())
-            label: SenseLabel = "idiomatic" if mean > 0.5 else "literal"
-            senses.append(Sense(label, mean, votes, len(heads) - votes))
-        return senses
+        return [likelier(heads.mean(), "detector") for heads in probabilities]
 
     def _untrained(self, uses: Sequence[Use]) -> npt.NDArray[np.bool_]:
         """Return True for uses in untrained languages; warn once per language."""

@@ -19,7 +19,7 @@ from admire.base.schema import read_as
 from admire.data.items import Item, SenseLabel
 from admire.data.rows import SenseCell, parse_order
 from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, MeaningKind, clean_gloss
-from admire.senses.sense import Sense, majority, single_vote
+from admire.senses.sense import Sense, likelier, majority
 
 log = logging.getLogger("admire")
 
@@ -218,7 +218,7 @@ class _Collected:
         label: SenseLabel | None = self.values.get("sense", (None,))[0]
         idiomatic, literal = (self.values.get(column, (0,))[0] for column in VOTE_COLUMNS)
         if not idiomatic + literal:
-            return single_vote(label == "idiomatic") if label else None
+            return likelier(label == "idiomatic", "recorded") if label else None
         winner = majority(idiomatic, literal)
         if label and label != winner and idiomatic != literal:
             raise UserError(

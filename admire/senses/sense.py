@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
@@ -31,16 +31,20 @@ LanguageTag = Annotated[str, AfterValidator(_language)]
 OptionalSense = Annotated[SenseLabel | None, BeforeValidator(lambda cell: cell or None)]
 """A sense in a table; an empty cell is None."""
 
+By = Literal["detector", "captions", "given", "recorded"]
+"""What decides a sense without votes; ``captions`` are those of a sequence (Subtask B)."""
+
 
 @dataclass(frozen=True)
 class Sense:
-    """A decision and the votes that it is based on.
+    """A decision between the senses, and what it is based on.
 
     Attributes:
         label: the sense; None where no vote could be read, and in :data:`NO_SENSE`.
         probability: of the idiomatic sense, from 0 to 1: the share among the votes that could be
             read, or the mean of the detector's heads.
         idiomatic, literal, unparsed: how many votes were for each sense, or could not be read.
+        by: what decided it in place of votes.
     """
 
     label: SenseLabel | None
@@ -48,6 +52,16 @@ class Sense:
     idiomatic: int = 0
     literal: int = 0
     unparsed: int = 0
+    by: By | None = None
+
+    def __str__(self) -> str:
+        """Say the sense with its votes, or with its probability and what decided it."""
+        label = self.label or "unknown"
+        if self.by:
+            p = f", p {self.confidence:.2f}" if 0 < self.probability < 1 else ""
+            return f"{label}{p} ({self.by})"
+        unread = f", {self.unparsed} unread" if self.unparsed else ""
+        return f"{label} ({self.idiomatic}:{self.literal}{unread})"
 
     @property
     def confidence(self) -> float:
@@ -79,14 +93,13 @@ def majority(idiomatic: int, literal: int) -> SenseLabel | None:
     return "idiomatic" if idiomatic > literal else "literal"
 
 
-def single_vote(probability: float) -> Sense:
-    """Return one vote for the likelier sense, given the probability of the idiomatic one."""
-    idiomatic = int(probability > 0.5)
-    return Sense(majority(idiomatic, 1 - idiomatic), float(probability), idiomatic, 1 - idiomatic)
+def likelier(probability: float, by: By) -> Sense:
+    """Return the likelier sense, from the probability of the idiomatic one."""
+    return Sense("idiomatic" if probability > 0.5 else "literal", float(probability), by=by)
 
 
 def given(item: Item) -> Sense:
-    """Return the sense that the data give, as one vote.
+    """Return the sense that the data give.
 
     Raises:
         UserError: the data give none.
@@ -97,17 +110,22 @@ def given(item: Item) -> Sense:
             "way.",
             "sense",
         )
-    return single_vote(item.sentence_type == "idiomatic")
+    return likelier(item.sentence_type == "idiomatic", "given")
 
 
 def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
     """Return one row per item with the given and the decided sense.
 
     The columns are compound, sentence, sentence_type (None if not given), predicted_type (None if
-    no vote could be read), idiomatic, literal, unparsed (numbers of votes), confidence (from 0.5
-    to 1), language, and probability (of the idiomatic sense).
+    no vote could be read), idiomatic, literal, unparsed (numbers of votes, empty where none were
+    cast), confidence (from 0.5 to 1), language, probability (of the idiomatic sense), and by (what
+    decided it in place of votes).
     """
     import pandas as pd
+
+    def votes(name: str) -> pd.Series[int]:
+        counts = [None if sense.by else getattr(sense, name) for sense in senses]
+        return pd.Series(counts, dtype="Int64")
 
     return pd.DataFrame(
         {
@@ -115,12 +133,11 @@ def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
             "sentence": [item.sentence for item in items],
             "sentence_type": [item.sentence_type for item in items],
             "predicted_type": [sense.label for sense in senses],
-            "idiomatic": [sense.idiomatic for sense in senses],
-            "literal": [sense.literal for sense in senses],
-            "unparsed": [sense.unparsed for sense in senses],
+            **{name: votes(name) for name in ("idiomatic", "literal", "unparsed")},
             "confidence": [round(sense.confidence, 4) for sense in senses],
             "language": [item.language for item in items],
             "probability": [round(sense.probability, 4) for sense in senses],
+            "by": [sense.by for sense in senses],
         }
     )
 
@@ -139,16 +156,20 @@ def write_senses(path: Path, items: Sequence[Item], senses: Sequence[Sense]) -> 
     return table
 
 
+Votes = Annotated[int, Field(ge=0), BeforeValidator(lambda cell: cell or 0)]
+
+
 class _Row(BaseModel):
     compound: str
     sentence: str
     sentence_type: OptionalSense
     predicted_type: OptionalSense
-    idiomatic: int = Field(ge=0)
-    literal: int = Field(ge=0)
-    unparsed: int = Field(ge=0)
+    idiomatic: Votes
+    literal: Votes
+    unparsed: Votes
     language: LanguageTag
     probability: float = Field(ge=0, le=1, allow_inf_nan=False)
+    by: Annotated[By | None, BeforeValidator(lambda cell: cell or None)] = None
 
 
 def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
@@ -160,13 +181,13 @@ def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
     from admire.base.files import read_table
 
     items, senses = [], []
-    table = read_table(path, _Row.model_fields)
+    table = read_table(path, [*_Row.model_fields][:-1])  # tables of earlier versions lack by
     for number, cells in enumerate(table.to_dict("records"), start=1):
         row = read_as(_Row, cells, f"{path}, row {number}")
         gold = row.sentence_type
         items.append(Item(row.compound, row.sentence, row.language, sentence_type=gold))
         votes = row.idiomatic, row.literal, row.unparsed
-        senses.append(Sense(row.predicted_type, row.probability, *votes))
+        senses.append(Sense(row.predicted_type, row.probability, *votes, row.by))
     if not items:
         raise UserError(f"{path}: holds no rows.")
     return items, senses

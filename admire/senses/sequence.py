@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from admire.data.items import Item
 from admire.models.encoders import TextEncoder
-from admire.senses.sense import Sense, single_vote
+from admire.senses.sense import Sense, likelier
 
 OFFSET = 0.0711
 SLOPE = 53.5
@@ -26,7 +26,7 @@ def shows_captions(item: Item) -> bool:
 
 
 def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:
-    """Return the sense that each item's sequence shows, as one vote.
+    """Return the sense that each item's sequence shows.
 
     A literal sequence shows what the compound names. The candidates show both senses, so they tell
     how near captions of this compound usually are.
@@ -35,7 +35,7 @@ def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:
         items: those for which :func:`shows_captions` holds.
     """
     probabilities = 1 / (1 + np.exp(SLOPE * (nearness(items, encoder) - OFFSET)))
-    return [single_vote(probability) for probability in probabilities]
+    return [likelier(probability, "captions") for probability in probabilities]
 
 
 def nearness(items: Sequence[Item], encoder: TextEncoder) -> npt.NDArray[np.float64]:

@@ -240,9 +240,7 @@ const Cards = (() => {
     const single = readings.length === 1 ? readings[0] : null;
     if (hasNoSense(result)) return [meanings(result)];
     const line = senseLine(
-      result.sense,
-      result.probability ?? single?.probability,
-      result.votes ?? single?.votes,
+      { ...single, ...result },
       kind === "ranking" ? result.sense_right : null,
     );
     if (result.unsure) {
@@ -257,12 +255,12 @@ const Cards = (() => {
 
   function searchedWith({ reading }) {
     if (!reading) return [];
-    const line = senseLine(reading.sense, reading.probability);
+    const line = senseLine(reading);
     if (reading.gloss) line.append(make("span", { dir: "auto", text: `“${reading.gloss}”` }));
     return [line];
   }
 
-  function senseLine(sense, probability, votes, right) {
+  function senseLine({ sense, probability, votes, by }, right) {
     const said = make("span", { class: "predicted" }, "predicted: ", senseWord(sense));
     const line = make("div", { class: "sense" }, said);
     if (right === false) said.append(" ", span("wrong", "✗"), unseen("wrong"));
@@ -270,6 +268,7 @@ const Cards = (() => {
     if (known(probability)) line.append(chance(probability));
     const told = votes ? votesTold(votes) : "";
     if (told) line.append(span("votes", told, { title: "What the chat model answered" }));
+    if (by) line.append(span("votes", `(${by})`, { title: "What decided the sense" }));
     return line;
   }
 
@@ -299,7 +298,7 @@ const Cards = (() => {
         box.append(...lines);
         continue;
       }
-      const line = senseLine(reading.sense, reading.probability, reading.votes);
+      const line = senseLine(reading);
       line.firstChild.replaceWith(span("llm", reading.llm), senseWord(reading.sense));
       if (reading.no_sense) line.replaceChildren(span("llm", reading.llm));
       box.append(make("div", { class: "reader" }, line, ...lines));

@@ -205,9 +205,10 @@ def describe_reading(reading: Interpretation) -> dict[str, Any]:
 
 
 def decided(sense: Sense) -> dict[str, Any]:
-    """Return a sense with its probability and votes."""
+    """Return a sense with its probability, and its votes or what decided it without."""
     votes = {"idiomatic": sense.idiomatic, "literal": sense.literal, "unparsed": sense.unparsed}
-    return {"sense": sense.label, "probability": sense.probability, "votes": votes}
+    based = {"by": sense.by} if sense.by else {"votes": votes}
+    return {"sense": sense.label, "probability": sense.probability, **based}
 
 
 def _meaning(meaning: Meaning) -> dict[str, Any]:

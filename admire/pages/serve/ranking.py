@@ -73,7 +73,7 @@ def _recorded(item: Item, reading: schemas.Reading) -> Recorded:
     probability = reading.probability
     if probability is None:
         probability = float(reading.sense != "literal")
-    sense = Sense(reading.sense, probability, **reading.votes.model_dump())
+    sense = Sense(reading.sense, probability, **reading.votes.model_dump(), by=reading.by)
     meanings = {label: _meaning(getattr(reading, label)) for label in get_args(SenseLabel)}
     name = f"{reading.llm.removesuffix(BY_HAND)}{BY_HAND}"
     replies = {key_of(item.compound, item.sentence): RecordedReply(sense, meanings)}

@@ -14,6 +14,7 @@ from admire.pages.serve.guard import Limits
 
 # Without admire.data.items, which takes longer to import than the page may take.
 Sense = Literal["idiomatic", "literal"]
+By = Literal["detector", "captions", "given", "recorded"]
 Probability = Annotated[
     float | None, Field(description="Of the idiomatic sense; null where no vote could be read.")
 ]
@@ -80,6 +81,7 @@ class Reading(BaseModel):
     sense: Sense | None
     probability: Probability
     votes: Votes = Votes()
+    by: By | None = Field(None, description="What decided the sense in place of votes.")
     idiomatic: Meaning = Meaning()
     literal: Meaning = Meaning()
     dictionary: dict[Sense, list[Entry]] = {}

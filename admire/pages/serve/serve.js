@@ -576,7 +576,7 @@ const definitionsOf = ({ ranking: { readings } }, sense) =>
 
 /** The model's readings, with what a person says in place of what it said. */
 function readingsByHand({ ranking: { readings } }, { sense, meanings }) {
-  const decided = sense && { sense, probability: Number(sense === "idiomatic"), votes: {} };
+  const decided = sense && { sense, probability: Number(sense === "idiomatic"), votes: {}, by: "given" };
   const defined = Object.fromEntries(
     Object.entries(meanings).map(([label, text]) => [label, { definitions: linesOf(text) }]),
   );
