@@ -10,6 +10,8 @@ from toys import OWL, ScriptedChat, WordEncoder, explains, says
 
 from admire import Candidate, Item, Settings, UserError, rank
 from admire.prompts import Prompts
+from admire.senses.dictionaries import NO_ENTRIES, Entry
+from admire.senses.dictionaries.entries import Entries
 from admire.senses.interpretation import Interpretation, ReadingSettings, interpret
 from admire.senses.meaning import Meaning
 from admire.senses.sense import Sense
@@ -184,6 +186,23 @@ def test_what_is_meant_may_be_described_alone(sense, described, name, meanings, 
     assert asked(chat) == ["sense", *([sense.lower()] if alone else ["idiomatic", "literal"])]
     assert described in (reading.idiomatic, reading.literal)
     assert reading.meant == described.definitions[0]
+
+
+@pytest.mark.parametrize(
+    ("sense", "name", "dictionary", "wording"),
+    [
+        ("literal", "toy", True, "bird with wings"),
+        ("literal", "embedded", True, "a bird"),
+        ("literal", "embedded", False, "night owl"),
+        ("idiomatic", "embedded", True, "person awake late"),
+    ],
+)
+def test_a_literal_use_is_not_worded_by_the_embedded_model(sense, name, dictionary, wording):
+    known = (
+        Entries(literal=(Entry("night owl", "a bird", "wordnet"),)) if dictionary else NO_ENTRIES
+    )
+    reading = Interpretation(name, Sense(sense, float(sense == "idiomatic")), LATE, BIRD, known)
+    assert reading.wording("night owl") == wording
 
 
 def test_a_sense_that_is_known_without_asking_has_only_the_meanings_that_count_asked():

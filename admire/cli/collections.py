@@ -55,7 +55,7 @@ def search(
         return
     title = f"{span}, {settings.query}"
     if reading:
-        meaning = reading.meant if pictures else reading.gloss
+        meaning = reading.wording(span) if pictures else reading.gloss
         title = f"{span}, {reading.sense.label}: {meaning or '–'}"
     headings = ("Score", "Picture", "Caption") if pictures else ("Score", "Id", "Text")
     rows = []

@@ -223,6 +223,7 @@ def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
     table.add_column("Gloss", min_width=26, max_width=32)
     table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
     for ranking in rankings:
+        phrase = ranking.item.phrase
         senses = [_sense_cell(reading.sense) for reading in ranking.interpretations]
         candidates = (
             f"{score} {star} {name}  {textwrap.shorten(caption, 40, placeholder='…')}"
@@ -231,7 +232,7 @@ def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
         table.add_row(
             cell(ranking.item.compound),
             cell(*senses, *(["unsure"] if ranking.unsure else [])) or "–",
-            cell(*(reading.meant or "–" for reading in ranking.interpretations)) or "–",
+            cell(*(reading.wording(phrase) or "–" for reading in ranking.interpretations)) or "–",
             cell(*candidates),
         )
     print_table(table)
@@ -245,7 +246,8 @@ def _print_block(ranking: Ranking, prefix: str) -> None:
     print_table(cell(ranking.item.compound + ", unsure" * ranking.unsure, style="bold"))
     for reading in ranking.interpretations:
         sense = _sense_cell(reading.sense)
-        line = cell(f"{sense}: {reading.meant}" if reading.meant else sense)
+        meaning = reading.wording(ranking.item.phrase)
+        line = cell(f"{sense}: {meaning}" if meaning else sense)
         print_table(Padding(line, (0, 0, 0, 2)))
     rows = _candidate_cells(ranking, prefix)
     width = max(cell_len(name) for _, _, name, _ in rows)

@@ -203,7 +203,8 @@ class Ranking(Row):
 def agreed_sense(interpretations: Iterable[Interpretation]) -> SenseLabel | None:
     """Return the sense that all chat models give, or else the majority of their votes.
 
-    If one was decided without votes, the mean of their probabilities decides. None for a baseline, or where no vote could be read.
+    If one was decided without votes, the mean of their probabilities decides. None for a baseline,
+    or where no vote could be read.
     """
     senses = [reading.sense for reading in interpretations]
     labels = {sense.label for sense in senses}
@@ -263,10 +264,10 @@ class Run:
         """Return the items, a row each.
 
         Columns: ``compound``, ``sentence``, ``language``; ``predicted_type`` with the
-        ``probability`` of the idiomatic sense, and ``unsure``; ``meaning``, the first definition of
-        the sense that is meant; ``order``, from best to worst; the gold's ``sentence_type`` and
-        ``best``; and, if any item has gold, its figures, as ``top1`` and ``dcg``. The index counts
-        from 1, as ``item`` in :meth:`to_frame`.
+        ``probability`` of the idiomatic sense, and ``unsure``; ``meaning``, see
+        :meth:`Interpretation.wording`; ``order``, from best to worst; the gold's ``sentence_type``
+        and ``best``; and, if any item has gold, its figures, as ``top1`` and ``dcg``. The index
+        counts from 1, as ``item`` in :meth:`to_frame`.
         """
         import pandas as pd
 
@@ -278,7 +279,7 @@ class Run:
                 "predicted_type": ranking.predicted_type,
                 "probability": ranking.probability,
                 "unsure": ranking.unsure,
-                "meaning": next((r.meant for r in ranking.interpretations if r.meant), None),
+                "meaning": next(filter(None, _wordings(ranking)), None),
                 "order": ranking.order,
                 "sentence_type": ranking.item.sentence_type,
                 "best": ranking.item.best,
@@ -330,6 +331,10 @@ OF_ITEM = (
     *("predicted_type", "probability", "unsure"),
 )
 """The columns of :func:`score_rankings` that are no figures."""
+
+
+def _wordings(ranking: Ranking) -> Iterator[str | None]:
+    return (reading.wording(ranking.item.phrase) for reading in ranking.interpretations)
 
 
 def _line(ranking: Ranking) -> str:

@@ -55,6 +55,17 @@ class Interpretation:
         meaning = self.idiomatic if idiomatic else self.literal
         return next(iter(meaning.definitions), None)
 
+    def wording(self, phrase: str) -> str | None:
+        """Return the meaning to show: :attr:`meant`, or of some literal uses the phrase itself.
+
+        A literal use is worded by a dictionary or a strong chat model. The embedded model often
+        gives what the idiom means instead.
+        """
+        if self.sense.label != "literal":
+            return self.meant
+        meant = None if self.llm == "embedded" else self.meant
+        return meant or next(iter(self.known.glosses("literal")), phrase)
+
     def texts(self) -> dict[str, str]:
         """Return the texts to compare candidates with, by role; see :data:`TEXTS`."""
         texts: dict[str, str | None] = {}

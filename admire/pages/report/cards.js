@@ -317,8 +317,12 @@ const Cards = (() => {
   /** The meaning that is meant, and the rest on demand. */
   function meaning(reading, sense) {
     const [meant, other] = sense === "literal" ? ["literal", "idiomatic"] : SENSES;
-    const shown = told(reading, meant, "meaning");
+    const { wording } = reading;
+    const ownWords = wording && !reading[meant]?.definitions?.includes(wording);
+    const ofModel = told(reading, meant, "meaning");
+    const shown = ownWords ? [row(reading, meant, "meaning", wording)] : ofModel;
     const rest = [
+      ...(ownWords ? ofModel : []),
       ...["scene", "dictionary"].flatMap((what) => told(reading, meant, what)),
       ...["meaning", "scene", "dictionary"].flatMap((what) => told(reading, other, what)),
     ];
@@ -327,7 +331,7 @@ const Cards = (() => {
       const has = (what) => [meant, other].some((one) => told(reading, one, what).length);
       const what = [
         has("scene") && "scene",
-        told(reading, other, "meaning").length && "other meaning",
+        ((ownWords && ofModel.length) || told(reading, other, "meaning").length) && "other meaning",
         has("dictionary") && "dictionary",
       ];
       const summary = make("summary", { text: `The ${listed(what.filter(Boolean))}` });
@@ -345,10 +349,13 @@ const Cards = (() => {
       dictionary: entries.map(({ gloss, source }) => `${gloss} (${source})`),
     };
     const text = (texts[what] ?? []).join("; ");
-    if (!text) return [];
+    return text ? [row(reading, sense, what, text)] : [];
+  }
+
+  function row(reading, sense, what, text) {
     const of = reading.no_sense ? null : senseWord(sense);
     const term = make("dt", {}, of, ` ${what}: `);
-    return [make("div", {}, term, make("dd", { text, dir: "auto" }))];
+    return make("div", {}, term, make("dd", { text, dir: "auto" }));
   }
 
   /** What there is to say of a ranker's answers, beyond what has been said. */

@@ -152,7 +152,7 @@ def result(
         "sense": sense,
         "probability": probability,
         "confidence": None if probability is None else confidence(probability),
-        "readings": [describe_reading(reading) for reading in ranking.interpretations],
+        "readings": [describe_reading(r, item.phrase) for r in ranking.interpretations],
         "order": [names.index(name) for name in ranking.order],
         "scores": scores.tolist(),
         "parts": [
@@ -186,12 +186,13 @@ def _loss(item: Item, figures: Mapping[str, float]) -> float:
     return dcg(best, best) - figures["dcg"]
 
 
-def describe_reading(reading: Interpretation) -> dict[str, Any]:
+def describe_reading(reading: Interpretation, phrase: str) -> dict[str, Any]:
     """Return what a chat model understands, and what dictionaries say."""
     return {
         "llm": plain_name(reading.llm),
         **decided(reading.sense),
         **({"no_sense": True} if reading.sense == NO_SENSE else {}),
+        "wording": reading.wording(phrase),
         "idiomatic": _meaning(reading.idiomatic),
         "literal": _meaning(reading.literal),
         "dictionary": {

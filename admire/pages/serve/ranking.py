@@ -152,7 +152,7 @@ def search_collection(search: schemas.Search, models: Models, folder: Path) -> s
     ]
     return schemas.Found.model_validate(
         {
-            "readings": [describe_reading(found.reading)] if found.reading else [],
+            "readings": [describe_reading(found.reading, search.span)] if found.reading else [],
             "gloss": found.reading.gloss if found.reading else None,
             "span": find_compound(search.text, search.span),
             "pictures" if found.pictures else "texts": entries,

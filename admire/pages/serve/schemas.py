@@ -82,6 +82,7 @@ class Reading(BaseModel):
     probability: Probability
     votes: Votes = Votes()
     by: By | None = Field(None, description="What decided the sense in place of votes.")
+    wording: str | None = Field(None, description="The meaning in short, to show.")
     idiomatic: Meaning = Meaning()
     literal: Meaning = Meaning()
     dictionary: dict[Sense, list[Entry]] = {}
