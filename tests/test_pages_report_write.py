@@ -132,9 +132,9 @@ def test_the_head_has_the_place_of_a_run_whose_set_is_known(tmp_path, write_tabl
         write_run(replace(made, rankings=right), folder)
     text = write_report(folders, tmp_path / "r.html").read_text(encoding="utf-8")
     words = " ".join(unescape(re.sub("<[^>]*>", " ", text)).split())
-    both = "pt-test, Subtask A, caption"
-    assert f"vote {both} 1 of 2 (between 1 and 1) 1 of 2 (between 1 and 1)" in words
-    assert f"given {both} none, with the gold sense none, with the gold sense" in words
+    both, place = "pt-test, Subtask A, caption", "1 to 2 of 2 (1 by the mean)"
+    assert f"vote {both} 13 {place} {place}" in words
+    assert f"given {both} 13 none, with the gold sense none, with the gold sense" in words
     named = write_report(folders[:1], tmp_path / "r.html", published="en-test", track="caption")
     assert "The gold has 13 items, en-test has 15" in named.read_text(encoding="utf-8")
 

@@ -19,6 +19,7 @@ from admire.scores.figures import (
     with_ndcg,
 )
 from admire.scores.item_figures import score_items
+from admire.scores.metrics import METRICS, wilson_interval
 
 BEST = tuple("abcde")
 WORST = tuple("edcba")
@@ -173,8 +174,30 @@ def test_languages_come_by_top_1_and_count_alike_in_their_mean():
 
 
 def test_differences_are_paired_by_item():
-    """Items differ widely, but every item gains the same: the paired interval has no width."""
+    """Items differ widely, but gain nearly the same: the paired interval is narrow."""
     first = scored_as(("idiomatic", BEST), ("idiomatic", WORST), ("idiomatic", BEST))
-    second = first.assign(dcg=first["dcg"] + 0.25)
-    row = paired_difference(first, second).set_index(["group", "metric"]).loc[("all", "dcg")]
-    assert (row["mean"], row["low"], row["high"]) == pytest.approx((0.25, 0.25, 0.25))
+    second = first.assign(dcg=first["dcg"] + [0.25, 0.25, 0.28])
+    rows = paired_difference(first, second).set_index(["group", "metric"])
+    row = rows.loc[("all", "dcg")]
+    assert (row["mean"], row["low"], row["high"]) == pytest.approx((0.26, 0.25, 0.28))
+    assert math.isnan(rows.loc[("all", "top1"), "low"])  # no difference, and no share
+
+
+@pytest.mark.parametrize(
+    ("orders", "top1", "dcg"),
+    [
+        ((BEST, BEST), None, None),
+        ((BEST,) * 8, wilson_interval(1, 8), None),
+        ((BEST, BEST, WORST), wilson_interval(2 / 3, 3), (GAIN[WORST], GAIN[BEST])),
+        ((BEST,) * 20, wilson_interval(1, 20), None),
+        ((BEST,) * 10 + (WORST,) * 10, (0.3, 0.7), (2.2, 3.1)),
+    ],
+)
+def test_an_interval_says_no_more_than_its_items_can(orders, top1, dcg):
+    rows = summarise(scored_as(*(("idiomatic", order) for order in orders))).set_index("metric")
+    for metric, expected in (("top1", top1), ("dcg", dcg)):
+        ends = rows.iloc[: len(METRICS)].loc[metric, ["low", "high"]].tolist()
+        if expected is None:
+            assert all(map(math.isnan, ends)), metric
+        else:
+            assert ends == pytest.approx(expected, abs=0.1 if len(orders) == 20 else 1e-9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 from typing import get_args
 
@@ -124,7 +125,13 @@ def test_of_equal_figures_the_other_one_decides():
     assert places(found, board) == {"top1": (4, 1, 7, 7), "dcg": (4, 1, 6, 7)}
     systems = published_systems(board)
     top1, dcg = standings(found, systems, board)
-    assert str(top1).startswith("top1 0.667 [0.400, 0.867] would be place 4 of 7; ")
+    assert str(top1) == (
+        "top1 0.667 [0.400, 0.867] would be place 1 to 7 of 7 (4 by the mean), caption, 15 items."
+    )
+    (many, _) = standings(found.assign(n=30), systems, board)
+    assert "would be place 4 of 7 (from 1 to 7), caption, 30 items" in str(many)
+    unknown = (10 / 15, math.nan, math.nan)
+    assert places(summary(top1=unknown, dcg=unknown), board)["top1"] == (5, 1, 7, 7)
     assert in_interval(systems, top1).tolist() == [True] * 6
     assert in_interval(systems, dcg).tolist() == [True] * 4 + [False, True]
 

@@ -156,7 +156,7 @@ def score(
     seed: opt.Seed = 0,
     json: opt.Json = False,
 ) -> None:
-    """Score submissions: top-1, DCG, NDCG and both correlations, with 95 % bootstrap intervals.
+    """Score submissions: top-1, DCG, NDCG and both correlations, with 95 % intervals.
 
     For several languages, also the figures of each and their macro-average.
 

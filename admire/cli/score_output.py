@@ -80,7 +80,7 @@ def _print_senses(senses: Mapping[str, Any], items: int, name: str) -> None:
 
 def _print_board(entry: Mapping[str, Any], figures: pd.DataFrame, name: str) -> None:
     """Print the published systems with ours where it would be; some have no place."""
-    from admire.scores.published import Board, is_better, our_figures, published_systems
+    from admire.scores.published import FEW, Board, is_better, our_figures, published_systems
 
     board = Board(entry["set"], entry["subtask"], entry["track"])
     first, second = board.ranked
@@ -91,6 +91,9 @@ def _print_board(entry: Mapping[str, Any], figures: pd.DataFrame, name: str) -> 
         ours[metric] = figure["mean"]
         if metric in board.ranked:
             ours |= {f"{metric}_low": figure["low"], f"{metric}_high": figure["high"]}
+    for standing in entry["places"][:1]:
+        if standing.n < FEW:
+            ours["range"] = f"{standing.best} to {standing.worst}"
     systems = entry["systems"].rename(columns={"low": f"{first}_low", "high": f"{first}_high"})
     ahead = is_better(published_systems(board), our, first, second)
     metrics = [first, second, *({"corr_official"} & set(systems))]
@@ -99,7 +102,7 @@ def _print_board(entry: Mapping[str, Any], figures: pd.DataFrame, name: str) -> 
     for row in (*systems[ahead].to_dict("records"), ours, *systems[~ahead].to_dict("records")):
         place += row["placed"]
         cells = [_board_cell(row, metric) for metric in metrics]
-        rows.append((place if row["placed"] else "", row["system"], *cells))
+        rows.append((row.get("range", place) if row["placed"] else "", row["system"], *cells))
     print_rows(("", f"By {first}", *metrics), rows, f"Published on {board}")
     for standing in entry["places"]:
         print(standing)

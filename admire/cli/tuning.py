@@ -71,7 +71,7 @@ def _print_tuning(
 ) -> None:
     """Print the figures before and after tuning with their difference, and advise on it."""
     from admire.audit.run_leakage import warn_if_runs_saw
-    from admire.scores.figures import paired_difference, summarise
+    from admire.scores.figures import figure_text, paired_difference, summarise
 
     difference = paired_difference(before, scored, seed=seed)
     default, tuned = summarise(before, seed=seed), summarise(scored, seed=seed)
@@ -84,12 +84,12 @@ def _print_tuning(
     warn_if_runs_saw(scored, *runs)
     whole = difference[difference["group"] == "all"].to_dict("records")
     dcg, top1 = (next(row for row in whole if row["metric"] == name) for name in ("dcg", "top1"))
-    gain = "DCG {mean:+z.3f} [{low:+z.3f}, {high:+z.3f}]".format_map(dcg)
+    gain = f"DCG {figure_text(dcg['mean'], dcg['low'], dcg['high'], signed=True)}"
     gain += f", top-1 {top1['mean']:+z.3f}"
     if dcg["mean"] <= 1e-9 or top1["mean"] < -1e-9:
         no_better = "Held-out items are ranked no better by the scoring that the other items choose"
         log.info("Keep the default. %s (%s).", no_better, gain)
-    elif dcg["low"] <= 0:
+    elif not dcg["low"] > 0:
         log.info("The gain over the default may be chance (%s).", gain)
     log.info("All items together choose %s", chosen)
 

@@ -292,7 +292,7 @@ class Run:
         return table.set_index(pd.RangeIndex(1, len(table) + 1, name="item"))
 
     def figures(self) -> pd.DataFrame:
-        """Return means with 95 % bootstrap intervals over the items with gold.
+        """Return means with 95 % intervals over the items with gold.
 
         As :func:`admire.score`: ``group`` (all, idiomatic, literal), ``n``, ``metric``, ``mean``,
         ``low``, ``high``; and ``gold_sense``, if the run took the sense from the gold.

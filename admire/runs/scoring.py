@@ -42,7 +42,8 @@ SENSE_TYPES = dict.fromkeys(
 def score(
     run: Run | str | Path, gold: Data | None = None, *, judgements: str | Path | None = None
 ) -> pd.DataFrame:
-    """Return a run's or submission's figures: means with 95 % bootstrap intervals.
+    """Return a run's or submission's figures: means with 95 % intervals, see
+    :func:`admire.scores.figures.interval`.
 
     Columns: ``group`` (all, idiomatic, literal), ``n``, ``metric``, ``mean``, ``low``, ``high``;
     and ``gold_sense``, which is True, if the run took the sense from the gold.

@@ -20,20 +20,48 @@ its 95 % interval."""
 MACRO = "macro"
 """The group of macro-averages over languages, which AdMIRe 2's figures are."""
 
+SHARES = ("top1", "item_accuracy", "sense_accuracy", "accuracy")
+"""The figures that say of each item only whether it is right: their means are proportions."""
+
+INTERVALS = (
+    "by bootstrap over the items; by Wilson for shares of fewer than 10 items or where all items "
+    "are alike; none for fewer than 3 items"
+)
+"""Which 95 % interval a figure has, see :func:`interval`."""
+
 NOTHING = "–"
 """The text of a figure that is not known."""
 
 
+def interval(
+    mean: float, count: int, bootstrap: tuple[float, float], *, share: bool
+) -> tuple[float, float]:
+    """Return the 95 % interval of a mean that does not say more than ``count`` items can.
+
+    It is the bootstrap's, except for few items or if that has no width. Then a share has Wilson's
+    interval from 3 items on, and other figures have none (NaN).
+    """
+    alike = bootstrap[1] - bootstrap[0] < 1e-9
+    if count >= 3 and share and (count < 10 or alike):
+        return metrics.wilson_interval(mean, count)
+    return (math.nan, math.nan) if count < 3 or alike else bootstrap
+
+
 def summarise(
-    scored: pd.DataFrame, *, columns: Sequence[str] | None = None, seed: int = 0
+    scored: pd.DataFrame,
+    *,
+    columns: Sequence[str] | None = None,
+    seed: int = 0,
+    shares: Sequence[str] = SHARES,
 ) -> pd.DataFrame:
     """Return the means of figures over all, idiomatic and literal items, with 95 % intervals.
 
-    The intervals are from bootstrapping the items. Groups without items are left out. A figure that
+    The intervals are those of :func:`interval`. Groups without items are left out. A figure that
     some items lack is of the others.
 
     Args:
         columns: the figures; None takes those of :func:`admire.scores.item_figures.score_items`.
+        shares: those of them that are 0 or 1.
 
     Returns:
         A table with the :data:`COLUMNS`.
@@ -52,8 +80,10 @@ def summarise(
                 continue
             means = [metrics.mean(measured[name]) for name in names]
             intervals = metrics.bootstrap_intervals(means, len(measured), seed=seed)
-            for name, interval in zip(names, intervals, strict=True):
-                rows.append((group, len(measured), name, float(measured[name].mean()), *interval))
+            for name, ends in zip(names, intervals, strict=True):
+                mean = float(measured[name].mean())
+                ends = interval(mean, len(measured), ends, share=name in shares)
+                rows.append((group, len(measured), name, mean, *ends))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -82,10 +112,11 @@ def summarise_languages(
     intervals = metrics.macro_intervals(
         [part[names].to_numpy(float) for part in parts.values()], seed=seed
     )
-    macro = [
-        (MACRO, len(scored), name, float(np.mean([p[name].mean() for p in parts.values()])), *ends)
-        for name, ends in zip(names, intervals, strict=True)
-    ]
+    macro = []
+    for name, ends in zip(names, intervals, strict=True):
+        mean = float(np.mean([part[name].mean() for part in parts.values()]))
+        ends = interval(mean, len(scored), ends, share=False)
+        macro.append((MACRO, len(scored), name, mean, *ends))
     return pd.concat([*tables, pd.DataFrame(macro, columns=COLUMNS)], ignore_index=True)
 
 
@@ -108,7 +139,7 @@ def paired_difference(
     both = [column for column in columns or item_metrics(first) if column in second]
     for column in both:
         difference[column] = second[column] - first[column]
-    return summarise(difference, columns=both, seed=seed)
+    return summarise(difference, columns=both, seed=seed, shares=())
 
 
 def figure_text(mean: float, low: float, high: float, *, signed: bool = False) -> str:

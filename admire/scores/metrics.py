@@ -254,7 +254,8 @@ def wilson_interval(share: float, count: int) -> tuple[float, float]:
     middle = (share + z * z / (2 * count)) / (1 + z * z / count)
     spread = math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2) * z
     half = spread / (1 + z * z / count)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    low, high = middle - half, middle + half  # nearly 0 and 1 where they are just that
+    return max(0.0, min(low, share)), min(1.0, max(high, share))
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,10 @@ COLUMNS = ("item_accuracy", "sense_accuracy", "top1", "dcg", "ndcg5", "corr_offi
 """All figures that were published."""
 
 
+FEW = 30
+"""Below so many items a place is a range first."""
+
+
 @dataclass(frozen=True)
 class Board:
     """What was published on a set, in a subtask and a track."""
@@ -61,6 +65,8 @@ class Standing:
         place: one more than the number of better systems.
         best, worst: the places at the ends of the figure's interval.
         of: the number of places: of systems and one for ours.
+        track: of the board.
+        n: how many items the figure is of.
     """
 
     metric: str
@@ -71,16 +77,21 @@ class Standing:
     best: int
     worst: int
     of: int
+    track: str
+    n: int
+
+    @property
+    def text(self) -> str:
+        """The place, and those at the ends of the interval; of few items these come first."""
+        if self.best == self.worst:
+            return f"{self.place} of {self.of}"
+        if self.n < FEW:
+            return f"{self.best} to {self.worst} of {self.of} ({self.place} by the mean)"
+        return f"{self.place} of {self.of} (from {self.best} to {self.worst})"
 
     def __str__(self) -> str:
-        reach = f"from place {self.best} to {self.worst}"
-        if self.best == self.worst:
-            reach = f"no further than place {self.place}"
         figure = figure_text(self.mean, self.low, self.high)
-        return (
-            f"{self.metric} {figure} would be place {self.place} of {self.of}; the interval "
-            f"reaches {reach}."
-        )
+        return f"{self.metric} {figure} would be place {self.text}, {self.track}, {self.n} items."
 
 
 def boards(
@@ -231,8 +242,10 @@ def standings(summary: pd.DataFrame, systems: pd.DataFrame, board: Board) -> lis
             for end in ("mean", "high", "low")
         )
         count = int(others[metric].notna().sum()) + 1
-        mean, low, high = (ours[metric][name] for name in ("mean", "low", "high"))
-        places.append(Standing(metric, mean, low, high, place, best, worst, count))
+        mean, low, high, n = (ours[metric][name] for name in ("mean", "low", "high", "n"))
+        if math.isnan(low):
+            best, worst = 1, count  # there is no interval
+        places.append(Standing(metric, mean, low, high, place, best, worst, count, board.track, n))
     return places
 
 

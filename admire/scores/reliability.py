@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from admire.scores import metrics
-from admire.scores.figures import COLUMNS, summarise
+from admire.scores.figures import COLUMNS, SHARES, interval, summarise
 from admire.scores.metrics import confidence
 
 RISKS = {"sense_risk": "sense wrong", "top1_risk": "first wrong"}
@@ -37,7 +37,7 @@ def decided_items(scored: pd.DataFrame) -> pd.DataFrame:
 
 
 def sense_summary(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """Summarise the sense over all items, with 95 % bootstrap intervals.
+    """Summarise the sense over all items, with 95 % intervals.
 
     The figures are ``sense_accuracy``, the areas under the curves of :func:`risk_curve`
     (``sense_aurc``, ``top1_aurc``), and ``calibration_error`` (ECE, 10 bins) and ``brier`` of the
@@ -54,7 +54,9 @@ def sense_summary(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     def add(count: int, statistics: dict[str, metrics.Statistic]) -> None:
         intervals = metrics.bootstrap_intervals([*statistics.values()], count, seed=seed)
         for (name, statistic), ends in zip(statistics.items(), intervals, strict=True):
-            rows.append(("all", count, name, metrics.apply_to_all(statistic, count), *ends))
+            mean = metrics.apply_to_all(statistic, count)
+            ends = interval(mean, count, ends, share=name in SHARES)
+            rows.append(("all", count, name, mean, *ends))
 
     if len(items):
         areas = {

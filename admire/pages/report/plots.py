@@ -229,7 +229,9 @@ def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
         axes.tick_params(left=False)
         axes.grid(axis="x")
         if metric == "dcg":
-            axes.set_xlim(min(2.0, float(summary["low"].min())) - 0.1, BEST_DCG + 0.05)
+            axes.set_xlim(
+                min(2.0, float(summary[["low", "mean"]].min(axis=None))) - 0.1, BEST_DCG + 0.05
+            )
         else:
             axes.set_xlim(-0.02, 1.02)
         axes.locator_params(axis="x", nbins=6)
@@ -241,7 +243,7 @@ def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
         if len(runs) > 1:
             legend(figure, handles, [short(runs[run]) for run in summaries])
 
-    words = f"{name}, mean and 95 % bootstrap interval; the table Figures has the numbers."
+    words = f"{name}, mean and 95 % interval; the table Figures has the numbers."
     words += f" The dotted line is chance, {expected:.3f}." if expected else ""
     by = "usage" if metric in ("r_precision", "ndcg") else "sense"
     title = f"{name} by {by}" if metric != "sense_accuracy" else "Accuracy of the sense"

@@ -14,7 +14,7 @@ from admire.base.choices import BoardTrack, PublishedSet
 from admire.pages.report.report import FIGURES, Table, file_name, plain_name
 from admire.pages.report.source_data import data_source
 from admire.runs.ranking import Run, score_rankings
-from admire.scores.figures import NOTHING, paired_difference, summarise, wide_figures
+from admire.scores.figures import INTERVALS, NOTHING, paired_difference, summarise, wide_figures
 from admire.scores.item_figures import describe_coverage
 from admire.scores.leakage import describe_seen
 from admire.scores.published import Board, describe_misfit, recognise_set
@@ -62,7 +62,7 @@ def figure_tables(
     metrics: Sequence[str] | None = None,
     unit: str = "Items",
 ) -> list[Table]:
-    """Return means with 95 % bootstrap intervals by sense and by language, and paired differences.
+    """Return means with 95 % intervals by sense and by language, and paired differences.
 
     Args:
         scored: for each run a row for each item, as of
@@ -83,7 +83,7 @@ def figure_tables(
         return []
     table = pd.concat(figures)
     table = table[table["metric"].isin(figures[0]["metric"])]
-    note = "Mean and 95 % bootstrap interval."
+    note = f"Mean and 95 % interval ({INTERVALS})."
     if len(scored) == 1:
         return [_figure_table("Figures", table, {"group": unit, "n": "n"}, note)]
     all_items = table["group"] == "all"
@@ -231,29 +231,26 @@ def _published(
         notes |= dict.fromkeys(board_notes)
         for board in boards:
             row = {"Run": name} if len(runs) > 1 else {}
-            rows.append(row | _board_row(board))
+            rows.append(row | _board_row(board, len(items)))
             notes |= dict.fromkeys(f"Source: {source}." for source in board["systems"]["source"])
     if rows:
         table = pd.DataFrame(rows).fillna(NOTHING)
         cells = tuple(table.itertuples(index=False, name=None))
         guess = "" if published else "The set is known by its language, size and name. "
-        between = "In brackets the places at the ends of the 95 % interval."
+        between = "The range is of the places at the ends of the 95 % interval."
         note = " ".join([guess + between, *notes])
         yield Table("Among published figures", (*table,), cells, note)
 
 
-def _board_row(entry: Mapping[str, Any]) -> dict[str, str]:
+def _board_row(entry: Mapping[str, Any], count: int) -> dict[str, str]:
     """Return a run's place by each figure of a board."""
     board = Board(entry["set"], entry["subtask"], entry["track"])
     if entry["gold_sense"]:
         places = dict.fromkeys(board.ranked, "none, with the gold sense")
     else:
-        places = {
-            place.metric: f"{place.place} of {place.of} (between {place.best} and {place.worst})"
-            for place in entry["places"]
-        }
+        places = {place.metric: place.text for place in entry["places"]}
     headings = {f"Place by {FIGURES.get(name, (name,))[0]}": text for name, text in places.items()}
-    return {"Board": str(board), **headings}
+    return {"Board": str(board), "n": str(count), **headings}
 
 
 # ----------------------------------------------------------------------------------- what was run
