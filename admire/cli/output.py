@@ -207,6 +207,7 @@ def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
             _print_block(ranking, prefix)
     else:
         _print_wide(rankings, prefix)
+    print("Scores compare the candidates of one item, not items.")
     if prefix:
         print(visible(f"All names begin with “{prefix}”, which is left out here."))
     if count > SHOWN:

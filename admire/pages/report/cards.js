@@ -476,8 +476,10 @@ const Cards = (() => {
     const tracks = new Set(parts.map(({ of }) => of).filter((of) => TRACKS.includes(of)));
     const groups = new Map();
     for (const part of parts) {
-      const kind = tracks.has(part.of) ? TEXTS[part.text] : "other";
-      const what = kind === "other" ? (part.text ?? part.of) : (called[kind] ?? kind);
+      const [text, unlike] = partText(part);
+      const kind = tracks.has(part.of) ? TEXTS[text] : "other";
+      const name = kind === "other" ? (text ?? part.of) : (called[kind] ?? kind);
+      const what = unlike ? `unlike the ${name === "literal" ? "literal sense" : name}` : name;
       const label = kind !== "other" && tracks.size > 1 ? `${what} · ${part.of}` : what;
       const none = part.values.map(() => 0);
       const group = groups.get(label) ?? { label, kind, values: none, parts: [] };
@@ -488,6 +490,12 @@ const Cards = (() => {
     return [...groups.values()].filter((group) =>
       group.parts.some(({ values }) => values.some((value) => Math.abs(value) > 1e-9)),
     );
+  }
+
+  /** The text of a part, and whether likeness to it counts against a candidate. */
+  function partText({ text }) {
+    const unlike = text?.startsWith("unlike ");
+    return [unlike ? text.slice("unlike ".length) : text, unlike];
   }
 
   function partList(groups, place, most) {
@@ -511,11 +519,13 @@ const Cards = (() => {
 
   function partTold({ label, kind, parts, values }, place) {
     if (parts.length < 2) return `${label}: ${signed(values[place])}`;
-    const each = parts.map(
-      ({ text, values: own }) => `${TEXT_NAMES[text] ?? text} ${signed(own[place])}`,
-    );
+    const each = parts.map((part) => {
+      const [text] = partText(part);
+      return `${TEXT_NAMES[text] ?? text} ${signed(part.values[place])}`;
+    });
     const sense = label.startsWith(kind) ? `${kind} ` : "";
-    return `Likeness to the ${sense}meaning: ${each.join(", ")}`;
+    const like = label.startsWith("unlike") ? label : `Likeness to the ${sense}meaning`;
+    return `${like}: ${each.join(", ")}`;
   }
 
   /** What rankers said of a candidate. */

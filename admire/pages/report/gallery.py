@@ -279,7 +279,10 @@ def _of_texts(
     reading: Interpretation | None,
     settings: Mapping[str, Any],
 ) -> list[Part]:
-    """Return the parts of texts by track, from the cosines of a chat model or a baseline."""
+    """Return the parts of texts by track, from the cosines of a chat model or a baseline.
+
+    A text against which likeness counts is called ``unlike``, as ``unlike compound``.
+    """
     scoring = Scoring(**settings["scoring"] | {"texts": tuple(settings["scoring"]["texts"])})
     roles = [r for r in ROLES if any(f"{t}_{r}" in row for t in TRACKS for row in rows)]
     cosines = {
@@ -293,7 +296,7 @@ def _of_texts(
         weights = query_weights(scoring, reading.sense, roles)
     added = contributions(cosines, [weights.get(role, 0.0) for role in roles], scoring)
     return [
-        (track, role, values[k])
+        (track, "unlike " * (weights[role] < 0) + role, values[k])
         for track, values in added.items()
         for k, role in enumerate(roles)
         if weights.get(role)

@@ -126,7 +126,8 @@ class Part(BaseModel):
 
     of: str = Field(description="What is compared (image, caption), or the ranker.")
     text: str | None = Field(
-        description="With what it is compared: gloss, scene, compound, …; null for a ranker."
+        description="With what it is compared: gloss, scene, compound, …, or unlike compound, … "
+        "where likeness counts against it; null for a ranker."
     )
     value: float
 
