@@ -126,7 +126,7 @@ def test_what_is_missing_is_counted_and_named_and_no_error(tmp_path, write_table
     )
     with pytest.raises(UserError, match="row 2"):
         read_items(path)
-    found = audit(list(iter_items(path, whole=False, warn=False)))
+    found = audit(list(iter_items(path, whole=False, notes={})))
     lacks = {lack["what"]: lack for lack in found.lacks}
     assert {name: (lack["count"], lack["of"], lack["items"]) for name, lack in lacks.items()} == {
         "a sentence or sequence": (1, 4, [2]),

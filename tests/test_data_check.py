@@ -36,7 +36,7 @@ def item(*candidates: dict[str, str], **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def bad_set(tmp_path: Path) -> Path:
-    """Four items; of the first three each has faults, and the third has too many."""
+    """Five items, of which only the last has no fault, and two rows that are none."""
     folder = tmp_path / "set"
     folder.mkdir()
     draw(folder / "owl.png", "an owl")
@@ -55,9 +55,11 @@ def bad_set(tmp_path: Path) -> Path:
         item(owl, lamp, {"image": "../far.png"}, {"image": "far.png"}, {"image": "link.png"}),
         item({"image": "drawing.svg"}, {"image": "empty.png"}, owl),
         item(owl, lamp, sentence=""),
+        item(owl, lamp, sentence="A night owl. " * 400_000),
         item(owl, lamp),
     ]
-    (folder / "manifest.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    lines = [*map(json.dumps, rows), '{"compound": ', "[]"]
+    (folder / "manifest.jsonl").write_text("\n".join(lines))
     return folder
 
 
@@ -70,8 +72,11 @@ FAULTS = [
     ("row 3", "empty.png", "is empty"),
     ("row 3", "fewer than two candidates are left"),
     ("row 4", "sentence: is empty"),
+    ("row 5", "sentence: has 5,200,000 characters"),
+    ("row 7: is not JSON (Expecting value, character 14)",),
+    ("row 8: is not a JSON object",),
 ]
-LOST = ["candidate", "picture", *["candidate"] * 4, "item", "item"]
+LOST = ["candidate", "picture", *["candidate"] * 4, *["item"] * 5]
 
 
 def test_all_faults_of_a_set_are_found_at_once_with_what_each_spoils(bad_set: Path):
@@ -104,6 +109,7 @@ def test_check_prints_all_faults_counts_and_links_and_ends_with_2(capsys, bad_se
     code, out, err = run(capsys, "check", bad_set, "--out", bad_set)
     assert code == 2
     assert f"{len(FAULTS) + 1} faults" in err
+    assert "gone.png" not in err  # it is among the faults
     *lines, place, counts, links = out.splitlines()
     for line, words in zip(lines, FAULTS, strict=True):
         assert [word for word in words if word not in line] == []
@@ -117,7 +123,8 @@ def test_check_prints_all_faults_counts_and_links_and_ends_with_2(capsys, bad_se
 def test_a_whole_set_has_no_faults_and_captions_need_no_pictures(
     capsys, monkeypatch, bad_set: Path
 ):
-    assert run(capsys, "check", SAMPLES)[0] == 0
+    code, out, _ = run(capsys, "check", SAMPLES)
+    assert (code, out.splitlines()[0]) == (0, "No faults.")
     row = item({"image": "a.png", "caption": "an owl"}, {"caption": "a lamp"})
     (bad_set / "manifest.jsonl").write_text(json.dumps(row))
     assert run(capsys, "check", bad_set)[0] == 0

@@ -17,6 +17,9 @@ ROW = {
 }
 
 
+PLAIN = {name: ROW[name] for name in ("compound", "sentence")}
+
+
 def test_a_table_in_memory_is_read_as_its_file_is(tmp_path):
     other = {"sentence": "His cold feet hurt.", "image3_caption": "Ice."}
     table = pd.DataFrame([ROW, {**ROW, **other}])
@@ -45,6 +48,7 @@ def test_rows_as_dicts_may_list_their_candidates_and_name_pictures_below_a_folde
         ([ROW, {**ROW, "compound": 9}], "rows, row 2, compound: cannot be 9"),
         ([{**ROW, "sentence": ""}], "rows, row 1 .'cold feet'., sentence: is empty"),
         ([{**ROW, "candidates": "ab"}], "row 1 .'cold feet'., candidates: cannot be 'ab'"),
+        ([{**PLAIN, "captions": ["a", "b"]}], "row 1, captions: is not read. .*'candidates': "),
         (3, "items can be a path, .* not a int"),
         ([1, 2], "items can be .* not a list of int"),
         (ROW, "items can be .* not a dict"),

@@ -158,13 +158,18 @@ def test_a_compound_does_not_lead_to_images_outside_the_folder(write_table, tmp_
             for content in (b"", b"\n \n", b"\xef\xbb\xbf")
         ),
         *(
-            (f"items.{suffix}", b"compound\tsentence\nma\xe7\xe3\tUma.\n", "row 2: is not UTF-8")
-            for suffix in ("tsv", "csv", "jsonl")
+            (f"items.{suffix}", b"compound\tsentence\nma\xe7\xe3\tUma.\n", f"{row}: is not UTF-8")
+            for suffix, row in (("tsv", "row 1"), ("csv", "row 1"), ("jsonl", "row 2"))
         ),
+        ("items.tsv", b"compound\tsen\xe7\nowl\tAn owl.\n", "header: is not UTF-8"),
         # Row 2 is the third line: rows are counted without the header.
         ("items.tsv", b'compound\tsentence\nowl\tAn owl.\nowl\t"An owl.\nowl\tA.\n', "row 2"),
         ("items.tsv", b"compound\tsentence\nowl\tAn owl.\tmore\nowl\tAn owl.\n", "row 1"),
-        ("items.tsv", b"compound\tsentence\nowl\tAn owl.\nowl\tAn owl.\tmore\n", "line 3"),
+        (
+            "items.tsv",
+            b"compound\tsentence\nowl\tAn owl.\nowl\tAn owl.\tmore\n",
+            "row 2: has 3 cells for 2 columns",
+        ),
         ("items.tsv", b"compound\tsentence\nowl\tAn owl.\nowl", "row 2 ('owl'), sentence"),
         ("items.tsv", b"compound\tsentence\nowl\tAn owl.\n\tAn owl.\n", "row 2 (''), compound"),
         ("items.tsv", b"compound\tsentence\nowl\t \n", "row 1 ('owl'), sentence"),

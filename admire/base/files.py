@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -22,13 +23,16 @@ def read_text(path: Path) -> str:
         return text.read()
 
 
-def open_text(path: Path) -> IO[str]:
+def open_text(path: Path, *, header: bool = False) -> IO[str]:
     """Open a file of any size: validate it whole, then stream it.
+
+    Args:
+        header: whether rows are counted from the second line.
 
     Raises:
         UserError: it is missing, unreadable, not UTF-8 or empty.
     """
-    empty, row = True, 0
+    empty, row = True, -header
     try:
         with path.open("rb") as file:
             for line in file:
@@ -36,7 +40,8 @@ def open_text(path: Path) -> IO[str]:
                 empty &= not line.decode("utf-8-sig").strip()
         text = path.open(encoding="utf-8-sig", newline="\n")
     except UnicodeDecodeError:
-        raise UserError(f"{path}, row {row}: is not UTF-8 text. Save the file as UTF-8.") from None
+        where = f"{path}, row {row}" if row else f"{path}, header"
+        raise UserError(f"{where}: is not UTF-8 text. Save the file as UTF-8.") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
     if empty:
@@ -61,7 +66,7 @@ def table_parts(
     Raises:
         UserError: it is missing, empty, not UTF-8, not a table, or lacks a required column.
     """
-    with open_text(path) as text:
+    with open_text(path, header=True) as text:
         header = text.readline()
         text.seek(0)
         if path.suffix == ".tsv":
@@ -80,8 +85,17 @@ def table_parts(
         except pd.errors.EmptyDataError:  # it holds more than one byte order mark
             raise UserError(f"{path}: the file is empty.") from None
         except pd.errors.ParserError as error:
-            reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
-            raise UserError(f"{path}: is not a well-formed table ({reason}).") from None
+            raise UserError(f"{path}{_table_fault(str(error))}.") from None
+
+
+def _table_fault(message: str) -> str:
+    """Say what pandas' parser complains of; it counts the header as line 1, or as row 0."""
+    if cells := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", message):
+        columns, line, count = map(int, cells.groups())
+        return f", row {line - 1}: has {count} cells for {columns} columns"
+    if quote := re.search(r"EOF inside string starting at row (\d+)", message):
+        return f", row {quote[1]}: has a quotation mark that is never closed"
+    return f": is not a well-formed table ({message.rpartition('C error: ')[2].strip()})"
 
 
 def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> None:
@@ -100,6 +114,18 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         UserError: the file and row that cannot be used, and why.
     """
+    for number, row in json_rows_or_errors(path):
+        if isinstance(row, UserError):
+            raise row
+        yield number, row
+
+
+def json_rows_or_errors(path: Path) -> Iterator[tuple[int, dict[str, Any] | UserError]]:
+    """Yield the rows as :func:`json_rows` does, and what is wrong with those that cannot be used.
+
+    Raises:
+        UserError: the file cannot be read, or is no JSON list.
+    """
     with open_text(path) as text:
         rows: Iterable[Any] = text
         if listed := path.suffix == ".json":
@@ -110,21 +136,30 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             where = f"{path}, row {number}"
             if not listed and not row.strip():
                 continue
-            value = row if listed else _from_json(row.removesuffix("\n"), where)
             try:
-                json.dumps(value, ensure_ascii=False).encode()
-            except UnicodeEncodeError:  # it could not be written again
-                raise UserError(
-                    f"{where}: holds half a surrogate pair (\\ud800 to \\udfff)."
-                ) from None
-            if not isinstance(value, dict):
-                raise UserError(f"{where}: is not a JSON object.")
-            yield number, value
+                value = row if listed else _from_json(row.removesuffix("\n"), where)
+                yield number, _json_object(value, where)
+            except UserError as error:
+                yield number, error
+
+
+def _json_object(value: Any, where: str) -> dict[str, Any]:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # it could not be written again
+        raise UserError(f"{where}: holds half a surrogate pair (\\ud800 to \\udfff).") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{where}: is not a JSON object.")
+    return value
 
 
 def _from_json(text: str, where: object) -> Any:
     try:
         return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, " if "\n" in text else ""
+        why = f"{error.msg}, {place}character {error.colno}"
+        raise UserError(f"{where}: is not JSON ({why}).") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: is not JSON ({error}).") from None
 

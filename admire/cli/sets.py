@@ -60,6 +60,8 @@ def check(
     else:
         for fault in faults:
             print(visible(fault["what"]))
+        if not faults:
+            print("No faults.")
         print("; ".join(f"{kind}: {count}" for kind, count in counts.items()))
         if links:
             others = f" and {len(links) - 1} more" if len(links) > 1 else ""
@@ -112,7 +114,7 @@ def audit(
         raise UserError(
             f"{out}: is a folder. Name the file to write, for example audit.json.", "out"
         )
-    read = partial(iter_items, warn=False, whole=False)
+    read = partial(iter_items, notes={}, whole=False)
     items = list(read(data, lang))
     cards = {str(path): read_training_digests(path) for path in against or ()}
     findings = audit_items(

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from admire.base.errors import UserError
 from admire.data.items import Item
-from admire.data.rows import Fault
+from admire.data.rows import Fault, log_notes
 
 log = logging.getLogger("admire")
 
@@ -51,21 +51,31 @@ def check_set(
         collect: begins a collector.
         reads_pictures: decides by the first reading's collector whether to look at pictures.
     """
-    checked = _check(read, collect(), look=False)
-    look = reads_pictures(checked.collector) and find_spec("PIL")
-    return _check(read, collect(), look=True) if look else checked
+    notes: dict[str, tuple[str, int]] = {}
+    checked = _check(read, collect(), notes, look=False)
+    if reads_pictures(checked.collector) and find_spec("PIL"):
+        notes = {}  # a missing picture is now a fault
+        checked = _check(read, collect(), notes, look=True)
+    log_notes(notes)
+    return checked
 
 
-def _check(read: Callable[..., Iterator[Item]], collector: C, *, look: bool) -> CheckedSet[C]:
+def _check(
+    read: Callable[..., Iterator[Item]],
+    collector: C,
+    notes: dict[str, tuple[str, int]],
+    *,
+    look: bool,
+) -> CheckedSet[C]:
     faults: list[Fault] = []
     kept: list[Item] = []
     count = 0
-    for count, item in enumerate(read(warn=not look, look=look, skip=faults.append), start=1):
+    for count, item in enumerate(read(notes=notes, look=look, skip=faults.append), start=1):
         collector.add(item)
         if count <= KEPT:
             kept.append(item)
     skip = (lambda fault: None) if faults else None
-    read_again = partial(read, warn=False, look=look, skip=skip)
+    read_again = partial(read, notes={}, look=look, skip=skip)
     return CheckedSet(collector, faults, read_again if count > KEPT else lambda: iter(kept))
 
 

@@ -49,6 +49,12 @@ def items_from_frame(
         row = {str(name): _cell(value) for name, value in cells.items()}
         if not {"candidates", "sequence"} & row.keys():
             row = with_candidates(row, candidate_columns(row), path.parent, ragged=True)
+            if not row["candidates"] and (lists := {"captions", "images"} & row.keys()):
+                raise UserError(
+                    f"{path}, row {number}, {lists.pop()}: is not read. Give the candidates as "
+                    "{'candidates': [{'caption': …}, {'image': …}, …]}, or each one's parts as "
+                    "image1_caption, image1_name, image2_caption, …"
+                )
         items.append(reader.item(row, f"{path}, row {number}"))
     if not items:
         raise UserError(f"{path}: holds no items.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from admire.base.errors import UserError
-from admire.base.files import check_columns, json_rows, table_parts
+from admire.base.files import check_columns, json_rows_or_errors, table_parts
 from admire.data.items import Item
 from admire.data.languages import check_language, guess_language, task_code
 from admire.data.rows import Fault, RowReader, log_notes, subfolders
@@ -33,7 +33,7 @@ def iter_items(
     *,
     images: str | Path | None = None,
     gold: str | Path | None = None,
-    warn: bool = True,
+    notes: dict[str, tuple[str, int]] | None = None,
     whole: bool = True,
     look: bool = False,
     skip: Callable[[Fault], object] | None = None,
@@ -55,7 +55,7 @@ def iter_items(
             :func:`guess_language`.
         images: folder of V-WSD's images; None is that of the file.
         gold: of V-WSD, see :func:`admire.data.vwsd.word_rows`.
-        warn: log warnings, at the end.
+        notes: takes the warnings, which are otherwise logged at the end; see :func:`log_notes`.
         whole: refuse items without a sentence and candidates with neither image nor caption;
             otherwise they come as they are.
         look: open each picture's header, and count a picture that is missing as a fault even where
@@ -76,14 +76,16 @@ def iter_items(
         )
     if images and not Path(images).is_dir():
         raise UserError(f"{images}: is not a folder of images.", "images")
-    notes: dict[str, tuple[str, int]] = {}
+    counted: dict[str, tuple[str, int]] = {} if notes is None else notes
     for file, tag in data_files(path, language):
         words = file.suffix == ".txt"
         folder = Path(images) if images else file.parent
-        reader = RowReader(folder, tag, words, whole, look, skip, notes)
+        reader = RowReader(folder, tag, words, whole, look, skip, counted)
         number = 0
         for number, row in _rows(file, gold):
             try:
+                if isinstance(row, UserError):
+                    raise row
                 item = reader.item(row, f"{file}, row {number}")
             except UserError as error:
                 reader.report(error, "item")
@@ -91,14 +93,16 @@ def iter_items(
                 yield item
         if not number:
             raise UserError(f"{file}: holds no items.")
-    if warn:
-        log_notes(notes)
+    if notes is None:
+        log_notes(counted)
 
 
-def _rows(file: Path, gold: str | Path | None) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(
+    file: Path, gold: str | Path | None
+) -> Iterator[tuple[int, dict[str, Any]]] | Iterator[tuple[int, dict[str, Any] | UserError]]:
     if file.suffix == ".txt":
         return word_rows(file, Path(gold) if gold else None)
-    return json_rows(file) if file.suffix in (".json", ".jsonl") else _table_rows(file)
+    return json_rows_or_errors(file) if file.suffix in (".json", ".jsonl") else _table_rows(file)
 
 
 def data_files(path: Path, language: str | None = None) -> list[tuple[Path, str]]:

@@ -31,6 +31,9 @@ log = logging.getLogger("admire")
 
 Loss = Literal["picture", "candidate", "item"]
 
+LONGEST = 4000
+"""The most characters of a sentence: so many fit the embedded models with their prompts."""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -247,6 +250,9 @@ class Row(BaseModel):
         """Check that the cells fit together; messages begin with the column."""
         names = self.by_name("candidates").keys()
         self.by_name("sequence")
+        if len(self.sentence) > LONGEST:
+            count = f"{len(self.sentence):,} characters, more than {LONGEST:,}"
+            raise ValueError(f"sentence: has {count}. Keep what is around the compound")
         if len(names) == 1:
             raise ValueError("candidates: there is one; a ranking needs two or more")
         if names and self.expected_item:

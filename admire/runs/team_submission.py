@@ -75,7 +75,7 @@ def _checked_rows(run: Path, source: Path) -> list[Row]:
     """Return the run's rows, if they are those of the blind files; else name the first other."""
     rows = list(read_rows(run))
     try:
-        items = list(iter_items(source, warn=False, whole=False))
+        items = list(iter_items(source, notes={}, whole=False))
     except UserError as error:
         raise UserError(f"{error} Say where the blind files are.", "data") from None
     for number, (row, item) in enumerate(zip_longest(rows, items), start=1):

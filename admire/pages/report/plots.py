@@ -230,7 +230,8 @@ def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
         axes.grid(axis="x")
         if metric == "dcg":
             axes.set_xlim(
-                min(2.0, float(summary[["low", "mean"]].min(axis=None))) - 0.1, BEST_DCG + 0.05
+                min(2.0, float(np.nanmin(summary[["low", "mean"]].to_numpy(float)))) - 0.1,
+                BEST_DCG + 0.05,
             )
         else:
             axes.set_xlim(-0.02, 1.02)
