@@ -54,7 +54,7 @@ def test_base_language_drops_regions_and_admires_own_tags():
     assert list(map(base_language, tags)) == ["en", "en", "pt", "pt", "es", "sr"]
 
 
-@pytest.mark.parametrize("tag", ["", "english", "en--us", "../en"])
+@pytest.mark.parametrize("tag", ["", "english", "en--us", "../en", "zz", "zz-br"])
 def test_what_is_no_language_tag_is_refused(tag):
     with pytest.raises(UserError, match=f"'{tag}'"):
         check_language(tag)

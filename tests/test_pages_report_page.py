@@ -61,6 +61,7 @@ def test_head_is_readable_without_a_script() -> None:
     assert '<td dir="auto" class="number">−3.1 [−3.2, 3]</td>' in text
     assert "<svg" in text
     assert "<noscript>" in text
+    assert re.search(r'<details id="head">\s*<summary>15 items · DCG -3.1 \[-3.2, 3\]<', text)
     assert text.count("<table>") == 2
     assert re.search(r'<details class="table">\s*<summary>night owl</summary>', text)  # many rows
 

@@ -87,6 +87,15 @@ def test_reliability_has_the_bins_of_the_calibration_error():
     assert reliability(result_table(edge))["bin"].tolist() == [3, 9]
 
 
+def test_no_line_joins_bins_of_fewer_than_five_items():
+    lines = []
+    for times in (1, 5):
+        data = ranking("a") | {"items": ranking("a")["items"] * times}
+        (plot,) = (p for p in draw_plots(data) if p.title.startswith("Reliability"))
+        lines.append(re.findall(r'd="[^"z]*" clip-path="[^"]*" style="[^"]*var\(--run1\)', plot.svg))
+    assert list(map(len, lines)) == [0, 1]  # of 2 and 1 items, and of 10 and 5
+
+
 def test_errors_are_drawn_by_how_many_are_answered():
     # Surest first: 0.95 is right, 0.31 has a wrong sense and order, 0.35 a wrong order; the last
     # has no sense, but a right order.

@@ -122,7 +122,7 @@ def print_account(account: Sequence[Mapping[str, Any]]) -> None:
         )
         for row in account
     ]
-    headings = ("Asked for", "Of", "Replies", "Kept", "Tokens in", "Out", "Price", "Of this now")
+    headings = ("Asked for", "Model", "Replies", "From cache", "Tokens in", "Out", "Price", "Now")
     print_rows(headings, rows, "Chat models", errors=True)
     _say_why(row["price_unknown_because"] for row in account)
 
@@ -152,7 +152,7 @@ def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> Non
     ]
     prices = [forecast.price for forecast in forecasts if forecast.price]
     total = str(sum(prices, Price(0.0))) if len(prices) == len(forecasts) else UNKNOWN
-    headings = ("To ask for", "Of", "Questions", "Kept", "Tokens in", "Out", "Price")
+    headings = ("To ask for", "Model", "Questions", "In cache", "Tokens in", "Out", "Price")
     print_rows(headings, rows, f"Chat models; in all {total}")
     log.info(
         "Nothing was asked. Tokens are estimated: of replies the most that they may have, or as "

@@ -20,6 +20,17 @@ LANGUAGES = {
 }  # fmt: skip
 """Languages whose codes and names are recognised in file names."""
 
+TWO_LETTERS = (
+    "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy "
+    "da de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht "
+    "hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky "
+    "la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny "
+    "oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr "
+    "ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi "
+    "yo za zh zu xe xp"
+)
+"""The codes of ISO 639-1, and AdMIRe's own two."""
+
 ADMIRE_1 = ("EN", "PT", "XE", "XP")
 ADMIRE_2 = (
     *("ZH", "KA", "EL", "IG", "KK", "NO", "PT-BR", "PT-PT", "RU", "SR", "SK", "SL", "ES-EC"),
@@ -44,8 +55,13 @@ def task_code(tag: str) -> str:
 
 
 def check_language(tag: str) -> str:
-    """Return the tag in lower case with ``-``; refuse what does not look like one."""
-    if not re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*", tag):
+    """Return the tag in lower case with ``-``; refuse what does not look like one.
+
+    Of codes with two letters those of :data:`TWO_LETTERS` are taken, of three all.
+    """
+    code = re.split("[-_]", tag.lower())[0]
+    known = len(code) != 2 or code in TWO_LETTERS.split()
+    if not known or not re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*", tag):
         raise UserError(f"'{tag}' is not a language tag. Give one like en, pt, xe or pt-br.")
     return tag.lower().replace("_", "-")
 

@@ -33,7 +33,10 @@ def render(report: Report) -> str:
     pictures = "data: file: 'self'" if report.linked else "data:"
     data = json.dumps(report.data, allow_nan=False, separators=(",", ":"))
     figures = [FIGURES[name] for name in report.data.get("metrics", ()) if name in FIGURES]
-    page = template("report.html.j2", hinted=_hinted, numeric=_numeric, folded=_folded).render(
+    filled = template(
+        "report.html.j2", hinted=_hinted, numeric=_numeric, folded=_folded, line=_line
+    )
+    page = filled.render(
         report=report,
         policy=(
             f"default-src 'none'; script-src {_hashes(*scripts)}; style-src {_hashes(style)}; "
@@ -57,6 +60,24 @@ def _hashes(*texts: str) -> str:
 def _hinted(heading: str) -> tuple[str, str]:
     """Return a table heading's name and meaning, which is empty if the name is clear."""
     return FIGURES.get(heading, (heading, ""))
+
+
+def _line(report: Report) -> str:
+    """Return the figures of all items and the time that was taken in one line."""
+    tables = {table.title: table for table in report.tables}
+    parts = ["Figures, settings, time"]
+    if figures := tables.get("Figures"):
+        kind, _, *metrics = figures.headings
+        names = [_hinted(metric)[0] for metric in metrics]
+        first, *others = figures.rows
+        of_all = zip(names[:2], first[2:], strict=False)
+        parts = [f"{first[1]} {kind.lower()}", *(f"{name} {figure}" for name, figure in of_all)]
+        if kind == "Run":
+            parts = [f"{row[0]} {names[0]} {row[2]}" for row in (first, *others[:3])]
+            parts += ["…"] if others[3:] else []
+    if (seconds := tables.get("Seconds")) and len(seconds.headings) == 2:
+        parts.append(f"{sum(float(cell.replace(',', '')) for _, cell in seconds.rows):,.1f} s")
+    return " · ".join(parts)
 
 
 def _folded(table: Table) -> bool:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 BINS = 10
 """Of probabilities, as in :func:`admire.scores.metrics.calibration_error`; and of margins."""
 
+FEW = 5
+"""Bins of fewer items are not joined by a line."""
+
 SENSES = ("idiomatic", "literal")
 DECIDED, JUDGED = ["sentence_type", "probability"], ["margin", "right"]
 """Columns that an item of :func:`result_table` needs to be counted."""
@@ -307,7 +310,8 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     each = ", ".join(f"{runs[run]} {error:.3f}" for run, error in errors.items())
     words = (
         "How often the idiomatic sense is the true one, by the probability that it was given; "
-        "on the dotted line both agree. Below: how many items have such a probability. "
+        "on the dotted line both agree. Below: how many items have such a probability; bins of "
+        f"fewer than {FEW} have a hollow mark and no line. "
         f"Expected calibration error: {each}."
     )
     views = {
@@ -324,14 +328,13 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         for place, (run, part) in enumerate(bins_of.items()):
             colour = RUNS[run % len(RUNS)]
             under = _under(place, len(bins_of))
-            lines += above.plot(
-                part["predicted"],
-                part["observed"],
-                marker=MARKERS[run % len(MARKERS)],
-                color=colour,
-                linewidth=1.6 + under,
-                markersize=5.5 + 1.5 * under,
-            )
+            style: dict[str, Any] = {"marker": MARKERS[run % len(MARKERS)], "color": colour}
+            style["markersize"] = 5.5 + 1.5 * under
+            many = part["n"] >= FEW
+            observed = part["observed"].where(many)  # a gap ends the line
+            lines += above.plot(part["predicted"], observed, linewidth=1.6 + under, **style)
+            few = part[~many]
+            above.plot(few["predicted"], few["observed"], linestyle="", fillstyle="none", **style)
             at = (part["bin"] + 0.5) / BINS + width * (place - (len(bins_of) - 1) / 2)
             below.bar(at, part["n"], width * 0.92, color=colour)
             # A bar of one item among many can hardly be hit, so its whole column is the link.

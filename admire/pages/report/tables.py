@@ -334,8 +334,9 @@ def _what_it_took(records: Sequence[Mapping[str, Any]], names: Sequence[str]) ->
         for row in record.get("asked", ())
     )
     if accounts:
-        headings = ("Run", "Asked for", "Of", "Replies", "Kept", "Tokens in", "Out", "US dollars")
-        note = "Kept: replies that were in the cache, which cost nothing again."
+        asked = ("Run", "Asked for", "Model", "Replies", "From cache")
+        headings = (*asked, "Tokens in", "Out", "US dollars")
+        note = "Replies from the cache cost nothing again."
         yield Table("Chat models", headings, accounts, note)
 
 

@@ -7,9 +7,15 @@ from typing import Any
 
 from admire.data.languages import LANGUAGES, base_language
 
+OWN_SCRIPTS = "am ar bn fa gu he hy km kn lo ml or pa si ta te th ur"
+"""Further languages, whose scripts none of :data:`LANGUAGES` has."""
+
 
 def language_of(text: str) -> str | None:
-    """Return the language of a text, one of :data:`LANGUAGES`; None where it cannot be told."""
+    """Return the language of a text; None where it cannot be told.
+
+    It is one of :data:`LANGUAGES` or :data:`OWN_SCRIPTS`.
+    """
     code, probability = _identifier().classify(text)
     return base_language(code) if probability >= 0.5 else None
 
@@ -19,5 +25,5 @@ def _identifier() -> Any:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    identifier.set_languages(set(LANGUAGES) & set(identifier.nb_classes))
+    identifier.set_languages({*LANGUAGES, *OWN_SCRIPTS.split()} & set(identifier.nb_classes))
     return identifier

@@ -14,6 +14,7 @@ from admire.audit.audit import in_sentence
 from admire.base.errors import UserError
 from admire.data.compounds import find_compound
 from admire.data.items import Item, SenseLabel
+from admire.data.languages import check_language
 from admire.pages.report.gallery import describe_reading, result
 from admire.pages.report.thumbnails import data_uri, thumbnail
 from admire.pages.serve import schemas
@@ -135,7 +136,7 @@ def search_collection(search: schemas.Search, models: Models, folder: Path) -> s
 
     stack = models.settings(models.profiles[0])
     index, encoder = models.collection(stack)
-    language = search.language or language_of(search.text) or "en"
+    language = check_language(search.language or language_of(search.text) or "en")
     found = search_index(
         search.text,
         search.span,

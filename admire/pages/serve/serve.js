@@ -461,8 +461,10 @@ function guessLanguage(textId, languageId) {
 /** Show as the first choice of a language what the server takes by itself. */
 function showGuess(languageId, text, language) {
   const [first, ...others] = element(languageId).options;
-  const { value, text: name } = others.find((other) => other.value === (language ?? "en"));
-  first.dataset.language = value;
+  const code = language ?? "en";
+  const offered = others.find((other) => other.value === code);
+  const name = offered?.text ?? new Intl.DisplayNames("en", { type: "language" }).of(code);
+  first.dataset.language = code;
   first.text = text ? `${name} (${language ? "guessed" : "by default"})` : "From the sentence";
   showLanguages();
 }
