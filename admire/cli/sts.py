@@ -38,9 +38,10 @@ def sts(
     """Compare sentence pairs and score that: Spearman over all, idiomatic and plain STS pairs.
 
     Args:
-        data: Pairs: SemEval-2022 Task 2B, ChengyuSTS, STS Benchmark (.tsv) or ASSIN2 (.xml).
+        data: Pairs: SemEval-2022 Task 2B, ChengyuSTS, STS Benchmark (.tsv) or ASSIN2 (.xml), or a
+            folder with train.csv, dev.csv and test.csv.
         gold: Task 2B's gold file, for its dev file.
-        split: Split of STS Benchmark: train, dev or test.
+        split: Split of STS Benchmark or of a folder: train, dev or test; else all.
         out: Submission to write, a CSV.
         setting: What the submission says of its training data.
     """
@@ -92,9 +93,12 @@ def train_sentences(
 
     Args:
         data: Task 2B's training file or ChengyuSTS; for regression, classification and cosent STS
-            Benchmark and ASSIN2. Several are joined.
+            Benchmark and ASSIN2. Several are joined. A folder has train.csv to learn from and
+            dev.csv to validate on.
         out: Folder of the model to write, for sbert:FOLDER.
     """
+    import pandas as pd
+
     from admire.base.storage import check_folder
     from admire.models.encoders.families import open_trainable
     from admire.tasks.sts.rows import read_training_data
@@ -112,8 +116,11 @@ def train_sentences(
     history = train(encoder, training_data, replace(settings, fit=fit), out)
     log.info("Wrote %s", out)
     if json:
-        print_json({"validation": history})
+        print_json({"validation": pd.DataFrame(history)})
         return
-    rows = [(epoch or "before", f"{figure:.3f}") for epoch, figure in enumerate(history)]
-    title = f"{start.encoder}, {settings.objective}"
-    print_rows(("Epoch", "Spearman, validation"), rows, title)
+    rows = [
+        (epoch or "before", *(f"{figure:.3f}" for figure in figures.values()))
+        for epoch, figures in enumerate(history)
+    ]
+    title = f"{start.encoder}, {settings.objective}: Spearman, validation"
+    print_rows(("Epoch", *(name.capitalize() for name in history[0])), rows, title)

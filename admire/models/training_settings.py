@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -66,13 +66,22 @@ class FitSettings:
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the steps in which the learning rate rises."""
     epochs: Annotated[Count, Option(OPTIMISER, daily=True)] = 10
-    """Epochs at most; the best is kept."""
+    """Epochs at most."""
+    keep: Annotated[Literal["best", "last"] | Count, Option(OPTIMISER)] = "best"
+    """Epoch to keep: the best on the validation data, the last of all, or the one of a number."""
     patience: Annotated[Count, Option(OPTIMISER)] = 3
-    """Epochs without a better figure on the validation data after which training stops."""
+    """Epochs without a better figure on the validation data after which training stops, where the
+    best is kept."""
     precision: Annotated[TrainingPrecision, Option("Models")] = "float32"
     """Precision of training; bfloat16 takes about 0.6 of the time on processors that support it."""
     seed: Annotated[Seed, Option(OPTIMISER)] = 0
     """Seed of all that is drawn."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.keep, int) and self.keep > self.epochs:
+            raise UserError(
+                f"There is no epoch {self.keep} of {self.epochs} to keep.", "keep", "epochs"
+            )
 
 
 @settings(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ with needs_extra("finetune", "Fine-tuning"):
     from torch.nn import functional
 
     from admire.models.encoders.spans import prepare_spans, span_states
-    from admire.models.trainer import Row, TrainingSet, fine_tune
+    from admire.models.trainer import Figures, Row, TrainingSet, fine_tune
 
 log = logging.getLogger("admire")
 
@@ -98,7 +98,7 @@ def train_retriever(
 ) -> list[float]:
     """Fine-tune a sentence encoder in place and save it to ``out``, for ``sbert:FOLDER``.
 
-    The epoch with the highest mean nDCG@10 on ``val`` is kept.
+    Unless the settings name another, the epoch with the highest mean nDCG@10 on ``val`` is kept.
 
     Returns:
         That figure before training and after each epoch.
@@ -120,14 +120,16 @@ def train_retriever(
         instruction_format = usual_instruction_format(encoder.name)
         settings = replace(settings, instruction_format=instruction_format)
 
-    def validate() -> float:
+    def validate() -> Figures:
         similarities = dense(val, encoder, settings.query, settings.instruction_format)
-        return float(score_queries(val, similarities)["ndcg"].mean())
+        return {"ndcg": float(score_queries(val, similarities)["ndcg"].mean())}
 
     rows = [_row(example, settings, model) for example in draw_examples(train, settings)]
     loss = _ContrastiveLoss(model, settings)
     data = TrainingSet(rows, loss, collate=lambda batch: _features(model, batch))
-    return fine_tune(model, data, validate, settings.fit, out, of=f"{encoder.identity} {settings}")
+    of = f"{encoder.identity} {settings}"
+    history = fine_tune(model, data, validate, settings.fit, out, of=of)
+    return [figures["ndcg"] for figures in history]
 
 
 def train_retrievers(
