@@ -27,7 +27,6 @@ def change_vectors(model: SentenceTransformer, settings: VectorSettings) -> None
     poolings = [place for place, module in enumerate(model) if isinstance(module, Pooling)]
     if not isinstance(transformer, Transformer) or len(poolings) != 1:
         raise UserError("Only a model of a transformer and a pooling can be changed.", *changes)
-    layers = transformer.config.num_hidden_layers
     if settings.max_length is not None:
         model.max_seq_length = min(settings.max_length, limit(transformer) or settings.max_length)
     if settings.drop_dense:
@@ -39,15 +38,22 @@ def change_vectors(model: SentenceTransformer, settings: VectorSettings) -> None
     if settings.pooling:
         mode = "cls" if settings.pooling == "cls" else "mean"
         model[poolings[0]] = Pooling(transformer.get_embedding_dimension(), mode)
-    first = 1 if settings.pooling == "first-last-avg" else layers + 1 - settings.last_layers
-    if first < layers:
-        if any(isinstance(module, WeightedLayerPooling) for module in model):
-            raise UserError("The model averages layers already.", "pooling", "last_layers")
-        transformer.config.output_hidden_states = True
-        width = transformer.get_embedding_dimension()
-        mean = WeightedLayerPooling(width, num_hidden_layers=layers, layer_start=first)
-        mean.layer_weights.requires_grad_(False)[1:-1] = 0
-        model.insert(1, mean.to(model.device))
+    if settings.pooling == "first-last-avg":
+        _average(model, transformer, 1)
+    elif settings.last_layers == 2:
+        _average(model, transformer, transformer.config.num_hidden_layers - 1)
+
+
+def _average(model: SentenceTransformer, transformer: Transformer, first: int) -> None:
+    """Make a model pool the mean of its last layer and an earlier one, counted from 1."""
+    if any(isinstance(module, WeightedLayerPooling) for module in model):
+        raise UserError("The model averages layers already.", "pooling", "last_layers")
+    transformer.config.output_hidden_states = True
+    mean = WeightedLayerPooling(
+        transformer.get_embedding_dimension(), transformer.config.num_hidden_layers, first
+    )
+    mean.layer_weights.requires_grad_(False)[1:-1] = 0
+    model.insert(1, mean.to(model.device))
 
 
 def limit(transformer: Transformer) -> int | None:
