@@ -123,4 +123,4 @@ def train_sentences(
         for epoch, figures in enumerate(history)
     ]
     title = f"{start.encoder}, {settings.objective}: Spearman, validation"
-    print_rows(("Epoch", *(name.capitalize() for name in history[0])), rows, title)
+    print_rows(("Epoch", *history[0]), rows, title)

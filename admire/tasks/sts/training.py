@@ -84,7 +84,9 @@ def train_sentences(
     if settings.mwe_tokens and not expressions:
         raise UserError("The data name no expressions to make tokens of.", "mwe_tokens")
     if not settings.shuffle and BATCHES[settings.objective] != "neighbours":
-        raise UserError(f"The batches of '{settings.objective}' are drawn at random.", "shuffle")
+        raise UserError(
+            f"'{settings.objective}' draws its batches at random. Leave shuffle on.", "shuffle"
+        )
     if any(pair.similarity is None for pair in pairs):
         raise UserError("Pairs to learn from need similarities of their own.")
     if not any(pair.gold for pair in validation):
