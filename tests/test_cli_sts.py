@@ -24,7 +24,7 @@ def words(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Every encoder that is asked for is WordEncoder; returns the list of names and devices."""
     opened: list[tuple[str, str]] = []
 
-    def open_words(name: str, *, device: str = "auto") -> CachedEncoder:
+    def open_words(name: str, *, device: str = "auto", **_: bool) -> CachedEncoder:
         opened.append((name, device))
         return CachedEncoder(WordEncoder())
 

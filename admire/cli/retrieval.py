@@ -111,7 +111,13 @@ def train_retriever(
     settings = replace(opt.make(RetrieverTraining, options), fit=fit)
     splits = {name: read_split(data, name) for name in SPLITS}
     figures = train_retrievers(
-        start.encoder, splits, settings, out, seeds=start.seeds, device=start.device
+        start.encoder,
+        splits,
+        settings,
+        out,
+        seeds=start.seeds,
+        device=start.device,
+        trust_remote_code=start.trust_remote_code,
     )
     if json:
         print(figures.to_json(orient="records", indent=2))

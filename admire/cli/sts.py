@@ -112,7 +112,9 @@ def train_sentences(
     training_data = read_training_data(data, settings.objective, **vars(files), seed=fit.seed)
     parts = training_data.groups, training_data.pairs, training_data.validation
     log.info("%d groups and %d pairs to learn from, %d to validate", *map(len, parts))
-    encoder = open_trainable(start.encoder, device=start.device)
+    encoder = open_trainable(
+        start.encoder, device=start.device, trust_remote_code=start.trust_remote_code
+    )
     history = train(encoder, training_data, replace(settings, fit=fit), out)
     log.info("Wrote %s", out)
     if json:

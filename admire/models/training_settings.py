@@ -9,7 +9,7 @@ from pydantic import Field
 
 from admire.base.choices import TrainingPrecision
 from admire.base.errors import UserError
-from admire.base.options import EncoderDevice, Option, Panel
+from admire.base.options import EncoderDevice, Option, Panel, RemoteCode
 from admire.base.schema import Count, Positive, Seed, Weight, settings
 
 Folds = Annotated[int, Field(ge=2)]
@@ -91,6 +91,7 @@ class StartEncoder:
     encoder: Annotated[str, Option("Models", daily=True)]
     """Encoder to begin with: sbert:REPOSITORY or sbert:FOLDER."""
     device: EncoderDevice = "auto"
+    trust_remote_code: RemoteCode = False
 
 
 @settings(frozen=True, kw_only=True)

@@ -87,7 +87,12 @@ def retrieve_split(
         similarities = bm25(split, of, k1=k1, b=b)
         record |= {"k1": k1, "b": b}
     else:
-        encoder = encoder or open_encoder(settings.encoder, device=settings.device)
+        encoder = encoder or open_encoder(
+            settings.encoder,
+            device=settings.device,
+            own_prompts=False,
+            trust_remote_code=settings.trust_remote_code,
+        )
         record["identity"] = encoder.identity
         if settings.query == "meaning":
             items = [

@@ -16,6 +16,7 @@ from admire.base.options import (
     LlmUrl,
     Option,
     PromptFolder,
+    RemoteCode,
     SampleSeed,
 )
 from admire.base.schema import Count, Positive, Weight, settings
@@ -89,6 +90,7 @@ class RetrieveSettings(QuerySettings):
     """Usage of documents to keep in the index; else all. Repeat for several."""
     gold: Annotated[bool, Option(DATA)] = False
     """Only queries and documents that people checked."""
+    trust_remote_code: RemoteCode = False
     instruction_format: QueryInstruction = "auto"
     k1: Annotated[Weight | None, Option("Scoring")] = None
     """Parameter k1 of BM25; without it k1 and b are tuned on val."""

@@ -140,6 +140,7 @@ def train_retrievers(
     *,
     seeds: int = 1,
     device: Device = "auto",
+    trust_remote_code: bool = False,
 ) -> pd.DataFrame:
     """Train several models, which differ in their seeds, and score them on the test split.
 
@@ -171,7 +172,9 @@ def train_retrievers(
         tables.append(summarise_queries(score_queries(test, similarities)).assign(model=model))
 
     for seed, folder in folders.items():
-        encoder = open_trainable(name, device=device)
+        encoder = open_trainable(
+            name, device=device, own_prompts=False, trust_remote_code=trust_remote_code
+        )
         if not tables:
             score(encoder, "before")
         seeded = replace(settings, fit=replace(settings.fit, seed=seed))

@@ -88,7 +88,9 @@ def measure_similarity(
 
 def _open(settings: SimilaritySettings) -> TextEncoder:
     """Open the encoder and change how it makes vectors; its identity then tells the changes."""
-    encoder = open_encoder(settings.encoder, device=settings.device)
+    encoder = open_encoder(
+        settings.encoder, device=settings.device, trust_remote_code=settings.trust_remote_code
+    )
     if changes := settings.changes:
         if not isinstance(encoder.encoder, SentenceEncoder):
             raise UserError(

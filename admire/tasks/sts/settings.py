@@ -9,7 +9,14 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from admire.base.errors import UserError
-from admire.base.options import EncoderDevice, LlmUrl, Option, PromptFolder, SampleSeed
+from admire.base.options import (
+    EncoderDevice,
+    LlmUrl,
+    Option,
+    PromptFolder,
+    RemoteCode,
+    SampleSeed,
+)
 from admire.base.schema import Count, Positive, Weight, settings
 from admire.models.training_settings import (
     DATA,
@@ -100,6 +107,7 @@ class SimilaritySettings(VectorSettings):
     """Chat model that rates the pairs in place of an encoder."""
     llm_url: LlmUrl = None
     device: EncoderDevice = "auto"
+    trust_remote_code: RemoteCode = False
     prompts: PromptFolder = None
     seed: SampleSeed = 0
 
