@@ -140,7 +140,8 @@ class SentenceEncoder(LazyModel):
                 "train retriever run them by a setting.",
                 "trust_remote_code",
             ) from None
-        if not self._trust_remote_code and "AutoModel" in self._remote_code():
+        config = _json(self._file("", "config.json")) or {}
+        if not self._trust_remote_code and "AutoModel" in config.get("auto_map", {}):
             log.warning(
                 "%s: brings code of its own, in whose place that of transformers was run. Its "
                 "vectors may differ from those of its makers (setting trust_remote_code).",
@@ -151,10 +152,6 @@ class SentenceEncoder(LazyModel):
         if self._e5 and not any(model.prompts.values()):
             model.prompts = dict(E5_PROMPTS)
         return model
-
-    def _remote_code(self) -> dict[str, str]:
-        """Return which classes of transformers the model has code for."""
-        return (_json(self._file("", "config.json")) or {}).get("auto_map") or {}
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         encode = self.model.encode_query if role == "query" else self.model.encode_document
