@@ -21,6 +21,7 @@ from admire.cli.head import sweep, train_head
 from admire.cli.models import check_model, list_models, pull
 from admire.cli.pages import report, serve
 from admire.cli.rank import batch, demo, fuse, rank, score, submit
+from admire.cli.reproduce import reproduce
 from admire.cli.retrieval import benchmark, retrieve, train_retriever
 from admire.cli.senses import detect, sense, train_classifier, train_detector
 from admire.cli.sets import audit, check
@@ -36,7 +37,7 @@ MODELS = Group("Models", sort_key=4)
 COMMANDS = {
     RANK: (demo, check, rank, batch, config, score, submit, fuse, audit, report, sense, serve),
     TEXTS: (search, index, retrieve, benchmark, sts, detect),
-    LEARN: (tune, weights, sweep),
+    LEARN: (tune, weights, sweep, reproduce),
 }
 HELP = ("--help", "-h", "--help-all")
 
