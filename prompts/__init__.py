@@ -68,11 +68,7 @@ class Prompts:
         return self.render(prompt, base_language(item.language), **item_values | values)
 
     def render(self, prompt: str, language: str, **values: object) -> str:
-        """Return the prompt's text in the given language, else in English.
-
-        Raises:
-            UserError: the template has a mistake in it.
-        """
+        """Return the prompt's text in the given language, else in English."""
         try:
             names = [f"{prompt}_{language}.j2", f"{prompt}_en.j2"]
             return self._templates.select_template(names).render(values).strip()

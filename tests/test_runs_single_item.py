@@ -73,12 +73,12 @@ def test_captions_alone_and_with_some_pictures(tmp_path):
     [
         ({"captions": ["a"]}, "two images or captions", "images"),
         ({"captions": "ab"}, "captions is a list, not a str", "captions"),
-        ({"captions": ["a", 3]}, "Caption 2 of captions is not a text", "captions"),
+        ({"captions": ["a", 3]}, "captions cannot be 3", "captions"),
         ({"captions": ["a", ""]}, "Candidate 2 has neither", "images"),
         ({"images": ["none.png", None]}, "none.png: there is no such image", "images"),
         ({"images": [b"1", b"2"], "captions": ["a"]}, "2 images and 1 captions", "images"),
         ({"images": [b"1", 3]}, "Image 2 of images is a int", "images"),
-        ({"compound": " "}, "compound is a text", "compound"),
+        ({"compound": " "}, "compound is empty", "compound"),
     ],
 )
 def test_what_is_not_taken_names_the_argument(arguments, message, named):

@@ -99,9 +99,6 @@ def audit(
         order: see :func:`admire.audit.candidate_order.check_order`.
         dictionaries: those in which the compounds are looked up.
         seed: of the simulation that judges places.
-
-    Raises:
-        UserError: the seed is negative, or a dictionary's file is damaged.
     """
     parts, unread = _parts(items)
     sets, matches = [], [_match(parts, parts[:0])]
@@ -204,9 +201,6 @@ def read_training_digests(path: Path) -> Digests | None:
     """Return the digests of what a head or detector was trained on, as its card lists them.
 
     None where the path is neither the folder of a head or of a classifier, nor a JSON file.
-
-    Raises:
-        UserError: the card is damaged, or has no list.
     """
     names = ("head.json", "admire.json")  # of heads and of classifiers
     cards = [path / name for name in names if (path / name).is_file()]

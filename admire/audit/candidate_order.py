@@ -63,10 +63,6 @@ def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0
     Args:
         run: a run folder of these items.
         seed: of the shuffling.
-
-    Raises:
-        UserError: the folder is no run, it is damaged, or it is a run of other items; or the seed
-            is negative.
     """
     check_setting("seed", seed, Seed)
     if run:

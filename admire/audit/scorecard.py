@@ -95,9 +95,6 @@ def score_submissions(
         published: the set to compare with.
         track: of its boards; None takes the one in which each run is judged.
         seed: of the bootstrap.
-
-    Raises:
-        UserError: there are more than two, something cannot be read, or does not fit.
     """
     if len(paths) > 2:
         raise UserError("Give one submission, or two to compare.")

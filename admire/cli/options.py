@@ -149,11 +149,7 @@ def read_settings(owner: Any) -> list[Setting]:
 
 
 def make(kind: type[SettingsClass], options: Options) -> SettingsClass:
-    """Return settings with the options that were given for their fields; the rest are defaults.
-
-    Raises:
-        UserError: a field cannot have its value.
-    """
+    """Return settings with the options that were given for their fields; the rest are defaults."""
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in (options or {}).items() if name in names})
 

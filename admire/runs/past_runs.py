@@ -29,11 +29,7 @@ Checked = TypeVar("Checked")
 
 
 def read_rows(folder: Path) -> Iterator[Row]:
-    """Read the rows of a run folder's items.jsonl.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
+    """Read the rows of a run folder's items.jsonl."""
     path = folder / ITEMS
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
@@ -79,11 +75,7 @@ class Versioned(BaseModel, strict=True):
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """Read the record of a run folder: its run.json.
-
-    Raises:
-        UserError: it is missing or damaged, or of another version of admire.
-    """
+    """Read the record of a run folder: its run.json."""
     path = folder / RECORD
     text = read_text(path)
     versioned = _checked(Versioned, text, path)
@@ -98,11 +90,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def read_settings(folder: Path) -> Settings:
-    """Read the settings of a run, with which the same items are ranked alike.
-
-    Raises:
-        UserError: the folder is not a run, or the run is fused.
-    """
+    """Read the settings of a run, with which the same items are ranked alike."""
     record = read_record(folder)
     if "fused" in record:
         raise UserError(f"{folder}: is fused. Name one of the runs that it is made of.")
@@ -128,11 +116,7 @@ def read_run(folder: str | Path) -> Run:
 
 
 def first_rankings(folder: Path, rows: Sequence[Row]) -> list[Ranking]:
-    """Return the first rows of a run folder with their scores; see :func:`read_run`.
-
-    Raises:
-        UserError: as for :func:`read_run`.
-    """
+    """Return the first rows of a run folder with their scores; see :func:`read_run`."""
     scores: list[dict[Any, Any]] = []
     for table in table_parts(folder / SCORES, REQUIRED):
         scores += _numbers(folder, table).to_dict("records")
@@ -229,11 +213,7 @@ def with_gold(item: Item, folder: Path, number: int) -> Item:
 
 
 def open_run_replies(folder: Path) -> list[Recorded]:
-    """Read what each chat model of a run replied about its items, and the run's orders.
-
-    Raises:
-        UserError: the folder is not a run, or the run asked no chat model.
-    """
+    """Read what each chat model of a run replied about its items, and the run's orders."""
     read_record(folder)
     rows = list(read_rows(folder))
     digest = hashlib.sha256((folder / ITEMS).read_bytes()).hexdigest()

@@ -48,9 +48,6 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
 
     Args:
         apart: ``images`` and ``gold`` of V-WSD, where they were named; the record has their paths.
-
-    Raises:
-        UserError: it cannot be read.
     """
     try:
         digest = hashlib.sha256()

@@ -122,9 +122,6 @@ class OpenRun:
     Args:
         summary: of the set, by :func:`admire.rankers.set_summary.summarise_set`.
         source: see :func:`admire.runs.record.source_record`.
-
-    Raises:
-        UserError: as for :func:`rank`.
     """
 
     def __init__(
@@ -212,11 +209,7 @@ class OpenRun:
         }
 
     def rank_blocks(self, items: Iterable[Item]) -> Iterator[list[Ranking]]:
-        """Rank items block by block, as many as there are; only one block is in memory.
-
-        Raises:
-            UserError: as for :func:`rank`.
-        """
+        """Rank items block by block, as many as there are; only one block is in memory."""
         for block in blocks(items):
             with _show_progress(self.done, len(block), self.record["items"]):
                 rankings = self.rank_block(block, first=not self.done)
@@ -228,9 +221,6 @@ class OpenRun:
 
         Args:
             first: see :func:`admire.rankers.judgement.check_answers`.
-
-        Raises:
-            UserError: as for :func:`rank`.
         """
         settings = self.settings
         readings: list[list[Interpretation]] = []

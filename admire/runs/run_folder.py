@@ -62,9 +62,6 @@ def write_blocks(
     Args:
         submissions: see :func:`submission_names`.
         record: called after the last block.
-
-    Raises:
-        UserError: as for :func:`write_run`.
     """
     columns: list[str] = []
     widths: set[int] = set()

@@ -79,11 +79,7 @@ def score(
 
 
 def check_own_gold(path: Path) -> None:
-    """Check that a run folder is given where no other gold is.
-
-    Raises:
-        UserError: it is none.
-    """
+    """Check that a run folder is given where no other gold is."""
     if not path.is_dir():
         raise UserError(f"{path}: is no run folder, which has its own gold. Give gold.", "gold")
 
@@ -204,9 +200,6 @@ def summarise_run(folder: Path, count: int = 0) -> RunSummary:
 
     Args:
         count: how many rankings are wanted.
-
-    Raises:
-        UserError: the folder is not a run, holds no items, or is damaged.
     """
     record, rows = read_record(folder), read_rows(folder)
     first = list(islice(rows, count))
@@ -256,9 +249,6 @@ def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
     Args:
         path: the file of a submission, or a run folder. A submission to V-WSD, a ``.txt``, has no
             senses to be known.
-
-    Raises:
-        UserError: it cannot be read, or the run is damaged.
     """
     if path.is_dir():
         return [row.prediction for row in read_rows(path)], path

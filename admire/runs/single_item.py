@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from admire.base.errors import UserError, needs_extra
+from admire.base.schema import Text, check_setting
 from admire.base.storage import cache_dir, write_whole
 from admire.data.frames import describe_type
 from admire.data.items import Candidate, Item
@@ -50,9 +51,9 @@ def rank_one(
         UserError: an argument is not taken; and as for :func:`admire.rank`.
     """
     for name, text in (("compound", compound), ("sentence", sentence)):
-        if not isinstance(text, str) or not text.strip():
-            raise UserError(f"{name} is a text that is not empty, not {text!r}.", name)
+        check_setting(name, text, Text)
     pictures, texts = _listed("images", images), _listed("captions", captions)
+    check_setting("captions", texts, list[str | None])
     if pictures and texts and len(pictures) != len(texts):
         raise UserError(
             f"There are {len(pictures)} images and {len(texts)} captions; use None for a gap.",
@@ -68,7 +69,7 @@ def rank_one(
     for k, (picture, text) in enumerate(
         zip(pictures or nothing, texts or nothing, strict=True), start=1
     ):
-        file, caption = _file(picture, k), _caption(text, k)
+        file, caption = _file(picture, k), (text or "").strip() or None
         if not (file or caption):
             raise UserError(
                 f"Candidate {k} has neither an image nor a caption.", "images", "captions"
@@ -87,14 +88,6 @@ def _listed(name: str, things: Iterable[Any] | None) -> list[Any]:
     if isinstance(things, str | Path | bytes) or not isinstance(things, Iterable | None):
         raise UserError(f"{name} is a list, not {describe_type(things)}.", name)
     return list(things or ())
-
-
-def _caption(caption: Any, k: int) -> str | None:
-    if not isinstance(caption, str | None):
-        raise UserError(
-            f"Caption {k} of captions is not a text: {describe_type(caption)}.", "captions"
-        )
-    return (caption or "").strip() or None
 
 
 def _file(picture: Any, k: int) -> Path | None:

@@ -61,9 +61,6 @@ def open_sources(
     Args:
         url: the address of a server, for ``openai:`` models.
         parallel: how many questions to ask a server at the same time; None is 8.
-
-    Raises:
-        UserError: nothing has that name, or a file or key is missing.
     """
     family, _, source = name.partition(":")
     if name == "dictionary":
@@ -93,11 +90,7 @@ class Arguments:
     detector: Detector | None
 
     def open_sources(self) -> list[Source]:
-        """Open the chat models and other sources; none where the settings are a baseline's.
-
-        Raises:
-            UserError: there is none, or one cannot be opened.
-        """
+        """Open the chat models and other sources; none where the settings are a baseline's."""
         settings = self.settings
         if settings.query != "meaning" and not settings.looks:
             return []
@@ -125,11 +118,7 @@ def take_arguments(
     caption_encoder: str | TextEncoder | None = None,
     detector: str | Path | Detector | None = None,
 ) -> Arguments:
-    """Check the arguments of :func:`admire.rank`, and move models given by name to the settings.
-
-    Raises:
-        UserError: an argument is not taken; the message names it.
-    """
+    """Check the arguments of :func:`admire.rank`, and move models given by name to the settings."""
     for name, value, kind in (("settings", settings, Settings), ("asking", asking, Asking)):
         if not isinstance(value, kind | None):
             raise UserError(
@@ -163,11 +152,7 @@ def take_arguments(
 
 
 def _check(argument: str, thing: Any, method: str, base: str, *attributes: str) -> None:
-    """Refuse an object that lacks what its protocol has.
-
-    Raises:
-        UserError: it does.
-    """
+    """Refuse an object that lacks what its protocol has."""
     missing = [name for name in (method, *attributes, "identity") if not hasattr(thing, name)]
     if missing:
         raise UserError(

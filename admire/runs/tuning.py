@@ -33,9 +33,6 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Sc
     Returns:
         The figures of the run as it stands, those of :func:`cross_validate`, and the scoring that
         all items together choose.
-
-    Raises:
-        UserError: the folder is not a run with meanings and gold orders, or has too few compounds.
     """
     items, parts, encoders = read_cosines(folder)
     if any(item.expected_order is None for item in items):
@@ -56,10 +53,6 @@ def tune_weights(
     Returns:
         The figures of equal weights, those of :func:`cross_validate`, and the weights that all
         items together choose.
-
-    Raises:
-        UserError: the runs are not of the same items and candidates, lack gold orders, or have too
-            few compounds.
     """
     runs = read_same(folders)
     items = [ranking.item for ranking in runs[0]]

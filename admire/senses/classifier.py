@@ -106,11 +106,7 @@ class Classifier:
 
 
 def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
-    """Open a classifier that ``admire train classifier`` wrote, without the network.
-
-    Raises:
-        UserError: the folder holds no whole classifier, or there is no such device.
-    """
+    """Open a classifier that ``admire train classifier`` wrote, without the network."""
     record, identity = _read_record(folder), folder_digest(folder)
     for part in ("model.safetensors", f"{HEAD}/model.safetensors"):
         if not (folder / part).is_file():  # otherwise the library would load a pickle

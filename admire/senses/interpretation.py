@@ -132,9 +132,6 @@ def interpret(
         senses: those of the items that are decided already, by the source's name.
         dictionaries: their entries are hints in the prompts for meanings, and evidence beside the
             detector.
-
-    Raises:
-        UserError: a model cannot be asked, or nothing tells an item's sense.
     """
     settings = settings or ReadingSettings()
     sources = [as_source(llm) for llm in llms]

@@ -7,29 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from admire.base.errors import UserError
-from admire.base.schema import read_as
+from admire.base.schema import Text, read_as
 from admire.base.storage import write_whole
 from admire.data.items import Item, SenseLabel
-from admire.data.languages import check_language
+from admire.data.rows import SenseCell, language_cell
 from admire.scores.metrics import confidence
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def _language(tag: str) -> str:
-    try:
-        return check_language(tag.strip())
-    except UserError as error:
-        raise ValueError(str(error)) from None
-
-
-LanguageTag = Annotated[str, AfterValidator(_language)]
-OptionalSense = Annotated[SenseLabel | None, BeforeValidator(lambda cell: cell or None)]
-"""A sense in a table; an empty cell is None."""
+LanguageTag = Annotated[Text, AfterValidator(language_cell)]
 
 
 @dataclass(frozen=True)
@@ -142,8 +133,8 @@ def write_senses(path: Path, items: Sequence[Item], senses: Sequence[Sense]) -> 
 class _Row(BaseModel):
     compound: str
     sentence: str
-    sentence_type: OptionalSense
-    predicted_type: OptionalSense
+    sentence_type: SenseCell
+    predicted_type: SenseCell
     idiomatic: int = Field(ge=0)
     literal: int = Field(ge=0)
     unparsed: int = Field(ge=0)

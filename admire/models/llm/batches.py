@@ -95,11 +95,7 @@ class Batches:
             self.model.refuse(param, message, dict.fromkeys(options))
 
     def collect(self) -> None:
-        """Put the answers of batches that have ended into the cache.
-
-        Raises:
-            UserError: the server fails, does not know a batch, or has refused one.
-        """
+        """Put the answers of batches that have ended into the cache."""
         where = without_secrets(self.model.url)
         for submitted in list(self.open):
             unknown = (
@@ -124,11 +120,7 @@ class Batches:
                 )
 
     def submit(self, questions: Mapping[str, Question]) -> None:
-        """Submit questions, by their keys in the cache of replies.
-
-        Raises:
-            UserError: the server takes no batches, or an image cannot be read.
-        """
+        """Submit questions, by their keys in the cache of replies."""
         for file, keys, options in self._files(questions):
             self._send(file, Submitted(uuid.uuid4().hex, keys, sorted(options)))
 

@@ -119,9 +119,6 @@ class LlamaServer:
         """Return the text's tokens in UTF-8 and the last layer's states, shape (tokens, width).
 
         Special tokens in the text, such as ``<|im_end|>``, are read as plain text.
-
-        Raises:
-            UserError: llama.cpp refuses the text, which is too long, for example.
         """
         body = {"content": text, "add_special": True, "parse_special": False, "with_pieces": True}
         tokens = self._post("tokenize", body)["tokens"]
@@ -141,9 +138,6 @@ class LlamaServer:
         that are asked later, also alone or by another command. Which of them are asked together
         decides in what order llama.cpp adds numbers up, so a reply may change with its neighbours,
         but not from one run to the next.
-
-        Raises:
-            UserError: llama.cpp refuses one of them.
         """
         started = time.perf_counter()
         templates = [{"messages": body["messages"]} for body in bodies]
@@ -418,9 +412,6 @@ def lower_layers(layers: int) -> Path:
     """Return a file with the first layers of the embedded model alone, made if it is not there yet.
 
     Its last states are those of the whole model after that layer, and take less time to compute.
-
-    Raises:
-        UserError: the embedded model is missing, or the file cannot be written.
     """
     path = cache_dir() / "models" / f"{Path(EMBEDDED_FILE).stem}-states-{layers}.gguf"
     with only_writer(path, wait=PATIENCE):

@@ -127,9 +127,6 @@ class OpenAIChat:
 
         OpenAI's models since o1 reason first. They refuse a temperature, because they always
         sample, and their reasoning counts towards the tokens of the answer.
-
-        Raises:
-            UserError: an image cannot be read.
         """
         refused = set(self._refused)  # once, because other threads add to it
         body: dict[str, Any] = {"temperature": question.temperature, "seed": question.seed}

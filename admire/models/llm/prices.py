@@ -102,9 +102,6 @@ def image_tokens(image: Image, model: str = "") -> int:
 
     It is scaled to fit 2048 x 2048 pixels and then to a shorter side of 768, never up; each tile of
     512 x 512 pixels counts, and the image itself.
-
-    Raises:
-        UserError: the file cannot be read or is no image.
     """
     width, height = image_size(image.path)
     scale = min(1.0, min(image.side, LONGEST) / max(width, height))

@@ -26,9 +26,6 @@ def export_index(index: Path, out: Path) -> None:
     The columns are ``id``, ``image`` (its path), ``caption``, and ``image_vector`` and
     ``caption_vector`` if there are any, as lists of float32 of a fixed length; what an entry lacks
     is null.
-
-    Raises:
-        UserError: the folder is no index, or the file cannot be written.
     """
     check_export(out)
     from pyarrow.parquet import ParquetWriter
