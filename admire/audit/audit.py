@@ -96,9 +96,6 @@ def audit(
 
     Args:
         against: by name other sets, or digests of what a head or detector was trained on.
-        order: see :func:`admire.audit.candidate_order.check_order`.
-        dictionaries: those in which the compounds are looked up.
-        seed: of the simulation that judges places.
     """
     parts, unread = _parts(items)
     sets, matches = [], [_match(parts, parts[:0])]

@@ -83,11 +83,7 @@ class Animal(BaseModel, extra="forbid"):
 
 
 def check_chat(name: str, *, url: str | None = None) -> list[CheckedReply]:
-    """Ask a chat model one question of each kind about a sample, without the cache.
-
-    Args:
-        url: the address of its server.
-    """
+    """Ask a chat model one question of each kind about a sample, without the cache."""
     opened = open_llm(name, url=url)
     llm: ChatModel = getattr(opened, "model", opened)
     item = next(item for item in read_items(SAMPLES) if item.sentence_type == "literal")

@@ -86,11 +86,8 @@ def show(
 
     The template gets the candidates as objects with ``letter``, ``caption`` (None if there is none
     to show) and ``picture``: a mark where the picture goes, empty without one. It gets the things
-    of the item's ``sequence`` likewise; those without an image show their captions.
-
-    Args:
-        side: the longest side of an image, in pixels.
-        values: further values for the template.
+    of the item's ``sequence`` likewise; those without an image show their captions. ``values`` are
+    further ones for it.
     """
     images: list[Image] = []
 

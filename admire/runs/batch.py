@@ -38,7 +38,6 @@ def batch(
     submitted by a later call.
 
     Args:
-        llms: as for :func:`admire.rank`.
         budget: in US dollars, for what this call submits; None is no limit.
 
     Returns:

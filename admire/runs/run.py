@@ -118,10 +118,6 @@ class OpenRun:
         record: how the run is made, as run.json has it.
         seconds: what each stage has taken.
         done: how many items are ranked.
-
-    Args:
-        summary: of the set, by :func:`admire.rankers.set_summary.summarise_set`.
-        source: see :func:`admire.runs.record.source_record`.
     """
 
     def __init__(
@@ -166,11 +162,7 @@ class OpenRun:
     def _begin(
         self, summary: SetSummary, source: Mapping[str, str] | None, tracks_seen: Sequence[str]
     ) -> dict[str, Any]:
-        """Return how the run is made: settings, model identities, prompts' hashes and versions.
-
-        Args:
-            tracks_seen: what of the candidates chat models see.
-        """
+        """Return how the run is made: settings, model identities, prompts' hashes and versions."""
         settings = {
             name: str(value) if isinstance(value, Path) else value
             for name, value in asdict(self.settings).items()

@@ -178,14 +178,11 @@ class RunSummary:
     """What is said of a run when it has been written.
 
     Attributes:
-        first: its first rankings.
         scored: the figures of the items that have gold, as
             :func:`admire.scores.item_figures.score_items` without ``compound`` and ``sentence``,
             and with ``seen`` (see :attr:`admire.runs.ranking.Row.seen`).
         senses: ``sentence_type`` and ``sense_accuracy``, 1 or 0, of the items whose sense is known,
             if the run predicts senses and was not given them.
-        unsure: how many items are marked as unsure.
-        tied: how many have candidates with equal scores.
     """
 
     first: list[Ranking]
@@ -196,11 +193,7 @@ class RunSummary:
 
 
 def summarise_run(folder: Path, count: int = 0) -> RunSummary:
-    """Read the rows of a run folder once, and return what is said of them.
-
-    Args:
-        count: how many rankings are wanted.
-    """
+    """Read a run folder once, and return what is said of it, with its first ``count`` rankings."""
     record, rows = read_record(folder), read_rows(folder)
     first = list(islice(rows, count))
     tables = [

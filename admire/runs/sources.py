@@ -57,10 +57,6 @@ def open_sources(
     - ``recorded:FILE``: replies in a file, see :func:`admire.senses.recorded.open_replies`;
     - ``run:FOLDER``: what the chat models of a run said;
     - ``dictionary``: the dictionaries alone.
-
-    Args:
-        url: the address of a server, for ``openai:`` models.
-        parallel: how many questions to ask a server at the same time; None is 8.
     """
     family, _, source = name.partition(":")
     if name == "dictionary":

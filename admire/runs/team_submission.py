@@ -32,8 +32,6 @@ def hand_in(
     which languages of AdMIRe 2 are missing.
 
     Args:
-        run: a run folder.
-        out: the ZIP, which appears when it is complete.
         data: the blind files that the run ranked; None takes those that run.json names.
         sense: whether to write the column ``sentence_type``.
 

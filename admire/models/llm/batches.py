@@ -74,15 +74,7 @@ STATE = TypeAdapter(State)
 
 
 class Batches:
-    """The batches of one chat model.
-
-    Attributes:
-        open, failed: as in :class:`State`.
-
-    Args:
-        llm: with the cache that takes the answers.
-        model: what it asks.
-    """
+    """The batches of one chat model."""
 
     def __init__(self, llm: CachedChat, model: OpenAIChat):
         self.llm, self.model = llm, model
@@ -232,11 +224,7 @@ class Batches:
 
     @contextmanager
     def _explaining(self, missing: str) -> Iterator[None]:
-        """Turn the package's errors into ours.
-
-        Args:
-            missing: what it means where the server knows nothing at an address.
-        """
+        """Turn the package's errors into ours; ``missing`` says what an unknown address means."""
         import openai
 
         try:

@@ -238,8 +238,6 @@ class LocalChat:
 
     Args:
         path: the file, or a function that fetches it and returns its path.
-        name: what the user calls it; None is ``gguf:PATH``.
-        sha256: of the file; None reads it.
         continues: the model's template lets a reply be begun for it, see
             :class:`admire.models.llm.openai.OpenAIChat`. It need not write that again.
     """

@@ -40,11 +40,7 @@ def is_free(llm: ChatModel) -> bool:
 
 
 def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | None:
-    """Return what a reply of this usage costs today; None where it is unknown.
-
-    Args:
-        batched: whether it comes by the Batch API.
-    """
+    """Return what a reply of this usage costs today, by the Batch API or not; None if unknown."""
     if is_free(llm):
         return Price(0.0)
     model = _asked(llm)

@@ -28,7 +28,6 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
     If nothing is found, a warning says why.
 
     Args:
-        name: of the run, for messages.
         data: the file or folder of the data; None takes what run.json names.
     """
     source = data_source(run.record)

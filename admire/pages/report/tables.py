@@ -68,7 +68,6 @@ def figure_tables(
         scored: for each run a row for each item, as of
             :func:`admire.scores.item_figures.score_items`; empty without gold.
         metrics: None takes those of that function.
-        unit: what is counted.
 
     Returns:
         The figures; of several runs a row a run, then the differences from the first, and both by

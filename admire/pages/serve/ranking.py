@@ -126,11 +126,7 @@ def zip_folder(run: Run) -> bytes:
 
 
 def search_collection(search: schemas.Search, models: Models, folder: Path) -> schemas.Found:
-    """Find what of the collection means or shows what the span means in the text.
-
-    Args:
-        folder: for a copy of a picture at a time.
-    """
+    """Find what of the collection means or shows what the span means in the text."""
     from admire.tasks.collections import SearchSettings, search_index
 
     stack = models.settings(models.profiles[0])
