@@ -25,7 +25,7 @@ from admire.runs.past_runs import read_record
 from admire.runs.run_blocks import rank_file
 from admire.tasks.collections import changes, write_index
 from admire.tasks.collections.encoding import encode_over
-from admire.tasks.collections.export import export_index
+from admire.tasks.collections.index import export_index
 
 os.environ.update(SURROUNDINGS)
 ray = pytest.importorskip("ray")

@@ -112,8 +112,7 @@ def index(
         write_index,
     )
     from admire.tasks.collections.encoding import encode_here, encode_over
-    from admire.tasks.collections.export import check_export, export_index
-    from admire.tasks.collections.index import read_record
+    from admire.tasks.collections.index import check_export, export_index, read_record
 
     if not source and not remove and not export:
         raise UserError("There is nothing to do: name a source, or what to remove or export.")

@@ -14,11 +14,12 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel
 
+from admire.base.choices import TRACKS
 from admire.base.errors import UserError
 from admire.base.files import open_text, read_table, read_text, table_parts
 from admire.base.schema import read_as
 from admire.data.items import Item
-from admire.rankers.scorer import tied_names
+from admire.rankers.scorer import Scores, tied_names
 from admire.rankers.settings import Settings
 from admire.runs.ranking import Ranking, Row, Run
 from admire.runs.record import VERSION
@@ -203,6 +204,22 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
         raise _damaged(folder / SCORES, "its items are not those of items.jsonl")
     encoders = {encoder["identity"] for encoder in record["models"]["encoders"].values()}
     return items, [parts[number] for number in numbers], len(encoders)
+
+
+def recorded_cosines(
+    rows: Sequence[Mapping[Any, Any]], roles: Iterable[str]
+) -> tuple[list[str], dict[str, Scores]]:
+    """Return those roles that one chat model's rows of an item have, and its cosines by track.
+
+    The shape is (roles, candidates); what a row lacks is NaN.
+    """
+    columns = {name for row in rows for name in row}
+    there = [role for role in roles if any(f"{track}_{role}" in columns for track in TRACKS)]
+    return there, {
+        track: np.array([[row.get(f"{track}_{role}", np.nan) for row in rows] for role in there])
+        for track in TRACKS
+        if any(f"{track}_{role}" in columns for role in there)
+    }
 
 
 def with_gold(item: Item, folder: Path, number: int) -> Item:

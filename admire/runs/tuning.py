@@ -17,7 +17,7 @@ from admire.data.items import Item
 from admire.rankers.scorer import Scores, comparable, query_weights, rank_names, score
 from admire.rankers.settings import Scoring
 from admire.runs.fusion import read_same
-from admire.runs.past_runs import read_cosines, read_rows
+from admire.runs.past_runs import read_cosines, read_rows, recorded_cosines
 from admire.scores import metrics
 from admire.senses.sense import Sense
 
@@ -153,7 +153,7 @@ class _Recorded:
 
     names: list[str]
     sense: Sense
-    roles: list[TextRole]
+    roles: list[str]
     cosines: dict[str, Scores]
 
 
@@ -161,20 +161,9 @@ def _recorded(part: pd.DataFrame) -> list[_Recorded]:
     """Return one item's rows of scores.csv, by chat model."""
     recorded = []
     for _, rows in part.groupby("llm", sort=False):
-        table = {
-            (track, role): pd.to_numeric(rows[f"{track}_{role}"]).to_numpy(float)
-            for track in TRACKS
-            for role in TEXTS
-            if f"{track}_{role}" in rows
-        }
         # What a model did not say, or was not asked, has no cosine with any candidate.
-        there = {role for (_, role), values in table.items() if not np.isnan(values).all()}
-        roles = [role for role in TEXTS if role in there]
-        cosines = {
-            track: np.array([table[track, role] for role in roles])
-            for track in TRACKS
-            if (track, "compound") in table
-        }
+        said = rows.dropna(axis="columns", how="all").to_dict("records")
+        roles, cosines = recorded_cosines(said, TEXTS)
         first = rows.iloc[0]
         sense = Sense(first["predicted_type"] or None, float(first["probability"]))
         recorded.append(_Recorded(rows["candidate"].tolist(), sense, roles, cosines))
