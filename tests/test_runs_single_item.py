@@ -76,7 +76,7 @@ def test_captions_alone_and_with_some_pictures(tmp_path):
         ({"captions": ["a", 3]}, "captions cannot be 3", "captions"),
         ({"captions": ["a", ""]}, "Candidate 2 has neither", "images"),
         ({"images": ["none.png", None]}, "none.png: there is no such image", "images"),
-        ({"images": [b"1", b"2"], "captions": ["a"]}, "2 images and 1 captions", "images"),
+        ({"images": [b"1", b"2"], "captions": ["a"]}, "2 images, 1 captions", "images"),
         ({"images": [b"1", 3]}, "Image 2 of images is a int", "images"),
         ({"compound": " "}, "compound is empty", "compound"),
     ],

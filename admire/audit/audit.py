@@ -211,9 +211,7 @@ def read_training_digests(path: Path) -> Digests | None:
         return saw
     except (ValueError, KeyError, TypeError):
         raise UserError(
-            f"{path}: is not a head or detector that admire wrote, or its card does not list what "
-            "it was trained on. Train it again.",
-            "against",
+            f"{path}: has no list of what admire trained it on. Train it again.", "against"
         ) from None
 
 

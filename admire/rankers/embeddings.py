@@ -161,8 +161,7 @@ def open_encoders(
     several = len({encoder.identity for encoder in encoders.values()}) > 1
     if several and not settings.scoring.standardise:
         raise UserError(
-            "Images and captions have encoders of their own, whose cosines are on different "
-            "scales: their plain sum means nothing. Standardise them, or use one encoder.",
+            "Cosines of two encoders are on different scales: standardise, or use one.",
             "standardise",
         )
     return encoders
@@ -290,9 +289,7 @@ def _compared(
             vectors = {track: space.sequence(item) for track, space in by_track}
             if not any(vector.any() for vector in vectors.values()):
                 raise UserError(
-                    f"'{item.compound}': its sequence has nothing of the track "
-                    f"{'+'.join(vectors)}.",
-                    "track",
+                    f"'{item.compound}': its sequence has nothing of {'+'.join(vectors)}.", "track"
                 )
         else:
             vectors = {track: space.texts[text] for track, space in by_track}

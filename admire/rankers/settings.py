@@ -148,7 +148,7 @@ class Settings:
             )
         if self.abstain_below and self.query != "meaning" and not self.looks:
             raise UserError(
-                f"With the query {self.query} no sense is predicted, so no item can be unsure.",
+                f"The query {self.query} predicts no sense to be unsure of.",
                 "abstain_below",
                 "query",
             )

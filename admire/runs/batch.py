@@ -120,7 +120,6 @@ def _check_budget(
     total = sum((cost for cost in costs if cost), Price(0.0))
     if total.dollars > budget:
         raise UserError(
-            f"The questions that are missing may cost {total}, and the budget is ${budget:g}: "
-            "nothing was submitted.",
+            f"What is missing may cost {total}, more than ${budget:g}: nothing was submitted.",
             "budget",
         )

@@ -194,8 +194,7 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     table = table[table["ranker"] == "embeddings"]
     if table.empty:
         raise UserError(
-            f"{folder}: was ranked by {' and '.join(rankers)} alone, so it has no cosines. "
-            "Add the ranker embeddings.",
+            f"{folder}: has no cosines, by {' and '.join(rankers)} alone. Add embeddings.",
             "rankers",
         )
     parts = dict(iter(table.groupby("item")))

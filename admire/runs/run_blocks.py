@@ -110,17 +110,12 @@ def _check_for_workers(arguments: Arguments) -> None:
     """Refuse what several processes cannot keep: a budget, or an address with a password."""
     if arguments.asking.budget is not None:
         raise UserError(
-            "A budget is kept by one process. Ask without workers; parallel says how many "
-            "questions a server gets at the same time.",
-            "workers",
-            "budget",
+            "A budget is kept by one process: ask without workers.", "workers", "budget"
         )
     url = arguments.settings.llm_url
     if url and without_secrets(url) != url:
         raise UserError(
-            "The address holds a password, which Ray would keep. Set OPENAI_BASE_URL where the "
-            "workers are, in place of the address.",
-            "llm_url",
+            "Ray would keep the address's password: set OPENAI_BASE_URL on workers.", "llm_url"
         )
 
 

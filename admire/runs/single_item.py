@@ -56,7 +56,7 @@ def rank_one(
     check_setting("captions", texts, list[str | None])
     if pictures and texts and len(pictures) != len(texts):
         raise UserError(
-            f"There are {len(pictures)} images and {len(texts)} captions; use None for a gap.",
+            f"{len(pictures)} images, {len(texts)} captions: use None for a gap.",
             "images",
             "captions",
         )
@@ -106,8 +106,7 @@ def _file(picture: Any, k: int) -> Path | None:
         from PIL.ImageOps import exif_transpose
     if not isinstance(picture, Image):
         raise UserError(
-            f"Image {k} of images is {describe_type(picture)}; it can be a path, the bytes of an "
-            "image file, or PIL's Image.",
+            f"Image {k} of images is {describe_type(picture)}, not a path, bytes or PIL's.",
             "images",
         )
     written = io.BytesIO()

@@ -80,9 +80,7 @@ def _checked_rows(run: Path, source: Path) -> list[Row]:
         if row is None or item is None or _parts(row.item) != _parts(item):
             here, there = (f"'{thing.compound}'" if thing else "missing" for thing in (row, item))
             raise UserError(
-                f"{run}: does not have the rows of {source}. Item {number} is {here} here and "
-                f"{there} there; compound, sentence and candidates must be the same. Rank the "
-                "blind files again.",
+                f"{run}: item {number} ({here}) is not that of {source} ({there}). Rank again.",
                 "data",
             )
         if not row.sequence and len(row.order) != 5:

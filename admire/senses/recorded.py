@@ -73,8 +73,7 @@ class Recorded:
         missing = [item for item, sense in senses if not sense]
         if missing:
             raise UserError(
-                f"{self.name} lacks the sense of {_names(missing)}. Take the sense from the data "
-                "(given) or let the detector decide it (detector).",
+                f"{self.name} lacks the sense of {_names(missing)}. Take detector or given.",
                 "llms",
                 "sense",
             )

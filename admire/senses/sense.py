@@ -84,9 +84,7 @@ def given(item: Item) -> Sense:
     """
     if item.sentence_type is None:
         raise UserError(
-            f"'{item.compound}': no sentence_type is given. Let the sense be decided in another "
-            "way.",
-            "sense",
+            f"'{item.compound}': no sentence_type is given. Decide the sense otherwise.", "sense"
         )
     return single_vote(item.sentence_type == "idiomatic")
 

@@ -138,7 +138,6 @@ def check_contexts(items: Iterable[Item]) -> None:
     for item in items:
         if not item.sentence.strip() and not any(part.caption for part in item.sequence):
             raise UserError(
-                f"'{item.compound}': has no sentence and no sequence with captions, so nothing "
-                "tells its sense. Let it be given.",
+                f"'{item.compound}': no sentence or sequence with captions tells its sense.",
                 "sense",
             )

@@ -273,8 +273,7 @@ def draw_soft_negatives(
     smallest = int((~own).sum(axis=1).min()) if len(anchors) else k
     if k > smallest:
         raise UserError(
-            f"{k} soft negatives are asked for, but there are only {smallest} samples of other "
-            "compounds to draw from. Use fewer.",
+            f"{k} soft negatives, of only {smallest} samples of other compounds. Use fewer.",
             "soft_negatives",
         )
     samples = pool[np.argsort(np.where(own, 2.0, keys), axis=1)[:, :k]]

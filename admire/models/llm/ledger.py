@@ -187,8 +187,7 @@ def check_price(llm: ChatModel) -> None:
     """Refuse a model whose price is unknown, so that no budget can be kept for it."""
     if price(llm, Usage()) is None:
         raise UserError(
-            f"The price of {llm.name} is unknown ({why_unknown(llm)}), so no budget can be kept. "
-            "Leave the budget out, or set a limit where the account is.",
+            f"The price of {llm.name} is unknown ({why_unknown(llm)}): leave the budget out.",
             "budget",
         )
 

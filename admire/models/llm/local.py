@@ -278,12 +278,7 @@ class LocalChat:
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.models.llm.ChatModel`."""
         if question.images:
-            raise UserError(
-                f"{self.name} cannot see images. Show it captions alone, or take a model that "
-                f"sees: {SEEING}.",
-                "track",
-                "llms",
-            )
+            raise UserError(f"{self.name} cannot see images. {SEEING}", "track", "llms")
         reply = Future[Reply]()
         with self._asked:
             self._asking.append((question, reply))
@@ -394,8 +389,7 @@ def embedded_weights() -> Path:
         _check_gguf(path)
         if _sha256(path) != EMBEDDED_SHA256:
             raise UserError(
-                f"{path}: is not {EMBEDDED_FILE} of {EMBEDDED_REPOSITORY} (its SHA-256 differs). "
-                "Unset ADMIRE_EMBEDDED_GGUF, or name the file as gguf:PATH.",
+                f"{path}: is not {EMBEDDED_FILE}. Unset ADMIRE_EMBEDDED_GGUF, or name gguf:PATH.",
                 "llms",
             )
         return path

@@ -29,8 +29,11 @@ OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
 WORDS = {"response_format": ("response_format", "json_schema"), "logprobs": ("logprobs",)}
 """Words in the message of a server that refuses an option without naming it."""
 IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
-SEEING = "openai:gpt-6.1-sol, or a server with a model that sees, such as Gemma or Qwen-VL"
-"""Models that can be shown images, for messages."""
+SEEING = (
+    "Show it captions alone, or take a model that sees: openai:gpt-6.1-sol, or a server with Gemma "
+    "or Qwen-VL."
+)
+"""What to do where a model cannot be shown images."""
 
 
 class OpenAIChat:
@@ -203,10 +206,7 @@ class OpenAIChat:
             )
             settings = ["image_side", "track"]
         elif seen and isinstance(error, openai.APIStatusError) and _BLIND.search(message):
-            reason = (
-                f"it cannot see images ({message}). Show it captions alone, or take a model that "
-                f"sees: {SEEING}."
-            )
+            reason = f"it cannot see images ({message}). {SEEING}"
             settings = ["track", "llms"]
         elif seen and isinstance(error, openai.BadRequestError):
             images = ", ".join(str(image.path) for image in seen)

@@ -44,11 +44,8 @@ def rank_item(
     """
     if readings:
         if "embeddings" not in settings.rankers:
-            raise UserError(
-                f"This profile ranks by {' and '.join(settings.rankers)} alone: its chat model "
-                "would have to look at the candidates again. Only what is compared as vectors can "
-                "be ranked again by hand."
-            )
+            by = " and ".join(settings.rankers)
+            raise UserError(f"This profile ranks by {by} alone: only vectors are ranked by hand.")
         recorded = [_recorded(item, reading) for reading in readings]
         names = tuple(source.name for source in recorded)
         settings = replace(settings, rankers=("embeddings",), llms=names)

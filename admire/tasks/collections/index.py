@@ -52,8 +52,7 @@ def read_record(folder: Path) -> Record:
         raise _damaged(folder, error) from None
     if isinstance(content, dict) and content.get("format") != FORMAT:
         raise UserError(
-            f"{folder}: is an index of another version of admire (format {content.get('format')}). "
-            "Index again: admire index SOURCE --out INDEX",
+            f"{folder}: is of another admire (format {content.get('format')}). Index again.",
             "index",
         )
     return read_as(Record, content, folder / "index.json")
