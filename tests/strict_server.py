@@ -103,9 +103,6 @@ class StrictServer:
         return Response(json.dumps(told), content_type="application/json")
 
 
-# ------------------------------------------------------------------------------- what is checked
-
-
 def problems(body: Body) -> list[str]:
     """What is wrong with the body of a request to ``/chat/completions``."""
     found = [error.message for error in _schema().iter_errors(body)]

@@ -144,9 +144,6 @@ def test_the_pipeline_is_ahead_of_a_plain_loop(model_folder: Path, pictures: lis
     assert first / second >= 50
 
 
-# ----------------------------------------------------------------------------- collections
-
-
 def test_idiolinks_size_is_scored_in_under_five_seconds():
     usages = ["literal"] * 40 + ["idiomatic", "simplification", "sense"] * 20
     documents = tuple(
@@ -220,9 +217,6 @@ def test_collections_are_searched_from_disk(tmp_path: Path, sizes: tuple[int, ..
         assert recall > 0.9
 
 
-# ------------------------------------------------------------------------------ chat servers
-
-
 @contextmanager
 def slow_server(seconds: float) -> Iterator[str]:
     """The address of a server, in another process, that takes so long for each answer."""
@@ -254,9 +248,6 @@ def test_a_chat_server_is_kept_busy(seconds: float, parallel: int, share: float)
     possible = parallel / seconds
     print(f"{len(numbers) / taken / possible:.3f} of the {possible:g} a second that are possible")
     assert len(numbers) / taken >= share * possible
-
-
-# ------------------------------------------------------------------------------ sets of any size
 
 
 def test_rank_takes_the_same_time_an_item_and_memory_for_sets_of_any_size(tmp_path: Path):

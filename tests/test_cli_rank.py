@@ -28,8 +28,6 @@ from admire.cli.output import print_rankings, show_run
 from admire.rankers.settings import Asking
 from admire.runs.past_runs import read_settings
 
-# ------------------------------------------------------------------------------- the options
-
 
 def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
     data = write_table(admire_row())
@@ -66,9 +64,6 @@ def test_a_score_that_rounds_to_nothing_has_no_minus_and_ties_are_marked(capsys,
     print_rankings([SimpleNamespace(item=item, **shown, tied=names[:2])], 1)
     out = capsys.readouterr().out
     assert (out.count("+0.00"), out.count("(tied)")) == (5, 2)
-
-
-# -------------------------------------------------------------------------- what a run is made of
 
 
 @pytest.fixture
@@ -130,9 +125,6 @@ def test_a_program_reads_where_the_run_is_and_its_figures(capsys, tmp_path, writ
     assert {(row["group"], row["metric"]) for row in figures} >= {("all", "top1"), ("all", "dcg")}
     assert re.search(r"That took [\d.]+ s\.\n", err)
     assert err.endswith(f"Next: admire report '{out}'\n")
-
-
-# -------------------------------------------------------------------------------- files and errors
 
 
 COMPOUNDS = ("night owl", "cold feet", "black sheep")

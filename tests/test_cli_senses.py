@@ -118,9 +118,6 @@ def test_sense_works_on_targets_without_candidates_and_scores_them(
     assert (code, out) == (0, "")
 
 
-# ---------------------------------------------------------------------------------- training
-
-
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
     for package in ("torch", "sentence_transformers", "datasets", "accelerate"):

@@ -301,9 +301,6 @@ def test_no_secret_is_told_logged_or_kept(
         assert secret not in f"{llm.identity} {llm.name}"
 
 
-# ------------------------------------------------------------------------------ what is sent
-
-
 def test_texts_and_images_are_sent_in_their_order(tiny, tmp_path: Path):
     paths = [drawn(tmp_path / name) for name in ("a.png", "b.png")]
     parts = ("Which?", "A:", Image(paths[0], 100), "B:", Image(paths[1], 100))
@@ -348,9 +345,6 @@ def test_a_server_without_log_probabilities_is_asked_without(httpserver: HTTPSer
     assert [("logprobs" in body) for body in bodies(httpserver)] == [True, False, False]
 
 
-# -------------------------------------------------------------------------- what replies tell
-
-
 def test_a_reply_tells_what_it_took(httpserver: HTTPServer, tiny):
     usage = {
         "prompt_tokens": 900,
@@ -369,9 +363,6 @@ def test_a_reply_tells_what_it_took(httpserver: HTTPServer, tiny):
 def test_a_server_may_leave_out_parts_of_the_usage(httpserver, tiny, missing):
     serve(httpserver, told(usage={"prompt_tokens": 5, missing: None}))
     assert tiny.ask(Question("hi")).usage == Usage(prompt=5)
-
-
-# ------------------------------------------------------------------------------- what goes wrong
 
 
 MMPROJ = "image input is not supported - hint: you may need to provide the mmproj"

@@ -68,9 +68,6 @@ def texts(svg: str) -> list[str]:
     return [part.text or "" for part in parts if part.tag.endswith("text")]
 
 
-# ------------------------------------------------------------------------------- what is counted
-
-
 def test_reliability_has_the_bins_of_the_calibration_error():
     cases = result_table(ranking("a"))
     bins = reliability(cases).set_index("bin")
@@ -130,9 +127,6 @@ def test_chance_is_that_of_the_number_of_candidates(metric, candidates, expected
     assert found == (None if expected is None else pytest.approx(expected, abs=5e-4))
 
 
-# --------------------------------------------------------------------------------- what is drawn
-
-
 def test_a_ranking_has_its_plots_and_what_has_no_numbers_is_left_out():
     data = ranking("a")
     both = ["Top-1 by sense", "DCG by sense", "Where the best candidate landed"]
@@ -173,8 +167,6 @@ def test_retrieval_counts_queries_whose_relevant_documents_come_later():
         **dict.fromkeys(range(1, 11), 0), 1: 2, 5: 1, math.inf: 1,
     }  # fmt: skip
 
-
-# ------------------------------------------------------------------------------ as a page has it
 
 HOSTILE = "<script>alert(1)</script> & $x$ \x07 夜猫子"
 

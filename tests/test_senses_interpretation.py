@@ -131,8 +131,6 @@ def test_a_run_compares_a_sequence_with_its_own_encoder_of_captions():
     assert run.rankings[0].predicted_type == "literal"
 
 
-# ------------------------------------------------------------------------------ what is asked
-
 LATE = Meaning(("person awake late", "late worker"), "a lamp at night")
 BIRD = Meaning(("bird with wings",), "an owl in a tree")
 LITERAL_USE = replace(OWL, sentence="A night owl hooted.")
@@ -225,9 +223,6 @@ def test_what_the_words_of_a_compound_say_is_asked_once_for_all_its_sentences():
     found = read(OWL, LITERAL_USE, OWL, chat=chat, meanings="both")
     assert asked(chat) == ["sense"] * 3 + ["idiomatic"] * 2 + ["literal"]
     assert [one.literal for one in found] == [BIRD] * 3
-
-
-# ---------------------------------------------------------------------- what dictionaries say
 
 
 def prompts_of(item: Item, **settings) -> list[str]:

@@ -22,9 +22,6 @@ from admire.senses.meaning import (
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
 
 
-# --------------------------------------------------------------------------- cleaning replies
-
-
 LATE = "a person who stays up late"
 
 
@@ -103,8 +100,6 @@ def test_signs_of_regular_expressions_in_a_compound_are_letters(compound: str):
 PIECES = ["night owl", "Night Owl", "A ", "The idiom ", " is ", " means ", ":", '"', "*", "\n", "é"]
 COMPOUNDS = st.sampled_from(["night owl", "pé-frio", "c++ ("]) | st.text(min_size=1)
 
-
-# ------------------------------------------------------------------------- both senses at once
 
 OBJECT = '{"idiom": "night owl", "definitions": ["awake late", "up at night"], "scene": "a lamp"}'
 WHOLE = Meaning(("awake late", "up at night"), "a lamp")
@@ -238,9 +233,6 @@ HINT = ("who stays up late", "an owl")
 def test_a_dictionary_may_be_repeated_and_stands_in_for_what_cannot_be_used(reply, expected):
     chat = Replies(reply)  # asked again, it has no reply
     assert ask_meaning(ITEM, "idiomatic", chat, Prompts(), hint=HINT) == expected
-
-
-# -------------------------------------------------------------------------------------- gloss
 
 
 @pytest.mark.parametrize(
