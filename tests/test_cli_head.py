@@ -159,7 +159,7 @@ def test_with_a_head_for_glosses_compounds_are_compared_as_without(capsys, tmp_p
     ("options", "message"),
     [
         (("--llm", "openai:x", "--encoder", "others"), "the encoder 'words' (words:1)"),
-        (("--query", "sentence"), "The head compares glosses only"),
+        (("--query", "sentence"), "The head compares glosses, not"),
     ],
 )
 def test_a_head_that_does_not_fit_is_refused(capsys, tmp_path, opened, table, options, message):

@@ -74,7 +74,7 @@ def test_captions_alone_and_with_some_pictures(tmp_path):
         ({"captions": ["a"]}, "two images or captions", "images"),
         ({"captions": "ab"}, "captions is a list, not a str", "captions"),
         ({"captions": ["a", 3]}, "captions cannot be 3", "captions"),
-        ({"captions": ["a", ""]}, "Candidate 2 has neither", "images"),
+        ({"captions": ["a", ""]}, "Candidate 2 has no image", "images"),
         ({"images": ["none.png", None]}, "none.png: there is no such image", "images"),
         ({"images": [b"1", b"2"], "captions": ["a"]}, "2 images, 1 captions", "images"),
         ({"images": [b"1", 3]}, "Image 2 of images is a int", "images"),
@@ -92,7 +92,7 @@ def test_what_is_not_taken_names_the_argument(arguments, message, named):
     [
         ("settings", {"votes": 3}, "admire.Settings"),
         ("asking", 3, "admire.Asking"),
-        ("llms", "embedded", "llms is a list of names and chat models, not a str"),
+        ("llms", "embedded", "llms is a list of names and models, not a str"),
         ("llms", [3], "llms takes names, or objects with ask .*admire.models.llm.ChatModel"),
         ("encoder", 3, "encoder takes names, or objects with encode_texts"),
         ("caption_encoder", object(), "caption_encoder takes names"),

@@ -158,7 +158,7 @@ ITEM = {"compound": "night owl", "sentence": "A night owl."}
         ),
         (
             [ITEM | {"sense": "literal", "votes_idiomatic": 4, "votes_literal": 1}],
-            ["row 1 ('night owl'), sense", "4 idiomatic and 1 literal"],
+            ["row 1 ('night owl'), sense", "4:1"],
         ),
     ],
 )

@@ -104,7 +104,7 @@ def test_lines_are_those_that_python_tells_apart(tmp_path):
         ("t.csv", "id,sentence\nx,a\n", ": the column 'text' "),
         ("t.jsonl", '{"image": "", "caption": ""}', ", row 1, image: "),
         ("t.jsonl", '{"image": "a.png", "caption": 3}', ", row 1, caption: "),
-        ("t.jsonl", '{"image": "a.png"}', ": holds pictures. Index them first: admire index"),
+        ("t.jsonl", '{"image": "a.png"}', ": holds pictures. Index them first"),
     ],
 )
 def test_file_row_and_column_of_what_cannot_be_used_are_named(tmp_path, name, content, words):

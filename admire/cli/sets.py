@@ -109,9 +109,7 @@ def audit(
     from admire.senses.dictionaries import open_dictionaries
 
     if out and out.is_dir():
-        raise UserError(
-            f"{out}: is a folder. Name the file to write, for example audit.json.", "out"
-        )
+        raise UserError(f"{out}: is a folder. Name the file to write.", "out")
     read = partial(iter_items, warn=False, whole=False)
     items = list(read(data, lang))
     cards = {str(path): read_training_digests(path) for path in against or ()}

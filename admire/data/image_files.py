@@ -85,9 +85,7 @@ def _decoding(path: Path) -> Iterator[ImageFile]:
             with Image.open(file, formats=FORMATS) as opened:
                 yield opened
         except Image.DecompressionBombError:
-            raise UserError(
-                f"{path}: the image has too many pixels to be decoded safely. Scale it down."
-            ) from None
+            raise UserError(f"{path}: the image has too many pixels. Scale it down.") from None
         except UnidentifiedImageError:
             raise UserError(f"{path}: {OTHER_FORMAT}") from None
         except MemoryError:
@@ -95,8 +93,7 @@ def _decoding(path: Path) -> Iterator[ImageFile]:
         except Exception as error:  # damaged files make the decoders raise nearly anything
             reason = str(error) or type(error).__name__
             raise UserError(
-                f"{path}: the image cannot be decoded ({reason}). It may be truncated: copy or "
-                "download it again."
+                f"{path}: the image cannot be decoded ({reason}). Copy or download it again."
             ) from None
 
 

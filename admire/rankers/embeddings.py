@@ -161,8 +161,7 @@ def open_encoders(
     several = len({encoder.identity for encoder in encoders.values()}) > 1
     if several and not settings.scoring.standardise:
         raise UserError(
-            "Cosines of two encoders are on different scales: standardise, or use one.",
-            "standardise",
+            "Cosines of two encoders differ in scale: standardise, or use one.", "standardise"
         )
     return encoders
 
@@ -177,10 +176,7 @@ def open_head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projec
     for encoder in encoders.values():
         head.check(encoder.name, encoder.identity)
     if settings.query != "meaning" and not head.projects(settings.query):
-        raise UserError(
-            f"The head compares glosses only: the query '{settings.query}' would not use it.",
-            "query",
-        )
+        raise UserError(f"The head compares glosses, not the query '{settings.query}'.", "query")
     return head
 
 

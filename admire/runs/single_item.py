@@ -71,9 +71,7 @@ def rank_one(
     ):
         file, caption = _file(picture, k), (text or "").strip() or None
         if not (file or caption):
-            raise UserError(
-                f"Candidate {k} has neither an image nor a caption.", "images", "captions"
-            )
+            raise UserError(f"Candidate {k} has no image and no caption.", "images", "captions")
         name = f"image{k}" if file else f"candidate{k}"
         if file and isinstance(picture, str | Path):
             name = file.name
@@ -106,8 +104,7 @@ def _file(picture: Any, k: int) -> Path | None:
         from PIL.ImageOps import exif_transpose
     if not isinstance(picture, Image):
         raise UserError(
-            f"Image {k} of images is {describe_type(picture)}, not a path, bytes or PIL's.",
-            "images",
+            f"Image {k} of images is {describe_type(picture)}, no path, bytes or PIL's.", "images"
         )
     written = io.BytesIO()
     upright = exif_transpose(picture)

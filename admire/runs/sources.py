@@ -37,10 +37,7 @@ def open_source(
     """
     first, *others = open_sources(name, url=url, dictionaries=dictionaries)
     if others:
-        raise UserError(
-            f"'{name}' holds the replies of {1 + len(others)} chat models; here it can be one.",
-            "llms",
-        )
+        raise UserError(f"'{name}' holds the replies of {1 + len(others)} chat models.", "llms")
     return first
 
 
@@ -121,9 +118,7 @@ def take_arguments(
                 f"{name} is admire.{kind.__name__}(…), not {describe_type(value)}.", name
             )
     if isinstance(llms, str) or not isinstance(llms, Sequence | None):
-        raise UserError(
-            f"llms is a list of names and chat models, not {describe_type(llms)}.", "llms"
-        )
+        raise UserError(f"llms is a list of names and models, not {describe_type(llms)}.", "llms")
     for llm in llms or ():
         if not isinstance(llm, str | Source):
             _check("llms", llm, "ask", "admire.models.llm.ChatModel", "name", "parallel", "sees")

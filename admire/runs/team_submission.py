@@ -54,9 +54,7 @@ def hand_in(
     columns = None if sequences else HANDED_IN if sense else HANDED_IN[:-1]
     unknown = sum(item.sentence_type is None for items in by_code.values() for item in items)
     if sense and unknown:
-        log.warning(
-            "%s: %d of %d rows have no sense; their cells are empty.", run, unknown, len(rows)
-        )
+        log.warning("%s: %d of %d rows have no sense.", run, unknown, len(rows))
     note_addition(out)
     with write_whole(out, "wb") as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
         for code, predictions in by_code.items():
@@ -85,8 +83,7 @@ def _checked_rows(run: Path, source: Path) -> list[Row]:
             )
         if not row.sequence and len(row.order) != 5:
             raise UserError(
-                f"{run}: item {number} ('{row.compound}') has {len(row.order)} candidates, and "
-                "the task wants an order of 5."
+                f"{run}: item {number} ('{row.compound}') has {len(row.order)} candidates, not 5."
             )
     return rows
 

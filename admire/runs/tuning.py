@@ -36,9 +36,7 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Sc
     """
     items, parts, encoders = read_cosines(folder)
     if any(item.expected_order is None for item in items):
-        raise UserError(
-            f"{folder}: is a run of Subtask B or V-WSD. Tuning needs the gold orders of Subtask A."
-        )
+        raise UserError(f"{folder}: is of Subtask B or V-WSD. Tuning needs gold orders.")
     tracks = sum(f"{track}_compound" in parts[0] for track in TRACKS)
     tried = scorings(tracks, encoders, gates(parts), sides(parts))
     table, best = cross_validate(items, rescore_all(parts, tried), seed=seed)

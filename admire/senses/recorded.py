@@ -220,10 +220,7 @@ class _Collected:
             return single_vote(label == "idiomatic") if label else None
         winner = majority(idiomatic, literal)
         if label and label != winner and idiomatic != literal:
-            raise UserError(
-                f"{where}, sense: is {label}, but the votes are {idiomatic} idiomatic and "
-                f"{literal} literal."
-            )
+            raise UserError(f"{where}, sense: is {label}, but the votes are {idiomatic}:{literal}.")
         return Sense(label or winner, idiomatic / (idiomatic + literal), idiomatic, literal)
 
     def reply(self, path: Path) -> RecordedReply:

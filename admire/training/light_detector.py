@@ -84,9 +84,7 @@ def train_detector(
     sizes = Counter(zip(compounds, labels, strict=True))
     both = np.array([(c, True) in sizes and (c, False) in sizes for c in compounds], dtype=bool)
     if len(set(compounds[both])) < HEADS:
-        raise UserError(
-            f"A detector needs at least {HEADS} compounds that occur in both senses to learn from."
-        )
+        raise UserError(f"A detector needs at least {HEADS} compounds that occur in both senses.")
     contexts = scored = read_contexts(items, encoder, neutral=False)
     splitter = StratifiedGroupKFold(HEADS, shuffle=True, random_state=settings.seed)
     folds = list(splitter.split(contexts, labels, compounds))

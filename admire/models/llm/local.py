@@ -388,10 +388,7 @@ def embedded_weights() -> Path:
         path = Path(own)
         _check_gguf(path)
         if _sha256(path) != EMBEDDED_SHA256:
-            raise UserError(
-                f"{path}: is not {EMBEDDED_FILE}. Unset ADMIRE_EMBEDDED_GGUF, or name gguf:PATH.",
-                "llms",
-            )
+            raise UserError(f"{path}: is not {EMBEDDED_FILE}. Unset ADMIRE_EMBEDDED_GGUF.", "llms")
         return path
     path = embedded_file()
     with only_writer(path, wait=PATIENCE):

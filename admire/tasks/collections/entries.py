@@ -82,10 +82,7 @@ def read_texts(path: Path) -> list[Candidate]:
     texts: dict[str, Candidate] = {}
     for entry in read_entries(path, Path()):
         if entry.image:
-            raise UserError(
-                f"{path}: holds pictures. Index them first: admire index {path} --out INDEX",
-                "index",
-            )
+            raise UserError(f"{path}: holds pictures. Index them first (admire index).", "index")
         check_new(entry, entry.name in texts)
         texts[entry.name] = Candidate(entry.name, caption=entry.caption)
     return list(texts.values())

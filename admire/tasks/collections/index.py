@@ -52,8 +52,7 @@ def read_record(folder: Path) -> Record:
         raise _damaged(folder, error) from None
     if isinstance(content, dict) and content.get("format") != FORMAT:
         raise UserError(
-            f"{folder}: is of another admire (format {content.get('format')}). Index again.",
-            "index",
+            f"{folder}: is of another format ({content.get('format')}). Index again.", "index"
         )
     return read_as(Record, content, folder / "index.json")
 
@@ -142,8 +141,7 @@ class Index:
         except (OSError, ValueError, RuntimeError) as error:  # the last is LanceDB's
             reason = str(error).partition("\n")[0]
             raise UserError(
-                f"The index cannot be read any more ({reason}). Search again, or index again.",
-                "index",
+                f"The index cannot be read any more ({reason}). Search or index again.", "index"
             ) from error
         return list(zip(candidates, scores[order].tolist(), strict=True))
 
