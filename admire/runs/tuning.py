@@ -160,8 +160,8 @@ def _recorded(part: pd.DataFrame) -> list[_Recorded]:
     recorded = []
     for _, rows in part.groupby("llm", sort=False):
         # What a model did not say, or was not asked, has no cosine with any candidate.
-        said = rows.dropna(axis="columns", how="all").to_dict("records")
-        roles, cosines = recorded_cosines(said, TEXTS)
+        filled = rows.dropna(axis="columns", how="all").to_dict("records")
+        roles, cosines = recorded_cosines(filled, TEXTS)
         first = rows.iloc[0]
         sense = Sense(first["predicted_type"] or None, float(first["probability"]))
         recorded.append(_Recorded(rows["candidate"].tolist(), sense, roles, cosines))

@@ -65,7 +65,7 @@ class Entry:
 
 SUMS = [field.name for field in fields(Entry)[4:]]
 """The fields that are added up: those after ``answered_by``."""
-NOT_RECORDED = ("why", "price", "price_now")  # as they are
+NOT_RECORDED = ("why", "price", "price_now")  # but in other words
 
 
 class Ledger:
