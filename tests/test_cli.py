@@ -134,7 +134,7 @@ def test_options_win_over_the_file_and_the_file_over_the_profile(tmp_path):
         ("rank", "votes = '5'", ", votes: "),
         ("rank", "texts = ['glos']", ", texts[0]: cannot be 'glos'. Did you mean 'gloss'?"),
         ("rank", "profile = 'bets'", ", profile: "),
-        ("rank", "query = 'compound'\nabstain_below = 0.8", ": With the query compound no sense"),
+        ("rank", "query = 'compound'\nabstain_below = 0.8", ": The query compound"),
         ("rank", "votes 5", ": is not TOML (Expected '=' after a key"),
         ("sweep", "out = 'x'", ": 'out' "),
         ("sweep", "dropout = 0.1", ", dropout: "),

@@ -115,7 +115,7 @@ def test_another_model_is_not_taken_for_the_embedded_one(
     own.write_bytes(WHOLE[:-1] + b"!")
     monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(own))
     message = refused()
-    for words in (str(own), "SHA-256", "ADMIRE_EMBEDDED_GGUF"):
+    for words in (str(own), "is not qwen", "ADMIRE_EMBEDDED_GGUF"):
         assert words in message
 
 

@@ -93,7 +93,7 @@ def _decoding(path: Path) -> Iterator[ImageFile]:
         except Exception as error:  # damaged files make the decoders raise nearly anything
             reason = str(error) or type(error).__name__
             raise UserError(
-                f"{path}: the image cannot be decoded ({reason}). Copy or download it again."
+                f"{path}: the image cannot be decoded ({reason}). If truncated, copy it again."
             ) from None
 
 
