@@ -52,7 +52,7 @@ def read_record(folder: Path) -> Record:
         raise _damaged(folder, error) from None
     if isinstance(content, dict) and content.get("format") != FORMAT:
         raise UserError(
-            f"{folder}: is of another format ({content.get('format')}). Index again.", "index"
+            f"{folder}: has format {content.get('format')}, not {FORMAT}. Index again.", "index"
         )
     return read_as(Record, content, folder / "index.json")
 
