@@ -184,7 +184,7 @@ def test_index_by_workers_is_that_of_one_process(
     encoder = open_encoder("sight")
     write_index(pictures, encoder, tmp_path / "one")
     killer = Killer(cache)
-    monkeypatch.setattr(changes, "_remove_copies", killer)
+    monkeypatch.setattr(changes, "_remove_copy", killer)
     write_index(pictures, encoder, tmp_path / "two", encode=encode_over(TWO))
     assert killer.killed
     tables = []
