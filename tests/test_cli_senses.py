@@ -113,6 +113,10 @@ def test_sense_works_on_targets_without_candidates_and_scores_them(
     accuracy = pd.DataFrame(printed["figures"]).set_index("group")
     assert accuracy.loc["all", "mean"] == 0.5
     assert "no vote on 'cold feet'" in err
+    command = ["sense", data, "--out", out_file, "--votes", 1, "--vote-temperature", 1.5, *model]
+    assert run(capsys, *command)[0] == 0
+    asked = [request.get_json()["temperature"] for request, _ in httpserver.log]
+    assert asked == [0.7] * 6 + [1.5] * 2
     unknown = write_table(rows[1] | {"sentence_type": ""}, name="unknown.tsv")
     code, out, _ = run(capsys, "sense", unknown, "--out", out_file, *model)
     assert (code, out) == (0, "")

@@ -28,7 +28,8 @@ log = logging.getLogger("admire")
 @opt.with_settings(
     "sense",
     (QuerySettings, "llm"),
-    (Settings, "llm_url", "sense", "votes", "dictionaries", "prompts", "detector", "seed"),
+    (Settings, "llm_url", "sense", "votes", "vote_temperature"),
+    (Settings, "dictionaries", "prompts", "detector", "seed"),
 )
 def sense(
     data: Path,
@@ -66,7 +67,13 @@ def sense(
         items,
         [source],
         Prompts(settings.prompts),
-        ReadingSettings(settings.sense, settings.votes, settings.seed, glosses="none"),
+        ReadingSettings(
+            settings.sense,
+            settings.votes,
+            settings.seed,
+            glosses="none",
+            vote_temperature=settings.vote_temperature,
+        ),
         detector=detector,
         dictionaries=open_dictionaries(settings.dictionaries),
     )

@@ -117,6 +117,8 @@ class Settings:
     sense: DecidedBy = "auto"
     votes: Annotated[Count, Option("Senses and meanings")] = 5
     """Votes asked of each chat model (the paper's T)."""
+    vote_temperature: Annotated[float, Field(ge=0, le=2), Option("Senses and meanings")] = 0.7
+    """Temperature at which votes are sampled, from 0 to 2."""
     abstain_below: Annotated[
         Annotated[float, Field(gt=0.5, le=1)] | None, Option("Senses and meanings")
     ] = None
@@ -124,8 +126,10 @@ class Settings:
     same."""
     meanings: Annotated[Meanings, Option("Senses and meanings")] = "auto"
     """Replies of each chat model: definitions and a scene of the sense that is meant, or of both
-    (auto: the embedded model of the meant sense, others of both), or one gloss of the idiom (the
-    paper's)."""
+    (auto: the embedded model of the meant sense, others of both), or one gloss of the idiom (as in
+    the paper)."""
+    gloss_tokens: Annotated[Count, Option("Senses and meanings")] = 60
+    """Tokens that the one gloss of --meanings gloss may have."""
     dictionaries: Dictionaries = ("wordnet",)
     track: Annotated[Track | None, Option("Scoring")] = None
     """Parts of the candidates that are compared and shown; else all images and captions that the

@@ -315,6 +315,8 @@ def reading_settings(settings: Settings) -> ReadingSettings:
         settings.seed,
         settings.meanings,
         "none" if settings.rankers == ("listwise",) else glosses,
+        vote_temperature=settings.vote_temperature,
+        gloss_tokens=settings.gloss_tokens,
     )
 
 

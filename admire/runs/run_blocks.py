@@ -124,7 +124,13 @@ def _check_recorded(items: Callable[[], Iterator[Item]], source: Source, run: Op
     settings = run.settings
     source.check(items())
     if sense_method(settings.sense, source) == "vote":
-        source.senses(items(), run.prompts, votes=settings.votes, seed=settings.seed)
+        source.senses(
+            items(),
+            run.prompts,
+            votes=settings.votes,
+            temperature=settings.vote_temperature,
+            seed=settings.seed,
+        )
     if settings.looks:
         recorded_orders(items(), source)
 
