@@ -215,7 +215,8 @@ class SettingsSource:
     """The settings that options change."""
 
     profile: Annotated[ProfileName, Option(SOURCE, daily=True, in_file=False)] = "embedded"
-    """Stack that the other options change."""
+    """Stack that the other options change. For paper, name other chat models or a server: OpenAI
+    retires its GPTs by 2027-01-14."""
     config: Annotated[Path | None, Option(SOURCE, daily=True, in_file=False)] = None
     """TOML file of settings, as admire config prints them; options win over it."""
     like: Annotated[Path | None, Option(SOURCE, in_file=False)] = None

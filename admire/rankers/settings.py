@@ -204,8 +204,8 @@ PROFILES: dict[ProfileName, Settings] = {
     ),
 }
 """Whole stacks by name. ``embedded`` needs no key and no hub. ``paper`` is the best English row of
-UoR-NCL's Table 2 (CI, ensemble, XLM-32). In ``vision`` a strong model looks at the candidates, and
-the embedded encoders compare them; in ``vision-local`` a small one does, a candidate at a time, on
-a server on this machine. ``best`` is ``vision`` with large encoders, which need a hub and want a
-GPU: what we would try first today. Only ``embedded`` has been measured, because no hub and no API
-can be reached here."""
+UoR-NCL's Table 2 (CI, ensemble, XLM-32); OpenAI retires its GPTs by 2027-01-14. In ``vision`` a
+strong model looks at the candidates, and the embedded encoders compare them; in ``vision-local`` a
+small one does, a candidate at a time, on a server on this machine. ``best`` is ``vision`` with
+large encoders, which need a hub and want a GPU: what we would try first today. Only ``embedded``
+has been measured, because no hub and no API can be reached here."""
