@@ -24,7 +24,7 @@ DEFINITIONS = 2
 IDIOMATIC, LITERAL = TEXTS[:3], TEXTS[3:]
 
 MeaningKind = Literal["gloss", "idiomatic", "literal"]
-"""The paper's gloss, which is one definition of the idiomatic sense, or all of one sense."""
+"""One definition of the idiomatic sense, as UoR-NCL asks for, or all of one sense."""
 
 
 @dataclass(frozen=True)
