@@ -75,8 +75,8 @@ class Prompts:
         """
         try:
             names = [f"{prompt}_{language}.j2", f"{prompt}_en.j2"]
-            named = {"language": "" if language == "en" else LANGUAGES.get(language, "")}
-            return self._templates.select_template(names).render(values | named).strip()
+            values["language"] = "" if language == "en" else LANGUAGES.get(language, "")
+            return self._templates.select_template(names).render(values).strip()
         except Exception as error:  # a user's template can raise anything
             raise UserError(f"The prompt template '{prompt}' cannot be used: {error}.") from error
 
