@@ -52,7 +52,7 @@ def test_help_groups_commands_by_what_people_come_for(capsys):
             *("report", "sense", "serve"),
         ],
         ["search", "index", "retrieve", "benchmark", "sts", "detect"],
-        ["tune", "weights", "sweep", "train", "augment"],
+        ["tune", "weights", "sweep", "reproduce", "train", "augment"],
         ["models"],
     ]
 

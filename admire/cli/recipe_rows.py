@@ -141,7 +141,9 @@ def _models(job: Job) -> dict[str, str]:
         names: list[str | None] = [*llms, settings.encoder, settings.caption_encoder]
     else:
         names = [job.options.get("llm"), job.options.get("encoder")]
-    return {name: lacks(name) for name in names if name and name != "bm25"}
+    named = (name for name in names if name and name != "bm25")
+    served = bool(job.options.get("llm_url"))  # a server of one's own needs no key
+    return {n: "" if served and n.startswith("openai:") else lacks(n) for n in named}
 
 
 @cache

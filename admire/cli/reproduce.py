@@ -7,15 +7,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from admire.base.choices import nearest
 from admire.base.errors import UserError
 from admire.cli import options as opt
-from admire.cli import recipe_rows
 from admire.cli.config import run_settings
 from admire.cli.output import print_forecasts, print_json, print_rows
-from admire.reproduce.recipe import Recipe, Row, read_recipe, recipe_names
+
+if TYPE_CHECKING:
+    from admire.cli import recipe_rows
+    from admire.reproduce.recipe import Recipe, Row
 
 log = logging.getLogger("admire")
 
@@ -43,6 +45,9 @@ def reproduce(
         rows: Name of a row, or its number; else all. Repeat for several.
         stand_in: Let embedded models run the rows whose models are not here; they are marked.
     """
+    from admire.cli import recipe_rows
+    from admire.reproduce.recipe import read_recipe
+
     if recipe is None:
         _list_recipes(data, json=json)
         return
@@ -82,6 +87,7 @@ def _run(
 ) -> None:
     """Run rows on their sets; what has come out is written after each."""
     from admire.base.storage import only_writer
+    from admire.cli import recipe_rows
     from admire.reproduce.results import Cell, result_table, wide_table, write_results
 
     cells: list[Cell] = []
@@ -128,6 +134,9 @@ def _slug(name: str) -> str:
 
 def _list_recipes(data: str | None, *, json: bool) -> None:
     """Print each recipe with what its rows need, and whether that is here."""
+    from admire.cli import recipe_rows
+    from admire.reproduce.recipe import read_recipe, recipe_names
+
     lists: list[dict[str, Any]] = []
     for name in recipe_names():
         recipe = read_recipe(name)

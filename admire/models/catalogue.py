@@ -12,6 +12,7 @@ from pathlib import Path
 from admire.base.choices import nearest
 from admire.base.errors import UserError, pip_install
 from admire.models.encoders import open_encoder, openclip
+from admire.models.llm.families import retired
 from admire.models.llm.local import embedded_source, embedded_weights
 
 WEIGHTS = (
@@ -144,6 +145,8 @@ def lacks(name: str) -> str:
     family, _, source = name.partition(":")
     if family in ("dictionary", "recorded", "run", "gguf") or Path(source).expanduser().is_dir():
         return ""
+    if not os.environ.get("OPENAI_BASE_URL") and (ended := retired(name)).startswith("retired"):
+        return ended
     model = find_model(name)
     if family in ("sbert", "dual"):
         model = replace(model, weights=source.partition("@")[0])
