@@ -93,6 +93,7 @@ def cell_text(figure: pd.Series) -> str:
 def wide_table(recipe: Recipe, table: pd.DataFrame) -> pd.DataFrame:
     """Return a row of texts for each row and set, with a column for each metric."""
     texts = table.assign(text=[cell_text(figure) for _, figure in table.iterrows()])
+    texts["n"] = [str(n or NOTHING) for n in table["n"]]
     wide = texts.set_index(["row", "set", "n", "note", "metric"])["text"].unstack(sort=False)
     wide = wide[list(recipe.metrics)].reset_index()
     return wide[["row", "set", "n", *recipe.metrics, "note"]]
@@ -109,7 +110,7 @@ def write_results(recipe: Recipe, table: pd.DataFrame, folder: Path) -> list[Pat
     note = f"{HOW_TO_READ} {' '.join(recipe.differs)}"
     page = Report(
         f"{recipe.paper}, {recipe.table}",
-        "ranking",
+        "table",
         (Table(recipe.title, (*HEADINGS, *recipe.metrics, "Note"), rows, note),),
         (),
         {},
