@@ -63,6 +63,33 @@ def test_training_is_one_verb(capsys):
     assert names == ["head", "detector", "classifier", "sentences", "retriever"]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("sense x.tsv --out", "report run --out", "submit run --out", "audit x.tsv --out"),
+        *("detect x.csv --out", "detect x.csv --table", "sts x.csv --out"),
+        *("train detector x.csv --out", "augment captions x.tsv --out"),
+        "index --out index --export",
+    ],
+)
+def test_a_file_that_admire_did_not_write_is_replaced_by_force_alone(capsys, tmp_path, command):
+    suffix = {"index": "parquet", "submit": "zip"}.get(command.split()[0], "txt")
+    mine = tmp_path / f"mine.{suffix}"
+    mine.write_text("Notes of a year\n")
+    (tmp_path / f"folder.{suffix}").mkdir()
+    arguments = [*command.split(), mine]
+    refusal = ended(capsys, *arguments)
+    assert refusal.startswith(f"admire: {mine}: admire did not write this file.")
+    assert refusal.endswith(" (--force)")
+    assert str(mine) not in ended(capsys, *arguments, "--force")  # but that the data are missing
+    mine.write_text("")
+    assert str(mine) not in ended(capsys, *arguments)
+    assert ": is a folder. Name the file" in ended(
+        capsys, *arguments[:-1], tmp_path / f"folder.{suffix}"
+    )
+    assert mine.read_text() == ""
+
+
 # ------------------------------------------------------------------------- options and settings
 
 

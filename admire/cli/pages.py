@@ -25,6 +25,7 @@ def report(
     /,
     *,
     out: Path = Path("report.html"),
+    force: opt.Force = False,
     images: Images = "embed",
     data: Path | None = None,
     published: opt.Published = None,
@@ -43,8 +44,10 @@ def report(
         data: Where the data of the runs are now, for the pictures and for gold that came later;
             else as ranked.
     """
+    from admire.base.storage import check_file
     from admire.pages.report import write_report
 
+    check_file(out, '<meta name="generator" content="admire">', force=force)
     written = write_report(runs, out, images=images, data=data, published=published, track=track)
     log.info("Wrote %s, %.1f MB", written, written.stat().st_size / 1e6)
 

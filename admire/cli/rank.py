@@ -217,6 +217,7 @@ def submit(
     /,
     *,
     out: Path = Path("submission.zip"),
+    force: opt.Force = False,
     data: Path | None = None,
     without_sense: bool = False,
 ) -> None:
@@ -228,7 +229,9 @@ def submit(
         data: Where the run's blind files are, if they have moved.
         without_sense: Leave out the column sentence_type.
     """
+    from admire.base.storage import check_file
     from admire.runs.team_submission import hand_in
 
+    check_file(out, "submission_", force=force)
     names = hand_in(run, out, data=data, sense=not without_sense)
     log.info("Wrote %s with %s", out, ", ".join(names))

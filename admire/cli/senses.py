@@ -24,6 +24,9 @@ from admire.training.settings import (
 
 log = logging.getLogger("admire")
 
+TABLE = "\tpredicted_type\t"
+"""By which a table of senses is recognised."""
+
 
 @opt.with_settings(
     "sense",
@@ -35,6 +38,7 @@ def sense(
     /,
     *,
     out: Path = Path("senses.tsv"),
+    force: opt.Force = False,
     lang: opt.Lang = None,
     json: opt.Json = False,
     options: opt.Options = None,
@@ -45,6 +49,7 @@ def sense(
         data: As for rank; candidates are not needed.
         out: TSV to write.
     """
+    from admire.base.storage import check_file
     from admire.data.reader import read_items
     from admire.prompts import Prompts
     from admire.runs.sources import open_source
@@ -57,6 +62,7 @@ def sense(
 
     if data.suffix == ".txt":
         raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
+    check_file(out, TABLE, force=force)
     items = read_items(data, lang)
     settings, llm = opt.make(Settings, options), opt.make(QuerySettings, options).llm
     source = open_source(llm, url=settings.llm_url, dictionaries=settings.dictionaries)
@@ -96,6 +102,7 @@ def detect(
     out: Path | None = None,
     setting: Setting | None = None,
     table: Path | None = None,
+    force: opt.Force = False,
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
@@ -108,8 +115,12 @@ def detect(
         setting: What the submission says; else the detector's own, or zero_shot.
         table: TSV to write, as that of admire sense: votes and probabilities.
     """
+    from admire.base.storage import check_file
     from admire.senses import detect_uses, open_detector
 
+    for path, mark in ((out, "ID,Language,Setting,Label\n"), (table, TABLE)):
+        if path:
+            check_file(path, mark, force=force)
     detector = open_detector(opt.make(Settings, options).detector)
     scores = detect_uses(data, detector, gold=gold, out=out, setting=setting, table=table)
     if scores is None:
@@ -125,7 +136,12 @@ def detect(
 
 @opt.with_settings("train detector", DetectorTraining, DetectorData, opt.CONFIG_FILE)
 def train_detector(
-    data: list[Path], /, *, out: Path = Path("detector.json"), options: opt.Options = None
+    data: list[Path],
+    /,
+    *,
+    out: Path = Path("detector.json"),
+    force: opt.Force = False,
+    options: opt.Options = None,
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire.
 
@@ -134,9 +150,11 @@ def train_detector(
         out: Detector to write.
     """
     from admire import training
+    from admire.base.storage import check_file
     from admire.scores.leakage import summarise_card
     from admire.senses import open_context_encoder, read_compounds, read_idiomaticity
 
+    check_file(out, '{"encoder":', force=force)
     options = with_file("train detector", options)
     settings, source = opt.make(DetectorTraining, options), opt.make(DetectorData, options)
     unseen = [compound for path in source.leave_out for compound in read_compounds(path)]

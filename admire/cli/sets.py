@@ -76,6 +76,7 @@ def audit(
     against: list[Path] | None = None,
     run: Path | None = None,
     out: Path | None = None,
+    force: opt.Force = False,
     order: Annotated[bool, Parameter(negative="--no-order")] = True,
     dictionary: list[str] | None = None,
     lang: opt.Lang = None,
@@ -103,15 +104,13 @@ def audit(
     from admire.audit.audit import AUDIT, read_training_digests
     from admire.audit.audit import audit as audit_items
     from admire.audit.candidate_order import check_order
-    from admire.base.storage import note_addition, write_whole
+    from admire.base.storage import check_file, note_addition, write_whole
     from admire.data.reader import iter_items
     from admire.pages.report.audit_tables import audit_tables
     from admire.senses.dictionaries import open_dictionaries
 
-    if out and out.is_dir():
-        raise UserError(
-            f"{out}: is a folder. Name the file to write, for example audit.json.", "out"
-        )
+    if out:
+        check_file(out, '"against": ', force=force)
     read = partial(iter_items, warn=False, whole=False)
     items = list(read(data, lang))
     cards = {str(path): read_training_digests(path) for path in against or ()}

@@ -31,6 +31,7 @@ def sts(
     gold: Path | None = None,
     split: str | None = None,
     out: Path | None = None,
+    force: opt.Force = False,
     setting: TrainingSetting = "fine_tune",
     json: opt.Json = False,
     options: opt.Options = None,
@@ -44,9 +45,12 @@ def sts(
         out: Submission to write, a CSV.
         setting: What the submission says of its training data.
     """
+    from admire.base.storage import check_file
     from admire.tasks.sts.evaluation import measure_similarity, write_similarities
     from admire.tasks.sts.pairs import read_pairs
 
+    if out:
+        check_file(out, "ID,Language,Setting,Sim\n", force=force)
     settings = opt.make(SimilaritySettings, options)
     pairs = read_pairs(data, gold, split=split)
     if not out and not any(pair.gold for pair in pairs):

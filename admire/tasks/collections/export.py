@@ -12,6 +12,9 @@ from admire.tasks.collections.index import open_index
 if TYPE_CHECKING:
     from admire.tasks.collections.lance_table import Table
 
+MADE_BY = "of an index of admire"
+"""What the file says of itself."""
+
 
 def check_export(out: Path) -> None:
     """Refuse an export that cannot be made, before anything else is done."""
@@ -40,5 +43,6 @@ def export_index(index: Path, out: Path) -> None:
         with write_whole(out, "wb") as file, ParquetWriter(file, table.schema(columns)) as writer:
             for batch in table.batches(columns):
                 writer.write_batch(batch.select(columns))
+            writer.add_key_value_metadata({"made by": MADE_BY})
     except RuntimeError as error:  # LanceDB's
         raise unwritable(out, error) from error
