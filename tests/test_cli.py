@@ -7,7 +7,7 @@ from dataclasses import fields
 from importlib import metadata
 
 import pytest
-from commands import HEAVY, TORCH, ended, loaded, run
+from commands import HEAVY, TORCH, ended, hide, loaded, run
 
 from admire import PROFILES, Settings
 from admire.base.errors import DISTRIBUTION
@@ -61,6 +61,13 @@ def test_training_is_one_verb(capsys):
     _, out, _ = run(capsys, "train", "--help")
     names = re.findall(r"│ ([a-z]+) ", out)
     assert names == ["head", "detector", "classifier", "sentences", "retriever"]
+
+
+@pytest.mark.parametrize("command", ["train head", "sweep"])
+def test_training_says_that_torch_is_missing_before_it_reads_or_asks(capsys, monkeypatch, command):
+    hide(monkeypatch, "torch")
+    error = ended(capsys, *command.split(), "none.tsv")
+    assert "needs torch, of the extra 'train': pip install" in error
 
 
 @pytest.mark.parametrize(

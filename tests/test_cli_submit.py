@@ -104,6 +104,17 @@ def test_a_run_is_written_again_though_its_zip_lies_in_it(capsys, tmp_path, open
     assert run(capsys, *command)[0] == 0
 
 
+def test_a_run_finds_its_data_from_any_folder(capsys, tmp_path, monkeypatch, opened):
+    plain(tmp_path / "blind")
+    monkeypatch.chdir(tmp_path)
+    assert run(capsys, "rank", "blind", "--query", "compound", "--out", "run")[0] == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert run(capsys, "submit", "../run")[0] == 0
+    code, _, err = run(capsys, "report", "../run")
+    assert (code, "--data" in err) == (0, False), err
+
+
 def test_a_run_over_languages_is_scored_by_language_and_by_their_mean(
     capsys, tmp_path, write_table, opened
 ):

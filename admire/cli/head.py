@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import Annotated
 
+from admire.base.errors import check_extra
 from admire.cli import options as opt
 from admire.cli.config import with_file
 from admire.cli.output import print_figures, print_json, print_rows
@@ -32,6 +33,7 @@ def train_head(data: Path, /, *, out: Path = Path("head"), options: opt.Options 
     from admire.data.reader import read_items
     from admire.scores.leakage import summarise_card
 
+    check_extra("train", "A projection head", "torch")
     options = with_file("train head", options)
     settings, source = opt.make(HeadTraining, options), opt.make(HeadData, options)
     triplet_settings = opt.make(TripletSettings, options)
@@ -72,6 +74,7 @@ def sweep(
     from admire import training
     from admire.data.reader import read_items
 
+    check_extra("train", "A sweep", "torch", "joblib")
     options = with_file("sweep", options)
     axes, source = vars(opt.make(SweepAxes, options)), opt.make(HeadData, options)
     base = opt.make(HeadTraining, {name: options[name] for name in options.keys() - axes.keys()})
