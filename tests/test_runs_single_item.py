@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 
 import numpy as np
@@ -85,6 +86,21 @@ def test_what_is_not_taken_names_the_argument(arguments, message, named):
     with pytest.raises(UserError, match=message) as caught:
         rank_one(**{"compound": "owl", "sentence": "An owl."} | arguments)
     assert named in caught.value.settings
+
+
+def test_an_option_that_is_not_taken_names_its_place():
+    for function in (rank, rank_one):
+        names = {"settings", "asking", "llms", "encoder", "caption_encoder", "detector", "progress"}
+        assert names <= inspect.signature(function).parameters.keys()
+        for name, place in (
+            ("contrast", "settings=Settings(scoring=Scoring(contrast=…))"),
+            ("vote", "settings=Settings(votes=…)"),
+            ("budget", "asking=Asking(budget=…)"),
+            ("encoders", "encoder=…"),
+        ):
+            with pytest.raises(UserError) as caught:
+                function(*ASKED, **{name: 1})
+            assert str(caught.value) == f"{name} is unknown here. Did you mean {place}?"
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from admire.base.errors import UserError, needs_extra
+from admire.base.progress import Progress
+from admire.base.schema import suggesting
 from admire.base.storage import cache_dir, write_whole
 from admire.data.frames import describe_type
 from admire.data.items import Candidate, Item
 from admire.data.languages import check_language
-from admire.rankers.settings import Settings
+from admire.models.encoders import TextEncoder
+from admire.rankers.settings import Asking, Settings
 from admire.runs.ranking import Run
 from admire.runs.run import rank
+from admire.runs.sources import Model
+from admire.senses import Detector
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     Picture = str | Path | bytes | Image
 
 
+@suggesting(settings=Settings, asking=Asking)
 def rank_one(
     compound: str,
     sentence: str,
@@ -32,7 +38,12 @@ def rank_one(
     *,
     language: str = "en",
     settings: Settings | None = None,
-    **options: Any,
+    asking: Asking | None = None,
+    llms: Sequence[Model] | None = None,
+    encoder: str | TextEncoder | None = None,
+    caption_encoder: str | TextEncoder | None = None,
+    detector: str | Path | Detector | None = None,
+    progress: Progress = None,
 ) -> Run:
     """Rank pictures, captions, or pictures with captions, for one sentence.
 
@@ -44,7 +55,8 @@ def rank_one(
             Bytes and PIL's images are kept in ``pictures`` in admire's cache, as files that are
             named by their SHA-256.
         captions: in the images' order; None or an empty text for a candidate without.
-        options: those of :func:`admire.rank`.
+        settings, asking, llms, encoder, caption_encoder, detector, progress: as for
+            :func:`admire.rank`.
 
     Raises:
         UserError: an argument is not taken; and as for :func:`admire.rank`.
@@ -80,7 +92,16 @@ def rank_one(
         number = f" ({seen[name]})" * (seen[name] > 1)
         candidates.append(Candidate(name + number, file, caption))
     item = Item(compound, sentence, check_language(language), tuple(candidates))
-    return rank([item], settings, **options)
+    return rank(
+        [item],
+        settings,
+        asking=asking,
+        llms=llms,
+        encoder=encoder,
+        caption_encoder=caption_encoder,
+        detector=detector,
+        progress=progress,
+    )
 
 
 def _listed(name: str, things: Iterable[Any] | None) -> list[Any]:
