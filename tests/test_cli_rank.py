@@ -25,6 +25,7 @@ from toys import ScriptedChat, WordEncoder
 from admire import PROFILES, Settings, UserError, rank, read_items, read_submission, write_run
 from admire.cli.config import run_settings
 from admire.cli.output import print_rankings, show_run
+from admire.data.settings import ItemFiles
 from admire.rankers.settings import Asking
 from admire.runs.past_runs import read_settings
 
@@ -54,9 +55,8 @@ def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
         votes=3,
         head="my/head",
     )
-    told = dict.fromkeys(("language", "images", "gold", "workers"))
-    told |= {"asking": Asking(budget=2.0), "skip_bad": False}
-    assert ranked == [data, out, settings, told]
+    told = {"asking": Asking(budget=2.0), "workers": None}
+    assert ranked == [data, out, settings, ItemFiles(), told]
 
 
 def test_a_score_that_rounds_to_nothing_has_no_minus_and_ties_are_marked(capsys, write_table):

@@ -15,6 +15,7 @@ from admire.base.errors import UserError
 from admire.cli import options as opt
 from admire.cli.config import run_settings
 from admire.cli.output import REPORT, print_forecasts, print_json, show_run
+from admire.data.settings import ItemFiles
 from admire.rankers.settings import Asking, Scoring, Settings
 
 log = logging.getLogger("admire")
@@ -48,7 +49,7 @@ def demo(
     Settings,
     Scoring,
     Asking,
-    opt.ItemFiles,
+    ItemFiles,
     opt.SettingsSource,
     opt.WorkerOptions,
     headings=True,
@@ -74,18 +75,16 @@ def rank(
         report: Also write report.html, a page that shows the run.
     """
     from admire.base.storage import check_folder
-    from admire.data.reader import iter_items
     from admire.runs.forecast import plan
     from admire.runs.run_blocks import rank_file
 
     started = time.monotonic()
-    settings, files = run_settings(options), opt.make(opt.ItemFiles, options)
-    images, gold = files.images, files.gold
+    settings, files = run_settings(options), opt.make(ItemFiles, options)
     workers = opt.open_workers(options, settings.device)
     if dry_run:
         look, skip = files.skip_bad, (lambda fault: None) if files.skip_bad else None
-        items = iter_items(data, files.lang, images=images, gold=gold, look=look, skip=skip)
-        print_forecasts(plan(list(items), settings), json=json)
+        items = list(files.read(data, look=look, skip=skip))
+        print_forecasts(plan(items, settings), json=json)
         return
     check_folder(out, "run")
     if report:
@@ -96,12 +95,9 @@ def rank(
         data,
         out,
         settings,
-        language=files.lang,
-        images=images,
-        gold=gold,
+        files,
         asking=opt.make(Asking, options),
         workers=workers,
-        skip_bad=files.skip_bad,
     )
     show_run(out, written, report=report, json=json)
     took = time.monotonic() - started
@@ -116,7 +112,7 @@ def rank(
     Settings,
     Scoring,
     (Asking, "budget"),
-    (opt.ItemFiles, "lang", "images"),
+    (ItemFiles, "lang", "limit", "images"),
     opt.SettingsSource,
     headings=True,
 )
@@ -127,12 +123,11 @@ def batch(data: opt.Data, /, *, dry_run: opt.DryRun = False, options: opt.Option
     again, with the same options, until it says that admire rank can begin; it ends with exit code 3
     while questions are under way.
     """
-    from admire.data.reader import read_items
     from admire.runs.batch import batch as ask_in_batches
     from admire.runs.forecast import plan
 
-    settings, files = run_settings(options), opt.make(opt.ItemFiles, options)
-    items = read_items(data, files.lang, images=files.images)
+    settings = run_settings(options)
+    items = list(opt.make(ItemFiles, options).read(data))
     if dry_run:
         print_forecasts(plan(items, settings, batch=True))
         return

@@ -10,6 +10,7 @@ from admire.base.errors import UserError
 from admire.cli import options as opt
 from admire.cli.config import with_file
 from admire.cli.output import print_figures, print_json, print_rows
+from admire.data.settings import ItemFiles
 from admire.models.training_settings import FitSettings
 from admire.rankers.settings import Settings
 from admire.senses.detector import Setting
@@ -30,6 +31,7 @@ TABLE = "\tpredicted_type\t"
 
 @opt.with_settings(
     "sense",
+    (ItemFiles, "lang", "limit"),
     (QuerySettings, "llm"),
     (Settings, "llm_url", "sense", "votes", "dictionaries", "prompts", "detector", "seed"),
 )
@@ -39,7 +41,6 @@ def sense(
     *,
     out: Path = Path("senses.tsv"),
     force: opt.Force = False,
-    lang: opt.Lang = None,
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
@@ -50,7 +51,6 @@ def sense(
         out: TSV to write.
     """
     from admire.base.storage import check_file
-    from admire.data.reader import read_items
     from admire.prompts import Prompts
     from admire.runs.sources import open_source
     from admire.scores.figures import summarise
@@ -63,7 +63,7 @@ def sense(
     if data.suffix == ".txt":
         raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
     check_file(out, TABLE, force=force)
-    items = read_items(data, lang)
+    items = list(opt.make(ItemFiles, options).read(data))
     settings, llm = opt.make(Settings, options), opt.make(QuerySettings, options).llm
     source = open_source(llm, url=settings.llm_url, dictionaries=settings.dictionaries)
     detects = sense_method(settings.sense, source) == "detector"

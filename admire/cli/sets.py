@@ -14,12 +14,13 @@ from admire.base.errors import UserError
 from admire.base.terminal import visible
 from admire.cli import options as opt
 from admire.cli.output import print_json, print_rows
+from admire.data.settings import ItemFiles
 from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
 
 
-@opt.with_settings("check", (opt.ItemFiles, "lang", "images"))
+@opt.with_settings("check", (ItemFiles, "lang", "limit", "images"))
 def check(
     data: opt.Data,
     /,
@@ -39,12 +40,11 @@ def check(
     """
     from admire.base.storage import check_folder
     from admire.data.check import SetCounts, check_set
-    from admire.data.reader import iter_items
 
-    files = opt.make(opt.ItemFiles, options)
+    files = opt.make(ItemFiles, options)
     folder = files.images or (data if data.is_dir() else data.parent)
     checked = check_set(
-        partial(iter_items, data, files.lang, images=files.images),
+        partial(files.read, data),
         partial(SetCounts, folder.resolve()),
         lambda first: first.counts["pictures"] > 0,
     )

@@ -48,7 +48,7 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
     """Return the full path of a data file or folder, and the SHA-256 of its content as it is now.
 
     Args:
-        apart: ``images`` and ``gold`` of V-WSD, where they were named; the record has their paths, too.
+        apart: ``images`` and ``gold`` of V-WSD, if they were named, whose paths are recorded too.
 
     Raises:
         UserError: it cannot be read.

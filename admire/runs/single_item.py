@@ -67,13 +67,12 @@ def rank_one(
     pictures, texts = _listed("images", images), _listed("captions", captions)
     if pictures and texts and len(pictures) != len(texts):
         raise UserError(
-            f"There are {len(pictures)} images and {len(texts)} captions; use None for a gap.",
-            "images",
-            "captions",
+            f"There are {len(pictures)} images and {len(texts)} captions; None or an empty text "
+            "stands for a gap."
         )
     count = max(len(pictures), len(texts))
     if count < 2:
-        raise UserError("A ranking needs two images or captions, or more.", "images", "captions")
+        raise UserError("A ranking needs two images or captions, or more.")
     nothing = [None] * count
     seen: Counter[str] = Counter()
     candidates = []
@@ -82,9 +81,7 @@ def rank_one(
     ):
         file, caption = _file(picture, k), _caption(text, k)
         if not (file or caption):
-            raise UserError(
-                f"Candidate {k} has neither an image nor a caption.", "images", "captions"
-            )
+            raise UserError(f"Candidate {k} has neither an image nor a caption.")
         name = f"image{k}" if file else f"candidate{k}"
         if file and isinstance(picture, str | Path):
             name = file.name
@@ -125,7 +122,7 @@ def _file(picture: Any, k: int) -> Path | None:
     if isinstance(picture, str | Path):
         path = Path(picture).expanduser()
         if not path.is_file():
-            raise UserError(f"{path}: there is no such image (number {k} of images).", "images")
+            raise UserError(f"{path}: there is no such image (number {k} of images).")
         return path
     if isinstance(picture, bytes):
         return _kept(picture)
