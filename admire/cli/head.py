@@ -24,9 +24,15 @@ def train_head(data: Path, /, *, out: Path = Path("head"), options: opt.Options 
 
     With --folds no head is written.
 
+    Needs the extras embedded and train.
+
     Args:
         data: As for rank, with types and gold orders.
         out: Folder of the head to write.
+
+    Examples:
+        admire train head train.tsv --out my_head/
+        admire train head train.tsv --folds 5
     """
     from admire import training
     from admire.base.storage import check_folder
@@ -67,9 +73,14 @@ def sweep(
 ) -> None:
     """Train heads over a grid, the paper's 162 settings, and show the ten that validate best.
 
+    Needs the extras embedded and train.
+
     Args:
         data: As for rank, with types and gold orders.
         out: Results so far; goes on with them.
+
+    Examples:
+        admire sweep train.tsv --out sweep.jsonl
     """
     from admire import training
     from admire.data.reader import read_items

@@ -251,9 +251,7 @@ Json = Annotated[bool, Parameter(help="Print JSON for programs.")]
 DryRun = Annotated[
     bool, Parameter(help="Only count what chat models would be asked, and estimate the price.")
 ]
-Force = Annotated[
-    bool, Parameter(help="Replace what lies there, even if admire did not write it.")
-]
+Force = Annotated[bool, Parameter(help="Replace what lies there, even if admire did not write it.")]
 FusionMethod = Annotated[
     Fusion,
     Parameter(help="How runs are fused: standardised scores, Borda's points, reciprocal ranks."),

@@ -46,9 +46,15 @@ def sense(
 ) -> None:
     """Classify each compound as idiomatic or literal, and score that where the type is known.
 
+    Needs the extra embedded, or a server's model (--llm openai:MODEL).
+
     Args:
         data: As for rank; candidates are not needed.
         out: TSV to write.
+
+    Examples:
+        admire sense my_set/ --out my_senses.tsv
+        admire sense targets.tsv --llm openai:gpt-6.1-sol --votes 3
     """
     from admire.base.storage import check_file
     from admire.prompts import Prompts
@@ -108,12 +114,17 @@ def detect(
 ) -> None:
     """Decide which sentences of a Task 2A file are idiomatic, and score that where it is known.
 
+    Needs the extra embedded, and train for scores; a classifier needs clip.
+
     Args:
         data: CSV of SemEval-2022 Task 2A.
         gold: CSV with ID and Label, where the data has no labels.
         out: Submission to write: ID, Language, Setting, Label.
         setting: What the submission says; else the detector's own, or zero_shot.
         table: TSV to write, as that of admire sense: votes and probabilities.
+
+    Examples:
+        admire detect dev.csv --gold dev_gold.csv
     """
     from admire.base.storage import check_file
     from admire.senses import detect_uses, open_detector
@@ -145,9 +156,14 @@ def train_detector(
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire.
 
+    Needs the extras embedded and train.
+
     Args:
         data: CSVs of SemEval-2022 Task 2A, or files as for rank with the sense given.
         out: Detector to write.
+
+    Examples:
+        admire train detector train.csv --out mine.json
     """
     from admire import training
     from admire.base.storage import check_file
@@ -181,9 +197,14 @@ def train_classifier(
 
     A batch has 32 sentences, or 4 for one_shot, if --batch-size does not say otherwise.
 
+    Needs the extra finetune.
+
     Args:
         data: Training CSVs of SemEval-2022 Task 2A; for one_shot both.
         out: Folder of the detector to write.
+
+    Examples:
+        admire train classifier a.csv --setting zero_shot --encoder sbert:x --out b
     """
     from admire import training
     from admire.senses import context_columns, read_uses

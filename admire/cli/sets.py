@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import logging
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,31 @@ from admire.data.settings import ItemFiles
 from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
+
+
+def init(folder: Path, /, *pictures: Path) -> None:
+    """Begin a set of your own: write the manifest of a folder of pictures, ready to edit.
+
+    The pictures of a folder are the candidates of one item, and the folder's name is the compound.
+    Captions come from the .txt files beside the pictures. Sentences are left empty: fill them in,
+    and admire check says what is still missing.
+
+    Args:
+        folder: Folder of the set, in which manifest.csv is written.
+        pictures: Pictures, or folders of them, that are copied into the set; else those that are in
+            it.
+
+    Examples:
+        admire init my_set/ pictures/
+        admire init my_set/ night_owl/*.jpg cold_feet/*.jpg
+    """
+    from admire.data.new_set import init_set
+
+    rows = init_set(folder, pictures)
+    log.info(
+        "Wrote %s: %d items, of which each needs a sentence.", folder / "manifest.csv", len(rows)
+    )
+    log.info("Next: %s", shlex.join(["admire", "check", str(folder)]))
 
 
 @opt.with_settings("check", (ItemFiles, "lang", "limit", "images"))
@@ -35,8 +61,14 @@ def check(
     captions, and that is no fault. Ends with exit code 2 if there are faults; admire rank
     --skip-bad goes on without what they spoil.
 
+    Pictures are looked at if Pillow is there, as with the extra embedded.
+
     Args:
         out: Run folder for admire rank: also check that it can be written.
+
+    Examples:
+        admire check my_set/
+        admire check my_set/ --limit 5 --json
     """
     from admire.base.storage import check_folder
     from admire.data.check import SetCounts, check_set
@@ -89,6 +121,8 @@ def audit(
     have been scaled, saved again or recoloured. Also tells which compounds a dictionary has.
     Asks no chat model.
 
+    Needs the extra embedded.
+
     Args:
         data: As for rank; candidates are not needed.
         against: Another set, or a head or detector, whose card lists what it was trained on.
@@ -100,6 +134,9 @@ def audit(
         dictionary: Dictionary in which the compounds are looked up, as for rank, or none. Repeat
             for several; else wordnet.
         seed: Seed of shuffling and of simulated chance.
+
+    Examples:
+        admire audit dev.tsv --against train.tsv --run runs/dev
     """
     from admire.audit.audit import AUDIT, read_training_digests
     from admire.audit.audit import audit as audit_items

@@ -38,12 +38,17 @@ def sts(
 ) -> None:
     """Compare sentence pairs and score that: Spearman over all, idiomatic and plain STS pairs.
 
+    Needs the extra embedded for e5, or clip for other encoders.
+
     Args:
         data: Pairs: SemEval-2022 Task 2B, ChengyuSTS, STS Benchmark (.tsv) or ASSIN2 (.xml).
         gold: Task 2B's gold file, for its dev file.
         split: Split of STS Benchmark: train, dev or test.
         out: Submission to write, a CSV.
         setting: What the submission says of its training data.
+
+    Examples:
+        admire sts dev.csv --gold dev.gold.csv
     """
     from admire.base.storage import check_file
     from admire.tasks.sts.evaluation import measure_similarity, write_similarities
@@ -94,10 +99,15 @@ def train_sentences(
     A batch has 64 sentences for adaptive and multi-negative, else 16 rows, if --batch-size does not
     say otherwise.
 
+    Needs the extra finetune.
+
     Args:
         data: Task 2B's training file or ChengyuSTS; for regression, classification and cosent STS
             Benchmark and ASSIN2. Several are joined.
         out: Folder of the model to write, for sbert:FOLDER.
+
+    Examples:
+        admire train sentences train.csv --encoder sbert:FOLDER --out mine/
     """
     from admire.base.storage import check_folder
     from admire.models.encoders.families import open_trainable
