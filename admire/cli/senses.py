@@ -204,7 +204,7 @@ def train_classifier(
         out: Folder of the detector to write.
 
     Examples:
-        admire train classifier a.csv --setting zero_shot --encoder sbert:x --out b
+        admire train classifier train.csv --config mine.toml --out my_detector/
     """
     from admire import training
     from admire.senses import context_columns, read_uses
