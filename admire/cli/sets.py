@@ -40,9 +40,7 @@ def init(folder: Path, /, *pictures: Path) -> None:
     from admire.data.new_set import init_set
 
     rows = init_set(folder, pictures)
-    log.info(
-        "Wrote %s: %d items, of which each needs a sentence.", folder / "manifest.csv", len(rows)
-    )
+    log.info("Items in %s: %d. Each needs a sentence.", folder / "manifest.csv", len(rows))
     log.info("Next: %s", shlex.join(["admire", "check", str(folder)]))
 
 
@@ -101,6 +99,7 @@ def check(
         raise UserError(f"{data}: {number}, listed above.")
 
 
+@opt.with_settings("audit", (ItemFiles, "lang"), (Settings, "dictionaries"))
 def audit(
     data: Path,
     /,
@@ -110,10 +109,9 @@ def audit(
     out: Path | None = None,
     force: opt.Force = False,
     order: Annotated[bool, Parameter(negative="--no-order")] = True,
-    dictionary: list[str] | None = None,
-    lang: opt.Lang = None,
     seed: int = 0,
     json: opt.Json = False,
+    options: opt.Options = None,
 ) -> None:
     """Check what a set shares with other sets, what it repeats, and what it lacks.
 
@@ -131,8 +129,6 @@ def audit(
             report.
         out: JSON file to write.
         order: Rank twice, once with the candidates shuffled, to see whether their order matters.
-        dictionary: Dictionary in which the compounds are looked up, as for rank, or none. Repeat
-            for several; else wordnet.
         seed: Seed of shuffling and of simulated chance.
 
     Examples:
@@ -149,13 +145,13 @@ def audit(
     if out:
         check_file(out, '"against": ', force=force)
     read = partial(iter_items, warn=False, whole=False)
-    items = list(read(data, lang))
+    items = list(read(data, opt.make(ItemFiles, options).lang))
     cards = {str(path): read_training_digests(path) for path in against or ()}
     findings = audit_items(
         items,
         {path: list(read(path)) if saw is None else saw for path, saw in cards.items()},
         order=check_order(items, run, seed=seed) if order else None,
-        dictionaries=open_dictionaries(dictionary or Settings.dictionaries),
+        dictionaries=open_dictionaries(opt.make(Settings, options).dictionaries),
         seed=seed,
     ).as_json(str(data))
     if json:
