@@ -110,14 +110,8 @@ def rank(
         from admire.pages.report import check_report
 
         check_report(out / REPORT)
-    written = rank_file(
-        data,
-        out,
-        settings,
-        files,
-        asking=opt.make(Asking, options),
-        workers=workers,
-    )
+    asking = opt.make(Asking, options)
+    written = rank_file(data, out, settings, files, asking=asking, workers=workers)
     show_run(out, written, report=report, json=json)
     took = time.monotonic() - started
     minutes = "{}:{:02} min".format(*divmod(int(took), 60))
