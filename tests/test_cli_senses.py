@@ -81,8 +81,10 @@ def test_a_submission_is_written_and_without_labels_nothing_is_scored(
     plain = write_table(*without("Label"), name="plain.csv")
     out = tmp_path / "out" / "mine.csv"
     arguments = ["detect", plain, "--detector", idiomatic]
-    code, told, err = run(capsys, *arguments, "--out", out, "--setting", "one_shot")
-    assert (code, told) == (0, "")
+    table = ("--table", tmp_path / "senses.tsv")
+    for _ in range(2):  # the second replaces what the first wrote
+        code, told, err = run(capsys, *arguments, "--out", out, *table, "--setting", "one_shot")
+        assert (code, told) == (0, "")
     assert "Wrote" in err
     rows = ("7,PT", "3,EN", "12,EN", "1,EN")
     head = "ID,Language,Setting,Label\n"
@@ -218,7 +220,8 @@ def test_a_light_detector_leaves_compounds_unseen(capsys, write_table, tmp_path)
     items = write_table(admire_row(mwes[-1].upper()))
     mine = tmp_path / "mine.json"
     left_out = ["--leave-out", task, "--leave-out", items]
-    code, out, _ = run(capsys, "train", "detector", data, "--out", mine, *left_out)
-    assert code == 0
+    for _ in range(2):
+        code, out, _ = run(capsys, "train", "detector", data, "--out", mine, *left_out)
+        assert code == 0
     assert json.loads(out)["compounds"] == len(mwes) - 2
     assert run(capsys, "detect", data, "--detector", mine)[0] == 0

@@ -111,6 +111,10 @@ def config(*command: str, options: opt.Options = None) -> None:
 
     Args:
         command: The command: rank, sweep, train head, …
+
+    Examples:
+        admire config --profile best > run.toml
+        admire config train head > head.toml
     """
     name = " ".join(command or ["rank"])
     if name not in WITH_FILE:

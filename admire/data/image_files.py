@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "AVIF", "TIFF", "BMP")
 """The formats that are read, by Pillow's names; others are rare or, like EPS, need a program."""
 
+SUFFIXES = (".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+"""Those by which pictures are known in folders and in tar files."""
+
 FORMAT_NAMES = "PNG, JPEG, WebP, GIF, AVIF, TIFF or BMP"
 OTHER_FORMAT = f"is not a picture in {FORMAT_NAMES}. Save it as PNG or JPEG."
 
@@ -36,6 +39,16 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         raise UserError(f"{path}: the image cannot be read ({error.strerror or error}).") from None
+
+
+def read_sidecar(path: Path) -> str | None:
+    """Read the caption in the text file beside a picture, if there is one."""
+    from admire.base.files import read_text
+
+    sidecar = path.with_suffix(".txt")
+    if not sidecar.is_file() or not sidecar.read_bytes().strip():
+        return None
+    return " ".join(read_text(sidecar).splitlines()).strip()
 
 
 def read_image(path: Path) -> Image:

@@ -75,22 +75,24 @@ def iter_items(
     if images and not Path(images).is_dir():
         raise UserError(f"{images}: is not a folder of images.", "images")
     notes: dict[str, tuple[str, int]] = {}
-    for file, tag in data_files(path, language):
-        words = file.suffix == ".txt"
-        folder = Path(images) if images else file.parent
-        reader = RowReader(folder, tag, words, whole, look, skip, notes)
-        number = 0
-        for number, row in _rows(file, gold):
-            try:
-                item = reader.item(row, f"{file}, row {number}")
-            except UserError as error:
-                reader.report(error, "item")
-            else:
-                yield item
-        if not number:
-            raise UserError(f"{file}: holds no items.")
-    if warn:
-        log_notes(notes)
+    try:
+        for file, tag in data_files(path, language):
+            words = file.suffix == ".txt"
+            folder = Path(images) if images else file.parent
+            reader = RowReader(folder, tag, words, whole, look, skip, notes)
+            number = 0
+            for number, row in _rows(file, gold):
+                try:
+                    item = reader.item(row, f"{file}, row {number}")
+                except UserError as error:
+                    reader.report(error, "item")
+                else:
+                    yield item
+            if not number:
+                raise UserError(f"{file}: holds no items.")
+    finally:  # the first items may be enough
+        if warn:
+            log_notes(notes)
 
 
 def _rows(file: Path, gold: str | Path | None) -> Iterator[tuple[int, dict[str, Any]]]:

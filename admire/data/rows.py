@@ -88,7 +88,7 @@ class RowReader:
         except ValidationError as error:
             raise UserError(start + _complaint(error)) from None
         if self.whole and not cells.has_context:
-            raise UserError(f"{start}sentence: is empty.")
+            raise UserError(f"{start}sentence: is empty. Write one that uses the compound.")
         item = Item(
             compound=cells.compound,
             sentence=cells.sentence,

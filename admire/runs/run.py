@@ -23,6 +23,7 @@ from admire.base.progress import (
     progress_is_wanted,
     progress_told_to,
 )
+from admire.base.schema import suggesting
 from admire.data.frames import Data, take_items
 from admire.data.items import Item
 from admire.data.overlap import Kind
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("admire")
 
 
+@suggesting(settings=Settings, asking=Asking)
 def rank(
     items: Data,
     settings: Settings | None = None,

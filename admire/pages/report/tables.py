@@ -272,7 +272,7 @@ def _settings(record: Mapping[str, Any]) -> dict[str, str]:
     source = record.get("source") or {}
     settings = {
         "Data": file_name(source.get("path", "")),
-        "Items": str(record.get("items", "")),
+        "Items": str(record.get("items", "")) + ", the first of the set" * ("limit" in record),
         "Started": str(record.get("started", "")).replace("T", " "),
     }
     if "fused" in record:

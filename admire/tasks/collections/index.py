@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FORMAT = 4
 """The version of the layout of index folders."""
+MADE_BY = "of an index of admire"
+"""What an exported file says of itself."""
 
 Numbers = npt.NDArray[np.float64]
 
@@ -249,6 +251,7 @@ def export_index(index: Path, out: Path) -> None:
         with write_whole(out, "wb") as file, ParquetWriter(file, table.schema(columns)) as writer:
             for batch in table.batches(columns):
                 writer.write_batch(batch.select(columns))
+            writer.add_key_value_metadata({"made by": MADE_BY})
     except RuntimeError as error:  # LanceDB's
         raise unwritable(out, error) from error
 
