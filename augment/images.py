@@ -193,9 +193,7 @@ def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
     }
     # The next run would take them for pictures, and make variants of variants.
     if any(v.resolve().is_relative_to(folder.resolve()) for vs in plan.values() for v in vs):
-        raise UserError(
-            f"{out}: the variants would lie among the pictures. Choose another folder.", "out"
-        )
+        raise UserError(f"{out}: lies among the pictures. Choose another folder.", "out")
     return plan
 
 

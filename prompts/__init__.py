@@ -13,7 +13,7 @@ import jinja2.sandbox
 from admire.base.errors import UserError
 from admire.base.terminal import visible
 from admire.data.items import Item
-from admire.data.languages import base_language
+from admire.data.languages import LANGUAGES, base_language
 
 FOLDER = Path(__file__).parent
 
@@ -70,11 +70,12 @@ class Prompts:
     def render(self, prompt: str, language: str, **values: object) -> str:
         """Return the prompt's text in the given language, else in English.
 
-        Raises:
-            UserError: the template has a mistake in it.
+        The template is given ``language``, too, which an English prompt may name: Portuguese. It is
+        empty for English and for a language that :data:`admire.data.languages.LANGUAGES` lacks.
         """
         try:
             names = [f"{prompt}_{language}.j2", f"{prompt}_en.j2"]
+            values["language"] = "" if language == "en" else LANGUAGES.get(language, "")
             return self._templates.select_template(names).render(values).strip()
         except Exception as error:  # a user's template can raise anything
             raise UserError(f"The prompt template '{prompt}' cannot be used: {error}.") from error

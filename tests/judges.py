@@ -150,8 +150,6 @@ def pictured(folder: Path, names: Sequence[str], captions: bool = False) -> Item
     return Item("night owl", "A night owl.", candidates=tuple(candidates))
 
 
-# ------------------------------------------------------------------------------- the simulation
-
 WORTH = np.array([1.0, 0.5, 0.0, -0.5, -1.0])
 ASTRAY = WORTH[[3, 2, 1, 0, 4]]
 """What candidates are worth to one who takes the sentence to mean the other sense."""

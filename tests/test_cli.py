@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import re
+import shlex
+from collections.abc import Iterator
 from dataclasses import fields
 from importlib import metadata
 
 import pytest
-from commands import HEAVY, TORCH, ended, loaded, run
+from commands import HEAVY, TORCH, ended, hide, loaded, run
+from cyclopts import App
+from rich.console import Console
 
 from admire import PROFILES, Settings
 from admire.base.errors import DISTRIBUTION
+from admire.cli.app import app
 from admire.cli.config import run_settings
 from admire.cli.options import SETTINGS
 from admire.rankers.settings import Scoring
@@ -48,11 +54,11 @@ def test_help_groups_commands_by_what_people_come_for(capsys):
     ]
     assert found == [
         [
-            *("demo", "check", "rank", "batch", "config", "score", "submit", "fuse", "audit"),
-            *("report", "sense", "serve"),
+            *("demo", "init", "check", "rank", "one", "batch", "config", "score", "submit"),
+            *("fuse", "audit", "report", "sense", "serve"),
         ],
         ["search", "index", "retrieve", "benchmark", "sts", "detect"],
-        ["tune", "weights", "sweep", "train", "augment"],
+        ["tune", "weights", "sweep", "reproduce", "train", "augment"],
         ["models"],
     ]
 
@@ -61,6 +67,40 @@ def test_training_is_one_verb(capsys):
     _, out, _ = run(capsys, "train", "--help")
     names = re.findall(r"│ ([a-z]+) ", out)
     assert names == ["head", "detector", "classifier", "sentences", "retriever"]
+
+
+@pytest.mark.parametrize("command", ["train head", "sweep"])
+def test_training_says_that_torch_is_missing_before_it_reads_or_asks(capsys, monkeypatch, command):
+    hide(monkeypatch, "torch")
+    error = ended(capsys, *command.split(), "none.tsv")
+    assert "needs torch, of the extra 'train': pip install" in error
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("sense x.tsv --out", "report run --out", "submit run --out", "audit x.tsv --out"),
+        *("detect x.csv --out", "detect x.csv --table", "sts x.csv --out"),
+        *("train detector x.csv --out", "augment captions x.tsv --out"),
+        "index --out index --export",
+    ],
+)
+def test_a_file_that_admire_did_not_write_is_replaced_by_force_alone(capsys, tmp_path, command):
+    suffix = {"index": "parquet", "submit": "zip"}.get(command.split()[0], "txt")
+    mine = tmp_path / f"mine.{suffix}"
+    mine.write_text("Notes of a year\n")
+    (tmp_path / f"folder.{suffix}").mkdir()
+    arguments = [*command.split(), mine]
+    refusal = ended(capsys, *arguments)
+    assert refusal.startswith(f"admire: {mine}: admire did not write this file.")
+    assert refusal.endswith(" (--force)")
+    assert str(mine) not in ended(capsys, *arguments, "--force")  # but that the data are missing
+    mine.write_text("")
+    assert str(mine) not in ended(capsys, *arguments)
+    assert ": is a folder. Name the file" in ended(
+        capsys, *arguments[:-1], tmp_path / f"folder.{suffix}"
+    )
+    assert mine.read_text() == ""
 
 
 # ------------------------------------------------------------------------- options and settings
@@ -134,7 +174,7 @@ def test_options_win_over_the_file_and_the_file_over_the_profile(tmp_path):
         ("rank", "votes = '5'", ", votes: "),
         ("rank", "texts = ['glos']", ", texts[0]: cannot be 'glos'. Did you mean 'gloss'?"),
         ("rank", "profile = 'bets'", ", profile: "),
-        ("rank", "query = 'compound'\nabstain_below = 0.8", ": With the query compound no sense"),
+        ("rank", "query = 'compound'\nabstain_below = 0.8", ": The query compound"),
         ("rank", "votes 5", ": is not TOML (Expected '=' after a key"),
         ("sweep", "out = 'x'", ": 'out' "),
         ("sweep", "dropout = 0.1", ", dropout: "),
@@ -198,6 +238,34 @@ def test_the_help_shows_a_days_options_and_help_all_the_others(capsys, monkeypat
     assert {*listed("--help-all")} > all_flags
     assert len(listed("--help-all")) == len({*listed("--help-all")})
     assert {*listed("--help")} & all_flags == everyday
+
+
+def command_names(parent: App = app, *names: str) -> Iterator[tuple[str, ...]]:
+    """The words of every command, and of the groups of some."""
+    yield names
+    for name in parent:
+        if not name.startswith("-"):
+            yield from command_names(parent[name], *names, name)
+
+
+@pytest.mark.parametrize("names", [*command_names()], ids=" ".join)
+def test_each_help_has_even_lines_and_ends_with_examples_that_are_taken(names):
+    def printed(width: int) -> str:
+        console = Console(file=io.StringIO(), width=width)
+        app.help_print([*names], console=console)
+        return console.file.getvalue()
+
+    narrow = printed(80)
+    assert max(map(len, narrow.splitlines())) <= 80
+    _, _, examples = narrow.partition("\n\nExamples:\n")
+    assert 1 <= len(examples.splitlines()) <= 2
+    for example in examples.splitlines():
+        assert example.startswith(" ".join(["    admire", *names]))
+        words = shlex.split(example.partition(" > ")[0])
+        app.parse_args(words[1:], print_error=False, exit_on_error=False)
+    extras = re.findall(r"extras? (\w+)", narrow)
+    assert {*extras} <= {*metadata.metadata(DISTRIBUTION).get_all("Provides-Extra")}
+    assert not re.search(r"^│ {9,}|\S\n\w", printed(2000), re.MULTILINE)  # no line is broken
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,9 @@ def test_the_tables_say_how_many_items_share_anything_and_the_json_what(capsys, 
 
     file = tmp_path / "below" / "audit.json"
     options = ("--against", SAMPLES, "--against", other, "--out", file)
-    code, out, err = run(capsys, "audit", other, *options, "--json")
-    assert (code, f"Wrote {file}" in err) == (0, True)
+    for _ in range(2):
+        code, out, err = run(capsys, "audit", other, *options, "--json")
+        assert (code, f"Wrote {file}" in err) == (0, True)
     told = json.loads(out)
     assert told == json.loads(file.read_text())
     assert (told["data"], told["items"]) == (str(other), 3)

@@ -67,9 +67,6 @@ def table(write_table) -> Path:
     return write_table(*(admire_row(c, image1_caption=caption.format(c)) for c in COMPOUNDS))
 
 
-# --------------------------------------------------------------------------------- training
-
-
 def test_train_writes_a_head_and_prints_its_card(capsys, tmp_path, opened, table):
     folder = tmp_path / "head"
     options = shlex.split(
@@ -96,9 +93,6 @@ def test_train_writes_a_head_and_prints_its_card(capsys, tmp_path, opened, table
     whole = load_projection(folder).card
     assert {name: len(found) for name, found in whole["saw"].items()} == card["saw"]
     assert whole | {"saw": card["saw"]} == card
-
-
-# ------------------------------------------------------------------------------------ sweep
 
 
 def test_a_sweep_tries_what_is_asked_for_and_its_folds_go_on(
@@ -130,9 +124,6 @@ def test_a_sweep_tries_what_is_asked_for_and_its_folds_go_on(
     _, again, err = run(capsys, *folded)
     assert again == stdout
     assert "Training" not in err
-
-
-# --------------------------------------------------------------------------- ranking with one
 
 
 def write_head(folder: Path, **changes: object) -> Projection:
@@ -168,7 +159,7 @@ def test_with_a_head_for_glosses_compounds_are_compared_as_without(capsys, tmp_p
     ("options", "message"),
     [
         (("--llm", "openai:x", "--encoder", "others"), "the encoder 'words' (words:1)"),
-        (("--query", "sentence"), "The head compares glosses only"),
+        (("--query", "sentence"), "The head compares glosses, not"),
     ],
 )
 def test_a_head_that_does_not_fit_is_refused(capsys, tmp_path, opened, table, options, message):

@@ -20,15 +20,14 @@ from chats import PASSWORD
 from commands import chat_server, ended, hide, run
 from conftest import admire_row
 from rich.console import Console
-from toys import ScriptedChat, WordEncoder
+from toys import PictureEncoder, ScriptedChat, WordEncoder, draw
 
 from admire import PROFILES, Settings, UserError, rank, read_items, read_submission, write_run
 from admire.cli.config import run_settings
 from admire.cli.output import print_rankings, show_run
+from admire.data.settings import ItemFiles
 from admire.rankers.settings import Asking
 from admire.runs.past_runs import read_settings
-
-# ------------------------------------------------------------------------------- the options
 
 
 def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
@@ -54,9 +53,8 @@ def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
         votes=3,
         head="my/head",
     )
-    told = dict.fromkeys(("language", "images", "gold", "workers"))
-    told |= {"asking": Asking(budget=2.0), "skip_bad": False}
-    assert ranked == [data, out, settings, told]
+    told = {"asking": Asking(budget=2.0), "workers": None}
+    assert ranked == [data, out, settings, ItemFiles(), told]
 
 
 def test_a_score_that_rounds_to_nothing_has_no_minus_and_ties_are_marked(capsys, write_table):
@@ -66,9 +64,6 @@ def test_a_score_that_rounds_to_nothing_has_no_minus_and_ties_are_marked(capsys,
     print_rankings([SimpleNamespace(item=item, **shown, tied=names[:2])], 1)
     out = capsys.readouterr().out
     assert (out.count("+0.00"), out.count("(tied)")) == (5, 2)
-
-
-# -------------------------------------------------------------------------- what a run is made of
 
 
 @pytest.fixture
@@ -132,7 +127,57 @@ def test_a_program_reads_where_the_run_is_and_its_figures(capsys, tmp_path, writ
     assert err.endswith(f"Next: admire report '{out}'\n")
 
 
-# -------------------------------------------------------------------------------- files and errors
+def test_the_first_items_are_enough_for_a_first_try(
+    capsys, monkeypatch, tmp_path, write_table, words
+):
+    rows = (admire_row("owl", sentence="At night."), admire_row(), admire_row(sentence=""))
+    data, out, table = write_table(*rows), tmp_path / "run", tmp_path / "senses.tsv"
+    assert run(capsys, "check", data)[0] == 2
+    code, printed, err = run(capsys, "check", data, "--limit", 2)
+    assert (code, "items: 2;" in printed) == (0, True)
+    assert "row 1 ('owl'): the compound is not in its sentence" in err
+    options = ("--limit", 2, "--query", "compound")
+    code, _, err = run(capsys, "rank", data, *options, "--out", out, "--report")
+    assert (code, "cannot be read" in err) == (0, False), err
+    record = json.loads((out / "run.json").read_text())
+    assert (record["items"], record["limit"]) == (2, 2)
+    assert "2, the first of the set" in (out / "report.html").read_text()
+    assert "Item 3 is missing here" in ended(capsys, "submit", out)
+    replies = tmp_path / "replies.csv"
+    replies.write_text("compound,sense,meaning\nowl,literal,a bird\nnight owl,idiomatic,awake\n")
+    recorded = ("--llm", f"recorded:{replies}", "--limit", 2)
+    code, _, err = run(capsys, "sense", data, *recorded, "--sense", "given", "--out", table)
+    assert code == 0, err
+    assert len(table.read_text().splitlines()) == 3
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    model = ("--llm", "openai:x", "--votes", 1, "--meanings", "gloss")
+    _, printed, _ = run(capsys, "batch", data, "--dry-run", *model, "--limit", 2)
+    assert re.search(r"openai:x │ (at most )?2 ", printed)
+    assert "(--limit)" in ended(capsys, "check", data, "--limit", 0)
+
+
+def test_one_item_is_ranked_on_the_command_line(capsys, tmp_path, monkeypatch):
+    encoder = PictureEncoder()
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: encoder)
+    lamp, owl = tmp_path / "lamp.png", tmp_path / "owl.png"
+    draw(lamp, "a lamp at a desk")
+    draw(owl, "a night owl")
+    asked = ("one", "night owl", "She is a night owl.")
+    code, out, err = run(capsys, *asked, lamp, owl, "--query", "compound")
+    assert code == 0, err
+    assert out.index("owl.png") < out.index("lamp.png")
+    captions = ("--caption", "a lamp", "--caption", "a night owl", "--caption", "a bird")
+    options = ("--query", "compound", "--lang", "de", "--json")
+    code, out, err = run(capsys, *asked, *captions, *options)
+    assert code == 0, err
+    row = json.loads(out)
+    assert (row["language"], row["order"][0]) == ("de", "candidate2")
+    assert max(row["scores"], key=row["scores"].get) == "candidate2"
+    assert "3 captions" in ended(capsys, *asked, lamp, owl, *captions, *options)
+    code, out, err = run(capsys, *asked, lamp, owl, *captions[:2], "--caption", "", *options)
+    assert [candidate.get("caption") for candidate in json.loads(out)["candidates"]] == [
+        *("a lamp", None)
+    ]
 
 
 COMPOUNDS = ("night owl", "cold feet", "black sheep")

@@ -24,7 +24,7 @@ def words(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Every encoder that is asked for is WordEncoder; returns the list of names and devices."""
     opened: list[tuple[str, str]] = []
 
-    def open_words(name: str, *, device: str = "auto") -> CachedEncoder:
+    def open_words(name: str, *, device: str = "auto", **_: bool) -> CachedEncoder:
         opened.append((name, device))
         return CachedEncoder(WordEncoder())
 
@@ -95,7 +95,8 @@ def test_the_command_asks_a_chat_model_in_place_of_an_encoder(
     wanted = spearmanr([0.9, 0.1, 0.9, 0.1], [1, 0.9, 0.9, 0]).statistic
     assert found["en", "all"]["spearman"] == pytest.approx(wanted)
     assert found["pt", "all"]["spearman"] is None
-    run(capsys, "sts", data, "--gold", told, *chat)
+    for _ in range(2):
+        assert run(capsys, "sts", data, "--out", data.with_name("mine.csv"), *chat)[0] == 0
     assert len(prompts) == 7, "replies are kept"
 
 
@@ -107,11 +108,14 @@ def test_what_cannot_be_measured_ends_the_command_before_a_model_is_loaded(
     for options, message in (
         (["--out", out, "--gold", told, "--setting", "finetune"], "Did you mean 'fine_tune'? "),
         (["--out", out, "--gold", told, "--seed", -1], "seed cannot be -1"),
+        (["--gold", told, "--pooling", "last"], "There are: mean, cls, first-last-avg"),
         ([], "(--gold, --out)"),
     ):
         assert message in ended(capsys, "sts", data, *options)
     assert not words
     assert not out.exists()
+    message = ended(capsys, "sts", data, "--gold", told, "--pooling", "cls", "--max-length", 64)
+    assert "'e5' cannot be changed. Name one of sbert:…. (--pooling, --max-length)" in message
 
 
 # --------------------------------------------------------------------------- training on sentences
@@ -149,14 +153,14 @@ def test_the_command_with_everything_gives_what_sts_then_gives(
     out = tmp_path / "out"
     code, printed, err = run(
         capsys, "train", "sentences", data, "--out", out, "--encoder", f"sbert:{saved}", *FLAGS,
-        *validation, "--sts", stsb, "--mwe-tokens", "--last-layers", 2,
-        "--leave-out", write_table(left, name="left.csv"), "--json",
+        *validation, "--sts", stsb, "--mwe-tokens", "--last-layers", 2, "--keep", "last",
+        "--no-shuffle", "--leave-out", write_table(left, name="left.csv"), "--json",
     )  # fmt: skip
     assert code == 0, err
     assert "12 groups and 11 pairs to learn from, 12 to validate" in err
     assert f"Wrote {out}" in err
     history = json.loads(printed)["validation"]
-    assert len(history) == 3
+    assert [list(figures) for figures in history] == 3 * [["all", "idiom"]]
     from sentence_transformers import SentenceTransformer
 
     again = SentenceTransformer(str(out), device="cpu")
@@ -165,7 +169,8 @@ def test_the_command_with_everything_gives_what_sts_then_gives(
     shared = ["sts", validation[1], "--gold", validation[3], "--device", "cpu", "--json"]
     code, printed, err = run(capsys, *shared, "--encoder", f"sbert:{out}")
     assert code == 0, err
-    assert json.loads(printed)[0]["spearman"] == pytest.approx(max(history[1:]), abs=1e-6)
+    found = {row["subset"]: row["spearman"] for row in json.loads(printed)}
+    assert found == pytest.approx(history[-1], abs=1e-6)
 
 
 def test_the_rooms_front_doors_and_commands_load_nothing_heavy():

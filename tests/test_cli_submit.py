@@ -60,8 +60,9 @@ def test_fifteen_blind_files_become_one_zip(capsys, tmp_path, write_table, share
     code, _, err = run(capsys, "rank", tmp_path / "blind", "--query", "compound", "--out", out)
     assert code == 0, err
     assert opened == ["e5"]
-    code, _, err = run(capsys, "submit", out, "--out", archive, "--without-sense")
-    assert code == 0, err
+    for _ in range(2):
+        code, _, err = run(capsys, "submit", out, "--out", archive, "--without-sense")
+        assert code == 0, err
     assert "has no file for" not in err
     with ZipFile(archive) as files:
         found = {name: read(files.open(name)) for name in files.namelist()}
@@ -101,6 +102,17 @@ def test_a_run_is_written_again_though_its_zip_lies_in_it(capsys, tmp_path, open
     assert run(capsys, *command)[0] == 0
     assert run(capsys, "submit", out, "--out", out / "mine.zip")[0] == 0
     assert run(capsys, *command)[0] == 0
+
+
+def test_a_run_finds_its_data_from_any_folder(capsys, tmp_path, monkeypatch, opened):
+    plain(tmp_path / "blind")
+    monkeypatch.chdir(tmp_path)
+    assert run(capsys, "rank", "blind", "--query", "compound", "--out", "run")[0] == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert run(capsys, "submit", "../run")[0] == 0
+    code, _, err = run(capsys, "report", "../run")
+    assert (code, "--data" in err) == (0, False), err
 
 
 def test_a_run_over_languages_is_scored_by_language_and_by_their_mean(

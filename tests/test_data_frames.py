@@ -49,9 +49,9 @@ def test_rows_as_dicts_may_list_their_candidates_and_name_pictures_below_a_folde
         ([{**ROW, "sentence": ""}], "rows, row 1 .'cold feet'., sentence: is empty"),
         ([{**ROW, "candidates": "ab"}], "row 1 .'cold feet'., candidates: cannot be 'ab'"),
         ([{**PLAIN, "captions": ["a", "b"]}], "row 1, captions: is not read. .*'candidates': "),
-        (3, "items can be a path, .* not a int"),
-        ([1, 2], "items can be .* not a list of int"),
-        (ROW, "items can be .* not a dict"),
+        (3, "items are a path, .* not a int"),
+        ([1, 2], "items are .* not a list of int"),
+        (ROW, "items are .* not a dict"),
     ],
 )
 def test_what_is_no_item_names_its_row_or_the_argument(data, message):

@@ -145,7 +145,7 @@ def test_a_compound_does_not_lead_to_images_outside_the_folder(write_table, tmp_
     [
         ("items.tsv", None, "No such file"),
         ("items.xlsx", b"PK", "is a spreadsheet"),
-        ("items.doc", b"compound\tsentence\n", ".tsv, .csv, .json or .jsonl"),
+        ("items.doc", b"compound\tsentence\n", ".tsv, .csv, .json, .jsonl"),
         ("items.json", b'{"compound": "night owl"}', "is not a JSON list"),
         ("items.json", b"[1]", "row 1: is not a JSON object"),
         ("items.json", b"[{]", "is not JSON"),

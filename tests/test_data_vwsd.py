@@ -92,7 +92,7 @@ def test_a_line_that_is_not_of_that_form_is_refused(write, images, line, words):
     [
         (GOLD[:1], ("train.gold.v1.txt: names 1 images", "has 2 items")),
         ([*GOLD, "image.1.jpg"], ("train.gold.v1.txt: names 3 images",)),
-        (["image.3.jpg", "image.10.jpg"], ("train.gold.v1.txt", "item 2 is 'image.10.jpg'", "bat")),
+        (["image.3.jpg", "image.10.jpg"], ("train.gold.v1.txt", "item 2, 'image.10.jpg'", "bat")),
     ],
 )
 def test_gold_that_does_not_fit_is_refused(write, images, gold, words):

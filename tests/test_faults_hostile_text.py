@@ -196,8 +196,8 @@ def test_a_meaning_is_none_of_the_questions_or_the_datas_own_words():
         llm = ScriptedChat(lambda prompt, reply=reply: reply.replace("%s", prompt))
         assert ask_meaning(item, "idiomatic", llm, PROMPTS).definitions == ("someone up late",)
     llm = ScriptedChat(lambda prompt: f"{prompt}\n{item.sentence}\nMeaning: someone up late")
-    assert ask_gloss(item, llm, PROMPTS).definitions == ("someone up late",)
-    assert not ask_gloss(item, ScriptedChat(lambda prompt: prompt), PROMPTS)
+    assert ask_gloss(item, llm, PROMPTS, max_tokens=60).definitions == ("someone up late",)
+    assert not ask_gloss(item, ScriptedChat(lambda prompt: prompt), PROMPTS, max_tokens=60)
 
 
 def test_a_rating_and_a_paraphrase_are_the_models_own():

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks import RecordingEncoder
 from toys import WordEncoder
 
 from admire.base.errors import UserError
 from admire.data.image_files import read_image
-from admire.models.encoders import Role, TextEncoder, Vectors
-from admire.models.encoders.cached import CachedEncoder, CachedTowers
+from admire.models.encoders import Query, Role, TextEncoder, Vectors
+from admire.models.encoders.cached import CachedEncoder, CachedSentences, CachedTowers
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'clip'")
 
@@ -60,6 +61,15 @@ def test_what_is_encoded_is_counted_in_words(caplog, texts, said):
     with caplog.at_level("INFO", "admire"):
         encode(Watched(), texts)
     assert caplog.messages[0].startswith(f"Reading {said}(model ")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("sbert:x", "Reading 2 queries"), ("embedded-state", "Reading the sense at")]
+)
+def test_queries_are_no_places_whose_sense_is_read(caplog, name, said):
+    with caplog.at_level("INFO", "admire"):
+        CachedSentences(RecordingEncoder(name)).encode_queries([Query("an owl"), Query("a bird")])
+    assert caplog.messages[0].startswith(said)
 
 
 def test_encoders_of_different_identity_are_kept_apart():

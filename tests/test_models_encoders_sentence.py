@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from admire.models.encoders import ImageEncoder, open_encoder
-from admire.models.encoders.sentence import SentenceEncoder
+from admire.base.errors import UserError
+from admire.models.encoders import ImageEncoder, Query, open_encoder
+from admire.models.encoders.sentence import E5_PROMPTS, SentenceEncoder
 
 pytest.importorskip("multilingual_clip", reason="needs the extra 'clip'")
 pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
 
-from clips import COMMIT, CPU, TEXTS, distinct, images_of, opened, plain_sbert, same, texts_of, unit
+from clips import (
+    COMMIT,
+    CPU,
+    TEXTS,
+    distinct,
+    encode,
+    images_of,
+    opened,
+    plain_sbert,
+    same,
+    texts_of,
+    unit,
+)
 from duals import save_vlm
+from towers import reconfigured
 
 pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "network")
@@ -58,6 +74,108 @@ def test_a_model_of_which_transformers_alone_left_its_files_is_asked_for_its_mod
     hub.online = {"tests/small": sbert_folder}
     open_encoder("sbert:tests/small")
     assert "modules.json" not in caplog.text
+
+
+QUERY = "Given a web search query, retrieve passages: "
+
+
+@pytest.mark.parametrize(
+    "prompts", [{"query": QUERY}, {"document": "title: "}, {"web": QUERY, "query": ""}]
+)
+def test_a_model_can_be_opened_without_its_own_prompts(sbert_folder, tmp_path, prompts):
+    folder = reconfigured(sbert_folder, tmp_path / "model", prompts=prompts)
+    owned, bare = (
+        open_encoder(f"sbert:{folder}", device="cpu", own_prompts=own) for own in (True, False)
+    )
+    plain = plain_sbert(sbert_folder, TEXTS)
+    vectors = {role: owned.encode_texts(TEXTS, role=role) for role in ("query", "document")}
+    # Vectors that stay as they are are taken from the cache.
+    unchanged = all(same(vectors[role], plain) for role in vectors)
+    assert (owned.identity == bare.identity) == unchanged == ("web" in prompts)
+    for role in ("query", "document"):
+        assert same(bare.encode_texts(TEXTS, role=role), plain)
+        assert same(bare.encode_queries([Query(text) for text in TEXTS]), plain)
+
+
+@pytest.mark.parametrize("name", ["e5-small", "trained"])
+def test_e5s_prefixes_are_no_prompts_to_leave_out(sbert_folder, tmp_path, name):
+    """A folder that was trained from an E5 model has them in its settings, and any name."""
+    prompts = E5_PROMPTS if name == "trained" else {}
+    folder = reconfigured(sbert_folder, tmp_path / name, prompts=prompts)
+    bare = open_encoder(f"sbert:{folder}", device="cpu", own_prompts=False)
+    assert bare.identity == open_encoder(f"sbert:{folder}").identity
+    queries, documents = (
+        plain_sbert(sbert_folder, [prefix + text for text in TEXTS])
+        for prefix in ("query: ", "passage: ")
+    )
+    assert same(bare.encode_texts(TEXTS, role="query"), queries)
+    assert same(bare.encode_texts(TEXTS, role="document"), documents)
+    assert same(bare.encode_queries([Query(text) for text in TEXTS]), queries)
+
+
+# ------------------------------------------------------------------------ code of a repository
+
+OWN_CODE = """
+from transformers import XLMRobertaConfig, XLMRobertaModel
+
+class OwnConfig(XLMRobertaConfig):
+    model_type = "own"
+
+class OwnModel(XLMRobertaModel):
+    config_class = OwnConfig
+
+    def forward(self, *args, **kwargs):
+        output = super().forward(*args, **kwargs)
+        output.last_hidden_state = output.last_hidden_state.flip(-1)
+        return output
+"""
+
+
+@pytest.fixture
+def bring_code(copied, tmp_path, monkeypatch) -> Callable[[str], Path]:
+    """Return a function that makes a model of a type, whose own code turns vectors round."""
+    modules = str(tmp_path / "modules")
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", modules)
+    monkeypatch.setattr("sys.path", [*sys.path])
+
+    def bring(model_type: str) -> Path:
+        folder = copied("sbert", model_type)
+        (folder / "modeling_own.py").write_text(OWN_CODE)
+        path = folder / "config.json"
+        code = {"AutoModel": "modeling_own.OwnModel"}
+        if model_type == "own":
+            code["AutoConfig"] = "modeling_own.OwnConfig"
+        config = {"model_type": model_type, "auto_map": code}
+        path.write_text(json.dumps(json.loads(path.read_text()) | config))
+        return folder
+
+    return bring
+
+
+def test_code_of_a_model_that_needs_it_is_run_only_if_it_is_trusted(bring_code, sbert_folder):
+    folder = bring_code("own")
+    name = f"sbert:{folder}"
+    with pytest.raises(UserError, match="needs code that it brings along") as caught:
+        encode(name)
+    assert str(folder) in str(caught.value)
+    assert caught.value.settings == ("trust_remote_code",)
+    trusted = open_encoder(name, device="cpu", trust_remote_code=True)
+    turned = plain_sbert(sbert_folder, TEXTS)[:, ::-1]
+    assert same(trusted.encode_texts(TEXTS, role="query"), turned)
+
+
+def test_without_a_models_code_that_of_transformers_is_run_with_a_warning(
+    bring_code, sbert_folder, caplog
+):
+    name = f"sbert:{bring_code('xlm-roberta')}"
+    plain = plain_sbert(sbert_folder, TEXTS)
+    assert same(encode(name), plain)
+    assert "brings code of its own" in caplog.text
+    caplog.clear()
+    trusted = open_encoder(name, device="cpu", trust_remote_code=True)
+    assert trusted.identity != opened(name).identity  # else it would get the cached vectors
+    assert same(trusted.encode_texts(TEXTS, role="document"), plain[:, ::-1])
+    assert "brings code" not in caplog.text
 
 
 # -------------------------------------------------------------------------- models that see

@@ -97,9 +97,6 @@ def refused() -> str:
     return str(caught.value)
 
 
-# ------------------------------------------------------------- a file of the user's own choice
-
-
 def test_the_file_that_the_user_names_is_used_where_it_lies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[Path]
 ):
@@ -118,11 +115,8 @@ def test_another_model_is_not_taken_for_the_embedded_one(
     own.write_bytes(WHOLE[:-1] + b"!")
     monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(own))
     message = refused()
-    for words in (str(own), "SHA-256", "ADMIRE_EMBEDDED_GGUF"):
+    for words in (str(own), "is not qwen", "ADMIRE_EMBEDDED_GGUF"):
         assert words in message
-
-
-# ---------------------------------------------------------------------- the installed packages
 
 
 def test_the_parts_are_put_together_in_the_cache(parts: list[Path]):
@@ -156,9 +150,6 @@ def test_a_part_that_is_missing_is_not_left_out(parts: list[Path], monkeypatch: 
     assert cached_files() == []
 
 
-# ----------------------------------------------------------------------------------- the hub
-
-
 def test_without_the_parts_the_hub_is_asked(hub: SimpleNamespace):
     assert embedded_source() == "Hugging Face hub, fetched at first use"
     assert embedded_weights() == hub.file
@@ -168,9 +159,6 @@ def test_without_the_parts_the_hub_is_asked(hub: SimpleNamespace):
 def test_a_damaged_file_of_the_hub_is_refused(hub: SimpleNamespace):
     hub.file.write_bytes(WHOLE[:10])
     assert str(hub.file) in refused()
-
-
-# --------------------------------------------------------------------------- GGUF files as models
 
 
 @pytest.fixture
@@ -432,9 +420,6 @@ def test_states_are_those_that_llama_cpp_gives_each_token(
     del server
     with pytest.raises(ProcessLookupError):
         os.kill(loaded["pid"], 0)
-
-
-# ------------------------------------------------------------------------- the real llama.cpp
 
 
 def write_qwen(path: Path, layers: int) -> Path:

@@ -26,6 +26,7 @@ from chats import (
     serve,
 )
 from pytest_httpserver import HTTPServer
+from strict_server import StrictServer
 from test_models_llm_pictures import drawn
 from toys import said
 from werkzeug import Request, Response
@@ -131,6 +132,78 @@ def particular(server: HTTPServer, *refused: str) -> None:
         return completion(prompt_of(request).upper())
 
     server.expect_request(CHAT, method="POST").respond_with_handler(handle)
+
+
+def limits(server: StrictServer) -> list[dict[str, int]]:
+    """The most tokens that each request allowed, by the option's name."""
+    return [{name: body[name] for name in body if "tokens" in name} for body in server.requests]
+
+
+def test_a_model_that_thinks_its_tokens_away_is_given_room_and_asked_again_once(
+    strict: StrictServer,
+):
+    strict.thoughts = 300
+    llm = open_llm("openai:tiny", url=strict.url)
+    assert said(llm, "hi", max_tokens=20) == "Literal"
+    assert said(llm, "again", max_tokens=40) == "Literal"  # with room at once
+    tokens = [20, 20 + THINKING_TOKENS, 40 + THINKING_TOKENS]
+    assert limits(strict) == [{"max_tokens": most} for most in tokens]
+    strict.thoughts = 2 * THINKING_TOKENS
+    assert said(llm, "and now?") == ""  # not asked for ever
+    assert len(strict.requests) == 4
+    assert strict.problems == []
+
+
+@pytest.mark.parametrize(
+    ("model", "option"),
+    [
+        ("o3-mini", "max_completion_tokens"),
+        ("openai/gpt-5.1", "max_completion_tokens"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "max_tokens"),
+        ("deepseek-reasoner", "max_tokens"),
+        ("Qwen/Qwen3-4B-Thinking-2507", "max_tokens"),
+        ("qwen3:8b", "max_tokens"),
+        ("gpt-oss:20b", "max_tokens"),
+    ],
+)
+def test_a_model_that_is_known_to_think_is_given_room_at_once(
+    strict: StrictServer, model: str, option: str
+):
+    strict.thoughts = 300
+    assert said(OpenAIChat(model, url=strict.url), "hi", max_tokens=20) == "Literal"
+    assert limits(strict) == [{option: 20 + THINKING_TOKENS}]
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "Qwen/Qwen3-4B-Instruct-2507", "deepseek-chat"])
+def test_other_models_keep_to_the_tokens_of_the_question(strict: StrictServer, model: str):
+    said(OpenAIChat(model, url=strict.url), "hi", max_tokens=20)
+    assert limits(strict) == [{"max_tokens": 20}]
+
+
+CUT = {"finish_reason": "length"}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"choice": CUT | {"message": {"content": "<think>Is it a bird"}}},
+        {"choice": CUT, "usage": {"completion_tokens_details": {"reasoning_tokens": 30}}},
+    ],
+)
+def test_thoughts_within_a_reply_or_counted_by_the_server_show_that_a_model_thinks(
+    httpserver: HTTPServer, tiny, first: dict
+):
+    serve(httpserver, told(**first), completion("<think>A bird?\nNo.</think>\n\nIdiomatic"))
+    assert said(tiny, "hi", max_tokens=40) == "Idiomatic"
+    assert [body["max_tokens"] for body in bodies(httpserver)] == [40, 40 + THINKING_TOKENS]
+
+
+def test_thoughts_that_the_chat_template_opened_are_no_part_of_the_reply(
+    httpserver: HTTPServer, tiny
+):
+    quoting = '{"meaning": "a </think> b"}'
+    serve(httpserver, completion("A bird? No.\n</think>\n\nLiteral"), completion(quoting))
+    assert [said(tiny, "hi") for _ in range(2)] == ["Literal", quoting]
 
 
 HELD_BACK = {"message": {"content": "Lit"}, "finish_reason": "content_filter"}
@@ -301,9 +374,6 @@ def test_no_secret_is_told_logged_or_kept(
         assert secret not in f"{llm.identity} {llm.name}"
 
 
-# ------------------------------------------------------------------------------ what is sent
-
-
 def test_texts_and_images_are_sent_in_their_order(tiny, tmp_path: Path):
     paths = [drawn(tmp_path / name) for name in ("a.png", "b.png")]
     parts = ("Which?", "A:", Image(paths[0], 100), "B:", Image(paths[1], 100))
@@ -348,9 +418,6 @@ def test_a_server_without_log_probabilities_is_asked_without(httpserver: HTTPSer
     assert [("logprobs" in body) for body in bodies(httpserver)] == [True, False, False]
 
 
-# -------------------------------------------------------------------------- what replies tell
-
-
 def test_a_reply_tells_what_it_took(httpserver: HTTPServer, tiny):
     usage = {
         "prompt_tokens": 900,
@@ -369,9 +436,6 @@ def test_a_reply_tells_what_it_took(httpserver: HTTPServer, tiny):
 def test_a_server_may_leave_out_parts_of_the_usage(httpserver, tiny, missing):
     serve(httpserver, told(usage={"prompt_tokens": 5, missing: None}))
     assert tiny.ask(Question("hi")).usage == Usage(prompt=5)
-
-
-# ------------------------------------------------------------------------------- what goes wrong
 
 
 MMPROJ = "image input is not supported - hint: you may need to provide the mmproj"

@@ -64,9 +64,6 @@ def test_what_runs_in_this_process_costs_nothing():
     assert Ledger(5.0).watch(embedded).name == "embedded"  # no price is needed for a budget
 
 
-# --------------------------------------------------------------------------------- estimates
-
-
 @pytest.mark.parametrize(
     ("size", "side", "tokens"),
     [

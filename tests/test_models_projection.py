@@ -25,9 +25,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 VECTORS = unit(np.random.default_rng(0).normal(size=(20, 8)))
 
 
-# ----------------------------------------------------------------------------------- the head
-
-
 def test_vectors_are_projected_to_unit_length_and_without_dropout():
     head = fresh(8, dropout=0.9).train()
     found = Projection(head, {}).project(VECTORS)
@@ -74,9 +71,6 @@ def test_a_head_for_glosses_leaves_compounds_in_the_encoders_space():
     assert np.array_equal(found[data.gloss], headed[data.gloss])
     assert np.array_equal(found[~data.gloss], plain[~data.gloss])
     assert not np.allclose(headed[~data.gloss], plain[~data.gloss])
-
-
-# ----------------------------------------------------------------------------- card and files
 
 
 def projection(**changes: object) -> Projection:

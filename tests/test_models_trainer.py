@@ -23,7 +23,7 @@ from towers import save_sentence_transformer, weights  # noqa: E402
 
 from admire.base.errors import UserError  # noqa: E402
 from admire.models import trainer  # noqa: E402
-from admire.models.trainer import FitSettings, TrainingSet, fine_tune  # noqa: E402
+from admire.models.trainer import Figures, FitSettings, TrainingSet, fine_tune  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
 
@@ -60,15 +60,15 @@ def loaded(folder: Path) -> SentenceTransformer:
     return SentenceTransformer(str(folder), device="cpu")
 
 
-def figures(*values: float | type[BaseException]) -> Callable[[], float]:
-    """A figure for each call; an exception is raised."""
+def figures(*values: float | type[BaseException]) -> Callable[[], Figures]:
+    """A figure for each call, and another figure; an exception is raised."""
     left = iter(values)
 
-    def validate() -> float:
+    def validate() -> Figures:
         value = next(left)
         if isinstance(value, type):
             raise value
-        return value
+        return {"figure": value, "other": 1 - value}
 
     return validate
 
@@ -76,13 +76,16 @@ def figures(*values: float | type[BaseException]) -> Callable[[], float]:
 def fitted(
     folder: Path,
     out: Path,
-    validate: Callable[[], float],
+    validate: Callable[[], Figures],
     settings: FitSettings = QUICK,
     **options: Any,
 ) -> list[float]:
-    """A fresh model, as another process has it, fine-tuned."""
+    """A fresh model, as another process has it, fine-tuned; returns the first figures."""
     model = loaded(folder)
-    return fine_tune(model, TrainingSet(ROWS, Apart(model)), validate, settings, out, **options)
+    data = TrainingSet(ROWS, Apart(model))
+    history = fine_tune(model, data, validate, settings, out, **options)
+    assert history == [{"figure": f["figure"], "other": 1 - f["figure"]} for f in history]
+    return [figures["figure"] for figures in history]
 
 
 def killed(folder: Path, out: Path, *values: float, **options: Any) -> None:
@@ -105,13 +108,13 @@ def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
     model, left = loaded(folder), iter([0.5, 0.1, 0.3, 0.2])
     states: list[dict[str, torch.Tensor]] = []
 
-    def validate() -> float:
+    def validate() -> Figures:
         state = model[0].model.state_dict()
         states.append({name: tensor.detach().clone() for name, tensor in state.items()})
-        return next(left)
+        return {"figure": next(left)}
 
     history = fine_tune(model, TrainingSet(ROWS, Apart(model)), validate, QUICK, out)
-    assert history == pytest.approx([0.5, 0.1, 0.3, 0.2])
+    assert history == [{"figure": value} for value in (0.5, 0.1, 0.3, 0.2)]
     differences = apart(out, states)
     assert differences[2] == 0, "the epoch with the best figure is kept"
     assert min(differences[:2] + differences[3:]) > 1e-5
@@ -128,6 +131,27 @@ def test_training_stops_when_so_many_epochs_were_no_better(folder, tmp_path):
     values = [0.0, 0.5, 0.4, 0.6, 0.6, 0.2]
     found = fitted(folder, tmp_path / "out", figures(*values), settings)
     assert found == pytest.approx(values)  # 5 epochs of 6: the fourth and the fifth were no better
+
+
+@pytest.mark.parametrize(("keep", "epochs"), [("last", 3), (1, 2)])
+def test_another_epoch_than_the_best_can_be_kept(folder, tmp_path, whole, keep, epochs):
+    kept: list[Figures] = []
+    history = fitted(
+        folder,
+        tmp_path / "out",
+        figures(0.5, 0.3, 0.4, 0.2),
+        replace(QUICK, keep=keep, patience=1),
+        finish=lambda _, figures: kept.append(figures),
+    )
+    assert history == [0.5, 0.3, 0.4, 0.2][: epochs + 1]
+    number = 3 if keep == "last" else keep
+    assert [figures["figure"] for figures in kept] == [history[number]]
+    assert apart(tmp_path / "out", whole)[number] <= 1e-5
+
+
+def test_an_epoch_to_keep_must_be_one_of_those_to_come():
+    with pytest.raises(UserError, match="no epoch 4 of 3"):
+        FitSettings(epochs=3, keep=4)
 
 
 def test_each_batch_is_of_one_task_and_each_task_has_its_batches(folder, tmp_path):

@@ -68,9 +68,6 @@ def texts(svg: str) -> list[str]:
     return [part.text or "" for part in parts if part.tag.endswith("text")]
 
 
-# ------------------------------------------------------------------------------- what is counted
-
-
 def test_reliability_has_the_bins_of_the_calibration_error():
     cases = result_table(ranking("a"))
     bins = reliability(cases).set_index("bin")
@@ -92,7 +89,9 @@ def test_no_line_joins_bins_of_fewer_than_five_items():
     for times in (1, 5):
         data = ranking("a") | {"items": ranking("a")["items"] * times}
         (plot,) = (p for p in draw_plots(data) if p.title.startswith("Reliability"))
-        lines.append(re.findall(r'd="[^"z]*" clip-path="[^"]*" style="[^"]*var\(--run1\)', plot.svg))
+        lines.append(
+            re.findall(r'd="[^"z]*" clip-path="[^"]*" style="[^"]*var\(--run1\)', plot.svg)
+        )
     assert list(map(len, lines)) == [0, 1]  # of 2 and 1 items, and of 10 and 5
 
 
@@ -139,9 +138,6 @@ def test_chance_is_that_of_the_number_of_candidates(metric, candidates, expected
     assert found == (None if expected is None else pytest.approx(expected, abs=5e-4))
 
 
-# --------------------------------------------------------------------------------- what is drawn
-
-
 def test_a_ranking_has_its_plots_and_what_has_no_numbers_is_left_out():
     data = ranking("a")
     both = ["Top-1 by sense", "DCG by sense", "Where the best candidate landed"]
@@ -182,8 +178,6 @@ def test_retrieval_counts_queries_whose_relevant_documents_come_later():
         **dict.fromkeys(range(1, 11), 0), 1: 2, 5: 1, math.inf: 1,
     }  # fmt: skip
 
-
-# ------------------------------------------------------------------------------ as a page has it
 
 HOSTILE = "<script>alert(1)</script> & $x$ \x07 夜猫子"
 

@@ -35,9 +35,6 @@ def retrieved(folder: Path, data: Path, settings: RetrieveSettings = BM25) -> Pa
     return folder
 
 
-# ---------------------------------------------------------------------------------- retrieval
-
-
 def test_runs_stand_side_by_side_with_what_a_model_understood(tmp_path, data):
     data = data.rename(tmp_path / "owls-gl")
     first = retrieved(tmp_path / "first", data)
@@ -70,8 +67,6 @@ def test_runs_stand_side_by_side_with_what_a_model_understood(tmp_path, data):
     assert ("Chat model", "–", "embedded") in settings.rows
     assert str(tmp_path) not in json.dumps(report.data) + str(report.tables)
 
-
-# ------------------------------------------------------------------------------------- senses
 
 USES = [
     Item("night owl", "My sister is a night owl.", "en", sentence_type="idiomatic"),
@@ -110,9 +105,6 @@ def test_each_use_has_its_sense_and_how_wrong_it_is(tmp_path):
     assert ("With a sense given", "2", "2") in files.rows
     assert ("Languages", "en, pt", "en") in files.rows
     assert report.plots[0].title == "Accuracy by sense"
-
-
-# --------------------------------------------------------------------------------- as a page
 
 
 def test_runs_of_two_kinds_are_not_reported_together(capsys, tmp_path, data):

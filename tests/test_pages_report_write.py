@@ -114,8 +114,9 @@ def test_rank_writes_a_report_that_the_next_run_may_replace(tmp_path, image_set,
         code, _, said = run(capsys, *command, "--track", "caption", "--report")
         assert (code, str(out / "report.html") in said) == (0, True)
     assert shown(out / "report.html")["runs"] == [{"name": "run"}]
-    code, _, said = run(capsys, "report", out, "--out", tmp_path / "again.html")
-    assert (code, "again.html" in said) == (0, True)
+    for _ in range(2):
+        code, _, said = run(capsys, "report", out, "--out", tmp_path / "again.html")
+        assert (code, "again.html" in said) == (0, True)
     assert shown(tmp_path / "again.html") == shown(out / "report.html")
 
 

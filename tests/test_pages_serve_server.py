@@ -26,7 +26,7 @@ def test_another_address_needs_a_token(capsys, host):
 def test_an_address_where_it_cannot_listen_is_one_message(capsys):
     with listen("127.0.0.1", 0) as taken:
         for arguments, said in (
-            (("--port", taken.getsockname()[1]), "0 for a free one"),
+            (("--port", taken.getsockname()[1]), "or 0"),
             (("--port", 70_000), "--port"),
             (("--host", "192.0.2.1", "--token", "t"), "cannot listen there"),
             (("--index", "missing.txt"), "missing.txt: cannot be read"),

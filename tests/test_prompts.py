@@ -9,7 +9,7 @@ import pytest
 from conftest import refused
 
 from admire.base.errors import UserError
-from admire.data.items import Item
+from admire.data.items import Candidate, Item
 from admire.prompts import FOLDER, Prompts
 
 SHOWN = ["A lamp is lit.", "An owl sleeps."]
@@ -50,6 +50,20 @@ def test_without_a_sentence_no_line_stands_for_it():
         whole = Prompts().about(replace(item, sentence="Bir."), prompt)
         assert '""' not in text
         assert len(whole.splitlines()) == len(text.splitlines()) + 1
+
+
+def test_votes_and_the_gloss_name_a_language_other_than_english():
+    sentence = "Ele é uma ave rara."
+    item = Item("ave rara", sentence, "pt-br")
+    sense, gloss = (Prompts().about(item, prompt) for prompt in ("sense", "gloss"))
+    assert f'Sentence in Portuguese: "{sentence}"' in sense
+    assert 'Idiom in Portuguese: "ave rara"' in gloss
+    shown = replace(item, sentence="", sequence=(Candidate("a.png", caption="A lamp."),))
+    assert 'Phrase in Portuguese: "ave rara"' in Prompts().about(shown, "sequence-sense")
+    for language in ("en", "xe", "qx"):  # English, and one that has no name here
+        assert f'\nSentence: "{sentence}"' in Prompts().about(
+            replace(item, language=language), "sense"
+        )
 
 
 def test_the_number_behind_a_compound_stays_out_of_prompts():

@@ -117,8 +117,8 @@ def test_what_is_there_and_can_be_seen_is_shown(candidates, sees, track, expecte
     [
         (PICTURED, False, None, r"judge cannot see images. 2 of 2 candidates have no caption"),
         (BOTH, False, "image", r"judge cannot see images. Show it captions alone"),
-        (CAPTIONED, True, "image", r"'night owl': the candidate 'bird.png' has no image to show"),
-        (PICTURED, True, "caption", r"the candidate '0.png' has no caption to show"),
+        (CAPTIONED, True, "image", r"'night owl': 'bird.png' has no image to show"),
+        (PICTURED, True, "caption", r"'0.png' has no caption to show"),
     ],
 )
 def test_a_track_that_cannot_be_shown_is_refused(candidates, sees, track, says):

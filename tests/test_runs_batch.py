@@ -191,7 +191,7 @@ def test_what_is_too_much_for_one_file_goes_into_several(server, monkeypatch, li
 
 
 def test_a_budget_that_is_too_small_submits_nothing(server: BatchServer):
-    with pytest.raises(UserError, match=r"may cost \$0\.\d+, and the budget is \$0\.001") as caught:
+    with pytest.raises(UserError, match=r"may cost \$0\.\d+, more than \$0\.001") as caught:
         batch(ITEMS, ONE, budget=0.001)
     assert caught.value.settings == ("budget",)
     assert server.files == {}

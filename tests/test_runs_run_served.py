@@ -13,11 +13,11 @@ import pytest
 from commands import hide, run
 from conftest import admire_row
 from judges import pictured
-from served import CALLS, COMPOUNDS, answer, ranked, sums
+from served import CALLS, COMPOUNDS, ITEMS, answer, ranked, sums
 from strict_server import SLOW, Body, StrictServer, prompt_of
 from toys import WordEncoder
 
-from admire import UserError
+from admire import Settings, UserError, rank
 from admire.base.storage import cache_dir
 
 FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SLOW)]
@@ -60,6 +60,19 @@ def test_a_run_tells_calls_tokens_and_prices_by_stage_and_model(served: StrictSe
     assert sums(again, "price_usd") == sums(first, "price_usd")
     assert sums(again, "price_usd_now") == [0, 0]
     assert sums(again, "prompt_tokens") == sums(first, "prompt_tokens")
+
+
+@pytest.mark.parametrize(("temperature", "tokens"), [(None, None), (1.2, 90)])
+def test_how_votes_are_sampled_and_how_long_a_gloss_is_are_settings_in_the_record(
+    served: StrictServer, temperature: float | None, tokens: int | None
+):
+    chosen = {"vote_temperature": temperature, "gloss_tokens": tokens} if tokens else {}
+    settings = Settings(llms=("openai:gpt-4o",), meanings="gloss", **chosen)
+    record = rank(ITEMS[:1], settings, encoder=WordEncoder()).record["settings"]
+    assert record["vote_temperature"] == (temperature or 0.7)
+    assert record["gloss_tokens"] == (tokens or 60)
+    asked = {(body["temperature"], body["max_tokens"]) for body in served.requests}
+    assert asked == {(temperature or 0.7, 40), (0.0, tokens or 60)}
 
 
 def test_without_the_extra_prices_are_unknown(monkeypatch, served: StrictServer):

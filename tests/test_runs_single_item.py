@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 
 import numpy as np
@@ -69,22 +70,36 @@ def test_captions_alone_and_with_some_pictures(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message", "named"),
+    ("arguments", "message"),
     [
-        ({"captions": ["a"]}, "two images or captions", "images"),
-        ({"captions": "ab"}, "captions is a list, not a str", "captions"),
-        ({"captions": ["a", 3]}, "Caption 2 of captions is not a text", "captions"),
-        ({"captions": ["a", ""]}, "Candidate 2 has neither", "images"),
-        ({"images": ["none.png", None]}, "none.png: there is no such image", "images"),
-        ({"images": [b"1", b"2"], "captions": ["a"]}, "2 images and 1 captions", "images"),
-        ({"images": [b"1", 3]}, "Image 2 of images is a int", "images"),
-        ({"compound": " "}, "compound is a text", "compound"),
+        ({"captions": ["a"]}, "two images or captions"),
+        ({"captions": "ab"}, "captions is a list, not a str"),
+        ({"captions": ["a", 3]}, "captions cannot be 3"),
+        ({"captions": ["a", ""]}, "Candidate 2 has neither"),
+        ({"images": ["none.png", None]}, "none.png: there is no such image"),
+        ({"images": [b"1", b"2"], "captions": ["a"]}, "2 images, 1 captions"),
+        ({"images": [b"1", 3]}, "Image 2 of images is a int"),
+        ({"compound": " "}, "compound is empty"),
     ],
 )
-def test_what_is_not_taken_names_the_argument(arguments, message, named):
-    with pytest.raises(UserError, match=message) as caught:
+def test_what_is_not_taken_names_the_argument(arguments, message):
+    with pytest.raises(UserError, match=message):
         rank_one(**{"compound": "owl", "sentence": "An owl."} | arguments)
-    assert named in caught.value.settings
+
+
+def test_an_option_that_is_not_taken_names_its_place():
+    for function in (rank, rank_one):
+        names = {"settings", "asking", "llms", "encoder", "caption_encoder", "detector", "progress"}
+        assert names <= inspect.signature(function).parameters.keys()
+        for name, place in (
+            ("contrast", "settings=Settings(scoring=Scoring(contrast=…))"),
+            ("vote", "settings=Settings(votes=…)"),
+            ("budget", "asking=Asking(budget=…)"),
+            ("encoders", "encoder=…"),
+        ):
+            with pytest.raises(UserError) as caught:
+                function(*ASKED, **{name: 1})
+            assert str(caught.value) == f"{name} is unknown here. Did you mean {place}?"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +107,7 @@ def test_what_is_not_taken_names_the_argument(arguments, message, named):
     [
         ("settings", {"votes": 3}, "admire.Settings"),
         ("asking", 3, "admire.Asking"),
-        ("llms", "embedded", "llms is a list of names and chat models, not a str"),
+        ("llms", "embedded", "llms is a list of names and models, not a str"),
         ("llms", [3], "llms takes names, or objects with ask .*admire.models.llm.ChatModel"),
         ("encoder", 3, "encoder takes names, or objects with encode_texts"),
         ("caption_encoder", object(), "caption_encoder takes names"),

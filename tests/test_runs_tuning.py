@@ -232,7 +232,7 @@ def read_options(
     """The scoring that ``admire rank`` is given with some options."""
     given: list[Settings] = []
 
-    def stop(data: Path, out: Path, settings: Settings, **_: object) -> list[Path]:
+    def stop(data: Path, out: Path, settings: Settings, *_: object, **__: object) -> list:
         given.append(settings)
         raise UserError("That is enough.")
 

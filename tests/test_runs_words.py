@@ -15,6 +15,7 @@ from test_pages_report_write import shown
 from toys import PictureEncoder, ScriptedChat
 
 from admire import Scoring, Settings, UserError, compare_runs, plan, rank, read_items
+from admire.data.settings import ItemFiles
 from admire.pages.report import write_report
 from admire.runs.fusion import fuse
 from admire.runs.run_blocks import rank_file
@@ -126,7 +127,7 @@ def test_a_dry_run_counts_a_meaning_an_item(data, tmp_path, chat):
 def test_runs_of_v_wsd_are_fused_but_not_tuned(data, tmp_path, chat):
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
-        rank_file(data, folder, images=tmp_path / "images")
+        rank_file(data, folder, files=ItemFiles(images=tmp_path / "images"))
     fused = fuse(folders)
     assert [one.sense.label for one in fused.rankings[0].interpretations] == [None]
     assert fused.rankings[0].interpretations[0].meant == "land beside a river"

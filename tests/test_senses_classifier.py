@@ -16,6 +16,7 @@ from admire import Item
 from admire.data.overlap import digests, parts_of
 from admire.models.encoders.hub import folder_digest
 from admire.senses import Setting, Use, open_detector
+from admire.senses.detector import Layers
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 for package in ("sentence_transformers", "datasets", "accelerate", "sklearn"):
@@ -59,9 +60,9 @@ def uses(mwes: Sequence[str] = MWES) -> list[Use]:
 TRAIN, HELD = uses(MWES[:4]), uses(MWES[4:])
 
 
-def quick(setting: Setting, max_length: int = 24, **changes) -> ClassifierTraining:
+def quick(setting: Setting, layers: Layers | None = None, **changes) -> ClassifierTraining:
     fit = FitSettings(**({"batch_size": 4, "learning_rate": 3e-3, "epochs": 3} | changes))
-    return ClassifierTraining(setting, max_length, fit)
+    return ClassifierTraining(setting, layers, max_length=24, fit=fit)
 
 
 def trained(base: Path, out: Path, setting: Setting = "one_shot", held=HELD, **changes):
@@ -120,6 +121,25 @@ def test_a_linear_layer_reads_the_first_states_of_all_hidden_layers_or_of_the_la
     assert sense.probability == pytest.approx(odds[0] / odds.sum(), abs=1e-6)
 
 
+@pytest.mark.parametrize(("setting", "layers"), [("zero_shot", "last"), ("one_shot", "all")])
+def test_other_layers_can_be_taken_than_in_the_papers_submission(base, tmp_path, setting, layers):
+    trained(base, tmp_path / "out", setting, layers=layers, epochs=1)
+    classifier = open_classifier(tmp_path / "out", device="cpu")
+    text = classifier.text(TRAIN[0])
+    logits = by_hand(tmp_path / "out", text, slice(-1 if layers == "last" else 1, None))
+    assert np.allclose(classifier.model.encode([text])[0], logits, atol=1e-6)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_classifier_of_an_earlier_version_is_opened(made, tmp_path, setting):
+    folder = Path(shutil.copytree(made[setting][0], tmp_path / "earlier"))
+    record = json.loads((folder / "admire.json").read_text())
+    del record["layers"], record["fit"]["keep"]
+    (folder / "admire.json").write_text(json.dumps(record))
+    earlier, now = (open_classifier(f, device="cpu") for f in (folder, made[setting][0]))
+    assert earlier.classify(HELD) == now.classify(HELD)
+
+
 def test_a_sense_is_that_of_the_likelier_logit():
     class Fixed:
         def encode(self, texts, **_):
@@ -162,6 +182,7 @@ def test_the_folder_says_how_it_was_made(made, base, setting):
     assert record == asdict(quick(setting, epochs=10, patience=10, seed=4)) | {
         "base": str(base),
         "identity": folder_digest(base),
+        "layers": {"zero_shot": "all", "one_shot": "last"}[setting],
         "languages": ["en"],
         "rows": 16,
         "validation_rows": 8,

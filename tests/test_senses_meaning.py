@@ -22,9 +22,6 @@ from admire.senses.meaning import (
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
 
 
-# --------------------------------------------------------------------------- cleaning replies
-
-
 LATE = "a person who stays up late"
 
 
@@ -103,8 +100,6 @@ def test_signs_of_regular_expressions_in_a_compound_are_letters(compound: str):
 PIECES = ["night owl", "Night Owl", "A ", "The idiom ", " is ", " means ", ":", '"', "*", "\n", "é"]
 COMPOUNDS = st.sampled_from(["night owl", "pé-frio", "c++ ("]) | st.text(min_size=1)
 
-
-# ------------------------------------------------------------------------- both senses at once
 
 OBJECT = '{"idiom": "night owl", "definitions": ["awake late", "up at night"], "scene": "a lamp"}'
 WHOLE = Meaning(("awake late", "up at night"), "a lamp")
@@ -240,9 +235,6 @@ def test_a_dictionary_may_be_repeated_and_stands_in_for_what_cannot_be_used(repl
     assert ask_meaning(ITEM, "idiomatic", chat, Prompts(), hint=HINT) == expected
 
 
-# -------------------------------------------------------------------------------------- gloss
-
-
 @pytest.mark.parametrize(
     "useless",
     ["", "night owl", "I'm sorry, I cannot help.", "**", "A night owl who writes at midnight"],
@@ -250,5 +242,6 @@ def test_a_dictionary_may_be_repeated_and_stands_in_for_what_cannot_be_used(repl
 def test_a_useless_reply_is_asked_for_again_with_another_seed(useless: str):
     # At temperature 0 the second reply would be the first one again.
     llm = Replies(useless, useless, "someone awake at night")
-    assert ask_gloss(ITEM, llm, Prompts(), seed=7) == Meaning(("someone awake at night",))
+    gloss = ask_gloss(ITEM, llm, Prompts(), max_tokens=60, seed=7)
+    assert gloss == Meaning(("someone awake at night",))
     assert llm.sampled == [(0.0, 7), (1.0, 8), (1.0, 9)]

@@ -29,16 +29,17 @@ I, L, NEITHER = "Idiomatic", "Literal", "I cannot say."  # noqa: E741
     ],
 )
 def test_the_majority_of_the_readable_votes_decides(replies: list[str], expected: Sense):
-    assert vote([ITEM], Replies(*replies), Prompts(), votes=len(replies)) == [expected]
+    voter = Replies(*replies)
+    assert vote([ITEM], voter, Prompts(), votes=len(replies), temperature=0.7) == [expected]
 
 
 @pytest.mark.parametrize(("votes", "seed"), [(1, 0), (5, 0), (5, 100)])
 def test_each_vote_has_a_seed_of_its_own(votes: int, seed: int):
-    # With one seed, or at temperature 0, every vote would be the same and come from the cache.
+    # With one seed every vote would be the same and come from the cache.
     voter = Replies(*[I] * votes)
-    vote([ITEM], voter, Prompts(), votes=votes, seed=seed)
+    vote([ITEM], voter, Prompts(), votes=votes, temperature=0.5, seed=seed)
     assert [ask.seed for ask in voter.questions] == list(range(seed, seed + votes))
-    assert all(ask.temperature > 0 for ask in voter.questions)
+    assert {ask.temperature for ask in voter.questions} == {0.5}
     expected = Prompts().render("sense", "en", compound=ITEM.compound, sentence=ITEM.sentence)
     assert {ask.text for ask in voter.questions} == {expected}
 

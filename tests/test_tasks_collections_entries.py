@@ -62,9 +62,6 @@ def read(source: Path, unpacked: Path) -> list[Candidate]:
     ]
 
 
-# ----------------------------------------------------------------------------------------- texts
-
-
 @pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".csv", ".tsv"])
 def test_texts_of_every_kind_are_read_and_numbered_where_they_have_no_ids(tmp_path, suffix):
     path = write(tmp_path / f"texts{suffix}", [{"text": text} for text in LATE])
@@ -107,7 +104,7 @@ def test_lines_are_those_that_python_tells_apart(tmp_path):
         ("t.csv", "id,sentence\nx,a\n", ": the column 'text' "),
         ("t.jsonl", '{"image": "", "caption": ""}', ", row 1, image: "),
         ("t.jsonl", '{"image": "a.png", "caption": 3}', ", row 1, caption: "),
-        ("t.jsonl", '{"image": "a.png"}', ": holds pictures. Index them first: admire index"),
+        ("t.jsonl", '{"image": "a.png"}', ": holds pictures. Index them first"),
     ],
 )
 def test_file_row_and_column_of_what_cannot_be_used_are_named(tmp_path, name, content, words):
@@ -116,9 +113,6 @@ def test_file_row_and_column_of_what_cannot_be_used_are_named(tmp_path, name, co
     with pytest.raises(UserError) as caught:
         read_texts(path)
     assert str(caught.value).startswith(f"{path}{words}")
-
-
-# -------------------------------------------------------------------------------------- pictures
 
 
 def test_a_folder_gives_its_pictures_in_order_with_captions(tmp_path, caplog):

@@ -110,9 +110,6 @@ def draw_vectors(n: int, width: int = 8, seed: int = 0) -> np.ndarray:
     return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
-# ------------------------------------------------------------------------------------- searching
-
-
 def embed(*texts: str) -> dict[str, np.ndarray]:
     encoded = WordEncoder().encode_texts(list(texts), role="query")
     return dict(zip(("gloss", "compound"), encoded, strict=True))
@@ -146,9 +143,6 @@ def test_search_sorts_by_the_sum_of_standardised_cosines(size: int, k: int, seed
     assert len(results) == min(k, size)
     assert np.sort(expected)[::-1][:k] == pytest.approx(expected[best], abs=1e-6)
     assert best == sorted(best, key=lambda number: (-round(expected[number], 6), number))
-
-
-# ---------------------------------------------------------------------------- making, going on
 
 
 @pytest.mark.parametrize("engine", ["exact", "lance"])
@@ -248,9 +242,6 @@ def test_pictures_without_captions_need_an_encoder_that_sees(tmp_path: Path, pic
     assert not (tmp_path / "index.unfinished").exists()
 
 
-# ----------------------------------------------------------------------------- adding, removing
-
-
 def test_adding_encodes_only_what_is_new_by_content(monkeypatch, tmp_path: Path, pictures):
     monkeypatch.setattr(changes, "BATCH", 2)
     write_index(pictures, PictureEncoder(), tmp_path / "index")
@@ -317,9 +308,6 @@ def test_an_open_index_is_searched_as_it_was_whatever_becomes_of_the_folder(tmp_
     assert len(search_all(tmp_path / "index")) == 3
 
 
-# ------------------------------------------------------------------------- what cannot be done
-
-
 def test_nothing_foreign_is_lost_to_an_index(tmp_path: Path, texts):
     """Once, a folder with thesis.txt in it came back without it."""
     folder, index = tmp_path / "work", tmp_path / "index"
@@ -380,9 +368,6 @@ def test_a_damaged_index_is_refused(tmp_path: Path, texts, name: str, harm: Any,
         harm(path)
     with pytest.raises(UserError, match=words):
         search_all(tmp_path / "index")
-
-
-# ---------------------------------------------------------------------------------------- lance
 
 
 def test_an_index_of_lance_is_searched_like_the_exact_one(monkeypatch, tmp_path: Path, pictures):

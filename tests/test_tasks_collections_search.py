@@ -41,9 +41,6 @@ def toys() -> dict[str, Any]:
     return {"llm": ScriptedChat(answer), "encoder": WordEncoder()}
 
 
-# ------------------------------------------------------------------------------------- searching
-
-
 @pytest.mark.parametrize(
     ("text", "sense", "best"), [(IDIOMATIC, "idiomatic", "a"), (LITERAL, "literal", "c")]
 )

@@ -46,6 +46,16 @@ def test_bm25_with_settings_on_another_split_or_an_index_of_some_usages(data):
 
 
 @pytest.mark.parametrize("of", ["sentence", "span"])
+def test_okapi_has_the_papers_k1_and_b_if_none_are_given(data, of):
+    settings = RetrieveSettings(encoder="bm25", query=of, bm25_variant="okapi")
+    for changes in ({}, {"k1": 1.5, "b": 0.2}):
+        retrieval = retrieve_split(data, replace(settings, **changes))
+        pair = {"k1": 0.9, "b": 0.4} | changes
+        assert_similarities(retrieval, bm25(OWLS, of, variant="okapi", **pair))
+        assert ({"bm25_variant": "okapi"} | pair).items() <= retrieval.record.items()
+
+
+@pytest.mark.parametrize("of", ["sentence", "span"])
 def test_bm25_is_tuned_on_val(data, of, caplog):
     with caplog.at_level("INFO", "admire"):
         retrieval = retrieve_split(data, RetrieveSettings(encoder="bm25", query=of))

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import rank_bm25
 from benchmarks import OWLS, QUERY_FORMS, RecordingEncoder, answer, passage, scattered
 from toys import ScriptedChat, WordEncoder
 
@@ -71,6 +73,29 @@ def test_bm25_is_robertsons_formula(of, queries):
         np.testing.assert_allclose(bm25(OWLS, of, k1=k1, b=b), expected, atol=1e-12)
 
 
+CURLY = replace(
+    OWLS,
+    queries=(passage("q", "Don't", span="Don't"), *OWLS.queries),
+    documents=(passage("d", "We don’t know a, b or d.", span="a"), *OWLS.documents),
+)
+
+
+@pytest.mark.parametrize("split", [scattered(0), scattered(1), OWLS, CURLY])
+@pytest.mark.parametrize("of", ["sentence", "span"])
+@pytest.mark.parametrize(("k1", "b"), [(0.9, 0.4), (2.0, 0.75)])
+def test_okapis_bm25_is_that_of_rank_bm25(split, of, k1, b):
+    """Tokenise as IdioLink's authors do, for whom ’ is no part of a word."""
+
+    def tokens(text: str) -> list[str]:
+        return re.findall(r"\b\w+(?:'\w+)?\b", text.lower())
+
+    theirs = rank_bm25.BM25Okapi([tokens(d.sentence) for d in split.documents], k1=k1, b=b)
+    expected = [theirs.get_scores(tokens(getattr(query, of))) for query in split.queries]
+    scores = bm25(split, of, k1=k1, b=b, variant="okapi")
+    np.testing.assert_allclose(scores, expected, atol=1e-9)
+    assert not np.allclose(scores, bm25(split, of, k1=k1, b=b), atol=1e-3)
+
+
 @pytest.mark.parametrize("of", ["sentence", "span"])
 def test_tuning_takes_the_best_of_the_grid_and_the_first_of_equals(of):
     split = scattered(0)
@@ -93,14 +118,22 @@ def test_texts_without_words_have_nothing_in_common_with_others():
 TEXT = "An owl met an owl."
 SECOND = passage("q", TEXT, span="owl", occurrence=2)
 INSTRUCTION = (
-    "Based on the literal/idiomatic usage of the span owl in the query, retrieve documents that "
+    "Based on the literal/idiomatic usage of the span 'owl' in the query, retrieve documents that "
     "contain a span conveying the same conceptual meaning."
 )
 
 
 @pytest.mark.parametrize(
     ("style", "prompt"),
-    [("instruct", f"Instruct: {INSTRUCTION}\nQuery: "), ("prompt", f"{INSTRUCTION} ")],
+    [
+        ("instruct", f"Instruct: {INSTRUCTION}\nQuery: "),
+        ("qwen3", f"Instruct: {INSTRUCTION}\nQuery:"),
+        ("bge-gemma2", f"<instruct>{INSTRUCTION}\n<query>"),
+        ("gritlm", f"<|user|>\n{INSTRUCTION}\n<|embed|>\n"),
+        ("tart", f"{INSTRUCTION} [SEP] "),
+        ("nomic", f"search_query: {INSTRUCTION} "),
+        ("prompt", f"{INSTRUCTION} "),
+    ],
 )
 def test_an_instruction_is_a_prompt_and_moves_no_span(style, prompt):
     assert encoder_query(SECOND, "instruction+sentence", style) == Query(TEXT, prompt)
@@ -120,8 +153,19 @@ def test_a_plain_instruction_is_part_of_the_text_and_moves_the_span():
     [
         ("sbert:hkunlp/instructor-large", "prompt"),
         ("sbert:intfloat/multilingual-e5-large-instruct", "instruct"),
-        ("sbert:Qwen/Qwen3-Embedding-0.6B", "instruct"),
+        ("sbert:Qwen/Qwen3-Embedding-0.6B", "qwen3"),
+        ("sbert:Alibaba-NLP/gte-Qwen2-7B-instruct", "instruct"),
         ("sbert:vec-ai/lychee-embed", "instruct"),
+        ("sbert:Salesforce/SFR-Embedding-Mistral", "instruct"),
+        ("sbert:Linq-AI-Research/Linq-Embed-Mistral", "instruct"),
+        ("sbert:nvidia/llama-embed-nemotron-8b@main", "instruct"),
+        ("sbert:NovaSearch/stella_en_1.5B_v5", "instruct"),
+        ("sbert:GritLM/GritLM-7B", "gritlm"),
+        ("sbert:BAAI/bge-multilingual-gemma2", "bge-gemma2"),
+        ("sbert:orionweller/tart-dual-contriever-msmarco", "tart"),
+        ("sbert:nomic-ai/nomic-embed-text-v2-moe", "nomic"),
+        ("sbert:BAAI/bge-base-en-v1.5", "plain"),
+        ("sbert:Qwen/start", "plain"),
         ("sbert:sentence-transformers/all-MiniLM-L6-v2", "plain"),
     ],
 )

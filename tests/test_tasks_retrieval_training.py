@@ -21,10 +21,16 @@ from admire.base.errors import UserError
 from admire.models.encoders import open_encoder
 from admire.models.encoders.sentence import SentenceEncoder
 from admire.models.encoders.torch_models import Placement
-from admire.tasks.retrieval.passages import Split, relevance
+from admire.tasks.retrieval.passages import Split, relevance, write_split
 from admire.tasks.retrieval.queries import encoder_query
 from admire.tasks.retrieval.query_scores import score_queries, summarise_queries
-from admire.tasks.retrieval.settings import InstructionFormat, QueryForm, RetrieverTraining
+from admire.tasks.retrieval.retrieve import retrieve_split
+from admire.tasks.retrieval.settings import (
+    InstructionFormat,
+    QueryForm,
+    RetrieverTraining,
+    RetrieveSettings,
+)
 from admire.tasks.retrieval.similarities import dense
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
@@ -246,6 +252,24 @@ def test_models_with_prompts_are_trained_with_them(
     encoder = opened(reconfigured(folder, tmp_path / "models" / "model", **changes))
     settings = replace(SMALL, query=form)
     assert_trained_as_evaluated(encoder, settings, tmp_path / "out", monkeypatch)
+
+
+def test_retrieval_and_its_training_leave_a_models_own_prompts_out(plain, folder, tmp_path):
+    data, splits = tmp_path / "data", {"train": TRAIN, "val": VAL, "test": TEST}
+    for name, split in splits.items():
+        write_split(data, name, split)
+    prompts = {"query": "who is ", "document": "the "}
+    prompted = reconfigured(folder, tmp_path / "prompted", prompts=prompts)
+    settings = replace(SMALL, fit=replace(QUICK, epochs=1))
+    runs, tables = [], []
+    for model in (folder, prompted):
+        encoder = RetrieveSettings(encoder=f"sbert:{model}", device="cpu")
+        runs.append(retrieve_split(str(data), encoder).similarities)
+        out = tmp_path / "out" / model.name
+        tables.append(train_retrievers(f"sbert:{model}", splits, settings, out, device="cpu"))
+    np.testing.assert_allclose(*runs, atol=1e-6)
+    pd.testing.assert_frame_equal(*tables)
+    assert not any(opened(tmp_path / "out" / "prompted").model.prompts.values())
 
 
 def test_a_model_that_leaves_instructions_out_of_its_pooling_is_not_trained_to_pool_them(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sentences import BENCHMARK, TABLE_6, assin, benchmark, dev, gold, pair, train, wrong
 
 from admire.base.errors import UserError
-from admire.tasks.sts.pairs import Group, Pair, read_groups, read_pairs, without
+from admire.tasks.sts.pairs import SPLITS, Group, Pair, read_groups, read_pairs, without
 
 OWL, LATE = "My sister is a night owl.", "My sister is a late sleeper."
 BIRD = "My sister is a dark bird."
@@ -75,6 +75,18 @@ def test_chengyusts_has_its_idioms_in_braces_as_table_6_prints_them(write_table,
         Pair("2", "zh", second[0], second[1], 1.0, None, "戛然而止"),
         Pair("3", "zh", third[0], third[2], 0.0),
     ]
+
+
+def test_a_folder_has_a_file_for_each_split(write_table, tmp_path):
+    with pytest.raises(UserError, match=r"has no train\.csv, dev\.csv, test\.csv"):
+        read_pairs(tmp_path)
+    files = [write_table(TABLE_6[k], name=f"{split}.csv") for k, split in enumerate(SPLITS)]
+    train, dev, test = map(read_pairs, files)
+    assert read_pairs(tmp_path) == [*train, *dev, *test]
+    assert read_pairs(tmp_path, split="dev") == dev
+    assert read_groups(tmp_path) == read_groups(files[0])
+    with pytest.raises(UserError, match=r"final\.csv: cannot be read"):
+        read_pairs(tmp_path, split="final")
 
 
 def test_assin_has_its_scores_divided_by_5(write):

@@ -46,9 +46,10 @@ def test_groups_of_rare_expressions_are_repeated_and_no_other():
     portuguese = replace(rare, language="pt")
     plain = Group("s3", ("c3",), (), "en")
     many = [Group(f"m{k}", ("c",), (), "en", "small fry") for k in range(5)]
-    found = Counter(repeated([rare, plain, *many, same, portuguese], 4))
-    assert found == {rare: 2, same: 2, portuguese: 4, plain: 1, **dict.fromkeys(many, 1)}
-    assert Counter(repeated([rare, plain, *many], 1)) == Counter([rare, plain, *many])
+    groups = [rare, plain, *many, same, portuguese]
+    again = [rare, same, portuguese, portuguese, portuguese]
+    assert repeated(groups, 4) == groups + again, "in their order"
+    assert repeated(groups, 1) == groups
 
 
 def test_triples_are_each_correct_with_each_incorrect_paraphrase():
@@ -179,6 +180,12 @@ def test_pairs_are_mixed_in_but_for_those_of_files_to_leave_out(data, stsb, writ
     assert found.groups == read_groups(data)
     assert found.validation == read_pairs(pairs, told)
     assert [p.first for p in found.pairs] == [p.first for p in PAIRS[1:12]], "of the split train"
+
+
+def test_pairs_of_the_split_dev_choose_the_epoch(stsb):
+    found = read_training_data([stsb], "cosent", validation=stsb)
+    assert [p.first for p in found.pairs] == [p.first for p in PAIRS[:12]]
+    assert [p.first for p in found.validation] == [p.first for p in PAIRS[12:]]
 
 
 def test_what_cannot_be_learned_from_is_named(data, stsb, write_table):

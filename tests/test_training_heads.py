@@ -23,8 +23,6 @@ from admire.training.triplets import Triplets, draw_soft_negatives, split_compou
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-# --------------------------------------------------------------------------------- equation 1
-
 
 def equation_1(positives, negatives, there, negatives_there, temperature) -> float:
     """The paper's equation, word for word, with as many digits and as large powers as it takes."""
@@ -123,8 +121,6 @@ def test_the_loss_of_a_batch_is_equation_1_of_its_documents(c, m, k, seed, resid
     loss = triplet_loss(data, head, batch, *drawn, 0.2).item()
     assert loss == pytest.approx(literal_loss(data, head, batch, *drawn, 0.2), rel=1e-4, abs=1e-6)
 
-
-# ----------------------------------------------------------------------------------- training
 
 GLOSSES = replace(SETTINGS, glosses_only=True)
 

@@ -67,9 +67,6 @@ def test_two_workers_find_what_one_finds(data: Triplets, tmp_path: Path):
     assert both["validation_loss"].tolist() == pytest.approx(alone["validation_loss"].tolist())
 
 
-# -------------------------------------------------------------------------- cross-validation
-
-
 def pictures_of(data: Triplets) -> list[Item]:
     """Items whose gold orders begin with the positive."""
     items = []

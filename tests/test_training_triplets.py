@@ -51,9 +51,6 @@ def words(text: str) -> np.ndarray:
     return WordEncoder().encode_texts([text], role="document")[0]
 
 
-# --------------------------------------------------------------------------------- triplets
-
-
 def test_each_candidate_has_its_place_and_the_gold_order_names_the_positive():
     items = [
         captioned("Night Owl", ["a bird", "a late worker", "a lamp"], best=1),
@@ -111,9 +108,6 @@ def test_what_cannot_be_learnt_from_is_named():
             encode_triplets([good, bad], ["q", "q"], WordEncoder(), captions=captions)
 
 
-# -------------------------------------------------------------------------------- modalities
-
-
 def write(path: Path, text: str = "") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -164,9 +158,6 @@ def test_captions_in_other_words_are_a_modality_for_each_maker(tmp_path):
     refused(path, read=lambda path: caption_modalities([captioned("apple", ["x", "y"])], path))
 
 
-# ------------------------------------------------------------------------------ open_triplets
-
-
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> ScriptedChat:
     """Toys in place of the models."""
@@ -191,9 +182,6 @@ def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(chat, tmp_path)
         open_triplets(unknown, TripletSettings(encoder="words"))
 
 
-# ------------------------------------------------------------------------------------- split
-
-
 @st.composite
 def repeated(draw: st.DrawFn, least: int = 3) -> list[str]:
     """Compounds with one to four samples each, in any order."""
@@ -213,9 +201,6 @@ def test_no_compound_is_on_two_sides_and_no_sample_is_lost(compounds, seed):
     assert abs(len(validation) - 0.1 * (number - len(test))) <= 1
     again = split_compounds(compounds, seed)
     assert all((a == b).all() for a, b in zip(parts, again, strict=True))
-
-
-# ---------------------------------------------------------------------------- soft negatives
 
 
 def gappy(compounds: Sequence[str], candidates: int, modalities: int, seed: int) -> Triplets:

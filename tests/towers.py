@@ -51,11 +51,11 @@ def word_tokenizer(
     )
 
 
-def xlm_roberta(words: Sequence[str] = WORDS) -> transformers.XLMRobertaConfig:
+def xlm_roberta(words: Sequence[str] = WORDS, layers: int = 2) -> transformers.XLMRobertaConfig:
     return transformers.XLMRobertaConfig(
         vocab_size=len(words),
         hidden_size=32,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=66,

@@ -96,12 +96,6 @@ def audit(
 
     Args:
         against: by name other sets, or digests of what a head or detector was trained on.
-        order: see :func:`admire.audit.candidate_order.check_order`.
-        dictionaries: those in which the compounds are looked up.
-        seed: of the simulation that judges places.
-
-    Raises:
-        UserError: the seed is negative, or a dictionary's file is damaged.
     """
     parts, unread = _parts(items)
     sets, matches = [], [_match(parts, parts[:0])]
@@ -204,9 +198,6 @@ def read_training_digests(path: Path) -> Digests | None:
     """Return the digests of what a head or detector was trained on, as its card lists them.
 
     None where the path is neither the folder of a head or of a classifier, nor a JSON file.
-
-    Raises:
-        UserError: the card is damaged, or has no list.
     """
     names = ("head.json", "admire.json")  # of heads and of classifiers
     cards = [path / name for name in names if (path / name).is_file()]
@@ -220,9 +211,7 @@ def read_training_digests(path: Path) -> Digests | None:
         return saw
     except (ValueError, KeyError, TypeError):
         raise UserError(
-            f"{path}: is not a head or detector that admire wrote, or its card does not list what "
-            "it was trained on. Train it again.",
-            "against",
+            f"{path}: has no list of what admire trained it on. Train it again.", "against"
         ) from None
 
 

@@ -59,14 +59,6 @@ def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0
 
     Items that cannot be ranked, because they have no candidates or no sentence, or a candidate has
     neither image nor caption, are left out. An error while ranking is noted in ``unchecked``.
-
-    Args:
-        run: a run folder of these items.
-        seed: of the shuffling.
-
-    Raises:
-        UserError: the folder is no run, it is damaged, or it is a run of other items; or the seed
-            is negative.
     """
     check_setting("seed", seed, Seed)
     if run:

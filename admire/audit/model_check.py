@@ -40,11 +40,7 @@ class Speed:
 
 
 def check_encoder(name: str) -> tuple[Run, list[Speed]]:
-    """Rank the samples by their sentences with an encoder, and time it. Fetches missing weights.
-
-    Raises:
-        UserError: the encoder cannot be opened, or does not encode.
-    """
+    """Rank the samples by their sentences with an encoder, and time it. Fetches missing weights."""
     items = read_items(SAMPLES)
     cached = open_encoder(name)
     encoder: Any = cached.encoder
@@ -87,14 +83,7 @@ class Animal(BaseModel, extra="forbid"):
 
 
 def check_chat(name: str, *, url: str | None = None) -> list[CheckedReply]:
-    """Ask a chat model one question of each kind about a sample, without the cache.
-
-    Args:
-        url: the address of its server.
-
-    Raises:
-        UserError: the model cannot be opened.
-    """
+    """Ask a chat model one question of each kind about a sample, without the cache."""
     opened = open_llm(name, url=url)
     llm: ChatModel = getattr(opened, "model", opened)
     item = next(item for item in read_items(SAMPLES) if item.sentence_type == "literal")

@@ -91,13 +91,7 @@ def score_submissions(
 
     Args:
         gold: the file or folder with the gold; None takes that of the first, a run folder.
-        judgements: by which people correct the gold.
-        published: the set to compare with.
         track: of its boards; None takes the one in which each run is judged.
-        seed: of the bootstrap.
-
-    Raises:
-        UserError: there are more than two, something cannot be read, or does not fit.
     """
     if len(paths) > 2:
         raise UserError("Give one submission, or two to compare.")
@@ -182,9 +176,6 @@ def place_on_boards(
     Args:
         track: of the boards; None takes the one in which the run is judged, or every track.
         record: of the run; None for what is no run.
-
-    Returns:
-        The boards, and notes on them.
     """
     gold_sense = bool(record and used_gold_sense(record))
     subtask: Subtask = "b" if "item_accuracy" in set(figures["metric"]) else "a"

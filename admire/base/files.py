@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -48,6 +49,18 @@ def open_text(path: Path, *, header: bool = False) -> IO[str]:
         text.close()
         raise UserError(f"{path}: the file is empty.")
     return text
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        UserError: it is missing, unreadable, not UTF-8, empty or not TOML.
+    """
+    try:
+        return tomllib.loads(read_text(path).replace("\r\n", "\n"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is not TOML ({error}).") from None
 
 
 def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0) -> pd.DataFrame:

@@ -79,6 +79,14 @@ EncoderDevice = Annotated[
     Field(description="Where torch runs (auto: a GPU where there is one)."),
     Option("Models"),
 ]
+RemoteCode = Annotated[
+    bool,
+    Field(
+        description="Run the code that an sbert: model brings, with all your rights. Some models "
+        "need it; read it first."
+    ),
+    Option("Models"),
+]
 SampleSeed = Annotated[
     Seed, Field(description="Seed of sampled replies."), Option("All settings at once")
 ]

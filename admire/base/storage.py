@@ -108,6 +108,33 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
             partial.unlink()
 
 
+def check_file(path: Path, mark: str, *, force: bool = False) -> None:
+    """Refuse to replace a file that admire did not write, unless ``force`` says so.
+
+    Args:
+        mark: what a file of this kind that admire wrote has in its first or last kilobyte.
+
+    Raises:
+        UserError: the file is another one, or a folder, or cannot be read.
+    """
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder. Name the file to write.", "out")
+    try:
+        with path.open("rb") as file:
+            ends = file.read(1024)
+            file.seek(max(0, path.stat().st_size - 1024))
+            ends += file.read()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise unwritable(path, error) from None
+    if ends and mark.encode() not in ends and not force:
+        raise UserError(
+            f"{path}: admire did not write this file. Choose another place, or let it be replaced.",
+            "force",
+        )
+
+
 MARKER = ".admire.json"
 """The file by which admire recognises a folder that it wrote: its kind, and what it holds."""
 

@@ -241,7 +241,6 @@ def check_address(address: str) -> None:
         socket.create_connection((parts[1], int(parts[2])), timeout=5).close()
     except (OSError, OverflowError, ValueError) as error:
         raise UserError(
-            f"No Ray cluster answers at '{address}' ({error}). ray status, on its head, tells its "
-            "address.",
+            f"No Ray cluster answers at '{address}' ({error}). Ask ray status, on its head.",
             "ray_address",
         ) from None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
+from inspect import cleandoc
+from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 from pydantic import ValidationError
@@ -20,10 +23,11 @@ from admire.cli.config import config
 from admire.cli.head import sweep, train_head
 from admire.cli.models import check_model, list_models, pull
 from admire.cli.pages import report, serve
-from admire.cli.rank import batch, demo, fuse, rank, score, submit
+from admire.cli.rank import batch, demo, fuse, one, rank, score, submit
+from admire.cli.reproduce import reproduce
 from admire.cli.retrieval import benchmark, retrieve, train_retriever
 from admire.cli.senses import detect, sense, train_classifier, train_detector
-from admire.cli.sets import audit, check
+from admire.cli.sets import audit, check, init
 from admire.cli.sts import sts, train_sentences
 from admire.cli.tuning import tune, weights
 
@@ -34,9 +38,12 @@ TEXTS = Group("Texts", sort_key=2)
 LEARN = Group("Learn", sort_key=3)
 MODELS = Group("Models", sort_key=4)
 COMMANDS = {
-    RANK: (demo, check, rank, batch, config, score, submit, fuse, audit, report, sense, serve),
+    RANK: (
+        *(demo, init, check, rank, one, batch, config, score, submit, fuse, audit),
+        *(report, sense, serve),
+    ),
     TEXTS: (search, index, retrieve, benchmark, sts, detect),
-    LEARN: (tune, weights, sweep),
+    LEARN: (tune, weights, sweep, reproduce),
 }
 HELP = ("--help", "-h", "--help-all")
 
@@ -46,6 +53,7 @@ app = App(
     version=lambda: metadata.version(DISTRIBUTION),
     help_flags=HELP,
     help_format="plaintext",
+    help_epilogue="Examples:\n    admire demo\n    admire init my_set/ pictures/",
     default_parameter=Parameter(converter=opt.convert, negative=(), show_default=opt.show_default),
     group_commands=Group("Commands", sort_key=9),
     group_parameters=opt.OWN,
@@ -53,26 +61,42 @@ app = App(
     exit_on_error=False,
     suppress_keyboard_interrupt=False,
 )
+
+
+def add(parent: App, command: Callable[..., None], **how: Any) -> None:
+    """Add a command; its help is its docstring, without line breaks in sentences.
+
+    The section Examples is moved below the options.
+    """
+    text, _, examples = cleandoc(command.__doc__ or "").partition("\n\nExamples:\n")
+    command.__doc__ = re.sub(r"(?<=\S)\n(?: {8,})?(?=\S)", " ", text)
+    parent.command(command, help_epilogue=f"Examples:\n{examples}", **how)
+
+
 for panel, commands in COMMANDS.items():
     for order, command in enumerate(commands):
-        app.command(command, group=panel, sort_key=order)
+        add(app, command, group=panel, sort_key=order)
 
 train = App("train", help="Learn from data: heads, detectors, encoders.", group=LEARN, sort_key=98)
 variants = App("augment", help="Make variants of images and captions.", group=LEARN, sort_key=99)
 catalogue = App("models", help="List the models, fetch one, or try one.", group=MODELS)
-for group in (train, variants, catalogue):
-    group.help_flags = HELP
+for group, example in (
+    (train, "train head train.tsv --out my_head/"),
+    (variants, "augment images pictures/ --out variants/"),
+    (catalogue, "models\n    admire models pull sight"),
+):
+    group.help_flags, group.help_epilogue = HELP, f"Examples:\n    admire {example}"
     app.command(group)
-train.command(train_head, name="head", sort_key=0)
-train.command(train_detector, name="detector", sort_key=1)
-train.command(train_classifier, name="classifier", sort_key=2)
-train.command(train_sentences, name="sentences", sort_key=3)
-train.command(train_retriever, name="retriever", sort_key=4)
-variants.command(augment_images, name="images", sort_key=0)
-variants.command(augment_captions, name="captions", sort_key=1)
+add(train, train_head, name="head", sort_key=0)
+add(train, train_detector, name="detector", sort_key=1)
+add(train, train_classifier, name="classifier", sort_key=2)
+add(train, train_sentences, name="sentences", sort_key=3)
+add(train, train_retriever, name="retriever", sort_key=4)
+add(variants, augment_images, name="images", sort_key=0)
+add(variants, augment_captions, name="captions", sort_key=1)
 catalogue.default(list_models)
-catalogue.command(pull)
-catalogue.command(check_model, name="check")
+add(catalogue, pull)
+add(catalogue, check_model, name="check")
 app.register_install_completion_command()
 
 

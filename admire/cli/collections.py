@@ -30,10 +30,15 @@ def search(
 ) -> None:
     """Find the pictures and texts that show or mean what the compound means here.
 
+    Needs the extra embedded, and for an index lance. A file of texts needs no index.
+
     Args:
         text: A text that uses the compound.
         span: The compound, as it stands in the text.
         index: What to search: a folder that admire index wrote, or a file of texts, as there.
+
+    Examples:
+        admire search "He got cold feet." --span "cold feet" --index texts.txt
     """
     from admire.tasks.collections.search import search_index
 
@@ -87,9 +92,12 @@ def index(
     add: bool = False,
     remove: list[str] | None = None,
     export: Path | None = None,
+    force: opt.Force = False,
     options: opt.Options = None,
 ) -> None:
     """Encode a collection of pictures or texts once, to search it often.
+
+    Needs the extras embedded and lance: pip install '.[embedded,lance]'.
 
     Args:
         source: Pictures: a folder, a .lst of paths, a .csv, .tsv or .jsonl with the column image,
@@ -103,7 +111,12 @@ def index(
         add: Add to the index; only what is new is encoded.
         remove: Take this out of the index: a name, or a pattern (cats/*). Repeat for several.
         export: Parquet file to write: names, paths, captions and vectors.
+
+    Examples:
+        admire index photos/ --out photos.index
+        admire index more_photos/ --out photos.index --add
     """
+    from admire.base.storage import check_file
     from admire.models.encoders import open_encoder
     from admire.tasks.collections.changes import (
         add_to_index,
@@ -112,8 +125,7 @@ def index(
         write_index,
     )
     from admire.tasks.collections.encoding import encode_here, encode_over
-    from admire.tasks.collections.export import check_export, export_index
-    from admire.tasks.collections.index import read_record
+    from admire.tasks.collections.index import MADE_BY, check_export, export_index, read_record
 
     if not source and not remove and not export:
         raise UserError("There is nothing to do: name a source, or what to remove or export.")
@@ -124,6 +136,7 @@ def index(
     encode = encode_over(shared, device) if shared else encode_here
     if export:
         check_export(export)
+        check_file(export, MADE_BY, force=force)
     if remove:
         changes = remove_from_index(remove, out)
         log.info("Took %d out of %s, %d are left", changes.gone, out, changes.entries)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import textwrap
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
@@ -58,27 +57,32 @@ def read_options(file: Path | None, command: str) -> dict[str, Any]:
     Raises:
         UserError: the file cannot be read or is not TOML, or a setting or its value is wrong.
     """
-    from admire.base.files import read_text
+    from admire.base.files import read_toml
 
-    if file is None:
-        return {}
-    try:
-        entries = tomllib.loads(read_text(file).replace("\r\n", "\n"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{file}: is not TOML ({error}).") from None
+    return check_entries(read_toml(file), command, file) if file else {}
+
+
+def check_entries(entries: Mapping[str, Any], command: str, where: object) -> dict[str, Any]:
+    """Return settings of a command, by name, with the types that they have.
+
+    Args:
+        entries: as in TOML.
+        where: the file, and what in it, for messages.
+
+    Raises:
+        UserError: a setting or its value is wrong.
+    """
     hints = {setting.name: setting.hint for setting in _file_settings(command)}
     if command == "rank":
-        hints["profile"] = ProfileName
+        hints |= {"profile": ProfileName, "lang": str | None}
     values: dict[str, Any] = {}
     for name, value in entries.items():
         if name not in hints:
-            raise UserError(
-                f"{file}: '{name}' is no setting.{nearest(name, [*hints])} "
-                f"admire config {command} lists all."
-            )
+            lists = f" admire config {command} lists all." if command in WITH_FILE else ""
+            raise UserError(f"{where}: '{name}' is no setting.{nearest(name, [*hints])}{lists}")
         entry = json.dumps({name: value}, default=str)  # JSON, for paths and tuples
         kind: Any = GenericAlias(dict, (str, hints[name]))
-        values |= read_as(kind, entry, file)
+        values |= read_as(kind, entry, where)
     return values
 
 
@@ -107,6 +111,10 @@ def config(*command: str, options: opt.Options = None) -> None:
 
     Args:
         command: The command: rank, sweep, train head, …
+
+    Examples:
+        admire config --profile best > run.toml
+        admire config train head > head.toml
     """
     name = " ".join(command or ["rank"])
     if name not in WITH_FILE:

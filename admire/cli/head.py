@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import Annotated
 
+from admire.base.errors import check_extra
 from admire.cli import options as opt
 from admire.cli.config import with_file
 from admire.cli.output import print_figures, print_json, print_rows
@@ -23,15 +24,22 @@ def train_head(data: Path, /, *, out: Path = Path("head"), options: opt.Options 
 
     With --folds no head is written.
 
+    Needs the extras embedded and train.
+
     Args:
         data: As for rank, with types and gold orders.
         out: Folder of the head to write.
+
+    Examples:
+        admire train head train.tsv --out my_head/
+        admire train head train.tsv --folds 5
     """
     from admire import training
     from admire.base.storage import check_folder
     from admire.data.reader import read_items
     from admire.scores.leakage import summarise_card
 
+    check_extra("train", "A projection head", "torch")
     options = with_file("train head", options)
     settings, source = opt.make(HeadTraining, options), opt.make(HeadData, options)
     triplet_settings = opt.make(TripletSettings, options)
@@ -65,13 +73,19 @@ def sweep(
 ) -> None:
     """Train heads over a grid, the paper's 162 settings, and show the ten that validate best.
 
+    Needs the extras embedded and train.
+
     Args:
         data: As for rank, with types and gold orders.
         out: Results so far; goes on with them.
+
+    Examples:
+        admire sweep train.tsv --out sweep.jsonl
     """
     from admire import training
     from admire.data.reader import read_items
 
+    check_extra("train", "A sweep", "torch", "joblib")
     options = with_file("sweep", options)
     axes, source = vars(opt.make(SweepAxes, options)), opt.make(HeadData, options)
     base = opt.make(HeadTraining, {name: options[name] for name in options.keys() - axes.keys()})

@@ -37,8 +37,13 @@ def list_models(*, json: opt.Json = False) -> None:
 def pull(name: Annotated[str, Parameter(completer=opt.model_names())], /) -> None:
     """Fetch or assemble a model now, before its first use.
 
+    Models of the hub need the extra clip.
+
     Args:
         name: A name from the list.
+
+    Examples:
+        admire models pull sight
     """
     from admire.models.catalogue import find_model
 
@@ -55,8 +60,13 @@ def check_model(name: str, /, *, options: opt.Options = None) -> None:
     A chat model gets a question of each kind, an encoder ranks candidates by their sentences.
     Downloads missing files.
 
+    Needs what the model needs: the list says which extra.
+
     Args:
         name: A chat model or an encoder, as options take them.
+
+    Examples:
+        admire models check embedded
     """
     from admire.audit.model_check import check_chat, check_encoder
     from admire.models.llm import FAMILIES

@@ -149,11 +149,7 @@ def read_settings(owner: Any) -> list[Setting]:
 
 
 def make(kind: type[SettingsClass], options: Options) -> SettingsClass:
-    """Return settings with the options that were given for their fields; the rest are defaults.
-
-    Raises:
-        UserError: a field cannot have its value.
-    """
+    """Return settings with the options that were given for their fields; the rest are defaults."""
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in (options or {}).items() if name in names})
 
@@ -201,25 +197,12 @@ def model_names(*kinds: str) -> Callable[[object], list[str]]:
 
 
 @settings(frozen=True, kw_only=True)
-class ItemFiles:
-    """Where items are read from, and how."""
-
-    lang: Annotated[str | None, Option(DATA, daily=True, in_file=False)] = None
-    """Language tag (en, pt, xe, pt-br); else the file's name tells."""
-    images: Annotated[Path | None, Option(DATA, in_file=False)] = None
-    """Folder of V-WSD's images, if it is not the data file's."""
-    gold: Annotated[Path | None, Option(DATA, in_file=False)] = None
-    """Gold of V-WSD, if it is not called x.gold.txt beside x.data.txt."""
-    skip_bad: Annotated[bool, Option(DATA, in_file=False)] = False
-    """Go on without items, candidates and pictures that cannot be used."""
-
-
-@settings(frozen=True, kw_only=True)
 class SettingsSource:
     """The settings that options change."""
 
     profile: Annotated[ProfileName, Option(SOURCE, daily=True, in_file=False)] = "embedded"
-    """Stack that the other options change."""
+    """Stack that the other options change. For paper, name other chat models or a server: OpenAI
+    retires its GPTs by 2027-01-14."""
     config: Annotated[Path | None, Option(SOURCE, daily=True, in_file=False)] = None
     """TOML file of settings, as admire config prints them; options win over it."""
     like: Annotated[Path | None, Option(SOURCE, in_file=False)] = None
@@ -265,6 +248,7 @@ Json = Annotated[bool, Parameter(help="Print JSON for programs.")]
 DryRun = Annotated[
     bool, Parameter(help="Only count what chat models would be asked, and estimate the price.")
 ]
+Force = Annotated[bool, Parameter(help="Replace what lies there, even if admire did not write it.")]
 FusionMethod = Annotated[
     Fusion,
     Parameter(help="How runs are fused: standardised scores, Borda's points, reciprocal ranks."),

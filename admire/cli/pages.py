@@ -25,6 +25,7 @@ def report(
     /,
     *,
     out: Path = Path("report.html"),
+    force: opt.Force = False,
     images: Images = "embed",
     data: Path | None = None,
     published: opt.Published = None,
@@ -36,15 +37,23 @@ def report(
     one on which figures were published (told by its language, size and name, or by --published),
     the page shows the run's place among them.
 
+    Needs the extra report, which embedded brings.
+
     Args:
         runs: Folders of rank, fuse or retrieve, or tables of sense or detect.
         out: HTML file to write.
         images: Put thumbnails into the file, or name the picture files.
         data: Where the data of the runs are now, for the pictures and for gold that came later;
             else as ranked.
+
+    Examples:
+        admire report runs/my_set
+        admire report runs/a runs/b --out both.html
     """
+    from admire.base.storage import check_file
     from admire.pages.report import write_report
 
+    check_file(out, '<meta name="generator" content="admire">', force=force)
     written = write_report(runs, out, images=images, data=data, published=published, track=track)
     log.info("Wrote %s, %.1f MB", written, written.stat().st_size / 1e6)
 
@@ -62,6 +71,8 @@ def serve(
 ) -> None:
     """Serve a page on this machine to rank pictures and captions by hand, and POST /v1/rank.
 
+    Needs the extras serve and embedded.
+
     Args:
         host: Address to listen at; one that other machines can reach needs a token.
         port: Port to listen at; 0 takes a free one.
@@ -70,6 +81,9 @@ def serve(
         index: A collection to search in a second tab: a folder that admire index wrote, or a file
             of texts, as there.
         in_browser: Open the page in the browser.
+
+    Examples:
+        admire serve --open
     """
     check_extra("serve", "admire serve", "fastapi", "uvicorn", "PIL", "py3langid")
     from admire.pages.serve import Models, run_server

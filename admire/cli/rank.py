@@ -14,7 +14,15 @@ from cyclopts import Parameter
 from admire.base.errors import UserError
 from admire.cli import options as opt
 from admire.cli.config import run_settings
-from admire.cli.output import REPORT, print_forecasts, print_json, show_run
+from admire.cli.output import (
+    REPORT,
+    print_account,
+    print_forecasts,
+    print_json,
+    print_rankings,
+    show_run,
+)
+from admire.data.settings import ItemFiles
 from admire.rankers.settings import Asking, Scoring, Settings
 
 log = logging.getLogger("admire")
@@ -25,9 +33,15 @@ def demo(
 ) -> None:
     """Rank samples that come with admire, on this machine, without key or hub.
 
+    Needs the extra embedded.
+
     Args:
         out: Run folder to write.
         every: Rank all of the samples and not only the first two.
+
+    Examples:
+        admire demo
+        admire demo --all --out runs/samples
     """
     from admire.base.storage import check_folder
     from admire.data.items import SAMPLES
@@ -48,7 +62,7 @@ def demo(
     Settings,
     Scoring,
     Asking,
-    opt.ItemFiles,
+    ItemFiles,
     opt.SettingsSource,
     opt.WorkerOptions,
     headings=True,
@@ -69,40 +83,35 @@ def rank(
     key and no hub. In vision and vision-local a chat model sees the candidates. best is what we
     would try first today; paper is UoR-NCL's stack.
 
+    Needs the extra embedded; other encoders need clip, and --workers needs ray.
+
     Args:
         out: Run folder to write.
         report: Also write report.html, a page that shows the run.
+
+    Examples:
+        admire rank my_set/ --out runs/my_set --report
+        admire rank my_set/ --limit 5 --dry-run --llm openai:gpt-6.1-sol
     """
     from admire.base.storage import check_folder
-    from admire.data.reader import iter_items
     from admire.runs.forecast import plan
     from admire.runs.run_blocks import rank_file
 
     started = time.monotonic()
-    settings, files = run_settings(options), opt.make(opt.ItemFiles, options)
-    images, gold = files.images, files.gold
+    settings, files = run_settings(options), opt.make(ItemFiles, options)
     workers = opt.open_workers(options, settings.device)
     if dry_run:
         look, skip = files.skip_bad, (lambda fault: None) if files.skip_bad else None
-        items = iter_items(data, files.lang, images=images, gold=gold, look=look, skip=skip)
-        print_forecasts(plan(list(items), settings), json=json)
+        items = list(files.read(data, look=look, skip=skip))
+        print_forecasts(plan(items, settings), json=json)
         return
     check_folder(out, "run")
     if report:
         from admire.pages.report import check_report
 
         check_report(out / REPORT)
-    written = rank_file(
-        data,
-        out,
-        settings,
-        language=files.lang,
-        images=images,
-        gold=gold,
-        asking=opt.make(Asking, options),
-        workers=workers,
-        skip_bad=files.skip_bad,
-    )
+    asking = opt.make(Asking, options)
+    written = rank_file(data, out, settings, files, asking=asking, workers=workers)
     show_run(out, written, report=report, json=json)
     took = time.monotonic() - started
     minutes = "{}:{:02} min".format(*divmod(int(took), 60))
@@ -112,11 +121,58 @@ def rank(
 
 
 @opt.with_settings(
+    "one", (ItemFiles, "lang"), Settings, Scoring, Asking, opt.SettingsSource, headings=True
+)
+def one(
+    compound: str,
+    sentence: str,
+    /,
+    *pictures: Path,
+    caption: list[str] | None = None,
+    json: opt.Json = False,
+    options: opt.Options = None,
+) -> None:
+    """Rank pictures, captions, or pictures with captions, for one sentence.
+
+    Needs the extra embedded; other encoders need clip.
+
+    Args:
+        compound: The compound, such as "cold feet".
+        sentence: A sentence that uses it.
+        pictures: Picture files.
+        caption: A caption, in the pictures' order. Repeat for each; "" where there is none.
+
+    Examples:
+        admire one "cold feet" "He got cold feet." feet.png church.png
+        admire one "cold feet" "He got cold feet." --caption Ice --caption Doubt
+    """
+    from admire.runs.single_item import rank_one
+
+    run = rank_one(
+        compound,
+        sentence,
+        pictures,
+        caption,
+        language=opt.make(ItemFiles, options).lang or "en",
+        settings=run_settings(options),
+        asking=opt.make(Asking, options),
+    )
+    (ranking,) = run.rankings
+    if json:
+        names = [candidate.name for candidate in ranking.candidates]
+        scores = dict(zip(names, ranking.scores.tolist(), strict=True))
+        print_json(ranking.model_dump(mode="json") | {"scores": scores})
+    else:
+        print_rankings([ranking], 1)
+    print_account(run.record["asked"])
+
+
+@opt.with_settings(
     "batch",
     Settings,
     Scoring,
     (Asking, "budget"),
-    (opt.ItemFiles, "lang", "images"),
+    (ItemFiles, "lang", "limit", "images"),
     opt.SettingsSource,
     headings=True,
 )
@@ -126,13 +182,17 @@ def batch(data: opt.Data, /, *, dry_run: opt.DryRun = False, options: opt.Option
     What the cache lacks is submitted, and what has been answered is put into the cache. Call it
     again, with the same options, until it says that admire rank can begin; it ends with exit code 3
     while questions are under way.
+
+    Needs a key of OpenAI, and no extra.
+
+    Examples:
+        admire batch my_set/ --llm openai:gpt-6.1-sol --dry-run
     """
-    from admire.data.reader import read_items
     from admire.runs.batch import batch as ask_in_batches
     from admire.runs.forecast import plan
 
-    settings, files = run_settings(options), opt.make(opt.ItemFiles, options)
-    items = read_items(data, files.lang, images=files.images)
+    settings = run_settings(options)
+    items = list(opt.make(ItemFiles, options).read(data))
     if dry_run:
         print_forecasts(plan(items, settings, batch=True))
         return
@@ -170,6 +230,10 @@ def score(
         gold: The file with the expected orders, or a folder with one file per language; else the
             run's own.
         judgements: A file that a report saved (judgements.json), by which people correct gold.
+
+    Examples:
+        admire score runs/my_set
+        admire score runs/a runs/b --gold dev.tsv
     """
     from admire.audit.run_leakage import warn_if_runs_saw
     from admire.audit.scorecard import score_submissions
@@ -200,6 +264,9 @@ def fuse(
         runs: Run folders of the same items.
         out: Run folder to write.
         weight: What each run counts: 2,1, or once for each run; else they are equal.
+
+    Examples:
+        admire fuse runs/a runs/b --weight 2,1 --out runs/fused
     """
     from admire.base.storage import check_folder
     from admire.runs.fusion import fuse as fuse_runs
@@ -217,6 +284,7 @@ def submit(
     /,
     *,
     out: Path = Path("submission.zip"),
+    force: opt.Force = False,
     data: Path | None = None,
     without_sense: bool = False,
 ) -> None:
@@ -227,8 +295,13 @@ def submit(
         out: ZIP file to write.
         data: Where the run's blind files are, if they have moved.
         without_sense: Leave out the column sentence_type.
+
+    Examples:
+        admire submit runs/dev --out submission.zip
     """
+    from admire.base.storage import check_file
     from admire.runs.team_submission import hand_in
 
+    check_file(out, "submission_", force=force)
     names = hand_in(run, out, data=data, sense=not without_sense)
     log.info("Wrote %s with %s", out, ", ".join(names))

@@ -41,6 +41,9 @@ def benchmark(
         out: Benchmark folder to write.
         lang: Language of the sentences: en or pt.
         queries: Queries of each MWE and sense, at most.
+
+    Examples:
+        admire benchmark SemEval_2022_Task2/ --out benchmark/
     """
     from admire.tasks.retrieval.benchmark import build_benchmark, count_benchmark, write_benchmark
 
@@ -61,8 +64,14 @@ def retrieve(
 ) -> None:
     """Retrieve what means the same as a query's span, and score that: R-precision, nDCG@10.
 
+    Needs the extra embedded; other encoders and datasets on the hub need clip.
+
     Args:
         out: Run folder to write.
+
+    Examples:
+        admire retrieve benchmark/ --query meaning
+        admire retrieve benchmark/ --encoder bm25 --query span
     """
     from admire.base.storage import check_folder
     from admire.tasks.retrieval.retrieve import retrieve_split
@@ -100,8 +109,13 @@ def train_retriever(
 ) -> None:
     """Fine-tune a sentence encoder to retrieve the same meaning, and score it on test.
 
+    Needs the extra finetune.
+
     Args:
         out: Folder of the model to write, for sbert:FOLDER.
+
+    Examples:
+        admire train retriever benchmark/ --encoder sbert:FOLDER --out mine/
     """
     from admire.tasks.retrieval.passages import read_split
     from admire.tasks.retrieval.training import train_retrievers
@@ -111,7 +125,13 @@ def train_retriever(
     settings = replace(opt.make(RetrieverTraining, options), fit=fit)
     splits = {name: read_split(data, name) for name in SPLITS}
     figures = train_retrievers(
-        start.encoder, splits, settings, out, seeds=start.seeds, device=start.device
+        start.encoder,
+        splits,
+        settings,
+        out,
+        seeds=start.seeds,
+        device=start.device,
+        trust_remote_code=start.trust_remote_code,
     )
     if json:
         print(figures.to_json(orient="records", indent=2))

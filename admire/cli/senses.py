@@ -10,6 +10,7 @@ from admire.base.errors import UserError
 from admire.cli import options as opt
 from admire.cli.config import with_file
 from admire.cli.output import print_figures, print_json, print_rows
+from admire.data.settings import ItemFiles
 from admire.models.training_settings import FitSettings
 from admire.rankers.settings import Settings
 from admire.senses.detector import Setting
@@ -24,28 +25,39 @@ from admire.training.settings import (
 
 log = logging.getLogger("admire")
 
+TABLE = "\tpredicted_type\t"
+"""By which a table of senses is recognised."""
+
 
 @opt.with_settings(
     "sense",
+    (ItemFiles, "lang", "limit"),
     (QuerySettings, "llm"),
-    (Settings, "llm_url", "sense", "votes", "dictionaries", "prompts", "detector", "seed"),
+    (Settings, "llm_url", "sense", "votes", "vote_temperature"),
+    (Settings, "dictionaries", "prompts", "detector", "seed"),
 )
 def sense(
     data: Path,
     /,
     *,
     out: Path = Path("senses.tsv"),
-    lang: opt.Lang = None,
+    force: opt.Force = False,
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
     """Classify each compound as idiomatic or literal, and score that where the type is known.
 
+    Needs the extra embedded, or a server's model (--llm openai:MODEL).
+
     Args:
         data: As for rank; candidates are not needed.
         out: TSV to write.
+
+    Examples:
+        admire sense my_set/ --out my_senses.tsv
+        admire sense targets.tsv --llm openai:gpt-6.1-sol --votes 3
     """
-    from admire.data.reader import read_items
+    from admire.base.storage import check_file
     from admire.prompts import Prompts
     from admire.runs.sources import open_source
     from admire.scores.figures import summarise
@@ -57,7 +69,8 @@ def sense(
 
     if data.suffix == ".txt":
         raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
-    items = read_items(data, lang)
+    check_file(out, TABLE, force=force)
+    items = list(opt.make(ItemFiles, options).read(data))
     settings, llm = opt.make(Settings, options), opt.make(QuerySettings, options).llm
     source = open_source(llm, url=settings.llm_url, dictionaries=settings.dictionaries)
     detects = sense_method(settings.sense, source) == "detector"
@@ -66,7 +79,13 @@ def sense(
         items,
         [source],
         Prompts(settings.prompts),
-        ReadingSettings(settings.sense, settings.votes, settings.seed, glosses="none"),
+        ReadingSettings(
+            settings.sense,
+            settings.votes,
+            settings.seed,
+            glosses="none",
+            vote_temperature=settings.vote_temperature,
+        ),
         detector=detector,
         dictionaries=open_dictionaries(settings.dictionaries),
     )
@@ -96,10 +115,13 @@ def detect(
     out: Path | None = None,
     setting: Setting | None = None,
     table: Path | None = None,
+    force: opt.Force = False,
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
     """Decide which sentences of a Task 2A file are idiomatic, and score that where it is known.
+
+    Needs the extra embedded, and train for scores; a classifier needs clip.
 
     Args:
         data: CSV of SemEval-2022 Task 2A.
@@ -107,9 +129,16 @@ def detect(
         out: Submission to write: ID, Language, Setting, Label.
         setting: What the submission says; else the detector's own, or zero_shot.
         table: TSV to write, as that of admire sense: votes and probabilities.
+
+    Examples:
+        admire detect dev.csv --gold dev_gold.csv
     """
+    from admire.base.storage import check_file
     from admire.senses import detect_uses, open_detector
 
+    for path, mark in ((out, "ID,Language,Setting,Label\n"), (table, TABLE)):
+        if path:
+            check_file(path, mark, force=force)
     detector = open_detector(opt.make(Settings, options).detector)
     scores = detect_uses(data, detector, gold=gold, out=out, setting=setting, table=table)
     if scores is None:
@@ -125,18 +154,30 @@ def detect(
 
 @opt.with_settings("train detector", DetectorTraining, DetectorData, opt.CONFIG_FILE)
 def train_detector(
-    data: list[Path], /, *, out: Path = Path("detector.json"), options: opt.Options = None
+    data: list[Path],
+    /,
+    *,
+    out: Path = Path("detector.json"),
+    force: opt.Force = False,
+    options: opt.Options = None,
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire.
+
+    Needs the extras embedded and train.
 
     Args:
         data: CSVs of SemEval-2022 Task 2A, or files as for rank with the sense given.
         out: Detector to write.
+
+    Examples:
+        admire train detector train.csv --out mine.json
     """
     from admire import training
+    from admire.base.storage import check_file
     from admire.scores.leakage import summarise_card
     from admire.senses import open_context_encoder, read_compounds, read_idiomaticity
 
+    check_file(out, '{"encoder":', force=force)
     options = with_file("train detector", options)
     settings, source = opt.make(DetectorTraining, options), opt.make(DetectorData, options)
     unseen = [compound for path in source.leave_out for compound in read_compounds(path)]
@@ -163,9 +204,14 @@ def train_classifier(
 
     A batch has 32 sentences, or 4 for one_shot, if --batch-size does not say otherwise.
 
+    Needs the extra finetune.
+
     Args:
         data: Training CSVs of SemEval-2022 Task 2A; for one_shot both.
         out: Folder of the detector to write.
+
+    Examples:
+        admire train classifier train.csv --config mine.toml --out my_detector/
     """
     from admire import training
     from admire.senses import context_columns, read_uses

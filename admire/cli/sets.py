@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import logging
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,12 +15,36 @@ from admire.base.errors import UserError
 from admire.base.terminal import visible
 from admire.cli import options as opt
 from admire.cli.output import print_json, print_rows
+from admire.data.settings import ItemFiles
 from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
 
 
-@opt.with_settings("check", (opt.ItemFiles, "lang", "images"))
+def init(folder: Path, /, *pictures: Path) -> None:
+    """Begin a set of your own: write the manifest of a folder of pictures, ready to edit.
+
+    The pictures of a folder are the candidates of one item, and the folder's name is the compound.
+    Captions come from the .txt files beside the pictures. Sentences are left empty: fill them in,
+    and admire check says what is still missing.
+
+    Args:
+        folder: Folder of the set, in which manifest.csv is written.
+        pictures: Pictures, or folders of them, that are copied into the set; else those that are in
+            it.
+
+    Examples:
+        admire init my_set/ pictures/
+        admire init my_set/ night_owl/*.jpg cold_feet/*.jpg
+    """
+    from admire.data.new_set import init_set
+
+    rows = init_set(folder, pictures)
+    log.info("Items in %s: %d. Each needs a sentence.", folder / "manifest.csv", len(rows))
+    log.info("Next: %s", shlex.join(["admire", "check", str(folder)]))
+
+
+@opt.with_settings("check", (ItemFiles, "lang", "limit", "images"))
 def check(
     data: opt.Data,
     /,
@@ -34,17 +59,22 @@ def check(
     captions, and that is no fault. Ends with exit code 2 if there are faults; admire rank
     --skip-bad goes on without what they spoil.
 
+    Pictures are looked at if Pillow is there, as with the extra embedded.
+
     Args:
         out: Run folder for admire rank: also check that it can be written.
+
+    Examples:
+        admire check my_set/
+        admire check my_set/ --limit 5 --json
     """
     from admire.base.storage import check_folder
     from admire.data.check import SetCounts, check_set
-    from admire.data.reader import iter_items
 
-    files = opt.make(opt.ItemFiles, options)
+    files = opt.make(ItemFiles, options)
     folder = files.images or (data if data.is_dir() else data.parent)
     checked = check_set(
-        partial(iter_items, data, files.lang, images=files.images),
+        partial(files.read, data),
         partial(SetCounts, folder.resolve()),
         lambda first: first.counts["pictures"] > 0,
     )
@@ -71,6 +101,7 @@ def check(
         raise UserError(f"{data}: {number}, listed above.")
 
 
+@opt.with_settings("audit", (ItemFiles, "lang"), (Settings, "dictionaries"))
 def audit(
     data: Path,
     /,
@@ -78,17 +109,19 @@ def audit(
     against: list[Path] | None = None,
     run: Path | None = None,
     out: Path | None = None,
+    force: opt.Force = False,
     order: Annotated[bool, Parameter(negative="--no-order")] = True,
-    dictionary: list[str] | None = None,
-    lang: opt.Lang = None,
     seed: int = 0,
     json: opt.Json = False,
+    options: opt.Options = None,
 ) -> None:
     """Check what a set shares with other sets, what it repeats, and what it lacks.
 
     Compares compounds, sentences, captions and pictures; pictures may have other names, and may
     have been scaled, saved again or recoloured. Also tells which compounds a dictionary has.
     Asks no chat model.
+
+    Needs the extra embedded.
 
     Args:
         data: As for rank; candidates are not needed.
@@ -98,30 +131,29 @@ def audit(
             report.
         out: JSON file to write.
         order: Rank twice, once with the candidates shuffled, to see whether their order matters.
-        dictionary: Dictionary in which the compounds are looked up, as for rank, or none. Repeat
-            for several; else wordnet.
         seed: Seed of shuffling and of simulated chance.
+
+    Examples:
+        admire audit dev.tsv --against train.tsv --run runs/dev
     """
     from admire.audit.audit import AUDIT, read_training_digests
     from admire.audit.audit import audit as audit_items
     from admire.audit.candidate_order import check_order
-    from admire.base.storage import note_addition, write_whole
+    from admire.base.storage import check_file, note_addition, write_whole
     from admire.data.reader import iter_items
     from admire.pages.report.audit_tables import audit_tables
     from admire.senses.dictionaries import open_dictionaries
 
-    if out and out.is_dir():
-        raise UserError(
-            f"{out}: is a folder. Name the file to write, for example audit.json.", "out"
-        )
+    if out:
+        check_file(out, '"against": ', force=force)
     read = partial(iter_items, notes={}, whole=False)
-    items = list(read(data, lang))
+    items = list(read(data, opt.make(ItemFiles, options).lang))
     cards = {str(path): read_training_digests(path) for path in against or ()}
     findings = audit_items(
         items,
         {path: list(read(path)) if saw is None else saw for path, saw in cards.items()},
         order=check_order(items, run, seed=seed) if order else None,
-        dictionaries=open_dictionaries(dictionary or Settings.dictionaries),
+        dictionaries=open_dictionaries(opt.make(Settings, options).dictionaries),
         seed=seed,
     ).as_json(str(data))
     if json:

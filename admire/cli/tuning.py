@@ -26,6 +26,9 @@ def tune(run: Path, /, *, seed: opt.Seed = 0, json: opt.Json = False) -> None:
 
     Args:
         run: Run folder of admire rank, with gold orders.
+
+    Examples:
+        admire tune runs/train
     """
     from admire.runs.tuning import tune as tune_run
 
@@ -49,6 +52,9 @@ def weights(
 
     Args:
         runs: Run folders to fuse, with gold orders.
+
+    Examples:
+        admire weights runs/a runs/b
     """
     from admire.runs.tuning import tune_weights
 

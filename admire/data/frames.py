@@ -86,9 +86,7 @@ def take_items(data: Data) -> Sequence[Item]:
         if all(isinstance(value, Mapping) for value in values):
             return items_from_frame(values)
     raise UserError(
-        "items can be a path, a DataFrame, or a list of dicts or of Items, not "
-        f"{describe_type(data)}.",
-        "items",
+        f"items are a path, a DataFrame, dicts or Items, not {describe_type(data)}.", "items"
     )
 
 

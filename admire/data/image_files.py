@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "AVIF", "TIFF", "BMP")
 """The formats that are read, by Pillow's names; others are rare or, like EPS, need a program."""
 
+SUFFIXES = (".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+"""Those by which pictures are known in folders and in tar files."""
+
 FORMAT_NAMES = "PNG, JPEG, WebP, GIF, AVIF, TIFF or BMP"
 OTHER_FORMAT = f"is not a picture in {FORMAT_NAMES}. Save it as PNG or JPEG."
 
@@ -36,6 +39,16 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         raise UserError(f"{path}: the image cannot be read ({error.strerror or error}).") from None
+
+
+def read_sidecar(path: Path) -> str | None:
+    """Read the caption in the text file beside a picture, if there is one."""
+    from admire.base.files import read_text
+
+    sidecar = path.with_suffix(".txt")
+    if not sidecar.is_file() or not sidecar.read_bytes().strip():
+        return None
+    return " ".join(read_text(sidecar).splitlines()).strip()
 
 
 def read_image(path: Path) -> Image:
@@ -85,9 +98,7 @@ def _decoding(path: Path) -> Iterator[ImageFile]:
             with Image.open(file, formats=FORMATS) as opened:
                 yield opened
         except Image.DecompressionBombError:
-            raise UserError(
-                f"{path}: the image has too many pixels to be decoded safely. Scale it down."
-            ) from None
+            raise UserError(f"{path}: the image has too many pixels. Scale it down.") from None
         except UnidentifiedImageError:
             raise UserError(f"{path}: {OTHER_FORMAT}") from None
         except MemoryError:
@@ -95,8 +106,7 @@ def _decoding(path: Path) -> Iterator[ImageFile]:
         except Exception as error:  # damaged files make the decoders raise nearly anything
             reason = str(error) or type(error).__name__
             raise UserError(
-                f"{path}: the image cannot be decoded ({reason}). It may be truncated: copy or "
-                "download it again."
+                f"{path}: the image cannot be decoded ({reason}). If truncated, copy it again."
             ) from None
 
 

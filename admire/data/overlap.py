@@ -57,7 +57,7 @@ def parts_of(
         hashes: from :func:`picture_hashes`; pictures without a hash are left out.
     """
     for number, item in enumerate(items):
-        yield Part("compound", _digest(_stem(item.phrase)), number, item.phrase)
+        yield Part("compound", _digest(stem(item.phrase)), number, item.phrase)
         if item.sentence:
             yield Part("sentence", _digest(plain(item.sentence)), number, item.sentence)
         for candidate in (*item.candidates, *item.sequence):
@@ -111,7 +111,7 @@ def plain(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.replace("_", " ")))
 
 
-def _stem(compound: str) -> str:
+def stem(compound: str) -> str:
     """Return a compound without spaces, hyphens and the plural's s."""
     return plain(compound).replace(" ", "").removesuffix("s")
 

@@ -71,30 +71,30 @@ def iter_items(
     path = Path(path)
     if path.suffix != ".txt" and (images or gold):
         option = "images" if images else "gold"
-        raise UserError(
-            f"{path}: only for V-WSD's files (.txt) are the {option} given apart.", option
-        )
+        raise UserError(f"{path}: only for V-WSD (.txt) are {option} given apart.", option)
     if images and not Path(images).is_dir():
         raise UserError(f"{images}: is not a folder of images.", "images")
     counted: dict[str, tuple[str, int]] = {} if notes is None else notes
-    for file, tag in data_files(path, language):
-        words = file.suffix == ".txt"
-        folder = Path(images) if images else file.parent
-        reader = RowReader(folder, tag, words, whole, look, skip, counted)
-        number = 0
-        for number, row in _rows(file, gold):
-            try:
-                if isinstance(row, UserError):
-                    raise row
-                item = reader.item(row, f"{file}, row {number}")
-            except UserError as error:
-                reader.report(error, "item")
-            else:
-                yield item
-        if not number:
-            raise UserError(f"{file}: holds no items.")
-    if notes is None:
-        log_notes(counted)
+    try:
+        for file, tag in data_files(path, language):
+            words = file.suffix == ".txt"
+            folder = Path(images) if images else file.parent
+            reader = RowReader(folder, tag, words, whole, look, skip, counted)
+            number = 0
+            for number, row in _rows(file, gold):
+                try:
+                    if isinstance(row, UserError):
+                        raise row
+                    item = reader.item(row, f"{file}, row {number}")
+                except UserError as error:
+                    reader.report(error, "item")
+                else:
+                    yield item
+            if not number:
+                raise UserError(f"{file}: holds no items.")
+    finally:  # the first items may be enough
+        if notes is None:
+            log_notes(counted)
 
 
 def _rows(
@@ -147,17 +147,12 @@ def _checked_file(path: Path) -> Path:
     if not path.exists():
         address = re.match("(https?:)/+(.+)", str(path))  # a Path has one slash for two
         if address:
-            raise UserError(
-                f"{address[1]}//{address[2]}: is an address. Download the file, and name that."
-            )
+            raise UserError(f"{address[1]}//{address[2]}: is an address. Download the file.")
         raise UserError(f"{path}: cannot be read (No such file or folder).")
     if path.suffix in (".xlsx", ".xls", ".ods"):
         raise UserError(f"{path}: is a spreadsheet. Save it there as CSV UTF-8, and name that.")
     if path.suffix not in (".tsv", ".csv", ".json", ".jsonl", ".txt"):
-        raise UserError(
-            f"{path}: expected a .tsv, .csv, .json or .jsonl file, a folder with a manifest, or a "
-            ".txt of V-WSD."
-        )
+        raise UserError(f"{path}: is not .tsv, .csv, .json, .jsonl, a folder, or V-WSD's .txt.")
     return path
 
 

@@ -91,7 +91,7 @@ class RowReader:
         except ValidationError as error:
             raise UserError(start + _complaint(error)) from None
         if self.whole and not cells.has_context:
-            raise UserError(f"{start}sentence: is empty.")
+            raise UserError(f"{start}sentence: is empty. Write one that uses the compound.")
         item = Item(
             compound=cells.compound,
             sentence=cells.sentence,
@@ -159,9 +159,10 @@ def log_notes(notes: Mapping[str, tuple[str, int]]) -> None:
         log.warning("%s: %s%s", first, note, f" (and {count - 1} more)" if count > 1 else "")
 
 
-def _language(tag: str) -> str:
+def language_cell(tag: str) -> str:
+    """Return a cell's tag as :func:`check_language` does, empty where it is."""
     try:
-        return check_language(tag) if tag else ""
+        return check_language(tag.strip()) if tag else ""
     except UserError as error:
         raise ValueError(str(error)) from None
 
@@ -226,7 +227,7 @@ class Row(BaseModel):
     candidates: list[CandidateCells] = []
     sequence: list[CandidateCells] = []
     expected_item: Trimmed = ""
-    language: Annotated[Trimmed, AfterValidator(_language)] = ""
+    language: Annotated[Trimmed, AfterValidator(language_cell)] = ""
     expected_order: Any = None
     word: Trimmed = ""
 

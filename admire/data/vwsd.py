@@ -44,18 +44,12 @@ def word_rows(path: Path, gold: Path | None = None) -> Iterator[tuple[int, dict[
         expected = best[count - 1] if count <= len(best) else ""
         if expected and expected not in images:
             raise UserError(
-                f"{gold}: item {count} is '{expected}', which is none of the images of "
-                f"'{phrase}' in {where}.",
-                "gold",
+                f"{gold}: item {count}, '{expected}', is no image of '{phrase}' in {where}.", "gold"
             )
         row = {"word": word, "compound": phrase, "expected_item": expected}
         yield number, row | {"candidates": [{"image": image} for image in images]}
     if gold and count != len(best):
-        raise UserError(
-            f"{gold}: names {len(best)} images, but {path} has {count} items. It needs one image "
-            "for each, in the same order.",
-            "gold",
-        )
+        raise UserError(f"{gold}: names {len(best)} images, but {path} has {count} items.", "gold")
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:

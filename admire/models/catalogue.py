@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from admire.base.choices import nearest
 from admire.base.errors import UserError, pip_install
 from admire.models.encoders import open_encoder, openclip
+from admire.models.llm.families import retired
 from admire.models.llm.local import embedded_source, embedded_weights
 
 WEIGHTS = (
@@ -129,3 +130,27 @@ def find_model(name: str) -> Model:
             return model
     close = nearest(name, names)
     raise UserError(f"'{name}' names no model.{close} There are: {', '.join(names)}.")
+
+
+FROM_HUB = "from the hub"
+"""What a model lacks that is fetched at first use."""
+
+
+def lacks(name: str) -> str:
+    """Return in a few words why a model cannot be used as it is; nothing if it can.
+
+    Args:
+        name: of a model, a recording or a run.
+    """
+    family, _, source = name.partition(":")
+    if family in ("dictionary", "recorded", "run", "gguf") or Path(source).expanduser().is_dir():
+        return ""
+    if not os.environ.get("OPENAI_BASE_URL") and (ended := retired(name)).startswith("retired"):
+        return ended
+    model = find_model(name)
+    if family in ("sbert", "dual"):
+        model = replace(model, weights=source.partition("@")[0])
+    status = model.status()
+    if status.endswith("fetched at first use"):
+        return FROM_HUB
+    return status.removeprefix("no: ") if status.startswith("no: ") else ""

@@ -80,11 +80,7 @@ class Projection:
         return projected
 
     def check(self, name: str, identity: str) -> None:
-        """Refuse vectors of another encoder than the one that the head was trained on.
-
-        Raises:
-            UserError: the encoder's identity is not the one on the card.
-        """
+        """Refuse vectors of another encoder than the one that the head was trained on."""
         if identity != self.card["encoder"]["identity"]:
             raise UserError(
                 f"The head was trained on the encoder '{self.card['encoder']['name']}' "
@@ -93,12 +89,7 @@ class Projection:
             )
 
     def save(self, folder: Path) -> None:
-        """Write a folder with ``head.safetensors`` and ``head.json``, which appears whole.
-
-        Raises:
-            UserError: the folder may not be replaced (see :func:`check_folder`) or
-                cannot be written.
-        """
+        """Write a folder with ``head.safetensors`` and ``head.json``, which appears whole."""
         card = self.card | {"history": [asdict(epoch) for epoch in self.history]}
         with replace_folder(folder, "head") as part:
             (part / "head.safetensors").write_bytes(save(self.head.state_dict()))
@@ -106,11 +97,7 @@ class Projection:
 
 
 def load_projection(folder: Path) -> Projection:
-    """Read the head that :meth:`Projection.save` wrote.
-
-    Raises:
-        UserError: the folder holds none, or its files are damaged or do not match.
-    """
+    """Read the head that :meth:`Projection.save` wrote."""
     try:
         card = json.loads((folder / "head.json").read_text(encoding="utf-8"))
         head = Head(card["width"], HeadTraining(**card["settings"]))

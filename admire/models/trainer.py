@@ -1,4 +1,4 @@
-"""Fine-tuning with sentence-transformers' trainer: the best epoch is kept, a kill survived."""
+"""Fine-tuning with sentence-transformers' trainer: one epoch is kept, and a kill survived."""
 
 from __future__ import annotations
 
@@ -43,7 +43,13 @@ with needs_extra("finetune", "Fine-tuning"):
     from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback, TrainerState
 log = logging.getLogger("admire")
 
+RANK = "rank"
+"""The trainer's name of the number by which an epoch is kept."""
+
 Row = Mapping[str, Any]
+Figures = dict[str, float]
+"""Figures of a model on the validation data by name; the first decides which epoch is the best."""
+
 Batches = Literal["random", "like lengths", "no duplicates", "neighbours"]
 """How rows are put into batches.
 
@@ -79,32 +85,32 @@ class TrainingSet:
 def fine_tune(
     model: SentenceTransformer,
     data: TrainingSet,
-    validate: Callable[[], float],
+    validate: Callable[[], Figures],
     settings: FitSettings,
     out: Path,
     *,
     of: str = "",
     learning_rates: Mapping[str, float] | None = None,
-    finish: Callable[[Path, list[float]], None] | None = None,
-) -> list[float]:
-    """Train the model in place, keep the epoch with the best figure, and save it to ``out``.
+    finish: Callable[[Path, Figures], None] | None = None,
+) -> list[Figures]:
+    """Train the model in place, keep the epoch that the settings name, and save it to ``out``.
 
     After each epoch a checkpoint is written beside ``out``, so that the same call continues where
     an earlier one was killed. The checkpoints are deleted when the model is saved, or at the next
     call with other rows or settings.
 
     Args:
-        validate: returns the figure of the model as it is; higher is better.
+        validate: returns the figures of the model as it is; higher is better.
         of: what else the result depends on, such as the base model and the loss's settings. Only
             checkpoints of the same are continued from.
         learning_rates: other learning rates for weights whose names match these regular
             expressions.
-        finish: called with the folder that holds the saved model and the figures that are returned,
+        finish: called with the folder that holds the saved model and the kept epoch's figures,
             before the folder gets the name ``out``. What it writes there appears together with the
             model.
 
     Returns:
-        The figure before training and after each epoch.
+        The figures before training and after each epoch.
 
     Raises:
         UserError: there is nothing to train on, or ``out`` cannot be written, may not be
@@ -125,6 +131,7 @@ def fine_tune(
                 shutil.rmtree(other, ignore_errors=True)
         checkpoints.mkdir(parents=True, exist_ok=True)  # fails before anything is computed
         before = validate()
+        patience = settings.patience if settings.keep == "best" else 1
         last = _last_checkpoint(checkpoints)
         if last:
             log.info("Going on from %s", last)
@@ -142,24 +149,26 @@ def fine_tune(
                 args=arguments,
                 train_dataset=datasets.get("") or DatasetDict(datasets),
                 loss=dict(data.loss) if isinstance(data.loss, Mapping) else data.loss,
-                evaluator=_Figure(validate),
+                evaluator=_Figures(validate, settings.keep),
                 data_collator=_Collator(data.collate) if data.collate else None,  # type: ignore[arg-type]
-                callbacks=[EarlyStoppingCallback(settings.patience), _Report()],
+                callbacks=[EarlyStoppingCallback(patience), _Report(list(before))],
             )
             trainer.remove_callback(PrinterCallback)
             trainer.train(resume_from_checkpoint=last)
             # Otherwise the model in memory would still compute in bfloat16, unlike the saved one.
             trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
-            logs = trainer.state.log_history
-            figures = [before, *(entry["eval_figure"] for entry in logs if "eval_figure" in entry)]
+            evaluated = [e for e in trainer.state.log_history if f"eval_{RANK}" in e]
+            history = [{name: entry[f"eval_{name}"] for name in before} for entry in evaluated]
+            kept = history[int(np.argmax([entry[f"eval_{RANK}"] for entry in evaluated]))]
             with replace_folder(out, "model") as part:
                 model.save_pretrained(str(part))
                 if finish:
-                    finish(part, figures)
+                    finish(part, kept)
         shutil.rmtree(checkpoints, ignore_errors=True)
-        if max(figures[1:]) <= before:
-            log.warning("No epoch is better than the model was before (%.4f).", before)
-        return figures
+        first, *_ = before
+        if kept[first] <= before[first]:
+            log.warning("The kept epoch is no better than the model was (%.4f).", before[first])
+        return [before, *history]
 
 
 def _last_checkpoint(folder: Path) -> str | None:
@@ -192,10 +201,10 @@ def _arguments(settings: FitSettings, **others: Any) -> SentenceTransformerTrain
         lr_scheduler_type="linear",
         eval_strategy="epoch",
         save_strategy="epoch",
-        save_total_limit=2,  # the best and the last
+        save_total_limit=2,  # the one to keep and the last
         logging_strategy="epoch",
         load_best_model_at_end=True,
-        metric_for_best_model="eval_figure",
+        metric_for_best_model=f"eval_{RANK}",
         greater_is_better=True,
         restore_callback_states_from_checkpoint=True,
         bf16=settings.precision == "bfloat16",
@@ -248,16 +257,27 @@ SAMPLERS: dict[Batches, Any] = {
 }
 
 
-class _Figure(BaseEvaluator):
-    def __init__(self, validate: Callable[[], float]):
+class _Figures(BaseEvaluator):
+    """The figures of an epoch, and its rank: the epoch with the highest is kept.
+
+    If not the best but an epoch of a number is kept, ranks rise up to that one. Training stops at
+    the first epoch whose rank is lower.
+    """
+
+    def __init__(self, validate: Callable[[], Figures], keep: str | int):
         super().__init__()  # type: ignore[no-untyped-call]
-        self.primary_metric = "figure"
+        self.primary_metric = RANK
         self._validate = validate
+        self._keep = keep
 
     def __call__(
-        self, model: BaseModel, output_path: str | None = None, epoch: int = -1, steps: int = -1
-    ) -> dict[str, float]:
-        return {"figure": self._validate()}
+        self, model: BaseModel, output_path: str | None = None, epoch: float = -1, steps: int = -1
+    ) -> Figures:
+        figures = self._validate()
+        rank = next(iter(figures.values()))
+        if self._keep != "best":
+            rank = epoch if self._keep == "last" else -abs(epoch - int(self._keep))
+        return figures | {RANK: rank}
 
 
 @dataclass
@@ -274,7 +294,8 @@ class _Collator:
 class _Report(TrainerCallback):
     """Logs a line for each epoch, and within a long epoch how far it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
         self._logged = time.monotonic()
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
@@ -284,5 +305,5 @@ class _Report(TrainerCallback):
 
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, **options: Any) -> None:
         loss = next((e["loss"] for e in reversed(state.log_history) if "loss" in e), float("nan"))
-        figure = options["metrics"]["eval_figure"]
-        log.info("Epoch %d: loss %.4f, validation %.4f", state.epoch or 0, loss, figure)
+        figures = [f"{name} {options['metrics'][f'eval_{name}']:.4f}" for name in self._names]
+        log.info("Epoch %d: loss %.4f, %s", state.epoch or 0, loss, ", ".join(figures))

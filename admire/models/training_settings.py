@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from admire.base.choices import TrainingPrecision
 from admire.base.errors import UserError
-from admire.base.options import EncoderDevice, Option, Panel
+from admire.base.options import EncoderDevice, Option, Panel, RemoteCode
 from admire.base.schema import Count, Positive, Seed, Weight, settings
 
 Folds = Annotated[int, Field(ge=2)]
@@ -66,13 +66,22 @@ class FitSettings:
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the steps in which the learning rate rises."""
     epochs: Annotated[Count, Option(OPTIMISER, daily=True)] = 10
-    """Epochs at most; the best is kept."""
+    """Epochs at most."""
+    keep: Annotated[Literal["best", "last"] | Count, Option(OPTIMISER)] = "best"
+    """Epoch to keep: the best on the validation data, the last of all, or the one of a number."""
     patience: Annotated[Count, Option(OPTIMISER)] = 3
-    """Epochs without a better figure on the validation data after which training stops."""
+    """Epochs without a better figure on the validation data after which training stops, where the
+    best is kept."""
     precision: Annotated[TrainingPrecision, Option("Models")] = "float32"
     """Precision of training; bfloat16 takes about 0.6 of the time on processors that support it."""
     seed: Annotated[Seed, Option(OPTIMISER)] = 0
     """Seed of all that is drawn."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.keep, int) and self.keep > self.epochs:
+            raise UserError(
+                f"There is no epoch {self.keep} of {self.epochs} to keep.", "keep", "epochs"
+            )
 
 
 @settings(frozen=True, kw_only=True)
@@ -82,6 +91,7 @@ class StartEncoder:
     encoder: Annotated[str, Option("Models", daily=True)]
     """Encoder to begin with: sbert:REPOSITORY or sbert:FOLDER."""
     device: EncoderDevice = "auto"
+    trust_remote_code: RemoteCode = False
 
 
 @settings(frozen=True, kw_only=True)

@@ -161,9 +161,7 @@ def open_encoders(
     several = len({encoder.identity for encoder in encoders.values()}) > 1
     if several and not settings.scoring.standardise:
         raise UserError(
-            "Images and captions have encoders of their own, whose cosines are on different "
-            "scales: their plain sum means nothing. Standardise them, or use one encoder.",
-            "standardise",
+            "Cosines of two encoders differ in scale: standardise, or use one.", "standardise"
         )
     return encoders
 
@@ -178,10 +176,7 @@ def open_head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projec
     for encoder in encoders.values():
         head.check(encoder.name, encoder.identity)
     if settings.query != "meaning" and not head.projects(settings.query):
-        raise UserError(
-            f"The head compares glosses only: the query '{settings.query}' would not use it.",
-            "query",
-        )
+        raise UserError(f"The head compares glosses, not the query '{settings.query}'.", "query")
     return head
 
 
@@ -290,9 +285,7 @@ def _compared(
             vectors = {track: space.sequence(item) for track, space in by_track}
             if not any(vector.any() for vector in vectors.values()):
                 raise UserError(
-                    f"'{item.compound}': its sequence has nothing of the track "
-                    f"{'+'.join(vectors)}.",
-                    "track",
+                    f"'{item.compound}': its sequence has nothing of {'+'.join(vectors)}.", "track"
                 )
         else:
             vectors = {track: space.texts[text] for track, space in by_track}

@@ -112,8 +112,7 @@ def recorded_orders(items: Iterable[Item], source: Source) -> list[tuple[str, ..
     if lacking:
         others = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise UserError(
-            f"{source.name} lacks the order of '{lacking[0]}'{others}. The ranker embeddings needs "
-            "senses and meanings alone.",
+            f"{source.name} lacks the order of '{lacking[0]}'{others}. Rank by embeddings.",
             "llms",
             "rankers",
         )

@@ -132,7 +132,6 @@ def ask_twice(
     see :func:`admire.prompts.quotations.without_objects`.
 
     Args:
-        candidates: the names of those that it shows.
         next_seed: what the second question adds to the seed.
     """
     data = data_of(item)

@@ -102,9 +102,7 @@ def check_letters(item: Item) -> None:
     """Raise a UserError for an item with more candidates than there are letters."""
     if len(item.candidates) > len(LETTERS):
         raise UserError(
-            f"'{item.compound}' has {len(item.candidates)} candidates; listwise takes at most "
-            f"{len(LETTERS)}. The ranker pointwise takes any number.",
-            "rankers",
+            f"'{item.compound}' has over {len(LETTERS)} candidates. Rank them pointwise.", "rankers"
         )
 
 

@@ -38,19 +38,12 @@ def tracks_shown(summary: SetSummary, llm: ChatModel, track: Track | None) -> tu
         bare = summary.candidates - summary.captions
         if track or bare:
             without = f"{bare} of {summary.candidates} candidates have no caption. " if bare else ""
-            raise UserError(
-                f"{llm.name} cannot see images. {without}Show it captions alone, or take a model "
-                f"that sees: {SEEING}.",
-                "track",
-                "llms",
-            )
+            raise UserError(f"{llm.name} cannot see images. {without}{SEEING}", "track", "llms")
         tracks = ["caption"]
     if tuple(tracks) in summary.bare:
         compound, candidate = summary.bare[tuple(tracks)]
         raise UserError(
-            f"'{compound}': the candidate '{candidate.name}' has no {' and no '.join(names)} to "
-            "show. Use another track.",
-            "track",
+            f"'{compound}': '{candidate.name}' has no {' and no '.join(names)} to show.", "track"
         )
     return tuple(tracks)
 
@@ -86,11 +79,8 @@ def show(
 
     The template gets the candidates as objects with ``letter``, ``caption`` (None if there is none
     to show) and ``picture``: a mark where the picture goes, empty without one. It gets the things
-    of the item's ``sequence`` likewise; those without an image show their captions.
-
-    Args:
-        side: the longest side of an image, in pixels.
-        values: further values for the template.
+    of the item's ``sequence`` likewise; those without an image show their captions. ``values`` are
+    further ones for it.
     """
     images: list[Image] = []
 

@@ -117,6 +117,8 @@ class Settings:
     sense: DecidedBy = "auto"
     votes: Annotated[Count, Option("Senses and meanings")] = 5
     """Votes asked of each chat model (the paper's T)."""
+    vote_temperature: Annotated[float, Field(ge=0, le=2), Option("Senses and meanings")] = 0.7
+    """Temperature at which votes are sampled, from 0 to 2."""
     abstain_below: Annotated[
         Annotated[float, Field(gt=0.5, le=1)] | None, Option("Senses and meanings")
     ] = None
@@ -124,8 +126,10 @@ class Settings:
     same."""
     meanings: Annotated[Meanings, Option("Senses and meanings")] = "auto"
     """Replies of each chat model: definitions and a scene of the sense that is meant, or of both
-    (auto: the embedded model of the meant sense, others of both), or one gloss of the idiom (the
-    paper's)."""
+    (auto: the embedded model of the meant sense, others of both), or one gloss of the idiom (as in
+    the paper)."""
+    gloss_tokens: Annotated[Count, Option("Senses and meanings")] = 60
+    """Tokens that the one gloss of --meanings gloss may have."""
     dictionaries: Dictionaries = ("wordnet",)
     track: Annotated[Track | None, Option("Scoring")] = None
     """Parts of the candidates that are compared and shown; else all images and captions that the
@@ -148,7 +152,7 @@ class Settings:
             )
         if self.abstain_below and self.query != "meaning" and not self.looks:
             raise UserError(
-                f"With the query {self.query} no sense is predicted, so no item can be unsure.",
+                f"The query {self.query} predicts no sense to be unsure of.",
                 "abstain_below",
                 "query",
             )
@@ -200,8 +204,8 @@ PROFILES: dict[ProfileName, Settings] = {
     ),
 }
 """Whole stacks by name. ``embedded`` needs no key and no hub. ``paper`` is the best English row of
-UoR-NCL's Table 2 (CI, ensemble, XLM-32). In ``vision`` a strong model looks at the candidates, and
-the embedded encoders compare them; in ``vision-local`` a small one does, a candidate at a time, on
-a server on this machine. ``best`` is ``vision`` with large encoders, which need a hub and want a
-GPU: what we would try first today. Only ``embedded`` has been measured, because no hub and no API
-can be reached here."""
+UoR-NCL's Table 2 (CI, ensemble, XLM-32); OpenAI retires its GPTs by 2027-01-14. In ``vision`` a
+strong model looks at the candidates, and the embedded encoders compare them; in ``vision-local`` a
+small one does, a candidate at a time, on a server on this machine. ``best`` is ``vision`` with
+large encoders, which need a hub and want a GPU: what we would try first today. Only ``embedded``
+has been measured, because no hub and no API can be reached here."""

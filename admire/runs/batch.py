@@ -38,7 +38,6 @@ def batch(
     submitted by a later call.
 
     Args:
-        llms: as for :func:`admire.rank`.
         budget: in US dollars, for what this call submits; None is no limit.
 
     Returns:
@@ -121,7 +120,6 @@ def _check_budget(
     total = sum((cost for cost in costs if cost), Price(0.0))
     if total.dollars > budget:
         raise UserError(
-            f"The questions that are missing may cost {total}, and the budget is ${budget:g}: "
-            "nothing was submitted.",
+            f"What is missing may cost {total}, more than ${budget:g}: nothing was submitted.",
             "budget",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from admire.base.progress import hidden_progress
 from admire.data.frames import Data, take_items
@@ -44,11 +44,7 @@ class CacheOnly:
         self.name, self.identity, self.sees = llm.name, llm.identity, llm.sees
 
     def ask(self, question: Question) -> Reply:
-        """See :class:`admire.models.llm.ChatModel`.
-
-        Raises:
-            Unanswered: the cache has no reply.
-        """
+        """See :class:`admire.models.llm.ChatModel`."""
         reply = kept_reply(self._llm, question)
         self._note(question, reply)
         if reply is None:
@@ -58,11 +54,7 @@ class CacheOnly:
 
 
 def check_questions(items: Iterable[Item], models: Sequence[Source], settings: Settings) -> None:
-    """Refuse items that cannot be ranked, before questions about them are counted.
-
-    Raises:
-        UserError: as for :func:`admire.rank`.
-    """
+    """Refuse items that cannot be ranked, before questions about them are counted."""
     summary = summarise_set(items)
     check_items(summary, settings)
     if models and settings.looks:
@@ -194,41 +186,33 @@ def plan(
     return stages
 
 
-@dataclass
-class _Stage:
-    """Questions to one model: those that are not kept as estimated, and of those that are kept what
-    was estimated and what they took."""
-
-    kept: int = 0
-    missing: list[Usage] = field(default_factory=list)
-    answered: list[tuple[Usage, Usage]] = field(default_factory=list)
-
-
 class _Counts:
-    """The questions to one chat model, by stage; one that comes again is kept by then."""
+    """The questions to one chat model; one that comes again is kept by then.
+
+    Attributes:
+        stages: whether each question is kept, its estimate, if needed, and what it took, if known.
+    """
 
     def __init__(self, llm: ChatModel):
         self._llm = llm
-        self.stages: dict[str, _Stage] = {}
+        self.stages: dict[str, list[tuple[bool, Usage, Usage | None]]] = {}
         self._counted: set[str] = set()
 
     def note(self, question: Question, reply: Reply | None) -> None:
-        stage = self.stages.setdefault(question.purpose, _Stage())
         key = self._llm.key(question) if isinstance(self._llm, CachedChat) else None
-        if reply is not None or key in self._counted:
-            stage.kept += 1
-        else:
-            stage.missing.append(estimate(question, self._llm))
-        if reply is not None and reply.usage:
-            stage.answered.append((estimate(question, self._llm), reply.usage))
+        kept, took = reply is not None or key in self._counted, reply.usage if reply else None
+        guess = Usage() if kept and not took else estimate(question, self._llm)
+        self.stages.setdefault(question.purpose, []).append((kept, guess, took))
         if key:
             self._counted.add(key)
 
     def forecast(self, name: str, batch: bool, *, at_most: bool) -> Forecast:
-        stage = self.stages[name]
-        n, answered = len(stage.missing), stage.answered
-        prompt = float(sum(estimate.prompt for estimate in stage.missing))
-        completion = float(sum(estimate.completion for estimate in stage.missing))
+        notes = self.stages[name]
+        missing = [guess for kept, guess, _ in notes if not kept]
+        answered = [(guess, took) for _, guess, took in notes if took]
+        n = len(missing)
+        prompt = float(sum(guess.prompt for guess in missing))
+        completion = float(sum(guess.completion for guess in missing))
         if answered:
             took = sum(usage.prompt for _, usage in answered)
             prompt *= took / max(1, sum(guess.prompt for guess, _ in answered))
@@ -238,8 +222,8 @@ class _Counts:
         return Forecast(
             stage=name,
             llm=self._llm.name,
-            questions=n + stage.kept,
-            kept=stage.kept,
+            questions=len(notes),
+            kept=len(notes) - n,
             at_most=at_most,
             prompt=round(prompt),
             completion=round(completion),

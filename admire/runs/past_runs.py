@@ -14,11 +14,12 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel
 
+from admire.base.choices import TRACKS
 from admire.base.errors import UserError
 from admire.base.files import open_text, read_table, read_text, table_parts
 from admire.base.schema import read_as
 from admire.data.items import Item
-from admire.rankers.scorer import tied_names
+from admire.rankers.scorer import Scores, tied_names
 from admire.rankers.settings import Settings
 from admire.runs.ranking import Ranking, Row, Run
 from admire.runs.record import VERSION
@@ -30,11 +31,7 @@ Checked = TypeVar("Checked")
 
 
 def read_rows(folder: Path) -> Iterator[Row]:
-    """Read the rows of a run folder's items.jsonl.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
+    """Read the rows of a run folder's items.jsonl."""
     path = folder / ITEMS
     llms = read_record(folder).get("models", {}).get("llms", ())
     methods = {llm["name"]: llm.get("sense") for llm in llms}
@@ -94,11 +91,7 @@ class Versioned(BaseModel, strict=True):
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """Read the record of a run folder: its run.json.
-
-    Raises:
-        UserError: it is missing or damaged, or of another version of admire.
-    """
+    """Read the record of a run folder: its run.json."""
     path = folder / RECORD
     text = read_text(path)
     versioned = _checked(Versioned, text, path)
@@ -113,11 +106,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def read_settings(folder: Path) -> Settings:
-    """Read the settings of a run, with which the same items are ranked alike.
-
-    Raises:
-        UserError: the folder is not a run, or the run is fused.
-    """
+    """Read the settings of a run, with which the same items are ranked alike."""
     record = read_record(folder)
     if "fused" in record:
         raise UserError(f"{folder}: is fused. Name one of the runs that it is made of.")
@@ -143,11 +132,7 @@ def read_run(folder: str | Path) -> Run:
 
 
 def first_rankings(folder: Path, rows: Sequence[Row]) -> list[Ranking]:
-    """Return the first rows of a run folder with their scores; see :func:`read_run`.
-
-    Raises:
-        UserError: as for :func:`read_run`.
-    """
+    """Return the first rows of a run folder with their scores; see :func:`read_run`."""
     scores: list[dict[Any, Any]] = []
     for table in table_parts(folder / SCORES, REQUIRED):
         scores += _numbers(folder, table).to_dict("records")
@@ -224,8 +209,7 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     table = table[table["ranker"] == "embeddings"]
     if table.empty:
         raise UserError(
-            f"{folder}: was ranked by {' and '.join(rankers)} alone, so it has no cosines. "
-            "Add the ranker embeddings.",
+            f"{folder}: has no cosines, by {' and '.join(rankers)} alone. Add embeddings.",
             "rankers",
         )
     parts = dict(iter(table.groupby("item")))
@@ -236,6 +220,22 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     return items, [parts[number] for number in numbers], len(encoders)
 
 
+def recorded_cosines(
+    rows: Sequence[Mapping[Any, Any]], roles: Iterable[str]
+) -> tuple[list[str], dict[str, Scores]]:
+    """Return those roles that one chat model's rows of an item have, and its cosines by track.
+
+    The shape is (roles, candidates); what a row lacks is NaN.
+    """
+    columns = {name for row in rows for name in row}
+    there = [role for role in roles if any(f"{track}_{role}" in columns for track in TRACKS)]
+    return there, {
+        track: np.array([[row.get(f"{track}_{role}", np.nan) for row in rows] for role in there])
+        for track in TRACKS
+        if any(f"{track}_{role}" in columns for role in there)
+    }
+
+
 def with_gold(item: Item, folder: Path, number: int) -> Item:
     """Return the item, if its gold is known; else raise a UserError."""
     if item.best is None:
@@ -244,11 +244,7 @@ def with_gold(item: Item, folder: Path, number: int) -> Item:
 
 
 def open_run_replies(folder: Path) -> list[Recorded]:
-    """Read what each chat model of a run replied about its items, and the run's orders.
-
-    Raises:
-        UserError: the folder is not a run, or the run asked no chat model.
-    """
+    """Read what each chat model of a run replied about its items, and the run's orders."""
     read_record(folder)
     rows = list(read_rows(folder))
     digest = hashlib.sha256((folder / ITEMS).read_bytes()).hexdigest()

@@ -49,12 +49,7 @@ def blocks(things: Iterable[Thing]) -> Iterator[list[Thing]]:
 
 @dataclass(frozen=True)
 class FusedRun:
-    """A run that is fused into another one, and how it orders an item.
-
-    Attributes:
-        run: its folder.
-        order: the candidates' names from best to worst.
-    """
+    """A run that is fused into another one: its folder, and its order of an item, best first."""
 
     run: str
     weight: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from collections.abc import Mapping
 from contextlib import suppress
@@ -44,13 +45,10 @@ def used_gold_sense(record: Mapping[str, Any]) -> bool:
 
 
 def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str]:
-    """Return the path of a data file or folder, and the SHA-256 of its content as it is now.
+    """Return the full path of a data file or folder, and the SHA-256 of its content as it is now.
 
     Args:
-        apart: ``images`` and ``gold`` of V-WSD, where they were named; the record has their paths.
-
-    Raises:
-        UserError: it cannot be read.
+        apart: ``images`` and ``gold`` of V-WSD, if they were named, whose paths are recorded too.
     """
     try:
         digest = hashlib.sha256()
@@ -59,8 +57,10 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
                 hashlib.file_digest(file, lambda: digest)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    paths = {kind: str(where) for kind, where in apart.items() if where}
-    return {"path": str(path), "sha256": digest.hexdigest()} | paths
+    paths = {"path": path} | {kind: where for kind, where in apart.items() if where}
+    return {kind: os.path.abspath(where) for kind, where in paths.items()} | {
+        "sha256": digest.hexdigest()
+    }
 
 
 def versions() -> dict[str, str | None]:

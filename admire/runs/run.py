@@ -23,6 +23,7 @@ from admire.base.progress import (
     progress_is_wanted,
     progress_told_to,
 )
+from admire.base.schema import suggesting
 from admire.data.frames import Data, take_items
 from admire.data.items import Item
 from admire.data.overlap import Kind
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("admire")
 
 
+@suggesting(settings=Settings, asking=Asking)
 def rank(
     items: Data,
     settings: Settings | None = None,
@@ -118,13 +120,6 @@ class OpenRun:
         record: how the run is made, as run.json has it.
         seconds: what each stage has taken.
         done: how many items are ranked.
-
-    Args:
-        summary: of the set, by :func:`admire.rankers.set_summary.summarise_set`.
-        source: see :func:`admire.runs.record.source_record`.
-
-    Raises:
-        UserError: as for :func:`rank`.
     """
 
     def __init__(
@@ -169,11 +164,7 @@ class OpenRun:
     def _begin(
         self, summary: SetSummary, source: Mapping[str, str] | None, tracks_seen: Sequence[str]
     ) -> dict[str, Any]:
-        """Return how the run is made: settings, model identities, prompts' hashes and versions.
-
-        Args:
-            tracks_seen: what of the candidates chat models see.
-        """
+        """Return how the run is made: settings, model identities, prompts' hashes and versions."""
         settings = {
             name: str(value) if isinstance(value, Path) else value
             for name, value in asdict(self.settings).items()
@@ -212,11 +203,7 @@ class OpenRun:
         }
 
     def rank_blocks(self, items: Iterable[Item]) -> Iterator[list[Ranking]]:
-        """Rank items block by block, as many as there are; only one block is in memory.
-
-        Raises:
-            UserError: as for :func:`rank`.
-        """
+        """Rank items block by block, as many as there are; only one block is in memory."""
         for block in blocks(items):
             with _show_progress(self.done, len(block), self.record["items"]):
                 rankings = self.rank_block(block, first=not self.done)
@@ -228,9 +215,6 @@ class OpenRun:
 
         Args:
             first: see :func:`admire.rankers.judgement.check_answers`.
-
-        Raises:
-            UserError: as for :func:`rank`.
         """
         settings = self.settings
         readings: list[list[Interpretation]] = []
@@ -333,6 +317,8 @@ def reading_settings(settings: Settings) -> ReadingSettings:
         settings.seed,
         settings.meanings,
         "none" if settings.rankers == ("listwise",) else glosses,
+        vote_temperature=settings.vote_temperature,
+        gloss_tokens=settings.gloss_tokens,
     )
 
 

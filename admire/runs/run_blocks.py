@@ -17,7 +17,7 @@ from admire.base.storage import check_folder
 from admire.base.workers import Workers, check_same, over_workers
 from admire.data.check import check_set, log_faults, refuse_faults
 from admire.data.items import Item
-from admire.data.reader import iter_items
+from admire.data.settings import ItemFiles
 from admire.models.llm.ledger import Entry
 from admire.models.llm.openai import PARALLEL, without_secrets
 from admire.rankers.embeddings import reads_pictures
@@ -45,13 +45,10 @@ def rank_file(
     data: str | Path,
     out: str | Path,
     settings: Settings | None = None,
+    files: ItemFiles | None = None,
     *,
-    language: str | None = None,
-    images: str | Path | None = None,
-    gold: str | Path | None = None,
     asking: Asking | None = None,
     workers: Workers | None = None,
-    skip_bad: bool = False,
 ) -> list[Path]:
     """Rank the items of a file or folder, and write a run folder; return the submissions in it.
 
@@ -60,24 +57,23 @@ def rank_file(
     the same call goes on from the caches of replies and vectors.
 
     Args:
-        data, language, images, gold: see :func:`admire.data.reader.iter_items`.
         settings, asking: as for :func:`admire.rank`.
+        files: how the data are read. ``limit`` and ``left_out`` in run.json say what was not.
         workers: processes that rank the blocks; None is this one.
-        skip_bad: whether to go on without what has faults; ``left_out`` in run.json says what.
 
     Raises:
         UserError: the data cannot be read, have faults or were changed meanwhile, ``out`` cannot be
             written or holds something other than a run, or as for :func:`admire.rank`.
     """
-    out, arguments = Path(out), take_arguments(settings, asking)
+    out, arguments, files = Path(out), take_arguments(settings, asking), files or ItemFiles()
     if workers:
         _check_for_workers(arguments)
     check_folder(out, "run")
-    source = source_record(data, images=images, gold=gold)
-    read = partial(iter_items, data, language, images=images, gold=gold)
+    source = source_record(data, images=files.images, gold=files.gold)
+    read = partial(files.read, data)
     checked = check_set(read, SetSummary, partial(reads_pictures, settings=arguments.settings))
     summary, faults, items = checked.collector, checked.faults, checked.items
-    if not skip_bad:
+    if not files.skip_bad:
         refuse_faults(data, faults)
     log_faults(faults, left_out=True)
     if not summary.items:
@@ -85,6 +81,8 @@ def rank_file(
     run = OpenRun(summary, arguments, source)
     if faults:
         run.record["left_out"] = [fault.what for fault in faults]
+    if files.limit:
+        run.record["limit"] = files.limit
     for model in run.models:
         if model.llm is None:
             _check_recorded(items, model, run)
@@ -95,7 +93,7 @@ def rank_file(
         ranked = run.rank_blocks(items())
 
     def finish() -> dict[str, Any]:
-        if source_record(data, images=images, gold=gold) != source:
+        if source_record(data, images=files.images, gold=files.gold) != source:
             raise UserError(f"{data}: was changed while it was ranked. Rank it again.")
         return run.finish()
 
@@ -110,17 +108,12 @@ def _check_for_workers(arguments: Arguments) -> None:
     """Refuse what several processes cannot keep: a budget, or an address with a password."""
     if arguments.asking.budget is not None:
         raise UserError(
-            "A budget is kept by one process. Ask without workers; parallel says how many "
-            "questions a server gets at the same time.",
-            "workers",
-            "budget",
+            "A budget is kept by one process: ask without workers.", "workers", "budget"
         )
     url = arguments.settings.llm_url
     if url and without_secrets(url) != url:
         raise UserError(
-            "The address holds a password, which Ray would keep. Set OPENAI_BASE_URL where the "
-            "workers are, in place of the address.",
-            "llm_url",
+            "Ray would keep the address's password: set OPENAI_BASE_URL on workers.", "llm_url"
         )
 
 
@@ -129,7 +122,13 @@ def _check_recorded(items: Callable[[], Iterator[Item]], source: Source, run: Op
     settings = run.settings
     source.check(items())
     if sense_method(settings.sense, source) == "vote":
-        source.senses(items(), run.prompts, votes=settings.votes, seed=settings.seed)
+        source.senses(
+            items(),
+            run.prompts,
+            votes=settings.votes,
+            temperature=settings.vote_temperature,
+            seed=settings.seed,
+        )
     if settings.looks:
         recorded_orders(items(), source)
 

@@ -59,12 +59,7 @@ def write_blocks(
 ) -> list[Path]:
     """Write a run folder as :func:`write_run` does, of rankings that come block by block.
 
-    Args:
-        submissions: see :func:`submission_names`.
-        record: called after the last block.
-
-    Raises:
-        UserError: as for :func:`write_run`.
+    The ``record`` is called after the last block.
     """
     columns: list[str] = []
     widths: set[int] = set()

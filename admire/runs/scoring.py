@@ -80,11 +80,7 @@ def score(
 
 
 def check_own_gold(path: Path) -> None:
-    """Check that a run folder is given where no other gold is.
-
-    Raises:
-        UserError: it is none.
-    """
+    """Check that a run folder is given where no other gold is."""
     if not path.is_dir():
         raise UserError(f"{path}: is no run folder, which has its own gold. Give gold.", "gold")
 
@@ -183,14 +179,11 @@ class RunSummary:
     """What is said of a run when it has been written.
 
     Attributes:
-        first: its first rankings.
         scored: the figures of the items that have gold, as
             :func:`admire.scores.item_figures.score_items` without ``compound`` and ``sentence``,
             and with ``seen`` (see :attr:`admire.runs.ranking.Row.seen`).
         senses: ``sentence_type`` and ``sense_accuracy``, 1 or 0, of the items whose sense is known,
             if the run predicts senses and was not given them.
-        unsure: how many items are marked as unsure.
-        tied: how many have candidates with equal scores.
     """
 
     first: list[Ranking]
@@ -201,14 +194,7 @@ class RunSummary:
 
 
 def summarise_run(folder: Path, count: int = 0) -> RunSummary:
-    """Read the rows of a run folder once, and return what is said of them.
-
-    Args:
-        count: how many rankings are wanted.
-
-    Raises:
-        UserError: the folder is not a run, holds no items, or is damaged.
-    """
+    """Read a run folder once, and return what is said of it, with its first ``count`` rankings."""
     record, rows = read_record(folder), read_rows(folder)
     first = list(islice(rows, count))
     tables = [
@@ -257,9 +243,6 @@ def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
     Args:
         path: the file of a submission, or a run folder. A submission to V-WSD, a ``.txt``, has no
             senses to be known.
-
-    Raises:
-        UserError: it cannot be read, or the run is damaged.
     """
     if path.is_dir():
         return [row.prediction for row in read_rows(path)], path

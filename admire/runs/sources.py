@@ -37,10 +37,7 @@ def open_source(
     """
     first, *others = open_sources(name, url=url, dictionaries=dictionaries)
     if others:
-        raise UserError(
-            f"'{name}' holds the replies of {1 + len(others)} chat models; here it can be one.",
-            "llms",
-        )
+        raise UserError(f"'{name}' holds the replies of {1 + len(others)} chat models.", "llms")
     return first
 
 
@@ -57,13 +54,6 @@ def open_sources(
     - ``recorded:FILE``: replies in a file, see :func:`admire.senses.recorded.open_replies`;
     - ``run:FOLDER``: what the chat models of a run said;
     - ``dictionary``: the dictionaries alone.
-
-    Args:
-        url: the address of a server, for ``openai:`` models.
-        parallel: how many questions to ask a server at the same time; None is 8.
-
-    Raises:
-        UserError: nothing has that name, or a file or key is missing.
     """
     family, _, source = name.partition(":")
     if name == "dictionary":
@@ -93,11 +83,7 @@ class Arguments:
     detector: Detector | None
 
     def open_sources(self) -> list[Source]:
-        """Open the chat models and other sources; none where the settings are a baseline's.
-
-        Raises:
-            UserError: there is none, or one cannot be opened.
-        """
+        """Open the chat models and other sources; none where the settings are a baseline's."""
         settings = self.settings
         if settings.query != "meaning" and not settings.looks:
             return []
@@ -125,20 +111,14 @@ def take_arguments(
     caption_encoder: str | TextEncoder | None = None,
     detector: str | Path | Detector | None = None,
 ) -> Arguments:
-    """Check the arguments of :func:`admire.rank`, and move models given by name to the settings.
-
-    Raises:
-        UserError: an argument is not taken; the message names it.
-    """
+    """Check the arguments of :func:`admire.rank`, and move models given by name to the settings."""
     for name, value, kind in (("settings", settings, Settings), ("asking", asking, Asking)):
         if not isinstance(value, kind | None):
             raise UserError(
                 f"{name} is admire.{kind.__name__}(…), not {describe_type(value)}.", name
             )
     if isinstance(llms, str) or not isinstance(llms, Sequence | None):
-        raise UserError(
-            f"llms is a list of names and chat models, not {describe_type(llms)}.", "llms"
-        )
+        raise UserError(f"llms is a list of names and models, not {describe_type(llms)}.", "llms")
     for llm in llms or ():
         if not isinstance(llm, str | Source):
             _check("llms", llm, "ask", "admire.models.llm.ChatModel", "name", "parallel", "sees")
@@ -163,11 +143,7 @@ def take_arguments(
 
 
 def _check(argument: str, thing: Any, method: str, base: str, *attributes: str) -> None:
-    """Refuse an object that lacks what its protocol has.
-
-    Raises:
-        UserError: it does.
-    """
+    """Refuse an object that lacks what its protocol has."""
     missing = [name for name in (method, *attributes, "identity") if not hasattr(thing, name)]
     if missing:
         raise UserError(

@@ -32,8 +32,6 @@ def hand_in(
     which languages of AdMIRe 2 are missing.
 
     Args:
-        run: a run folder.
-        out: the ZIP, which appears when it is complete.
         data: the blind files that the run ranked; None takes those that run.json names.
         sense: whether to write the column ``sentence_type``.
 
@@ -56,9 +54,7 @@ def hand_in(
     columns = None if sequences else HANDED_IN if sense else HANDED_IN[:-1]
     unknown = sum(item.sentence_type is None for items in by_code.values() for item in items)
     if sense and unknown:
-        log.warning(
-            "%s: %d of %d rows have no sense; their cells are empty.", run, unknown, len(rows)
-        )
+        log.warning("%s: %d of %d rows have no sense.", run, unknown, len(rows))
     note_addition(out)
     with write_whole(out, "wb") as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
         for code, predictions in by_code.items():
@@ -82,15 +78,12 @@ def _checked_rows(run: Path, source: Path) -> list[Row]:
         if row is None or item is None or _parts(row.item) != _parts(item):
             here, there = (f"'{thing.compound}'" if thing else "missing" for thing in (row, item))
             raise UserError(
-                f"{run}: does not have the rows of {source}. Item {number} is {here} here and "
-                f"{there} there; compound, sentence and candidates must be the same. Rank the "
-                "blind files again.",
+                f"{run}: item {number} ({here}) is not that of {source} ({there}). Rank again.",
                 "data",
             )
         if not row.sequence and len(row.order) != 5:
             raise UserError(
-                f"{run}: item {number} ('{row.compound}') has {len(row.order)} candidates, and "
-                "the task wants an order of 5."
+                f"{run}: item {number} ('{row.compound}') has {len(row.order)} candidates, not 5."
             )
     return rows
 

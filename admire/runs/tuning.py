@@ -17,7 +17,7 @@ from admire.data.items import Item
 from admire.rankers.scorer import Scores, comparable, query_weights, rank_names, score
 from admire.rankers.settings import Scoring
 from admire.runs.fusion import read_same
-from admire.runs.past_runs import read_cosines, read_rows
+from admire.runs.past_runs import read_cosines, read_rows, recorded_cosines
 from admire.scores import metrics
 from admire.senses.sense import Sense
 
@@ -33,15 +33,10 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Sc
     Returns:
         The figures of the run as it stands, those of :func:`cross_validate`, and the scoring that
         all items together choose.
-
-    Raises:
-        UserError: the folder is not a run with meanings and gold orders, or has too few compounds.
     """
     items, parts, encoders = read_cosines(folder)
     if any(item.expected_order is None for item in items):
-        raise UserError(
-            f"{folder}: is a run of Subtask B or V-WSD. Tuning needs the gold orders of Subtask A."
-        )
+        raise UserError(f"{folder}: is of Subtask B or V-WSD. Tuning needs gold orders.")
     tracks = sum(f"{track}_compound" in parts[0] for track in TRACKS)
     tried = scorings(tracks, encoders, gates(parts), sides(parts))
     table, best = cross_validate(items, rescore_all(parts, tried), seed=seed)
@@ -56,10 +51,6 @@ def tune_weights(
     Returns:
         The figures of equal weights, those of :func:`cross_validate`, and the weights that all
         items together choose.
-
-    Raises:
-        UserError: the runs are not of the same items and candidates, lack gold orders, or have too
-            few compounds.
     """
     runs = read_same(folders)
     items = [ranking.item for ranking in runs[0]]
@@ -160,7 +151,7 @@ class _Recorded:
 
     names: list[str]
     sense: Sense
-    roles: list[TextRole]
+    roles: list[str]
     cosines: dict[str, Scores]
 
 
@@ -168,20 +159,9 @@ def _recorded(part: pd.DataFrame) -> list[_Recorded]:
     """Return one item's rows of scores.csv, by chat model."""
     recorded = []
     for _, rows in part.groupby("llm", sort=False):
-        table = {
-            (track, role): pd.to_numeric(rows[f"{track}_{role}"]).to_numpy(float)
-            for track in TRACKS
-            for role in TEXTS
-            if f"{track}_{role}" in rows
-        }
         # What a model did not say, or was not asked, has no cosine with any candidate.
-        there = {role for (_, role), values in table.items() if not np.isnan(values).all()}
-        roles = [role for role in TEXTS if role in there]
-        cosines = {
-            track: np.array([table[track, role] for role in roles])
-            for track in TRACKS
-            if (track, "compound") in table
-        }
+        filled = rows.dropna(axis="columns", how="all").to_dict("records")
+        roles, cosines = recorded_cosines(filled, TEXTS)
         first = rows.iloc[0]
         sense = Sense(first["predicted_type"] or None, float(first["probability"]))
         recorded.append(_Recorded(rows["candidate"].tolist(), sense, roles, cosines))

@@ -56,15 +56,12 @@ def summarise(
 ) -> pd.DataFrame:
     """Return the means of figures over all, idiomatic and literal items, with 95 % intervals.
 
-    The intervals are those of :func:`interval`. Groups without items are left out. A figure that
-    some items lack is of the others.
+    The columns are :data:`COLUMNS`; the intervals are those of :func:`interval`. Groups without
+    items are left out. A figure that some items lack is of the others.
 
     Args:
         columns: the figures; None takes those of :func:`admire.scores.item_figures.score_items`.
         shares: those of them that are 0 or 1.
-
-    Returns:
-        A table with the :data:`COLUMNS`.
     """
     rows = []
     for group in GROUPS:

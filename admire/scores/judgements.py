@@ -126,10 +126,7 @@ def correct_gold(items: Sequence[Item], path: Path, source: object) -> Corrected
         if place not in used:
             text = f" in “{judgement.sentence}”" if judgement.sentence else ""
             text += " with these candidates" if judgement.candidates else ""
-            raise UserError(
-                f"{place}: '{judgement.compound}'{text} is no item of {source}. Are the "
-                "judgements of another set?"
-            )
+            raise UserError(f"{place}: '{judgement.compound}'{text} is no item of {source}.")
     pairs = list(zip(items, corrected, strict=True))
     return CorrectedGold(
         corrected,
@@ -150,10 +147,7 @@ def _check(item: Item, judgements: Sequence[tuple[str, Judgement]]) -> None:
             )
     for (first, judgement), (second, other) in pairwise(judgements):
         if (judgement.sense, judgement.best) != (other.sense, other.best):
-            raise UserError(
-                f"{second} ('{item.compound}'): contradicts {first}, which is of the same item. "
-                "Keep one of them."
-            )
+            raise UserError(f"{second} ('{item.compound}'): contradicts {first}. Keep one.")
 
 
 def _names(item: Item) -> Sequence[str]:

@@ -100,9 +100,6 @@ def boards(
     """Return the boards of a set in a track, or in every track for None, and notes on them.
 
     Where nothing was published in the track, it is ``image+caption``, and a note says so.
-
-    Raises:
-        UserError: nothing was published on that set in the subtask.
     """
     check_setting("published", name, PublishedSet)
     data = _data()

@@ -42,9 +42,6 @@ def sense_summary(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     The figures are ``sense_accuracy``, the areas under the curves of :func:`risk_curve`
     (``sense_aurc``, ``top1_aurc``), and ``calibration_error`` (ECE, 10 bins) and ``brier`` of the
     items that have a probability.
-
-    Returns:
-        A table with the columns :data:`admire.scores.figures.COLUMNS`.
     """
     items = decided_items(scored)
     sure = items[items["probability"].notna()]

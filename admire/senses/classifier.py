@@ -16,7 +16,7 @@ from admire.base.files import read_text
 from admire.models.encoders.hub import folder_digest, load_cached_first
 from admire.models.encoders.torch_models import Placement
 from admire.scores.leakage import check_card
-from admire.senses.detector import Setting, Use, context_columns
+from admire.senses.detector import Layers, Setting, Use, context_columns, usual_layers
 from admire.senses.sense import Sense, likelier
 
 with needs_extra("clip", "A fine-tuned detector"):
@@ -55,9 +55,8 @@ class Classifier:
 
     Attributes:
         model: its ``encode`` gives logits of shape (texts, 2): idiomatic, literal.
-        setting: ``zero_shot`` reads a sentence with the ones before and after it, and takes the
-            first token's states in all hidden layers; ``one_shot`` reads the sentence, the
-            tokenizer's separator and the MWE, and takes the states in the last layer.
+        setting: ``zero_shot`` reads a sentence with the ones before and after it; ``one_shot``
+            reads the sentence and the MWE.
         card: how it was made.
         identity: the digest of its folder.
     """
@@ -107,11 +106,7 @@ class Classifier:
 
 
 def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
-    """Open a classifier that ``admire train classifier`` wrote, without the network.
-
-    Raises:
-        UserError: the folder holds no whole classifier, or there is no such device.
-    """
+    """Open a classifier that ``admire train classifier`` wrote, without the network."""
     record, identity = _read_record(folder), folder_digest(folder)
     for part in ("model.safetensors", f"{HEAD}/model.safetensors"):
         if not (folder / part).is_file():  # otherwise the library would load a pickle
@@ -122,7 +117,9 @@ def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
     def load() -> SentenceTransformer:
         transformer = Transformer.load(str(folder), model_kwargs=options)
         head = Dense.load(str(folder), subfolder=HEAD)
-        return assemble_model(transformer, head, record["setting"], str(torch_device))
+        # Classifiers of earlier versions have no layers in their record.
+        layers = record.get("layers") or usual_layers(record["setting"])
+        return assemble_model(transformer, head, layers, str(torch_device))
 
     try:
         model = load_cached_first(load, str(folder))
@@ -143,11 +140,10 @@ def _read_record(folder: Path) -> dict[str, Any]:
 
 
 def assemble_model(
-    transformer: Transformer, head: Dense, setting: Setting, device: str
+    transformer: Transformer, head: Dense, layers: Layers, device: str
 ) -> SentenceTransformer:
-    """Join an encoder and a linear layer by the states that the setting takes."""
-    zero_shot = setting == "zero_shot"
-    transformer.config.output_hidden_states = zero_shot
+    """Join an encoder and a linear layer by the first token's states in some layers."""
+    transformer.config.output_hidden_states = layers == "all"
     width = transformer.get_embedding_dimension()
-    states = FirstStates() if zero_shot else Pooling(width, "cls")  # type: ignore[no-untyped-call]
+    states = FirstStates() if layers == "all" else Pooling(width, "cls")  # type: ignore[no-untyped-call]
     return SentenceTransformer(modules=[transformer, states, head], device=device)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 Setting = Literal["zero_shot", "one_shot"]
 """Task 2A's settings: whether the MWEs of the evaluation were unseen in training, or seen once."""
 
+Layers = Literal["last", "all"]
+"""The hidden layers whose first states a classifier takes."""
+
 BUILT_IN = Path(__file__).parent / "detector.json"
 """The light detector that comes with admire."""
 
@@ -31,6 +34,11 @@ class Use:
 def context_columns(setting: Setting) -> tuple[str, ...]:
     """Return the columns that a classifier reads besides the sentence and the MWE."""
     return ("Previous", "Next") if setting == "zero_shot" else ()
+
+
+def usual_layers(setting: Setting) -> Layers:
+    """Return the layers that YNU-HPCC's submission takes in a setting."""
+    return "all" if setting == "zero_shot" else "last"
 
 
 class Detector(Protocol):

@@ -37,11 +37,7 @@ class DictionarySource:
 
     def senses(self, *_: object, **__: object) -> list[Sense]:
         """Refuse to decide senses."""
-        raise UserError(
-            f"{self.name} decides no sense. Let the detector decide it (detector), or take it from "
-            "the data (given).",
-            "sense",
-        )
+        raise UserError(f"{self.name} decides no sense. Take it by detector or given.", "sense")
 
     def meanings(
         self, items: Sequence[Item], kind: MeaningKind, *_: object, **__: object

@@ -79,7 +79,8 @@ class ReadingSettings:
     """How senses are decided and which meanings are asked for.
 
     Attributes:
-        votes: how often a model is asked for a sense, with the method ``vote``.
+        votes, vote_temperature: how often a model is asked for a sense, and how it is sampled, with
+            the method ``vote``.
         seed: of the first question; further ones have the next numbers.
         glosses: the items whose gloss is asked for. With ``meant``, and with ``both`` where the
             sense is known before the model is asked, it is their idiomatic sense, and with
@@ -87,6 +88,7 @@ class ReadingSettings:
             items. ``none`` asks for no meaning.
         guess: whether items that are :data:`UNDECIDED` are asked about in both senses, or only
             about what either sense needs.
+        gloss_tokens: how long a gloss may be, with the meanings ``gloss``.
     """
 
     sense: SenseMethod = "auto"
@@ -95,6 +97,8 @@ class ReadingSettings:
     meanings: Meanings = "auto"
     glosses: Glosses = "idiomatic"
     guess: bool = False
+    vote_temperature: float = 0.7
+    gloss_tokens: int = 60
 
 
 def sense_method(
@@ -143,9 +147,6 @@ def interpret(
         senses: those of the items that are decided already, by the source's name.
         dictionaries: their entries are hints in the prompts for meanings, and evidence beside the
             detector.
-
-    Raises:
-        UserError: a model cannot be asked, or nothing tells an item's sense.
     """
     settings = settings or ReadingSettings()
     sources = [as_source(llm) for llm in llms]
@@ -183,7 +184,13 @@ def _vote(
 ) -> list[Sense]:
     """Return the senses by the source's votes, and warn of items without a readable one."""
     try:
-        senses = source.senses(items, prompts, votes=settings.votes, seed=settings.seed)
+        senses = source.senses(
+            items,
+            prompts,
+            votes=settings.votes,
+            temperature=settings.vote_temperature,
+            seed=settings.seed,
+        )
     except Unanswered:
         return [UNDECIDED] * len(items)
     for item, sense in zip(items, senses, strict=True):
@@ -240,7 +247,12 @@ def _ask_meanings(
             answers = literal if kind == "literal" else idiomatic
             with suppress(Unanswered):
                 answers |= source.meanings(
-                    chosen, kind, prompts, seed=settings.seed, entries=entries
+                    chosen,
+                    kind,
+                    prompts,
+                    seed=settings.seed,
+                    entries=entries,
+                    gloss_tokens=settings.gloss_tokens,
                 )
     return idiomatic, literal
 

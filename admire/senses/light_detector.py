@@ -154,8 +154,7 @@ def open_context_encoder(name: str) -> QueryEncoder:
     encoder = open_encoder(name)
     if not isinstance(encoder, QueryEncoder):
         raise UserError(
-            f"The encoder '{name}' gives no vectors of words in their context. Use embedded-state "
-            "or one of sbert:….",
+            f"The encoder '{name}' reads no words in context. Use embedded-state or sbert:….",
             "encoder",
         )
     return encoder

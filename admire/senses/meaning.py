@@ -15,7 +15,6 @@ from admire.models.llm import ChatModel, Question
 from admire.prompts import Prompts, quoted
 from admire.prompts.quotations import data_of, without_lines, without_objects, words_of
 
-GLOSS_TOKENS = 60
 MEANING_TOKENS = 90
 ATTEMPTS = 3
 """How often a model is asked, each time with another seed, until a reply can be used."""
@@ -25,7 +24,7 @@ DEFINITIONS = 2
 IDIOMATIC, LITERAL = TEXTS[:3], TEXTS[3:]
 
 MeaningKind = Literal["gloss", "idiomatic", "literal"]
-"""The paper's gloss, which is one definition of the idiomatic sense, or all of one sense."""
+"""One definition of the idiomatic sense, as UoR-NCL asks for, or all of one sense."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,9 @@ class Meaning:
 NO_MEANING = Meaning()
 
 
-def ask_gloss(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) -> Meaning:
+def ask_gloss(
+    item: Item, llm: ChatModel, prompts: Prompts, *, max_tokens: int, seed: int = 0
+) -> Meaning:
     """Ask for one definition of the idiomatic sense, as in section 2.1 of the UoR-NCL paper.
 
     The model is first asked for its likeliest reply. If that is empty, a refusal, the bare compound
@@ -54,7 +55,7 @@ def ask_gloss(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) ->
         text = clean_gloss(without_lines(reply, prompt, item.sentence), item.phrase)
         return Meaning((text,)) if text and not is_copied(text, item.sentence) else NO_MEANING
 
-    return _ask(prompt, read, llm, GLOSS_TOKENS, seed)
+    return _ask(prompt, read, llm, max_tokens, seed)
 
 
 def ask_meaning(

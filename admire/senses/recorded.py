@@ -73,8 +73,7 @@ class Recorded:
         missing = [item for item, sense in senses if not sense]
         if missing:
             raise UserError(
-                f"{self.name} lacks the sense of {_names(missing)}. Take the sense from the data "
-                "(given) or let the detector decide it (detector).",
+                f"{self.name} lacks the sense of {_names(missing)}. Take detector or given.",
                 "llms",
                 "sense",
             )
@@ -221,10 +220,7 @@ class _Collected:
             return likelier(label == "idiomatic", "recorded") if label else None
         winner = majority(idiomatic, literal)
         if label and label != winner and idiomatic != literal:
-            raise UserError(
-                f"{where}, sense: is {label}, but the votes are {idiomatic} idiomatic and "
-                f"{literal} literal."
-            )
+            raise UserError(f"{where}, sense: is {label}, but the votes are {idiomatic}:{literal}.")
         return Sense(label or winner, idiomatic / (idiomatic + literal), idiomatic, literal)
 
     def reply(self, path: Path) -> RecordedReply:

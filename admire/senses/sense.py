@@ -10,26 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from admire.base.errors import UserError
-from admire.base.schema import read_as
+from admire.base.schema import Text, read_as
 from admire.base.storage import write_whole
 from admire.data.items import Item, SenseLabel
-from admire.data.languages import check_language
+from admire.data.rows import SenseCell, language_cell
 from admire.scores.metrics import confidence
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def _language(tag: str) -> str:
-    try:
-        return check_language(tag.strip())
-    except UserError as error:
-        raise ValueError(str(error)) from None
-
-
-LanguageTag = Annotated[str, AfterValidator(_language)]
-OptionalSense = Annotated[SenseLabel | None, BeforeValidator(lambda cell: cell or None)]
-"""A sense in a table; an empty cell is None."""
+LanguageTag = Annotated[Text, AfterValidator(language_cell)]
 
 By = Literal["detector", "captions", "given", "recorded"]
 """What decides a sense without votes; ``captions`` are those of a sequence (Subtask B)."""
@@ -106,9 +97,7 @@ def given(item: Item) -> Sense:
     """
     if item.sentence_type is None:
         raise UserError(
-            f"'{item.compound}': no sentence_type is given. Let the sense be decided in another "
-            "way.",
-            "sense",
+            f"'{item.compound}': no sentence_type is given. Decide the sense otherwise.", "sense"
         )
     return likelier(item.sentence_type == "idiomatic", "given")
 
@@ -162,8 +151,8 @@ Votes = Annotated[int, Field(ge=0), BeforeValidator(lambda cell: cell or 0)]
 class _Row(BaseModel):
     compound: str
     sentence: str
-    sentence_type: OptionalSense
-    predicted_type: OptionalSense
+    sentence_type: SenseCell
+    predicted_type: SenseCell
     idiomatic: Votes
     literal: Votes
     unparsed: Votes

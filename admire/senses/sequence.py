@@ -26,13 +26,10 @@ def shows_captions(item: Item) -> bool:
 
 
 def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:
-    """Return the sense that each item's sequence shows.
+    """Return the sense that the sequence of each item with captions shows.
 
     A literal sequence shows what the compound names. The candidates show both senses, so they tell
     how near captions of this compound usually are.
-
-    Args:
-        items: those for which :func:`shows_captions` holds.
     """
     probabilities = 1 / (1 + np.exp(SLOPE * (nearness(items, encoder) - OFFSET)))
     return [likelier(probability, "captions") for probability in probabilities]

@@ -46,7 +46,7 @@ class Source(Protocol):
         """Refuse items that it knows nothing about, before anything is asked."""
 
     def senses(
-        self, items: Iterable[Item], prompts: Prompts, *, votes: int, seed: int
+        self, items: Iterable[Item], prompts: Prompts, *, votes: int, temperature: float, seed: int
     ) -> list[Sense]:
         """Return the sense of each item; refuse items for which it can decide none."""
 
@@ -58,6 +58,7 @@ class Source(Protocol):
         *,
         seed: int,
         entries: Mapping[Item, Entries],
+        gloss_tokens: int,
     ) -> dict[Item, Meaning]:
         """Return the meaning of each item's compound, with dictionaries' entries as hints."""
 
@@ -83,11 +84,11 @@ class ChatSource:
         """Accept all items."""
 
     def senses(
-        self, items: Iterable[Item], prompts: Prompts, *, votes: int, seed: int
+        self, items: Iterable[Item], prompts: Prompts, *, votes: int, temperature: float, seed: int
     ) -> list[Sense]:
         items = list(items)
         check_contexts(items)
-        return vote(items, self.llm, prompts, votes=votes, seed=seed)
+        return vote(items, self.llm, prompts, votes=votes, temperature=temperature, seed=seed)
 
     def meanings(
         self,
@@ -97,6 +98,7 @@ class ChatSource:
         *,
         seed: int,
         entries: Mapping[Item, Entries],
+        gloss_tokens: int,
     ) -> dict[Item, Meaning]:
         """Ask for each item's meaning; items with the same prompt are asked about once."""
 
@@ -107,7 +109,7 @@ class ChatSource:
 
         def ask(item: Item) -> Meaning:
             if kind == "gloss":
-                return ask_gloss(item, self.llm, prompts, seed=seed)
+                return ask_gloss(item, self.llm, prompts, max_tokens=gloss_tokens, seed=seed)
             return ask_meaning(item, kind, self.llm, prompts, seed=seed, hint=hint(item))
 
         prompt_of = {
@@ -138,7 +140,6 @@ def check_contexts(items: Iterable[Item]) -> None:
     for item in items:
         if not item.sentence.strip() and not any(part.caption for part in item.sequence):
             raise UserError(
-                f"'{item.compound}': has no sentence and no sequence with captions, so nothing "
-                "tells its sense. Let it be given.",
+                f"'{item.compound}': no sentence or sequence with captions tells its sense.",
                 "sense",
             )

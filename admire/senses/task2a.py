@@ -135,11 +135,7 @@ def detect_uses(
     uses = read_uses(data, gold, required=(*detector.columns, *(["ID"] if out else [])))
     labelled = uses[0].item.sentence_type is not None  # then all of them are
     if not (labelled or out or table):
-        raise UserError(
-            f"{data}: has no labels to compare with. Give a gold file, or write a submission.",
-            "gold",
-            "out",
-        )
+        raise UserError(f"{data}: has no labels. Give gold, or write a submission.", "gold", "out")
     senses = detector.classify(uses)
     items = [use.item for use in uses]
     if out:

@@ -11,12 +11,17 @@ from admire.prompts import Prompts
 from admire.prompts.quotations import data_of, without_words
 from admire.senses.sense import Sense, majority
 
-VOTE_TEMPERATURE = 0.7
 VOTE_TOKENS = 40
 
 
 def vote(
-    items: Sequence[Item], llm: ChatModel, prompts: Prompts, *, votes: int, seed: int = 0
+    items: Sequence[Item],
+    llm: ChatModel,
+    prompts: Prompts,
+    *,
+    votes: int,
+    temperature: float,
+    seed: int = 0,
 ) -> list[Sense]:
     """Ask the chat model several times for the sense of each compound; the majority decides.
 
@@ -25,6 +30,7 @@ def vote(
 
     Args:
         votes: how often the model is asked (the paper's T, which is 5 there).
+        temperature: at which votes are sampled; the paper does not say its own.
         seed: of the first vote; each further vote has the next number.
 
     Raises:
@@ -35,7 +41,7 @@ def vote(
         item, seed = ballot
         question = Question(
             prompts.about(item, "sequence-sense" if item.sequence else "sense"),
-            temperature=VOTE_TEMPERATURE,
+            temperature=temperature,
             max_tokens=VOTE_TOKENS,
             seed=seed,
             purpose="senses",

@@ -16,10 +16,10 @@ from admire.base.storage import check_folder, write_whole
 from admire.data.overlap import digests
 from admire.models.encoders.hub import load_cached_first, resolve_source
 from admire.models.encoders.torch_models import Placement
-from admire.models.trainer import TrainingSet, fine_tune
+from admire.models.trainer import Figures, TrainingSet, fine_tune
 from admire.scores.leakage import SAW, detector_parts
 from admire.senses.classifier import RECORD, Classifier, assemble_model
-from admire.senses.detector import Use
+from admire.senses.detector import Layers, Use, usual_layers
 from admire.senses.task2a import LABELS, macro_f1
 from admire.training.settings import ClassifierTraining, paper_fit
 
@@ -46,8 +46,8 @@ def train_classifier(
 ) -> list[float]:
     """Fine-tune an encoder to detect idiomatic use, and save it to ``out``.
 
-    The loss is cross-entropy. The epoch with the highest macro F1 on ``validation`` is kept. If a
-    training was killed, the same call continues it.
+    The loss is cross-entropy. Unless the settings name another, the epoch with the highest macro F1
+    on ``validation`` is kept. If a training was killed, the same call continues it.
 
     Args:
         base: folder or repository of an encoder of transformers or sentence-transformers, with or
@@ -70,29 +70,34 @@ def train_classifier(
     macro_f1(gold, gold)  # a missing package is reported now, not after hours of training
     check_folder(out, "model")
     base = base.removeprefix("sbert:")
-    classifier, identity = _untrained(base, settings, fit.seed, device)
+    layers = settings.layers or usual_layers(settings.setting)
+    classifier, identity = _untrained(base, settings, layers, fit.seed, device)
     rows, held_out = (
         [{"text": classifier.text(use), "label": LABELS.index(_label(use))} for use in uses]
         for uses in (train, validation)
     )
     log.info("%d sentences to train and %d to validate on", len(rows), len(held_out))
-    settings_record = {"base": base, "identity": identity} | asdict(replace(settings, fit=fit))
+    settings_record = {
+        "base": base,
+        "identity": identity,
+    } | asdict(replace(settings, fit=fit, layers=layers))
 
-    def validate() -> float:
-        return macro_f1(gold, [sense.label for sense in classifier.classify(validation)])
+    def validate() -> Figures:
+        senses = classifier.classify(validation)
+        return {"macro_f1": macro_f1(gold, [sense.label for sense in senses])}
 
-    def finish(folder: Path, figures: list[float]) -> None:
+    def finish(folder: Path, figures: Figures) -> None:
         record = settings_record | {
             "languages": sorted({use.item.language for use in train}),
             "rows": len(rows),
             "validation_rows": len(held_out),
-            "macro_f1": max(figures[1:]),
+            **figures,
             SAW: digests(detector_parts(use.item for use in (*train, *validation))),
         }
         with write_whole(folder / RECORD) as file:
             json.dump(record, file, indent=2, ensure_ascii=False)
 
-    return fine_tune(
+    history = fine_tune(
         classifier.model,
         TrainingSet(rows, _CrossEntropy(classifier.model)),
         validate,
@@ -101,6 +106,7 @@ def train_classifier(
         of=json.dumps([settings_record, held_out]),
         finish=finish,
     )
+    return [figures["macro_f1"] for figures in history]
 
 
 def hold_out_compounds(uses: Sequence[Use], seed: int) -> tuple[list[Use], list[Use]]:
@@ -126,7 +132,7 @@ def _label(use: Use) -> SenseLabel:
 
 
 def _untrained(
-    base: str, settings: ClassifierTraining, seed: int, device: Device
+    base: str, settings: ClassifierTraining, layers: Layers, seed: int, device: Device
 ) -> tuple[Classifier, str]:
     """Return the encoder with a new linear layer, and the encoder's identity."""
     source = resolve_source(base)
@@ -158,11 +164,11 @@ def _untrained(
             "setting",
         )
     width = transformer.get_embedding_dimension()
-    layers = transformer.config.num_hidden_layers if settings.setting == "zero_shot" else 1
+    count = transformer.config.num_hidden_layers if layers == "all" else 1
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        head = Dense(width * layers, len(LABELS), activation_function=torch.nn.Identity())
-    model = assemble_model(transformer, head, settings.setting, str(torch_device))
+        head = Dense(width * count, len(LABELS), activation_function=torch.nn.Identity())
+    model = assemble_model(transformer, head, layers, str(torch_device))
     return Classifier(model, settings.setting, {}), source.identity
 
 

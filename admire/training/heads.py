@@ -132,10 +132,7 @@ def fit_head(
     if settings.glosses_only:
         training, validation = (part[data.gloss[part]] for part in (training, validation))
         if not len(training) or not len(validation):
-            raise UserError(
-                "There are no glosses to train and to validate on. Use more items.",
-                "glosses_only",
-            )
+            raise UserError("There are no glosses to train on. Use more items.", "glosses_only")
     rng = np.random.default_rng(settings.seed)
     fixed = np.random.default_rng(settings.seed)  # the same draws after every epoch
     checks = draw_soft_negatives(data, validation, pool, len(pool), fixed)
@@ -174,8 +171,7 @@ def fit_head(
                 break
     if best_loss == float("inf"):
         raise UserError(
-            "The validation loss is not a finite number. Use a lower learning rate.",
-            "learning_rate",
+            "The validation loss is not finite. Use a lower learning rate.", "learning_rate"
         )
     head.load_state_dict(best)
     return head.eval(), tuple(history)

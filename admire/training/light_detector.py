@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from admire.base.errors import UserError, needs_extra
-from admire.data.overlap import digests
+from admire.data.overlap import digests, stem
 from admire.prompts import Prompts
 from admire.scores.leakage import SAW, detector_parts, warn_of_shared
 from admire.scores.metrics import calibration_error
@@ -38,19 +37,15 @@ def sample_items(
         leave_out: compounds to drop, so that data with them stay unseen. Case, spaces, hyphens and
             a plural's s make no difference.
     """
-    dropped = {_plain(compound) for compound in leave_out}
+    dropped = {stem(compound) for compound in leave_out}
     counts = Counter[tuple[str, str | None]]()
     sample = []
     for item in sorted(items, key=lambda i: sha256(f"{settings.seed}\0{i.sentence}")):
-        key = (_plain(item.compound), item.sentence_type)
+        key = (stem(item.compound), item.sentence_type)
         if key[0] not in dropped and counts[key] < settings.per_compound:
             counts[key] += 1
             sample.append(item)
     return sample
-
-
-def _plain(compound: str) -> str:
-    return re.sub(r"[\W_]+", "", compound.casefold()).removesuffix("s")
 
 
 def train_detector(
@@ -84,14 +79,12 @@ def train_detector(
         from sklearn.model_selection import StratifiedGroupKFold
 
     items = sample_items(items, settings, leave_out=leave_out)
-    compounds = np.array([_plain(item.compound) for item in items])
+    compounds = np.array([stem(item.compound) for item in items])
     labels = np.array([item.sentence_type == "idiomatic" for item in items])
     sizes = Counter(zip(compounds, labels, strict=True))
     both = np.array([(c, True) in sizes and (c, False) in sizes for c in compounds], dtype=bool)
     if len(set(compounds[both])) < HEADS:
-        raise UserError(
-            f"A detector needs at least {HEADS} compounds that occur in both senses to learn from."
-        )
+        raise UserError(f"A detector needs at least {HEADS} compounds that occur in both senses.")
     contexts = scored = read_contexts(items, encoder, neutral=False)
     splitter = StratifiedGroupKFold(HEADS, shuffle=True, random_state=settings.seed)
     folds = list(splitter.split(contexts, labels, compounds))

@@ -20,7 +20,7 @@ from admire.models.training_settings import (
     StartEncoder,
     ValidationFiles,
 )
-from admire.senses.detector import Setting
+from admire.senses.detector import Layers, Setting
 
 
 @settings(frozen=True, kw_only=True)
@@ -101,8 +101,10 @@ class ClassifierTraining:
     """How a classifier is trained; the defaults are the paper's (section 3.3)."""
 
     setting: Annotated[Setting, Option(LEARNED, daily=True)]
-    """Input: the sentence with its context, in all hidden layers (zero_shot); or the sentence and
-    the MWE, in the last (one_shot)."""
+    """Input: the sentence with its context (zero_shot), or the sentence and the MWE (one_shot)."""
+    layers: Annotated[Layers | None, Option(LEARNED)] = None
+    """Hidden layers whose first states are classified; else those of the paper's submission: all
+    for zero_shot, the last for one_shot."""
     max_length: Annotated[int, Field(ge=8), Option(LEARNED)] = 128
     """Tokens that are read, special tokens included."""
     fit: FitSettings | None = None

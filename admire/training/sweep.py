@@ -141,9 +141,7 @@ def cross_validate_heads(
 def _folds(compounds: Sequence[str], folds: int, seed: int) -> list[_Parts]:
     names, compound = np.unique(np.array(compounds), return_inverse=True)
     if len(names) < folds:
-        raise UserError(
-            f"{folds} folds need at least {folds} compounds; there are {len(names)}.", "folds"
-        )
+        raise UserError(f"{folds} folds need {folds} compounds, not {len(names)}.", "folds")
     fold = np.random.default_rng(seed).permutation(len(names)) % folds
     splits = []
     for left_out in range(folds):

@@ -224,9 +224,7 @@ def _encode(inputs: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[n
     if not paths:
         return encoder.encode_texts([*map(str, inputs)], role="document")
     if not isinstance(encoder, ImageEncoder):
-        raise UserError(
-            f"The encoder '{encoder.name}' reads no images. Use the track caption.", "track"
-        )
+        raise UserError(f"The encoder '{encoder.name}' reads no images. Use captions.", "track")
     return encoder.encode_images(paths)
 
 
@@ -241,9 +239,7 @@ def split_compounds(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, I
     """
     names, compound = np.unique(np.array(compounds), return_inverse=True)
     if len(names) < 3:
-        raise UserError(
-            f"Training, validation and test need at least three compounds; there are {len(names)}."
-        )
+        raise UserError(f"A split needs at least three compounds; there are {len(names)}.")
     test = max(1, round(0.2 * len(names)))
     validation = max(1, round(0.1 * (len(names) - test)))
     dealt = np.random.default_rng(seed).permutation(len(names))
@@ -273,8 +269,7 @@ def draw_soft_negatives(
     smallest = int((~own).sum(axis=1).min()) if len(anchors) else k
     if k > smallest:
         raise UserError(
-            f"{k} soft negatives are asked for, but there are only {smallest} samples of other "
-            "compounds to draw from. Use fewer.",
+            f"{k} soft negatives, of only {smallest} samples of other compounds. Use fewer.",
             "soft_negatives",
         )
     samples = pool[np.argsort(np.where(own, 2.0, keys), axis=1)[:, :k]]

@@ -24,11 +24,13 @@ from admire.models.encoders.protocols import Query, QueryEncoder, Role, TextEnco
 log = logging.getLogger("admire")
 
 PROGRESS = {
-    "texts": ("Reading", "text"),
-    "queries": ("Reading the sense at", "place"),
-    "images": ("Looking at", "picture"),
+    "texts": ("Reading", "text", "texts"),
+    "queries": ("Reading", "query", "queries"),
+    "places": ("Reading the sense at", "place", "places"),
+    "images": ("Looking at", "picture", "pictures"),
 }
-"""The verb and the noun that progress is shown with, by the kind of input."""
+"""The verb and the noun, for one and for several, that progress is shown with, by the kind of
+input. Places are those of compounds, whose sense the detector reads."""
 
 Input = TypeVar("Input")
 Prepared = TypeVar("Prepared")
@@ -71,9 +73,8 @@ class CachedEncoder:
         missing = {
             key: value for key, value in zip(keys, inputs, strict=True) if vectors[key] is None
         }
-        verb, noun = PROGRESS[kind]
-        s = "" if len(missing) == 1 else "s"
-        message = f"{verb} {len(missing)} {noun}{s} (model {self.name})"
+        verb, *nouns = PROGRESS[kind]
+        message = f"{verb} {len(missing)} {nouns[len(missing) != 1]} (model {self.name})"
         waiting: list[tuple[str, Any]] = []
         # The zip has no name, so that its threads end with an error, and not with the traceback.
         for done, pair in enumerate(
@@ -131,7 +132,7 @@ class CachedSentences(CachedEncoder):
             queries,
             [self._key("asked", repr(astuple(query)).encode()) for query in queries],
             encode=self.encoder.encode_queries,
-            kind="queries",
+            kind="places" if self.name == "embedded-state" else "queries",
         )
 
 

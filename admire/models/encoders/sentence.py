@@ -42,10 +42,23 @@ class SentenceEncoder(LazyModel):
 
     Attributes:
         sees: whether it also reads images, as its configuration says.
+
+    Args:
+        own_prompts: whether texts get the model's own prompts; else E5's alone.
+        trust_remote_code: whether code that the model brings is run.
     """
 
-    def __init__(self, source: str, revision: str | None, placement: Placement):
+    def __init__(
+        self,
+        source: str,
+        revision: str | None,
+        placement: Placement,
+        *,
+        own_prompts: bool = True,
+        trust_remote_code: bool = False,
+    ):
         super().__init__(f"sbert:{source}", placement)
+        self._trust_remote_code = trust_remote_code
         self._source = resolve_source(source, "modules.json", "config.json", revision=revision)
         modules = self._file("", "modules.json")
         if modules is None:  # other programs leave a model without it in the hub's cache
@@ -58,7 +71,9 @@ class SentenceEncoder(LazyModel):
         name = Path(source).name.lower()
         is_e5 = re.search(r"(?<![a-z0-9])e5(?![a-z0-9])", name) is not None
         self._e5 = is_e5 and "instruct" not in name
+        self._drops_prompts = not own_prompts and self._has_prompts()
         self.identity = f"sbert:{self._source.identity}:{placement.precision}{':e5' * self._e5}"
+        self.identity += ":no-prompts" * self._drops_prompts + ":remote-code" * trust_remote_code
         try:
             self.sees = self._reads_images(**_json(modules)[0])
         except (TypeError, LookupError, AttributeError):  # loading it will tell what is wrong
@@ -80,6 +95,12 @@ class SentenceEncoder(LazyModel):
             settings = _json(self._file(path, "sentence_bert_config.json")) or {}
             return "image" in settings.get("modality_config", {})
         return bool(kind == "CLIPModel")  # as older versions of the package save a CLIP
+
+    def _has_prompts(self) -> bool:
+        """Tell whether the model puts prompts before queries or documents, other than E5's."""
+        settings = _json(self._file("", "config_sentence_transformers.json")) or {}
+        prompts = settings.get("prompts") or {}
+        return any(prompts.get(role) not in (None, "", e5) for role, e5 in E5_PROMPTS.items())
 
     def _file(self, path: str, name: str) -> Path | None:
         """Find a file of one of the model's modules; None if it has none."""
@@ -105,9 +126,29 @@ class SentenceEncoder(LazyModel):
                 revision=self._source.revision,
                 device=str(device),
                 model_kwargs={"dtype": dtype},
+                trust_remote_code=self._trust_remote_code,
             )
 
-        model = load_cached_first(load, self._source.place)
+        try:
+            model = load_cached_first(load, self._source.place)
+        except ValueError as error:  # of transformers or sentence-transformers
+            if self._trust_remote_code or "trust_remote_code" not in str(error):
+                raise
+            raise UserError(
+                f"{self.name}: needs code that it brings along. Read the .py files of "
+                f"{self._source.place}; if you trust them, retrieve, sts, train sentences and "
+                "train retriever run them by a setting.",
+                "trust_remote_code",
+            ) from None
+        config = _json(self._file("", "config.json")) or {}
+        if not self._trust_remote_code and "AutoModel" in config.get("auto_map", {}):
+            log.warning(
+                "%s: brings code of its own, in whose place that of transformers was run. Its "
+                "vectors may differ from those of its makers (setting trust_remote_code).",
+                self.name,
+            )
+        if self._drops_prompts:
+            model.prompts, model.default_prompt_name = {}, None
         if self._e5 and not any(model.prompts.values()):
             model.prompts = dict(E5_PROMPTS)
         return model

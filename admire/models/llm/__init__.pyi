@@ -1,6 +1,6 @@
 from .cached import CachedChat
 from .chat import ChatModel, Image, Question, Reply, Unanswered, Usage, ask_each
-from .families import FAMILIES, open_llm
+from .families import FAMILIES, open_llm, retired
 
 __all__ = [
     "FAMILIES",
@@ -13,4 +13,5 @@ __all__ = [
     "Usage",
     "ask_each",
     "open_llm",
+    "retired",
 ]

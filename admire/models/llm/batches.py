@@ -74,15 +74,7 @@ STATE = TypeAdapter(State)
 
 
 class Batches:
-    """The batches of one chat model.
-
-    Attributes:
-        open, failed: as in :class:`State`.
-
-    Args:
-        llm: with the cache that takes the answers.
-        model: what it asks.
-    """
+    """The batches of one chat model."""
 
     def __init__(self, llm: CachedChat, model: OpenAIChat):
         self.llm, self.model = llm, model
@@ -95,11 +87,7 @@ class Batches:
             self.model.refuse(param, message, dict.fromkeys(options))
 
     def collect(self) -> None:
-        """Put the answers of batches that have ended into the cache.
-
-        Raises:
-            UserError: the server fails, does not know a batch, or has refused one.
-        """
+        """Put the answers of batches that have ended into the cache."""
         where = without_secrets(self.model.url)
         for submitted in list(self.open):
             unknown = (
@@ -124,11 +112,7 @@ class Batches:
                 )
 
     def submit(self, questions: Mapping[str, Question]) -> None:
-        """Submit questions, by their keys in the cache of replies.
-
-        Raises:
-            UserError: the server takes no batches, or an image cannot be read.
-        """
+        """Submit questions, by their keys in the cache of replies."""
         for file, keys, options in self._files(questions):
             self._send(file, Submitted(uuid.uuid4().hex, keys, sorted(options)))
 
@@ -240,11 +224,7 @@ class Batches:
 
     @contextmanager
     def _explaining(self, missing: str) -> Iterator[None]:
-        """Turn the package's errors into ours.
-
-        Args:
-            missing: what it means where the server knows nothing at an address.
-        """
+        """Turn the package's errors into ours; ``missing`` says what an unknown address means."""
         import openai
 
         try:

@@ -34,9 +34,6 @@ def write_layers(whole: Path, path: Path, layers: int) -> None:
     llama.cpp would compute the likelihood of every word at each token, a fifth of the work. Of its
     architectures ``llama-embed`` alone does without, reads from left to right, and is otherwise
     Qwen2's, but for the order of the rows that it turns by a token's place.
-
-    Raises:
-        UserError: the file cannot be written.
     """
     with whole.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         magic, version, tensor_count, field_count = HEAD.unpack_from(data)

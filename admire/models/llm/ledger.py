@@ -53,16 +53,8 @@ class Entry:
 
     def record(self) -> dict[str, Any]:
         """For run.json: tokens are None and prices "unknown" where nobody told them."""
-        return {
-            "stage": self.stage,
-            "llm": self.llm,
-            "answered_by": self.answered_by,
-            "calls": self.calls,
-            "from_cache": self.from_cache,
-            "prompt_tokens": self.prompt_tokens,
-            "cached_tokens": self.cached_tokens,
-            "completion_tokens": self.completion_tokens,
-            "image_tokens": self.image_tokens,
+        plain = {name: value for name, value in vars(self).items() if name not in NOT_RECORDED}
+        return plain | {
             "seconds": None if self.seconds is None else round(self.seconds, 3),
             "price_usd": _dollars(self.price),
             "price_usd_now": _dollars(self.price_now),
@@ -73,6 +65,7 @@ class Entry:
 
 SUMS = [field.name for field in fields(Entry)[4:]]
 """The fields that are added up: those after ``answered_by``."""
+NOT_RECORDED = ("why", "price", "price_now")  # but in other words
 
 
 class Ledger:
@@ -191,15 +184,10 @@ class _Watched:
 
 
 def check_price(llm: ChatModel) -> None:
-    """Refuse a model that no budget can be kept for.
-
-    Raises:
-        UserError: its price is unknown.
-    """
+    """Refuse a model whose price is unknown, so that no budget can be kept for it."""
     if price(llm, Usage()) is None:
         raise UserError(
-            f"The price of {llm.name} is unknown ({why_unknown(llm)}), so no budget can be kept. "
-            "Leave the budget out, or set a limit where the account is.",
+            f"The price of {llm.name} is unknown ({why_unknown(llm)}): leave the budget out.",
             "budget",
         )
 

@@ -119,9 +119,6 @@ class LlamaServer:
         """Return the text's tokens in UTF-8 and the last layer's states, shape (tokens, width).
 
         Special tokens in the text, such as ``<|im_end|>``, are read as plain text.
-
-        Raises:
-            UserError: llama.cpp refuses the text, which is too long, for example.
         """
         body = {"content": text, "add_special": True, "parse_special": False, "with_pieces": True}
         tokens = self._post("tokenize", body)["tokens"]
@@ -141,9 +138,6 @@ class LlamaServer:
         that are asked later, also alone or by another command. Which of them are asked together
         decides in what order llama.cpp adds numbers up, so a reply may change with its neighbours,
         but not from one run to the next.
-
-        Raises:
-            UserError: llama.cpp refuses one of them.
         """
         started = time.perf_counter()
         templates = [{"messages": body["messages"]} for body in bodies]
@@ -244,8 +238,6 @@ class LocalChat:
 
     Args:
         path: the file, or a function that fetches it and returns its path.
-        name: what the user calls it; None is ``gguf:PATH``.
-        sha256: of the file; None reads it.
         continues: the model's template lets a reply be begun for it, see
             :class:`admire.models.llm.openai.OpenAIChat`. It need not write that again.
     """
@@ -286,12 +278,7 @@ class LocalChat:
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.models.llm.ChatModel`."""
         if question.images:
-            raise UserError(
-                f"{self.name} cannot see images. Show it captions alone, or take a model that "
-                f"sees: {SEEING}.",
-                "track",
-                "llms",
-            )
+            raise UserError(f"{self.name} cannot see images. {SEEING}", "track", "llms")
         reply = Future[Reply]()
         with self._asked:
             self._asking.append((question, reply))
@@ -401,11 +388,7 @@ def embedded_weights() -> Path:
         path = Path(own)
         _check_gguf(path)
         if _sha256(path) != EMBEDDED_SHA256:
-            raise UserError(
-                f"{path}: is not {EMBEDDED_FILE} of {EMBEDDED_REPOSITORY} (its SHA-256 differs). "
-                "Unset ADMIRE_EMBEDDED_GGUF, or name the file as gguf:PATH.",
-                "llms",
-            )
+            raise UserError(f"{path}: is not {EMBEDDED_FILE}. Unset ADMIRE_EMBEDDED_GGUF.", "llms")
         return path
     path = embedded_file()
     with only_writer(path, wait=PATIENCE):
@@ -418,9 +401,6 @@ def lower_layers(layers: int) -> Path:
     """Return a file with the first layers of the embedded model alone, made if it is not there yet.
 
     Its last states are those of the whole model after that layer, and take less time to compute.
-
-    Raises:
-        UserError: the embedded model is missing, or the file cannot be written.
     """
     path = cache_dir() / "models" / f"{Path(EMBEDDED_FILE).stem}-states-{layers}.gguf"
     with only_writer(path, wait=PATIENCE):

@@ -29,8 +29,11 @@ OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
 WORDS = {"response_format": ("response_format", "json_schema"), "logprobs": ("logprobs",)}
 """Words in the message of a server that refuses an option without naming it."""
 IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
-SEEING = "openai:gpt-6.1-sol, or a server with a model that sees, such as Gemma or Qwen-VL"
-"""Models that can be shown images, for messages."""
+SEEING = (
+    "Show it captions alone, or take a model that sees: openai:gpt-6.1-sol, or a server with Gemma "
+    "or Qwen-VL."
+)
+"""What to do where a model cannot be shown images."""
 
 
 class OpenAIChat:
@@ -82,7 +85,9 @@ class OpenAIChat:
         self.continues = False
         """Whether a prompt's last line, if it begins a JSON object, is given as the reply's start.
         Few servers go on with such a start."""
-        self._refused: set[str] = set()  # options that this model refuses
+        name = _THINKS.match(model)
+        self._thinks = bool(name)
+        self._refused = {"max_tokens"} if name and name["openai"] else set[str]()
 
     @cached_property
     def client(self) -> openai.OpenAI:
@@ -103,14 +108,22 @@ class OpenAIChat:
         """See :class:`admire.models.llm.ChatModel`.
 
         Options that the model refuses, such as a temperature, are left out from then on. If it
-        refuses a schema, the question ends with that schema as text.
+        refuses a schema, the question ends with that schema as text. A model whose reply is used up
+        by thoughts is asked once more, with :data:`THINKING_TOKENS` besides, and gets them from
+        then on; the tokens of the first reply are not counted.
         """
         import openai
 
         where, started = without_secrets(self.url), time.perf_counter()
+        thinks = self._thinks  # another thread may find out meanwhile
         try:
             answer = self._complete(question)
-            return read_reply(answer, time.perf_counter() - started)
+            reply = read_reply(answer, time.perf_counter() - started)
+            if reply.cut and not thinks and _holds_thoughts(answer, reply.text):
+                self._thinks = True
+                answer = self._complete(question)
+                reply = read_reply(answer, time.perf_counter() - started)
+            return reply
         except openai.OpenAIError as error:
             raise self.explained(error, question) from error
         except Withheld as why:
@@ -125,18 +138,14 @@ class OpenAIChat:
     def request(self, question: Question) -> dict[str, Any]:
         """Return the body of a request to ``/chat/completions``.
 
-        OpenAI's models since o1 reason first. They refuse a temperature, because they always
-        sample, and their reasoning counts towards the tokens of the answer.
-
-        Raises:
-            UserError: an image cannot be read.
+        Models that reason first get :data:`THINKING_TOKENS` besides, because their reasoning counts
+        towards the tokens of the answer. OpenAI's call that ``max_completion_tokens``, and may
+        refuse a temperature, because they always sample.
         """
         refused = set(self._refused)  # once, because other threads add to it
         body: dict[str, Any] = {"temperature": question.temperature, "seed": question.seed}
-        if "max_tokens" in refused:
-            body["max_completion_tokens"] = question.max_tokens + THINKING_TOKENS
-        else:
-            body["max_tokens"] = question.max_tokens
+        limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
+        body[limit] = self.most_tokens(question)
         parts = list(question.parts) if question.images else [question.text]
         if question.schema is not None:
             schema = {"name": "answer", "strict": True, "schema": question.schema}
@@ -164,7 +173,7 @@ class OpenAIChat:
 
     def most_tokens(self, question: Question) -> int:
         """Return the most tokens that a reply may take, reasoning included."""
-        thinks = "max_tokens" in self._refused or _THINKS.match(self.model)
+        thinks = self._thinks or "max_tokens" in self._refused
         return question.max_tokens + (THINKING_TOKENS if thinks else 0)
 
     def _complete(self, question: Question) -> object:
@@ -206,10 +215,7 @@ class OpenAIChat:
             )
             settings = ["image_side", "track"]
         elif seen and isinstance(error, openai.APIStatusError) and _BLIND.search(message):
-            reason = (
-                f"it cannot see images ({message}). Show it captions alone, or take a model that "
-                f"sees: {SEEING}."
-            )
+            reason = f"it cannot see images ({message}). {SEEING}"
             settings = ["track", "llms"]
         elif seen and isinstance(error, openai.BadRequestError):
             images = ", ".join(str(image.path) for image in seen)
@@ -252,8 +258,15 @@ class OpenAIChat:
         return text
 
 
-_THINKS = re.compile(r"o\d|gpt-[5-9]")
-"""Names of OpenAI's models that reason first; others show it by what they refuse."""
+_THINKS = re.compile(
+    r"(?:.*/)?(?:(?P<openai>o\d|gpt-[5-9])|gpt-oss|deepseek-r(?:\d|easoner)|"
+    r"qwen3(?!.*(?:instruct|coder)))",
+    re.IGNORECASE,
+)
+"""Names of models that reason first. Others show it by what they refuse, or by a reply that their
+thoughts use up."""
+_THOUGHTS = re.compile(r"\A(?:\s*<think>.*?|[^{]*?)</think>\s*", re.DOTALL)
+"""Thoughts that a server leaves before the answer; some chat templates open them themselves."""
 _CONTEXT = re.compile(r"(?i)context[ _](?:length|size|window)|maximum context|too many tokens")
 _BLIND = re.compile(
     r"mmproj|not (?:a )?(?:multimodal|vision)|"
@@ -291,13 +304,20 @@ def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
     places = (choice.get("logprobs") or {}).get("content") or ()
     likeliest = [{t["token"]: float(t["logprob"]) for t in p["top_logprobs"]} for p in places]
     return Reply(
-        text or "",
+        _THOUGHTS.sub("", text or ""),
         _usage(answer.get("usage")),
         seconds,
         choice.get("finish_reason") == "length",
         tuple(likeliest) or None,
         model=str(answer.get("model") or ""),
     )
+
+
+def _holds_thoughts(answer: Any, text: str) -> bool:
+    """Return whether thoughts took the tokens of an answer that was cut off."""
+    details = (answer.get("usage") or {}).get("completion_tokens_details") or {}
+    cut = not text.strip() or text.lstrip().startswith("<think>")
+    return cut or bool(details.get("reasoning_tokens"))
 
 
 def _usage(usage: Any) -> Usage | None:

@@ -22,9 +22,6 @@ def data_uri(image: Image) -> str:
 
     A JPEG or PNG file that is small enough goes as it is. Others are turned upright, put on white
     and scaled; a JPEG stays one, all else becomes a PNG.
-
-    Raises:
-        UserError: the file cannot be read or is no image, or Pillow is not installed.
     """
     with needs_extra("rankers", "A chat model that sees"):
         from PIL import Image as Pillow
@@ -44,8 +41,7 @@ def data_uri(image: Image) -> str:
 
 @lru_cache(maxsize=100_000)
 def image_size(path: Path) -> tuple[int, int]:
-    """Width and height of an image file in pixels, read without decoding it. It raises what
-    :func:`data_uri` does."""
+    """Width and height of an image file in pixels, read without decoding it."""
     with needs_extra("rankers", "A chat model that sees"):
         from PIL import Image as Pillow
     try:
@@ -56,11 +52,7 @@ def image_size(path: Path) -> tuple[int, int]:
 
 
 def digest(image: Image) -> str:
-    """Return the SHA-256 of the image's file.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
+    """Return the SHA-256 of the image's file."""
     try:
         changed = image.path.stat().st_mtime_ns
     except OSError:

@@ -40,11 +40,7 @@ def is_free(llm: ChatModel) -> bool:
 
 
 def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | None:
-    """Return what a reply of this usage costs today; None where it is unknown.
-
-    Args:
-        batched: whether it comes by the Batch API.
-    """
+    """Return what a reply of this usage costs today, by the Batch API or not; None if unknown."""
     if is_free(llm):
         return Price(0.0)
     model = _asked(llm)
@@ -102,9 +98,6 @@ def image_tokens(image: Image, model: str = "") -> int:
 
     It is scaled to fit 2048 x 2048 pixels and then to a shorter side of 768, never up; each tile of
     512 x 512 pixels counts, and the image itself.
-
-    Raises:
-        UserError: the file cannot be read or is no image.
     """
     width, height = image_size(image.path)
     scale = min(1.0, min(image.side, LONGEST) / max(width, height))

@@ -21,6 +21,7 @@ from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
 from admire.rankers.scorer import Scores, comparable, contributions, query_weights
 from admire.rankers.settings import Scoring
+from admire.runs.past_runs import recorded_cosines
 from admire.runs.ranking import Ranking, Run, score_rankings
 from admire.scores.metrics import ITEM_METRICS, confidence, dcg
 from admire.senses.interpretation import Interpretation
@@ -223,8 +224,11 @@ def _judgement(judgement: Judgement, names: Sequence[str]) -> dict[str, Any]:
     grades = {answer.shown[0]: answer.grades for answer in judgement.answers if answer.grades}
 
     def of_candidates(answers: Mapping[str, Any]) -> list[dict[str, Any]]:
-        named = {name: dict(answer) for name, answer in answers.items() if name in names}
-        return [{"candidate": names.index(name), "said": named[name]} for name in named]
+        return [
+            {"candidate": names.index(name), "said": dict(answer)}
+            for name, answer in answers.items()
+            if name in names
+        ]
 
     return {
         "ranker": judgement.ranker,
@@ -284,12 +288,7 @@ def _of_texts(
     A text against which likeness counts is called ``unlike``, as ``unlike compound``.
     """
     scoring = Scoring(**settings["scoring"] | {"texts": tuple(settings["scoring"]["texts"])})
-    roles = [r for r in ROLES if any(f"{t}_{r}" in row for t in TRACKS for row in rows)]
-    cosines = {
-        track: np.array([[row.get(f"{track}_{role}", np.nan) for row in rows] for role in roles])
-        for track in TRACKS
-        if any(f"{track}_{role}" in row for role in roles for row in rows)
-    }
+    roles, cosines = recorded_cosines(rows, ROLES)
     if settings["query"] != "meaning" or reading is None:
         weights = {settings["query"]: 1.0}
     else:

@@ -24,7 +24,7 @@ from admire.pages.report.drawing import (
 from admire.pages.report.report import FIGURES, Plot
 from admire.scores.figures import GROUPS, summarise
 from admire.scores.metrics import BEST_DCG, calibration_error
-from admire.scores.reliability import at_coverages, risk_curve
+from admire.scores.reliability import RISKS, at_coverages, risk_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -363,10 +363,6 @@ def _bin_view(run: int, place: int) -> str:
 def _under(place: int, lines: int) -> int:
     """Return how much thicker a line is than the last, so that no later one hides it."""
     return max(0, min(3, lines - 1) - place)
-
-
-RISKS = {"sense_risk": "sense wrong", "top1_risk": "first wrong"}
-"""The drawn columns of :func:`risk_curves`, and their names."""
 
 
 def _risk_coverage(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:

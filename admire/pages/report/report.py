@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-Kind = Literal["ranking", "retrieval", "senses"]
-"""What was run: items ranked, documents retrieved for queries, or senses decided."""
+Kind = Literal["ranking", "retrieval", "senses", "table"]
+"""What was run: items ranked, documents retrieved for queries, senses decided, or a recipe."""
 
 FIGURES = {
     "top1": ("top-1", "The share of items whose best candidate is ranked first."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
     If nothing is found, a warning says why.
 
     Args:
-        name: of the run, for messages.
         data: the file or folder of the data; None takes what run.json names.
     """
     source = data_source(run.record)
@@ -41,7 +41,7 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
     if run.record.get("left_out"):
         apart |= {"look": True, "skip": lambda fault: None}
     try:
-        items = list(iter_items(where, **apart))
+        items = list(islice(iter_items(where, **apart), run.record.get("limit")))
     except UserError as error:
         if data:
             raise

@@ -68,7 +68,6 @@ def figure_tables(
         scored: for each run a row for each item, as of
             :func:`admire.scores.item_figures.score_items`; empty without gold.
         metrics: None takes those of that function.
-        unit: what is counted.
 
     Returns:
         The figures; of several runs a row a run, then the differences from the first, and both by
@@ -270,7 +269,7 @@ def _settings(record: Mapping[str, Any]) -> dict[str, str]:
     source = record.get("source") or {}
     settings = {
         "Data": file_name(source.get("path", "")),
-        "Items": str(record.get("items", "")),
+        "Items": str(record.get("items", "")) + ", the first of the set" * ("limit" in record),
         "Started": str(record.get("started", "")).replace("T", " "),
     }
     if "fused" in record:

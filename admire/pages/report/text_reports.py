@@ -112,6 +112,7 @@ def _retrieval_settings(run: RetrievalRun) -> dict[str, str]:
         "Encoder": plain_name(record["encoder"]),
         "Compared": record["query"],
         "Instruction": record.get("instruction_format", ""),
+        "BM25": record.get("bm25_variant", ""),
         "Chat model": plain_name(record.get("llm", "")),
         "Sense by": record.get("sense", ""),
         **{name: f"{record[name]:g}" for name in ("k1", "b", "contrast") if name in record},

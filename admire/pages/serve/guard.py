@@ -51,10 +51,6 @@ class Guard:
 
     A page of another site can send requests to a server on this machine, too. Its name is in
     ``Origin`` or, if that site's name was made to point here (DNS rebinding), in ``Host``.
-
-    Args:
-        host: the address that the server listens at.
-        token: what the page's address and programs have to give; None lets everybody in.
     """
 
     def __init__(self, app: ASGIApp, host: str, limits: Limits, token: str | None = None):

@@ -31,12 +31,7 @@ class ProblemDetails(BaseModel):
 
 
 class Problem(Exception):  # noqa: N818  it is called as RFC 9457 calls it
-    """A request that cannot be fulfilled.
-
-    Attributes:
-        detail: what is wrong and what to do, for people.
-        headers: of the answer.
-    """
+    """A request that cannot be fulfilled; the detail says what is wrong and what to do."""
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None):
         super().__init__(detail)

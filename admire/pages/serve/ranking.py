@@ -45,11 +45,8 @@ def rank_item(
     """
     if readings:
         if "embeddings" not in settings.rankers:
-            raise UserError(
-                f"This profile ranks by {' and '.join(settings.rankers)} alone: its chat model "
-                "would have to look at the candidates again. Only what is compared as vectors can "
-                "be ranked again by hand."
-            )
+            by = " and ".join(settings.rankers)
+            raise UserError(f"This profile ranks by {by} alone: only vectors are ranked by hand.")
         recorded = [_recorded(item, reading) for reading in readings]
         names = tuple(source.name for source in recorded)
         settings = replace(settings, rankers=("embeddings",), llms=names)
@@ -127,11 +124,7 @@ def zip_folder(run: Run) -> bytes:
 
 
 def search_collection(search: schemas.Search, models: Models, folder: Path) -> schemas.Found:
-    """Find what of the collection means or shows what the span means in the text.
-
-    Args:
-        folder: for a copy of a picture at a time.
-    """
+    """Find what of the collection means or shows what the span means in the text."""
     from admire.tasks.collections import SearchSettings, search_index
 
     stack = models.settings(models.profiles[0])

@@ -60,8 +60,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         raise UserError(
-            f"{host}:{port}: the server cannot listen there ({error.strerror}). Another program "
-            "may have the port: take another, or 0 for a free one.",
+            f"{host}:{port}: cannot listen there ({error.strerror}). Take another port, or 0.",
             "port",
         ) from None
 
@@ -86,11 +85,7 @@ def run_server(
             cannot listen there.
     """
     if not is_loopback(host) and not token:
-        raise UserError(
-            f"Other machines can reach {host}. Give a token, which people and programs that use "
-            "the server must know.",
-            "token",
-        )
+        raise UserError(f"Other machines can reach {host}. Give a token.", "token")
     if token is not None and not (token and token.isascii() and token.isprintable()):
         raise UserError("The token is empty, or holds characters that no address takes.", "token")
     with listen(host, port) as listening:

@@ -58,7 +58,6 @@ class Work:
     """A queue of jobs and the thread that does them, for use in the event loop's thread.
 
     Args:
-        limit: how many jobs may wait.
         load: what the thread does first, once somebody is there. Loading models slows down
             everything else, the first page too.
     """

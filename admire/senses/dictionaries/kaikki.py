@@ -147,9 +147,7 @@ def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> tuple[str, st
             database.execute("INSERT INTO words VALUES (?, ?, ?, ?, ?)", cells)
     if not languages:
         raise UserError(
-            f"{path}: holds no words with glosses. Give the JSON lines of wiktextract, from "
-            "kaikki.org.",
-            "dictionaries",
+            f"{path}: holds no words with glosses. Take wiktextract's JSON lines.", "dictionaries"
         )
     database.execute("CREATE INDEX by_key ON words (key, language)")
     about = digest.hexdigest(), " ".join(sorted(languages))

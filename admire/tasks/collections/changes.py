@@ -322,6 +322,5 @@ def _writing(folder: Path, errors: tuple[type[Exception], ...] = DISK_ERRORS) ->
     except errors as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise UserError(
-            f"{folder}: cannot be written ({reason}). Free space on the disk, and on that of "
-            "temporary files; if the index is damaged, index again."
+            f"{folder}: cannot be written ({reason}). Free space, or index again if it is damaged."
         ) from error

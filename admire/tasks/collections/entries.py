@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from admire.base.errors import UserError, needs_extra
-from admire.base.files import json_rows, open_text, read_text, table_parts
+from admire.base.files import json_rows, open_text, table_parts
+from admire.data.image_files import SUFFIXES, read_sidecar
 from admire.data.items import Candidate
 
 log = logging.getLogger("admire")
-
-PICTURES = (".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-"""The suffixes by which pictures are known in folders and in tar files."""
 
 PACKED = 32
 """How many rows of a Parquet file, with their pictures, are read at once."""
@@ -82,10 +80,7 @@ def read_texts(path: Path) -> list[Candidate]:
     texts: dict[str, Candidate] = {}
     for entry in read_entries(path, Path()):
         if entry.image:
-            raise UserError(
-                f"{path}: holds pictures. Index them first: admire index {path} --out INDEX",
-                "index",
-            )
+            raise UserError(f"{path}: holds pictures. Index them first (admire index).", "index")
         check_new(entry, entry.name in texts)
         texts[entry.name] = Candidate(entry.name, caption=entry.caption)
     return list(texts.values())
@@ -155,7 +150,7 @@ def _read_folder(folder: Path) -> Iterator[Entry]:
                 continue
             if path.is_symlink() and not path.resolve().is_relative_to(root):
                 left_out["is a link that leads out of the folder"].append(path)
-            elif path.suffix.lower() in PICTURES and path.is_file():
+            elif path.suffix.lower() in SUFFIXES and path.is_file():
                 if name.encode(errors="replace").decode() == name:
                     names.append(path.relative_to(folder).as_posix())
                 else:  # half surrogates stand for bytes that are no text
@@ -164,15 +159,7 @@ def _read_folder(folder: Path) -> Iterator[Entry]:
         log.warning("%r: %s; %d left out.", str(paths[0].relative_to(folder)), reason, len(paths))
     for name in sorted(names):
         file = folder / name
-        yield Entry(name, Path(os.path.abspath(file)), _read_sidecar(file), str(file))
-
-
-def _read_sidecar(file: Path) -> str | None:
-    """Read the caption in the text file beside a picture, if there is one."""
-    sidecar = file.with_suffix(".txt")
-    if not sidecar.is_file() or not sidecar.read_bytes().strip():
-        return None
-    return " ".join(read_text(sidecar).splitlines()).strip()
+        yield Entry(name, Path(os.path.abspath(file)), read_sidecar(file), str(file))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -301,7 +288,7 @@ def _read_tar(path: Path, unpacked: Path) -> Iterator[Entry]:
                     suffix = member.name[len(key) :].lower()
                     if packed and suffix == ".txt":
                         caption = packed.read().decode().strip() or None
-                    elif packed and suffix.endswith(PICTURES):
+                    elif packed and suffix.endswith(SUFFIXES):
                         file = _copy(packed.read(), unpacked / f"{path.stem}-{member.offset}")
                         place = Path(os.path.abspath(path), member.name)
                         where = f"{path}, {member.name}"

@@ -1,4 +1,4 @@
-"""An index: what it was made with, and search in it, exactly or by LanceDB's approximate index."""
+"""An index: what it was made with, search in it, exact or by LanceDB, and its export."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
 from admire.base.choices import EngineName
-from admire.base.errors import UserError
+from admire.base.errors import UserError, check_extra
 from admire.base.schema import read_as
-from admire.base.storage import write_whole
+from admire.base.storage import unwritable, write_whole
 from admire.data.items import Candidate
 from admire.models.encoders import TextEncoder, Vectors
 from admire.tasks.collections.encoding import Encoded, EncoderRecord, Rows, encode
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FORMAT = 4
 """The version of the layout of index folders."""
+MADE_BY = "of an index of admire"
+"""What an exported file says of itself."""
 
 Numbers = npt.NDArray[np.float64]
 
@@ -52,9 +54,7 @@ def read_record(folder: Path) -> Record:
         raise _damaged(folder, error) from None
     if isinstance(content, dict) and content.get("format") != FORMAT:
         raise UserError(
-            f"{folder}: is an index of another version of admire (format {content.get('format')}). "
-            "Index again: admire index SOURCE --out INDEX",
-            "index",
+            f"{folder}: has format {content.get('format')}, not {FORMAT}. Index again.", "index"
         )
     return read_as(Record, content, folder / "index.json")
 
@@ -143,8 +143,7 @@ class Index:
         except (OSError, ValueError, RuntimeError) as error:  # the last is LanceDB's
             reason = str(error).partition("\n")[0]
             raise UserError(
-                f"The index cannot be read any more ({reason}). Search again, or index again.",
-                "index",
+                f"The index cannot be read any more ({reason}). Search or index again.", "index"
             ) from error
         return list(zip(candidates, scores[order].tolist(), strict=True))
 
@@ -226,6 +225,35 @@ def open_index(folder: Path) -> Index:
     except (OSError, RuntimeError, ValueError) as error:
         raise _damaged(folder, error) from None
     return Index(record.encoder, tracks, table, table if record.engine == "lance" else None)
+
+
+def check_export(out: Path) -> None:
+    """Refuse an export that cannot be made, before anything else is done."""
+    if out.suffix != ".parquet":
+        raise UserError(f"{out}: is not called .parquet, which is what is written.", "export")
+    check_extra("lance", "Writing Parquet", "pyarrow")
+
+
+def export_index(index: Path, out: Path) -> None:
+    """Write all entries of an index with their vectors, a row an entry, in the index's order.
+
+    The columns are ``id``, ``image`` (its path), ``caption``, and ``image_vector`` and
+    ``caption_vector`` if there are any, as lists of float32 of a fixed length; what an entry lacks
+    is null.
+    """
+    check_export(out)
+    from pyarrow.parquet import ParquetWriter
+
+    opened = open_index(index)
+    table = cast("Table", opened.entries)
+    columns = ["id", "image", "caption", *(f"{track}_vector" for track in opened.tracks)]
+    try:
+        with write_whole(out, "wb") as file, ParquetWriter(file, table.schema(columns)) as writer:
+            for batch in table.batches(columns):
+                writer.write_batch(batch.select(columns))
+            writer.add_key_value_metadata({"made by": MADE_BY})
+    except RuntimeError as error:  # LanceDB's
+        raise unwritable(out, error) from error
 
 
 def _damaged(folder: Path, error: Exception) -> UserError:

@@ -20,10 +20,39 @@ from admire.tasks.retrieval.passages import Passage
 from admire.tasks.retrieval.settings import InstructionFormat, QueryForm, QuerySettings
 
 INSTRUCTION = (
-    "Based on the literal/idiomatic usage of the span {span} in the query, retrieve documents that "
-    "contain a span conveying the same conceptual meaning."
+    "Based on the literal/idiomatic usage of the span '{span}' in the query, retrieve documents "
+    "that contain a span conveying the same conceptual meaning."
 )
-"""IdioLink's instruction (appendix B)."""
+"""IdioLink's instruction (appendix B), with its authors' quotation marks
+(github.com/Intellexus-DSI/IdioLink)."""
+
+PROMPTS: dict[InstructionFormat, str] = {
+    "instruct": "Instruct: {}\nQuery: ",
+    "qwen3": "Instruct: {}\nQuery:",
+    "bge-gemma2": "<instruct>{}\n<query>",
+    "gritlm": "<|user|>\n{}\n<|embed|>\n",
+    "tart": "{} [SEP] ",
+    "nomic": "search_query: {} ",
+    "prompt": "{} ",
+}
+"""Instructions as prompts, by their format. Models like INSTRUCTOR leave a prompt out of their
+pooling. In the format ``plain`` an instruction is part of the text."""
+
+DOCUMENTED: dict[str, InstructionFormat] = {
+    "instructor": "prompt",  # sbert.net, "Instruction-tuned models"
+    "qwen3": "qwen3",  # hf.co/Qwen/Qwen3-Embedding-0.6B
+    "bge-.*gemma2": "bge-gemma2",  # hf.co/BAAI/bge-multilingual-gemma2
+    "gritlm": "gritlm",  # github.com/ContextualAI/gritlm
+    r"\btart\b": "tart",  # github.com/facebookresearch/tart
+    # Nomic's models know a few tasks alone: the instruction follows the word for search.
+    "nomic-embed": "nomic",  # hf.co/nomic-ai/nomic-embed-text-v2-moe
+    # The cards of SFR-Embedding-Mistral, Linq-Embed-Mistral, llama-embed-nemotron-8b and
+    # stella_en_1.5B_v5, and mteb's wrappers of them
+    "sfr-embedding|linq-embed|llama-embed-nemotron|stella.en": "instruct",
+    "instruct|qwen|lychee": "instruct",
+}
+"""The form of instructions that the makers of a model document, by its name; the first pattern
+counts."""
 
 
 def encode_queries(
@@ -51,11 +80,8 @@ def encode_queries(
 def usual_instruction_format(name: str) -> InstructionFormat:
     """Return the form of instructions that a model of this name was trained with."""
     name = name.rpartition("/")[2].lower()  # folders above it say nothing about the model
-    if "instructor" in name:
-        return "prompt"
-    if re.search(r"instruct|qwen|lychee", name):
-        return "instruct"
-    return "plain"
+    forms = (form for pattern, form in DOCUMENTED.items() if re.search(pattern, name))
+    return next(forms, "plain")
 
 
 def encoder_query(query: Passage, form: QueryForm, instruction_format: InstructionFormat) -> Query:
@@ -64,12 +90,10 @@ def encoder_query(query: Passage, form: QueryForm, instruction_format: Instructi
     prompt, prefix = None, ""
     if form.startswith("instruction"):
         instruction = INSTRUCTION.format(span=query.span)
-        if instruction_format == "instruct":
-            prompt = f"Instruct: {instruction}\nQuery: "
-        elif instruction_format == "prompt":
-            prompt = f"{instruction} "
-        else:
+        if instruction_format == "plain":
             prefix = f"{instruction} "
+        else:
+            prompt = PROMPTS[instruction_format].format(instruction)
     span = (len(prefix) + start, len(prefix) + end) if form.endswith("span") else None
     return Query(prefix + query.sentence, prompt, span)
 

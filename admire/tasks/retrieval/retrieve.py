@@ -16,7 +16,14 @@ from admire.tasks.retrieval.passages import Split, read_split
 from admire.tasks.retrieval.queries import interpret_queries
 from admire.tasks.retrieval.query_scores import Similarities, score_queries, summarise_queries
 from admire.tasks.retrieval.settings import RetrieveSettings
-from admire.tasks.retrieval.similarities import Bm25Query, bm25, by_meaning, dense, tune_bm25
+from admire.tasks.retrieval.similarities import (
+    PAPER_BM25,
+    Bm25Query,
+    bm25,
+    by_meaning,
+    dense,
+    tune_bm25,
+)
 
 log = logging.getLogger("admire")
 
@@ -79,15 +86,23 @@ def retrieve_split(
     readings: list[Interpretation] = []
     if name == "bm25":
         of = cast(Bm25Query, settings.query)
-        if settings.k1 is None or settings.b is None:
+        variant = settings.bm25_variant
+        if settings.k1 is not None and settings.b is not None:
+            k1, b = settings.k1, settings.b
+        elif variant == "okapi":
+            k1, b = PAPER_BM25
+        else:
             k1, b = tune_bm25(read_split(data, "val", settings.usage), of)
             log.info("The best on val is k1 = %g, b = %g", k1, b)
-        else:
-            k1, b = settings.k1, settings.b
-        similarities = bm25(split, of, k1=k1, b=b)
-        record |= {"k1": k1, "b": b}
+        similarities = bm25(split, of, k1=k1, b=b, variant=variant)
+        record |= {"bm25_variant": variant, "k1": k1, "b": b}
     else:
-        encoder = encoder or open_encoder(settings.encoder, device=settings.device)
+        encoder = encoder or open_encoder(
+            settings.encoder,
+            device=settings.device,
+            own_prompts=False,
+            trust_remote_code=settings.trust_remote_code,
+        )
         record["identity"] = encoder.identity
         if settings.query == "meaning":
             items = [

@@ -16,6 +16,7 @@ from admire.base.options import (
     LlmUrl,
     Option,
     PromptFolder,
+    RemoteCode,
     SampleSeed,
 )
 from admire.base.schema import Count, Positive, Weight, settings
@@ -35,16 +36,20 @@ QueryForm = Literal["sentence", "span", "instruction+sentence", "instruction+spa
 ComparedForm = Literal[QueryForm, "meaning"]
 """What of a query is compared with documents: one of the four forms, or its sense and gloss."""
 
-InstructionFormat = Literal["auto", "instruct", "prompt", "plain"]
-"""How an instruction is given to an encoder. Models like INSTRUCTOR leave ``prompt`` out of their
-pooling."""
+InstructionFormat = Literal[
+    "auto", "instruct", "qwen3", "bge-gemma2", "gritlm", "tart", "nomic", "prompt", "plain"
+]
+"""How an instruction is given to an encoder: see :data:`queries.PROMPTS`."""
+
+Bm25Variant = Literal["robertson", "okapi"]
+"""Whose BM25: Robertson's, or Okapi's as the package rank_bm25 computes it."""
 
 QueryInstruction = Annotated[
     InstructionFormat,
     Field(
-        description="How an instruction is given: as 'Instruct: … Query: …', as the prompt "
-        "argument of sentence-transformers, or plainly before the query; auto goes by the model's "
-        "name."
+        description="How an instruction is given: as 'Instruct: … Query: …', as a family of models "
+        "has it, as the prompt argument of sentence-transformers, or plainly before the query; "
+        "auto goes by the model's name."
     ),
     Option(LEARNED),
 ]
@@ -89,9 +94,12 @@ class RetrieveSettings(QuerySettings):
     """Usage of documents to keep in the index; else all. Repeat for several."""
     gold: Annotated[bool, Option(DATA)] = False
     """Only queries and documents that people checked."""
+    trust_remote_code: RemoteCode = False
     instruction_format: QueryInstruction = "auto"
+    bm25_variant: Annotated[Bm25Variant, Option("Scoring")] = "robertson"
+    """Formula of BM25: Robertson's, or rank_bm25's Okapi, which the paper has."""
     k1: Annotated[Weight | None, Option("Scoring")] = None
-    """Parameter k1 of BM25; without it k1 and b are tuned on val."""
+    """Parameter k1 of BM25; without it k1 and b are tuned on val, or the paper's for okapi."""
     b: Annotated[Annotated[float, Field(ge=0, le=1)] | None, Option("Scoring")] = None
     """Parameter b of BM25."""
 
@@ -101,7 +109,7 @@ class RetrieveSettings(QuerySettings):
                 f"BM25 cannot compare by '{self.query}'. Use 'sentence' or 'span'.", "query"
             )
         if (self.k1 is None) != (self.b is None):
-            raise UserError("Give both k1 and b, or neither to tune them on val.", "k1", "b")
+            raise UserError("Give both k1 and b, or neither.", "k1", "b")
 
 
 @settings(frozen=True)

@@ -16,13 +16,16 @@ from admire.senses.interpretation import Interpretation
 from admire.tasks.retrieval.passages import Split
 from admire.tasks.retrieval.queries import encode_queries
 from admire.tasks.retrieval.query_scores import Similarities, score_queries
-from admire.tasks.retrieval.settings import InstructionFormat, QueryForm
+from admire.tasks.retrieval.settings import Bm25Variant, InstructionFormat, QueryForm
 
 Bm25Query = Literal["sentence", "span"]
 """What of a query BM25 compares with whole documents."""
 
 BM25_GRID = tuple(itertools.product((0.6, 0.9, 1.2, 1.5, 2.0), (0.2, 0.4, 0.6, 0.75, 0.9)))
 """Pairs of k1 and b that the paper tries (appendix E.1)."""
+
+PAPER_BM25 = (0.9, 0.4)
+"""The pair that the paper finds best on val."""
 
 
 def dense(
@@ -72,29 +75,53 @@ def by_meaning(
     return np.array(rows)
 
 
-def words(text: str) -> list[str]:
-    """Split a text into the lower-case words that BM25 counts; "don't" is one word."""
-    return re.findall(r"\b\w+(?:['’]\w+)?\b", text.lower())
+WORDS: dict[Bm25Variant, str] = {
+    "robertson": r"\b\w+(?:['’]\w+)?\b",
+    "okapi": r"\b\w+(?:'\w+)?\b",
+}
+"""What BM25 counts as a word; "don't" is one. Okapi's is that of IdioLink's authors, for whom a
+typographic apostrophe parts words."""
+
+
+def words(text: str, variant: Bm25Variant = "robertson") -> list[str]:
+    """Split a text into the lower-case words that BM25 counts."""
+    return re.findall(WORDS[variant], text.lower())
 
 
 def bm25(
-    split: Split, of: Bm25Query = "sentence", *, k1: float = 0.9, b: float = 0.4
+    split: Split,
+    of: Bm25Query = "sentence",
+    *,
+    k1: float = PAPER_BM25[0],
+    b: float = PAPER_BM25[1],
+    variant: Bm25Variant = "robertson",
 ) -> Similarities:
-    """Compute BM25 scores, shape (queries, documents). The defaults are the paper's.
+    """Compute BM25 scores, shape (queries, documents). The defaults of k1 and b are the paper's.
 
-    The variant is Robertson's: a word that more than half of the documents have counts nothing.
+    The variants differ in words that more than half of the documents have. With Robertson's they
+    count nothing. With Okapi's, as in the paper, they count a quarter of the mean idf of all words;
+    its scores are those of ``rank_bm25.BM25Okapi``.
 
     Args:
         of: what of a query is compared with whole documents.
     """
     import bm25s
 
-    documents = [words(document.sentence) for document in split.documents]
+    documents = [words(document.sentence, variant) for document in split.documents]
     if not any(documents):  # bm25s needs a vocabulary
         return np.zeros((len(split.queries), len(documents)))
-    index = bm25s.BM25(k1=k1, b=b, method="robertson", dtype="float64")
+    # ATIRE's are Okapi's term frequencies. bm25s has no such idf, so Lucene's is replaced below.
+    methods = {"robertson": ("robertson", "robertson"), "okapi": ("atire", "lucene")}
+    method, idf_method = methods[variant]
+    index = bm25s.BM25(k1=k1, b=b, method=method, idf_method=idf_method, dtype="float64")
     index.index(documents, show_progress=False)
-    queries = [index.get_tokens_ids(words(getattr(query, of))) for query in split.queries]
+    if variant == "okapi":
+        counts = np.diff(index.scores["indptr"])  # documents that have each word
+        odds = (len(documents) - counts + 0.5) / (counts + 0.5)
+        idf = np.log(odds)
+        idf[idf < 0] = 0.25 * idf.mean()
+        index.scores["data"] *= np.repeat(idf / np.log1p(odds), counts)
+    queries = [index.get_tokens_ids(words(getattr(query, of), variant)) for query in split.queries]
     return np.array([index.get_scores_from_ids(query) for query in queries])
 
 

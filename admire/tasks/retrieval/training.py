@@ -30,7 +30,7 @@ with needs_extra("finetune", "Fine-tuning"):
     from torch.nn import functional
 
     from admire.models.encoders.spans import prepare_spans, span_states
-    from admire.models.trainer import Row, TrainingSet, fine_tune
+    from admire.models.trainer import Figures, Row, TrainingSet, fine_tune
 
 log = logging.getLogger("admire")
 
@@ -98,7 +98,7 @@ def train_retriever(
 ) -> list[float]:
     """Fine-tune a sentence encoder in place and save it to ``out``, for ``sbert:FOLDER``.
 
-    The epoch with the highest mean nDCG@10 on ``val`` is kept.
+    Unless the settings name another, the epoch with the highest mean nDCG@10 on ``val`` is kept.
 
     Returns:
         That figure before training and after each epoch.
@@ -120,14 +120,16 @@ def train_retriever(
         instruction_format = usual_instruction_format(encoder.name)
         settings = replace(settings, instruction_format=instruction_format)
 
-    def validate() -> float:
+    def validate() -> Figures:
         similarities = dense(val, encoder, settings.query, settings.instruction_format)
-        return float(score_queries(val, similarities)["ndcg"].mean())
+        return {"ndcg": float(score_queries(val, similarities)["ndcg"].mean())}
 
     rows = [_row(example, settings, model) for example in draw_examples(train, settings)]
     loss = _ContrastiveLoss(model, settings)
     data = TrainingSet(rows, loss, collate=lambda batch: _features(model, batch))
-    return fine_tune(model, data, validate, settings.fit, out, of=f"{encoder.identity} {settings}")
+    of = f"{encoder.identity} {settings}"
+    history = fine_tune(model, data, validate, settings.fit, out, of=of)
+    return [figures["ndcg"] for figures in history]
 
 
 def train_retrievers(
@@ -138,6 +140,7 @@ def train_retrievers(
     *,
     seeds: int = 1,
     device: Device = "auto",
+    trust_remote_code: bool = False,
 ) -> pd.DataFrame:
     """Train several models, which differ in their seeds, and score them on the test split.
 
@@ -169,7 +172,9 @@ def train_retrievers(
         tables.append(summarise_queries(score_queries(test, similarities)).assign(model=model))
 
     for seed, folder in folders.items():
-        encoder = open_trainable(name, device=device)
+        encoder = open_trainable(
+            name, device=device, own_prompts=False, trust_remote_code=trust_remote_code
+        )
         if not tables:
             score(encoder, "before")
         seeded = replace(settings, fit=replace(settings.fit, seed=seed))

@@ -63,10 +63,10 @@ def measure_similarity(
 
     Args:
         settings: the defaults where they are None.
-        encoder, llm: open models in place of those that the settings name.
+        encoder, llm: open models in place of those that the settings name, as they are.
 
     Raises:
-        UserError: a model cannot be opened or asked.
+        UserError: a model cannot be opened, changed or asked.
     """
     settings = settings or SimilaritySettings()
     similarities: Similarities
@@ -77,13 +77,31 @@ def measure_similarity(
         if missing:
             log.warning("%d of %d pairs were given no rating and are left out", missing, len(pairs))
     else:
-        encoder = encoder or open_encoder(settings.encoder, device=settings.device)
+        encoder = encoder or _open(settings)
         inner = encoder.encoder if isinstance(encoder, CachedEncoder) else encoder
         read: Callable[[str], str] = str
         if isinstance(inner, SentenceEncoder):
             read = reader(inner.model, {pair.mwe for pair in pairs if pair.mwe})
         similarities = compare(pairs, encoder, read)
     return MeasuredPairs(similarities, correlate(pairs, similarities))
+
+
+def _open(settings: SimilaritySettings) -> TextEncoder:
+    """Open the encoder and change how it makes vectors; its identity then tells the changes."""
+    encoder = open_encoder(
+        settings.encoder, device=settings.device, trust_remote_code=settings.trust_remote_code
+    )
+    if changes := settings.changes:
+        if not isinstance(encoder.encoder, SentenceEncoder):
+            raise UserError(
+                f"The encoder '{settings.encoder}' cannot be changed. Name one of sbert:….",
+                *changes,
+            )
+        from admire.tasks.sts.vectors import change_vectors
+
+        change_vectors(encoder.encoder.model, settings)
+        encoder.identity += f":{changes}"
+    return encoder
 
 
 def _comparisons(pairs: Sequence[Pair]) -> list[tuple[str, str]]:

@@ -80,6 +80,10 @@ COLUMNS = {
 """The columns that a file has, by the one that tells what it is."""
 
 
+SPLITS = ("train", "dev", "test")
+"""The files of a folder with pairs, by their names without ``.csv``."""
+
+
 class _Row(BaseModel):
     """A pair in any of the files; the aliases are their columns."""
 
@@ -113,21 +117,30 @@ class _Gold(BaseModel):
 
 
 def read_pairs(path: Path, gold: Path | None = None, *, split: str | None = None) -> list[Pair]:
-    """Read pairs from one of these files, which are recognised by their columns.
+    """Read pairs from one of these files, which are recognised by their columns, or from a folder.
 
     - SemEval-2022 Task 2B: ``ID, Language, MWE1, sentence1, sentence2``. The similarities are in
       the file ``gold`` (``ID, sim, otherID``; an empty ``sim`` means the prediction for
       ``otherID``), which may be missing.
     - The training file of Task 2B: ``sentence_1, sentence_2, sim, alternative_1, alternative_2``.
     - ChengyuSTS: ``S, A_c, A_i, sim``, the idiom in ``{}`` in ``S`` or in a column ``idiom``. A row
-      with both paraphrases and no ``sim`` compares sim(S, A_i) with sim(A_c, A_i).
+      with both paraphrases and no ``sim`` compares sim(S, A_i) with sim(A_c, A_i). This format is
+      inferred from the examples in the paper (table 6): its authors' files were not at hand.
     - STS Benchmark: ``split, score, sentence1, sentence2`` in a ``.tsv``, all of it or one
       ``split`` (train, dev, test). Scores are divided by 5.
     - ASSIN2: an ``.xml``. Scores are divided by 5.
 
+    A folder has a file for each split: ``train.csv``, ``dev.csv`` and ``test.csv``. Without a
+    ``split`` all of them are read.
+
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
+    if path.is_dir():
+        names = (split,) if split else [s for s in SPLITS if (path / f"{s}.csv").is_file()]
+        if not names:
+            raise UserError(f"{path}: has no {', '.join(f'{s}.csv' for s in SPLITS)}.")
+        return [pair for name in names for pair in read_pairs(path / f"{name}.csv", gold)]
     kind, rows = _rows(path)
     pairs = [_pair(path, n, row) for n, row in rows if split in (None, row.get("split", split))]
     if gold:
@@ -223,7 +236,7 @@ def _with_gold(path: Path, pairs: Sequence[Pair], gold: Path) -> list[Pair]:
 
 
 def read_groups(path: Path) -> list[Group]:
-    """Read groups from Task 2B's training file or from ChengyuSTS.
+    """Read groups from Task 2B's training file or from ChengyuSTS; of a folder, its ``train.csv``.
 
     In ChengyuSTS a group may lack a correct paraphrase, because its authors then use the sentence
     itself. In Task 2B every group must have one.
@@ -231,6 +244,7 @@ def read_groups(path: Path) -> list[Group]:
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
+    path = path / "train.csv" if path.is_dir() else path
     kind, rows = _rows(path)
     if kind not in ("A_c", "sentence_1") or not rows:
         raise UserError(f"{path}: has no groups of paraphrases to learn from.")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -16,6 +17,7 @@ from admire.tasks.sts.settings import FROM_PAIRS, Objective
 
 if TYPE_CHECKING:
     from admire.models.trainer import Row
+    from admire.tasks.sts.evaluation import Similarities
 
 Entry = TypeVar("Entry")
 
@@ -49,7 +51,7 @@ def read_training_data(
 
     Args:
         data: files of groups, or of pairs for an objective that learns from pairs. Of STS Benchmark
-            the split ``train`` is read.
+            and of folders the split ``train`` is read, and ``dev`` to validate on.
         sts, leave_out, validation, validation_gold: see :class:`SentenceFiles`.
         seed: of what is held out.
 
@@ -68,7 +70,7 @@ def read_training_data(
     for path in leave_out:
         pairs = without(pairs, read_pairs(path))
     if validation:
-        held = read_pairs(validation, validation_gold)
+        held = read_pairs(validation, validation_gold, split="dev")
     else:
         groups, held = hold_out_groups(groups, seed=seed)
         pairs, held_pairs = hold_out_pairs(pairs, seed=seed)
@@ -106,14 +108,14 @@ def repeated(groups: Sequence[Group], times: int) -> list[Group]:
 
     Else the expressions that the task tests, which are seen only once, would be learned less.
     """
-    by_mwe: dict[tuple[str, str], list[Group]] = {}
-    for group in groups:
-        if group.mwe:
-            by_mwe.setdefault((group.language, group.mwe.casefold()), []).append(group)
-    result = [group for group in groups if not group.mwe]
-    for same_mwe in by_mwe.values():
-        result += same_mwe * max(1, times // len(same_mwe))
-    return result
+    expressions = [(group.language, (group.mwe or "").casefold()) for group in groups]
+    counts = Counter(expressions)
+    return [
+        group
+        for turn in range(times)
+        for group, expression in zip(groups, expressions, strict=True)
+        if turn == 0 or (group.mwe and turn < times // counts[expression])
+    ]
 
 
 def equal(groups: Sequence[Group]) -> list[Row]:
@@ -136,6 +138,26 @@ def triples(groups: Sequence[Group]) -> list[Row]:
     if not rows:
         raise UserError("No group has both a correct and an incorrect paraphrase.")
     return rows
+
+
+def self_labelled(
+    groups: Sequence[Group], similarities: Callable[[Sequence[Pair]], Similarities]
+) -> list[Row]:
+    """Pair sentences with their paraphrases, and label what has no gold by a model's similarities.
+
+    This is the baseline of Task 2B's fine-tune setting (YNU-HPCC, section 2.2): sim(S, c) is 1, and
+    sim(S, i) is what the untrained model says of sim(c, i).
+    """
+    pairs = as_pairs(groups)
+    labels = similarities(pairs)
+    return [
+        {
+            "first": pair.first,
+            "second": pair.second,
+            "label": labels[pair.reference] if pair.reference else pair.similarity,
+        }
+        for pair in pairs
+    ]
 
 
 def filled_triples(groups: Sequence[Group], rng: np.random.Generator) -> list[Row]:

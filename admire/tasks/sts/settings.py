@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, fields
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from admire.base.options import EncoderDevice, LlmUrl, Option, PromptFolder, SampleSeed
+from admire.base.errors import UserError
+from admire.base.options import (
+    EncoderDevice,
+    LlmUrl,
+    Option,
+    PromptFolder,
+    RemoteCode,
+    SampleSeed,
+)
 from admire.base.schema import Count, Positive, Weight, settings
 from admire.models.training_settings import (
     DATA,
@@ -24,6 +32,7 @@ Objective = Literal[
     "multi-negative",
     "consistent",
     "triplet+ranking",
+    "self-labelled",
     "simcse",
     "regression",
     "classification",
@@ -31,7 +40,8 @@ Objective = Literal[
 ]
 """``adaptive`` and ``multi-negative`` are He et al.'s (section 3, equation 5); ``triplet+ranking``
 (fine-tune setting), ``regression``, ``classification`` and ``cosent`` (pre-train setting) are
-YNU-HPCC's; ``simcse`` is ChengyuSTS's (equation 2); ``consistent`` is ours, see
+YNU-HPCC's; ``self-labelled`` is their baseline in the fine-tune setting (section 2.2); ``simcse``
+is ChengyuSTS's (equation 2); ``consistent`` is ours, see
 :class:`admire.tasks.sts.losses.ConsistencyLoss`."""
 
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
@@ -53,7 +63,42 @@ def usual_batch_size(objective: Objective) -> int:
 
 
 @settings(frozen=True, kw_only=True)
-class SimilaritySettings:
+class VectorSettings:
+    """How a sentence encoder makes vectors, if not in its own way."""
+
+    pooling: Annotated[Literal["mean", "cls", "first-last-avg"] | None, Option("Models")] = None
+    """How an sbert: model makes a vector of its last layer: the mean of all tokens, or the first
+    token (cls); first-last-avg (YNU-HPCC) is the mean of the first and the last layer; else its
+    own way."""
+    last_layers: Annotated[int, Field(ge=1, le=2), Option("Models")] = 1
+    """Layers to pool: the last one, or the mean of the last two (He et al.)."""
+    max_length: Annotated[Annotated[int, Field(ge=8)] | None, Option("Models")] = None
+    """Tokens of a sentence that are read, in training and later, at most as many as the model has
+    positions for; else the model's own limit."""
+    drop_dense: Annotated[bool, Option("Models")] = False
+    """Leave out the dense layer behind the pooling (YNU-HPCC)."""
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that are not the model's own way."""
+        values = {field.name: (getattr(self, field.name), field.default) for field in FIELDS}
+        return {name: value for name, (value, default) in values.items() if value != default}
+
+    def __post_init__(self) -> None:
+        if self.pooling == "first-last-avg" and self.last_layers == 2:
+            raise UserError(
+                "first-last-avg pools the first and the last layer, not the last two.",
+                "pooling",
+                "last_layers",
+            )
+
+
+FIELDS = fields(VectorSettings)
+"""The fields of :class:`VectorSettings` alone, without those of classes below it."""
+
+
+@settings(frozen=True, kw_only=True)
+class SimilaritySettings(VectorSettings):
     """What measures similarity."""
 
     encoder: Annotated[str, Option("Models", completes="encoders")] = "e5"
@@ -62,17 +107,19 @@ class SimilaritySettings:
     """Chat model that rates the pairs in place of an encoder."""
     llm_url: LlmUrl = None
     device: EncoderDevice = "auto"
+    trust_remote_code: RemoteCode = False
     prompts: PromptFolder = None
     seed: SampleSeed = 0
 
 
 @settings(frozen=True)
-class SentenceTraining:
+class SentenceTraining(VectorSettings):
     """How a sentence encoder is fine-tuned."""
 
     objective: Annotated[Objective, Option(LEARNED, daily=True)] = "adaptive"
     """Objective: He et al.'s adaptive and multi-negative; YNU-HPCC's triplet+ranking, regression,
-    classification and cosent; ChengyuSTS's simcse; our own consistent."""
+    classification, cosent and its baseline self-labelled; ChengyuSTS's simcse; our own
+    consistent."""
     miner_margin: Annotated[Weight, Option(LOSS)] = 0.4
     """Margin of He et al.'s miner: a triplet is used if its negative is less than this farther from
     the anchor than its positive (Euclidean distance of unit vectors)."""
@@ -81,14 +128,13 @@ class SentenceTraining:
     (YNU-HPCC), and 0 for consistent."""
     temperature: Annotated[Positive, Option(LOSS)] = 0.05
     """Divisor of cosines in SimCSE, ranking, CoSENT (0.05 is its λ = 20) and consistent."""
-    last_layers: Annotated[int, Field(ge=1, le=2), Option(LEARNED)] = 1
-    """Layers to pool: the last one, or the mean of the last two (He et al.)."""
-    max_length: Annotated[Annotated[int, Field(ge=8)] | None, Option(LEARNED)] = None
-    """Tokens of a sentence that are read, in training and later; else the model's own limit."""
     mwe_tokens: Annotated[bool, Option(LEARNED, daily=True)] = False
     """Make each expression a token of its own. The vectors of all other tokens then stay."""
     token_rate: Annotated[Positive, Option(OPTIMISER)] = 1e-3
     """Learning rate of these tokens' vectors, which are in few batches."""
+    shuffle: Annotated[bool, Option(OPTIMISER)] = True
+    """Shuffle the groups to learn from. Without it they come in the order of the files (He et al.);
+    for adaptive, multi-negative and consistent."""
     repeat: Annotated[Count, Option(LOSS)] = 1
     """Repeat the groups of rare expressions up to this number."""
     sts_weight: Annotated[Positive, Option(LOSS)] = 1.0
@@ -103,7 +149,7 @@ class SentenceFiles(ValidationFiles):
     """What a sentence encoder learns from besides the training data, and is validated on."""
 
     sts: Annotated[tuple[Path, ...], Option(DATA, daily=True)] = ()
-    """Pairs to mix in by CoSENT, so that general similarity is kept; of STS Benchmark the split
-    train. Repeat for several."""
+    """Pairs to mix in by CoSENT, so that general similarity is kept; of STS Benchmark and of a
+    folder the split train. Repeat for several."""
     leave_out: Annotated[tuple[Path, ...], Option(DATA)] = ()
     """Pairs whose sentences must not be learned from. Repeat for several."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from admire.base.errors import UserError, needs_extra
 from admire.models.encoders.sentence import SentenceEncoder, query_prompt
 from admire.tasks.sts import mwes
-from admire.tasks.sts.evaluation import compare, correlate
+from admire.tasks.sts.evaluation import Similarities, compare, correlate
 from admire.tasks.sts.pairs import Group, Pair
 from admire.tasks.sts.rows import (
     TrainingData,
@@ -22,6 +22,7 @@ from admire.tasks.sts.rows import (
     labelled,
     mixed,
     repeated,
+    self_labelled,
     triples,
 )
 from admire.tasks.sts.settings import FROM_PAIRS, TRIPLET_LOSSES, Objective, SentenceTraining
@@ -29,7 +30,6 @@ from admire.tasks.sts.settings import FROM_PAIRS, TRIPLET_LOSSES, Objective, Sen
 with needs_extra("finetune", "Fine-tuning"):
     import torch
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sentence_transformer.losses import (
         CoSENTLoss,
         CosineSimilarityLoss,
@@ -38,13 +38,13 @@ with needs_extra("finetune", "Fine-tuning"):
         TripletDistanceMetric,
         TripletLoss,
     )
-    from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 
-    from admire.models.trainer import Batches, Row, TrainingSet, fine_tune
+    from admire.models.trainer import Batches, Figures, Row, TrainingSet, fine_tune
     from admire.tasks.sts.losses import AdaptiveTripletLoss, ConsistencyLoss, WeightedLoss
+    from admire.tasks.sts.vectors import change_vectors
 
 BATCHES: dict[Objective, Batches] = {
-    **dict.fromkeys(FROM_PAIRS, "like lengths"),
+    **dict.fromkeys((*FROM_PAIRS, "self-labelled"), "like lengths"),
     **dict.fromkeys((*TRIPLET_LOSSES, "consistent"), "neighbours"),
     **dict.fromkeys(("triplet+ranking", "simcse"), "no duplicates"),
 }
@@ -54,10 +54,11 @@ MARGINS: dict[Objective, float] = {**dict.fromkeys(TRIPLET_LOSSES, 0.3), "triple
 
 def train_sentences(
     encoder: SentenceEncoder, data: TrainingData, settings: SentenceTraining, out: Path
-) -> list[float]:
+) -> list[Figures]:
     """Fine-tune a sentence encoder in place and save it to ``out``, for ``sbert:FOLDER``.
 
-    The epoch with the highest Spearman correlation over all validation pairs is kept.
+    Unless the settings name another, the epoch with the highest Spearman correlation over all
+    validation pairs is kept.
 
     Objectives that learn from groups can have pairs of plain STS mixed in, by CoSENT, so that the
     model keeps general similarity. Sentences and their correct paraphrases are then added to these
@@ -65,11 +66,12 @@ def train_sentences(
     paraphrase with other pairs.
 
     Returns:
-        That correlation before training and after each epoch.
+        Spearman's correlation before training and after each epoch, over ``all`` validation pairs,
+        over those with an ``idiom`` and over those of plain ``sts``.
 
     Raises:
-        UserError: there is nothing for the objective to learn from, the model's layers cannot be
-            averaged, or ``out`` cannot be written.
+        UserError: there is nothing for the objective to learn from or to make tokens of, the model
+            cannot be changed as the settings say, or ``out`` cannot be written.
     """
     groups, pairs, validation = data.groups, data.pairs, data.validation
     from_pairs = settings.objective in FROM_PAIRS
@@ -78,16 +80,19 @@ def train_sentences(
     if not (pairs if from_pairs else groups):
         needed = "pairs with similarities" if from_pairs else "groups with paraphrases"
         raise UserError(f"'{settings.objective}' needs {needed} to learn from.")
+    expressions = {mwe for mwe in (*(g.mwe for g in groups), *(p.mwe for p in pairs)) if mwe}
+    if settings.mwe_tokens and not expressions:
+        raise UserError("The data name no expressions to make tokens of.", "mwe_tokens")
+    if not settings.shuffle and BATCHES[settings.objective] != "neighbours":
+        raise UserError(
+            f"'{settings.objective}' draws its batches at random. Leave shuffle on.", "shuffle"
+        )
     if any(pair.similarity is None for pair in pairs):
         raise UserError("Pairs to learn from need similarities of their own.")
     if not any(pair.gold for pair in validation):
         raise UserError("There is nothing to validate on.", "validation")
     model = encoder.model
-    if settings.last_layers == 2:
-        average_last_two(model)
-    if settings.max_length is not None:
-        model.max_seq_length = min(settings.max_length, model.max_seq_length or settings.max_length)
-    expressions = {group.mwe for group in groups if group.mwe}
+    change_vectors(model, settings)
     rates = {}
     if settings.mwe_tokens:
         rates[re.escape(mwes.extend(model, expressions))] = settings.token_rate
@@ -101,13 +106,17 @@ def train_sentences(
             for row in rows
         ]
 
-    def validate() -> float:
-        scored = correlate(validation, compare(validation, encoder, read))
-        every = scored[scored["subset"] == "all"]["spearman"].iloc[-1]
-        # NaN: the model gives every pair the same similarity, which is the worst result.
-        return float(every) if every == every else -1.0
+    def similarities(pairs: Sequence[Pair]) -> Similarities:
+        return compare(pairs, encoder, read)
 
-    tasks = _tasks(model, repeated(groups, settings.repeat), pairs, settings)
+    def validate() -> Figures:
+        scored = correlate(validation, similarities(validation))
+        total = scored[scored["language"] == scored["language"].iloc[-1]]
+        figures: Figures = dict(zip(total["subset"], total["spearman"], strict=True))
+        # NaN: the model gives every pair the same similarity, which is the worst result.
+        return figures | {"all": float(np.nan_to_num(figures["all"], nan=-1.0))}
+
+    tasks = _tasks(model, repeated(groups, settings.repeat), pairs, settings, similarities)
     rows = {name: prepared(raw_rows) for name, (raw_rows, _) in tasks.items()}
     losses = {name: loss for name, (_, loss) in tasks.items()}
     return fine_tune(
@@ -126,14 +135,21 @@ def _tasks(
     groups: Sequence[Group],
     pairs: Sequence[Pair],
     settings: SentenceTraining,
+    similarities: Callable[[Sequence[Pair]], Similarities],
 ) -> dict[str, tuple[list[Row], torch.nn.Module]]:
-    """Return rows and loss of each task, by its name; the tasks are learned together."""
+    """Return rows and loss of each task, by its name; the tasks are learned together.
+
+    Args:
+        similarities: compares pairs by the untrained model.
+    """
     rng = np.random.default_rng(settings.fit.seed)
     objective = settings.objective
     scale = 1 / settings.temperature
     margin = MARGINS.get(objective, 0.0) if settings.margin is None else settings.margin
     ranking = MultipleNegativesRankingLoss(model, scale=scale)
     tasks: dict[str, tuple[list[Row], torch.nn.Module]] = {}
+    shuffled = settings.shuffle and BATCHES[objective] == "neighbours"
+    order = dealt(groups, rng) if shuffled else groups
     if objective in TRIPLET_LOSSES:
         triplets = AdaptiveTripletLoss(
             model,
@@ -141,9 +157,9 @@ def _tasks(
             margin=margin,
             multi_negative=objective == "multi-negative",
         )
-        tasks["sentences"] = labelled(dealt(groups, rng)), triplets
+        tasks["sentences"] = labelled(order), triplets
     elif objective == "consistent":
-        tasks["triples"] = triples(dealt(groups, rng)), ConsistencyLoss(model, scale, margin)
+        tasks["triples"] = triples(order), ConsistencyLoss(model, scale, margin)
     elif objective == "triplet+ranking":
         distance = TripletLoss(model, TripletDistanceMetric.EUCLIDEAN, triplet_margin=margin)
         tasks["triples"] = triples(groups), distance
@@ -151,6 +167,8 @@ def _tasks(
             [{"anchor": g.sentence, "positive": c} for g in groups for c in g.correct],
             ranking,
         )
+    elif objective == "self-labelled":
+        tasks["groups"] = self_labelled(groups, similarities), CosineSimilarityLoss(model)
     elif objective == "simcse":
         tasks["triples"] = filled_triples(groups, rng), ranking
     if objective in FROM_PAIRS or pairs:
@@ -172,23 +190,3 @@ def _tasks(
             sts = WeightedLoss(sts, settings.sts_weight)
         tasks["pairs"] = rows, sts
     return tasks
-
-
-def average_last_two(model: SentenceTransformer) -> None:
-    """Make the model pool the mean of its last two layers (He et al., section 4.1)."""
-    transformer = model[0]
-    if not isinstance(transformer, Transformer) or any(
-        isinstance(module, WeightedLayerPooling) for module in model
-    ):
-        raise UserError(
-            "Layers can only be averaged in a model of a plain transformer and a pooling.",
-            "last_layers",
-        )
-    config = transformer.model.config
-    config.output_hidden_states = True
-    layers = config.num_hidden_layers
-    width = transformer.get_embedding_dimension()
-    mean = WeightedLayerPooling(width, num_hidden_layers=layers, layer_start=layers - 1)
-    mean.layer_weights.requires_grad_(False)
-    for place, module in enumerate([transformer, mean.to(model.device), *list(model)[1:]]):
-        model._modules[str(place)] = module

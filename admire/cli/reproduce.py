@@ -1,0 +1,209 @@
+"""The command that reproduces tables of papers."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from admire.base.choices import nearest
+from admire.base.errors import UserError
+from admire.cli import options as opt
+from admire.cli.config import run_settings
+from admire.cli.output import print_forecasts, print_json, print_rows
+
+if TYPE_CHECKING:
+    from admire.cli import recipe_rows
+    from admire.reproduce.recipe import Recipe, Row
+
+log = logging.getLogger("admire")
+
+
+def reproduce(
+    recipe: str | None = None,
+    /,
+    *,
+    data: str | None = None,
+    out: Path | None = None,
+    rows: list[str] | None = None,
+    stand_in: bool = False,
+    dry_run: opt.DryRun = False,
+    json: opt.Json = False,
+) -> None:
+    """Reproduce a table of a paper, row by row, and compare it with what was published.
+
+    Without a recipe, list all of them with what they need. A command that was stopped goes on. A
+    row that lacks data, a key or a model says so, and the others run.
+
+    Args:
+        recipe: Its name, such as uor-ncl:2, or a TOML file of your own.
+        data: Folder of the data; for retrieval a benchmark, which may be one on the hub.
+        out: Folder for runs, table.csv and table.html; else runs/ and the recipe's name.
+        rows: Name of a row, or its number; else all. Repeat for several.
+        stand_in: Let embedded models run the rows whose models are not here; they are marked.
+    """
+    from admire.cli import recipe_rows
+    from admire.reproduce.recipe import read_recipe
+
+    if recipe is None:
+        _list_recipes(data, json=json)
+        return
+    table, name = read_recipe(recipe), Path(recipe).stem.replace(":", "-")
+    chosen = _choose(table, rows or ())
+    jobs = [
+        (row, place, recipe_rows.prepare(table, row, place, data, recipe))
+        for row in chosen
+        for place in table.sets_of(row)
+    ]
+    if stand_in:
+        for row, _, job in jobs:
+            if row.run:
+                recipe_rows.put_stand_ins(job)
+    if dry_run:
+        _forecast([job for row, _, job in jobs if row.run], json=json)
+        return
+    _run(table, jobs, out or Path("runs", name), json=json)
+
+
+def _choose(recipe: Recipe, names: Sequence[str]) -> list[Row]:
+    """Return the rows with these names or numbers; all if there are none."""
+    by_name = {recipe.name_of(row): row for row in recipe.rows}
+    by_name |= {str(number): row for number, row in enumerate(recipe.rows, start=1)}
+    for name in names:
+        if name not in by_name:
+            raise UserError(
+                f"There is no row '{name}'.{nearest(name, list(by_name))} The rows are: "
+                f"{'; '.join(map(recipe.name_of, recipe.rows))}.",
+                "rows",
+            )
+    return [by_name[name] for name in names] if names else list(recipe.rows)
+
+
+def _run(
+    recipe: Recipe, jobs: Sequence[tuple[Row, str, recipe_rows.Job]], out: Path, *, json: bool
+) -> None:
+    """Run rows on their sets; what has come out is written after each."""
+    from admire.base.storage import only_writer
+    from admire.cli import recipe_rows
+    from admire.reproduce.results import Cell, result_table, wide_table, write_results
+
+    cells: list[Cell] = []
+    with only_writer(out):
+        for number, (row, place, job) in enumerate(jobs, start=1):
+            name = recipe.name_of(row)
+            cell = Cell(name, place, row.published.get(place, ()), note=row.why)
+            cells.append(cell)
+            if not row.run:
+                continue
+            lacking = job.lacking + recipe_rows.missing_models(job, ask_hub=True)
+            if lacking:
+                cell.note = f"needs {', '.join(lacking)}"
+                continue
+            log.info("%d of %d: %s, %s", number, len(jobs), name, place)
+            cell.stand_in, cell.note = bool(job.instead), job.instead and f"stand-in: {job.instead}"
+            folder = out / _slug(name) / _slug(place)
+            try:
+                cell.figures, cell.n = recipe_rows.run(job, folder, out / "models")
+            except UserError as error:
+                cell.note = f"did not run: {error}"
+                log.warning("%s, %s: %s", name, place, error)
+            table = result_table(recipe, cells)
+            written = write_results(recipe, table, out)
+        table = result_table(recipe, cells)
+        written = write_results(recipe, table, out)
+    if json:
+        print_json({"figures": table})
+    else:
+        wide = wide_table(recipe, table)
+        headings = ("Row", "Set", "n", *recipe.metrics, "Note")
+        rows = ([*row[:-1], row[-1]] for row in wide.itertuples(index=False, name=None))
+        print_rows(headings, rows, f"{recipe.paper}, {recipe.table}: {recipe.title}")
+    for difference in recipe.differs:
+        log.info("Differs from the paper: %s", difference)
+    for path in written:
+        log.info("Wrote %s", path)
+
+
+def _slug(name: str) -> str:
+    """Return a name as the name of a folder."""
+    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
+
+
+def _list_recipes(data: str | None, *, json: bool) -> None:
+    """Print each recipe with what its rows need, and whether that is here."""
+    from admire.cli import recipe_rows
+    from admire.reproduce.recipe import read_recipe, recipe_names
+
+    lists: list[dict[str, Any]] = []
+    for name in recipe_names():
+        recipe = read_recipe(name)
+        needs: dict[str, None] = {}
+        ready = 0
+        rows = [row for row in recipe.rows if row.run]
+        for row in rows:
+            lacking: list[str] = []
+            for place in recipe.sets_of(row):
+                job = recipe_rows.prepare(recipe, row, place, data, name)
+                lacking += [*job.lacking, *recipe_rows.missing_models(job)]
+            ready += not lacking
+            needs |= dict.fromkeys(lacking)
+        lists.append(
+            {
+                "recipe": name,
+                "paper": recipe.paper,
+                "table": recipe.table,
+                "title": recipe.title,
+                "rows": len(recipe.rows),
+                "to_run": len(rows),
+                "ready": ready,
+                "needs": list(needs),
+            }
+        )
+    if json:
+        print_json(lists)
+        return
+    cells = [
+        (
+            entry["recipe"],
+            f"{entry['table']}: {entry['title']}",
+            f"{entry['ready']} of {entry['to_run']}",
+            "\n".join(_brief(entry["needs"])),
+        )
+        for entry in lists
+    ]
+    print_rows(
+        ("Recipe", "Table", "Rows ready", "Needs"), cells, "admire reproduce RECIPE --data FOLDER"
+    )
+
+
+def _brief(needs: Sequence[str]) -> list[str]:
+    """Return needs in few lines: the first files, and the reasons why models are not here."""
+    files = [need for need in needs if not need.endswith(")")]
+    reasons = Counter(
+        need.rpartition(" (")[2].removesuffix(")") for need in needs if need not in files
+    )
+    more = [f"and {len(files) - 3} more files"] if len(files) > 3 else []
+    return [*files[:3], *more, *(f"{reason} ({count})" for reason, count in reasons.items())]
+
+
+def _forecast(jobs: Sequence[recipe_rows.Job], *, json: bool) -> None:
+    """Print what chat models would be asked for all rows; what rows share is counted once."""
+    from admire.data.reader import read_items
+    from admire.runs.forecast import plan
+
+    forecasts = {}
+    for job in jobs:
+        if job.command not in ("rank", "sense") or job.lacking:
+            continue
+        settings = run_settings(job.options if job.command == "rank" else {})
+        for llm in settings.llms if settings.query == "meaning" or settings.looks else ():
+            asked = replace(settings, llms=(llm,), encoder="e5", caption_encoder=None, track=None)
+            for file in job.files:
+                key = llm, asked, file
+                if key not in forecasts:
+                    items = read_items(file, job.measured.get("lang"))
+                    forecasts[key] = plan(items, asked)
+    print_forecasts([f for each in forecasts.values() for f in each], json=json)

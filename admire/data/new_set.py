@@ -1,0 +1,82 @@
+"""A set begun from pictures: its manifest.csv, ready to edit."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import pandas as pd
+
+from admire.base.errors import UserError
+from admire.base.files import add_table
+from admire.base.storage import unwritable, write_whole
+from admire.data.image_files import SUFFIXES, read_sidecar
+
+
+def init_set(folder: Path, pictures: Sequence[Path] = ()) -> pd.DataFrame:
+    """Write the manifest.csv of a set, and return its rows: one for each folder of pictures.
+
+    A folder's name is the compound, with spaces for underscores. Captions come from the text files
+    beside the pictures; sentences are empty.
+
+    Args:
+        pictures: files and folders, of which those outside the set are copied into a subfolder of
+            it; else the set's own.
+
+    Raises:
+        UserError: there is no picture, or a manifest or another picture is in the way, or something
+            cannot be read or written.
+    """
+    folder = Path(os.path.abspath(folder))
+    manifest = folder / "manifest.csv"
+    for path in (manifest, manifest.with_suffix(".jsonl")):
+        if path.exists():
+            raise UserError(f"{path}: is there already. Edit it, or choose another folder.")
+    files = {file for path in pictures or [folder] for file in _picture_files(path)}
+    if not files:
+        raise UserError(
+            f"{', '.join(map(str, pictures)) or folder}: holds no pictures. Put those of each item "
+            "into a folder that is named after the compound."
+        )
+    rows = []
+    by_place = sorted(files, key=lambda file: (file.parent, file.name))
+    for place, group in groupby(by_place, key=lambda file: file.parent):
+        row = {"compound": place.name.replace("_", " "), "sentence": ""}
+        for number, file in enumerate(group, start=1):
+            row[f"image{number}_name"] = _name_in(folder, file)
+            row[f"image{number}_caption"] = read_sidecar(file) or ""
+        rows.append(row)
+    table = pd.DataFrame(rows).fillna("")
+    with write_whole(manifest) as text:
+        add_table(text, table)
+    return table
+
+
+def _picture_files(path: Path) -> Iterator[Path]:
+    """Yield a picture, or all those below a folder; what is hidden is left out."""
+    path = Path(os.path.abspath(path))
+    if not path.exists():
+        raise UserError(f"{path}: cannot be read (No such file or folder).")
+    for file in path.rglob("*") if path.is_dir() else [path]:
+        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
+        if file.suffix.lower() in SUFFIXES and file.is_file() and not hidden:
+            yield file
+
+
+def _name_in(folder: Path, file: Path) -> str:
+    """Return a picture's path in the set, into which it is copied if it lies elsewhere."""
+    if not file.is_relative_to(folder):
+        copy = folder / file.parent.name / file.name
+        if copy.exists() and not filecmp.cmp(file, copy, shallow=False):
+            raise UserError(f"{copy}: is there already, and is not {file}. Rename one of them.")
+        try:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+        except OSError as error:
+            raise unwritable(copy, error) from None
+        file = copy
+    return file.relative_to(folder).as_posix()

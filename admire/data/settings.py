@@ -1,0 +1,37 @@
+"""Where items are read from, and how, as options of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from admire.base.options import Option
+from admire.base.schema import Count, settings
+
+if TYPE_CHECKING:
+    from admire.data.items import Item
+
+
+@settings(frozen=True, kw_only=True)
+class ItemFiles:
+    """Where items are read from, and how."""
+
+    lang: Annotated[str | None, Option("Data and output", daily=True, in_file=False)] = None
+    """Language tag (en, pt, xe, pt-br); else the file's name tells."""
+    limit: Annotated[Count | None, Option("Data and output", daily=True, in_file=False)] = None
+    """How many items are read, the first ones; else all."""
+    images: Annotated[Path | None, Option("Data and output", in_file=False)] = None
+    """Folder of V-WSD's images, if it is not the data file's."""
+    gold: Annotated[Path | None, Option("Data and output", in_file=False)] = None
+    """Gold of V-WSD, if it is not called x.gold.txt beside x.data.txt."""
+    skip_bad: Annotated[bool, Option("Data and output", in_file=False)] = False
+    """Go on without items, candidates and pictures that cannot be used."""
+
+    def read(self, data: str | Path, **how: Any) -> Iterator[Item]:
+        """Read the items; for the other arguments see :func:`admire.data.reader.iter_items`."""
+        from admire.data.reader import iter_items
+
+        items = iter_items(data, self.lang, images=self.images, gold=self.gold, **how)
+        return islice(items, self.limit)

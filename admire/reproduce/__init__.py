@@ -1,0 +1,1 @@
+"""Tables of papers, row by row."""

@@ -1,0 +1,122 @@
+"""What came out beside what was published: as a table, a CSV and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from admire.base.storage import write_whole
+from admire.pages.report.page import render
+from admire.pages.report.report import Report, Table
+from admire.reproduce.recipe import Recipe
+from admire.scores.figures import NOTHING, figure_text
+
+HEADINGS = ("Row", "Set", "n")
+HOW_TO_READ = (
+    "Each figure is ours, with its 95 % interval where items are resampled; below it is the "
+    "paper's, and ours minus the paper's."
+)
+
+Figures = dict[str, tuple[float, float, float]]
+"""A mean and the ends of its 95 % interval, NaN where there is none, by metric."""
+
+
+@dataclass
+class Cell:
+    """A row of a recipe on one of its sets.
+
+    Attributes:
+        figures: what came out; none where it did not run.
+        n: how many items, pairs or queries the figures are of.
+        note: why it did not run, or what stands in for what.
+        stand_in: whether models stand in for those of the paper.
+    """
+
+    row: str
+    set: str
+    published: Sequence[float] = ()
+    figures: Figures = field(default_factory=dict)
+    n: int = 0
+    note: str = ""
+    stand_in: bool = False
+
+
+def result_table(recipe: Recipe, cells: Sequence[Cell]) -> pd.DataFrame:
+    """Return a row for each cell and metric.
+
+    Columns: paper, table, row, set, metric, n, ours, low, high, published, difference (ours minus
+    published), stand_in, note. A figure that is not known is NaN.
+    """
+    rows = []
+    for cell in cells:
+        for k, metric in enumerate(recipe.metrics):
+            ours, low, high = cell.figures.get(metric, (float("nan"),) * 3)
+            published = cell.published[k] if cell.published else float("nan")
+            rows.append(
+                {
+                    "paper": recipe.paper,
+                    "table": recipe.table,
+                    "row": cell.row,
+                    "set": cell.set,
+                    "metric": metric,
+                    "n": cell.n,
+                    "ours": ours,
+                    "low": low,
+                    "high": high,
+                    "published": published,
+                    "difference": ours - published,
+                    "stand_in": cell.stand_in,
+                    "note": cell.note,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def cell_text(figure: pd.Series) -> str:
+    """Return a figure's text: ours with its interval, and below it the paper's and the difference.
+
+    Args:
+        figure: a row of :func:`result_table`.
+    """
+    ours = figure_text(figure["ours"], figure["low"], figure["high"])
+    if pd.isna(figure["published"]):
+        return ours
+    paper = f"paper {figure['published']:.3f}"
+    if ours == NOTHING:
+        return paper
+    return f"{ours}\n{paper} ({figure['difference']:+.3f})"
+
+
+def wide_table(recipe: Recipe, table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row of texts for each row and set, with a column for each metric."""
+    texts = table.assign(text=[cell_text(figure) for _, figure in table.iterrows()])
+    texts["n"] = [str(n or NOTHING) for n in table["n"]]
+    wide = texts.set_index(["row", "set", "n", "note", "metric"])["text"].unstack(sort=False)
+    wide = wide[list(recipe.metrics)].reset_index()
+    return wide[["row", "set", "n", *recipe.metrics, "note"]]
+
+
+def write_results(recipe: Recipe, table: pd.DataFrame, folder: Path) -> list[Path]:
+    """Write ``table.csv`` and ``table.html`` into a folder, and return their paths.
+
+    Raises:
+        UserError: they cannot be written.
+    """
+    wide = wide_table(recipe, table)
+    rows = tuple(tuple(map(str, row)) for row in wide.itertuples(index=False))
+    note = f"{HOW_TO_READ} {' '.join(recipe.differs)}"
+    page = Report(
+        f"{recipe.paper}, {recipe.table}",
+        "table",
+        (Table(recipe.title, (*HEADINGS, *recipe.metrics, "Note"), rows, note),),
+        (),
+        {},
+    )
+    files = {"table.csv": table.to_csv(index=False), "table.html": render(page)}
+    for name, text in files.items():
+        with write_whole(folder / name) as file:
+            file.write(text)
+    return [folder / name for name in files]

@@ -1,0 +1,84 @@
+"""A set begun from a folder of pictures, up to its first run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from commands import ended, run
+from toys import PictureEncoder, draw
+
+from admire import read_items
+
+pytest.importorskip("PIL", reason="needs the extra 'embedded'")
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Two folders of pictures, one of them with a caption, and things that are none."""
+    for name in ("night_owl/1.png", "night_owl/2.JPG", "Gruß/b.png", "Gruß/a.png", ".x/1.png"):
+        path = tmp_path / "pictures" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draw(path, name)
+    (path.parents[1] / "night_owl" / "2.txt").write_text("A lamp,\nan “owl”.\n")
+    (path.parents[1] / "night_owl" / "notes.md").write_text("none")
+    return tmp_path / "pictures"
+
+
+MANIFEST = """compound,sentence,image1_name,image1_caption,image2_name,image2_caption
+Gruß,,Gruß/a.png,,Gruß/b.png,
+night owl,,night_owl/1.png,,night_owl/2.JPG,"A lamp, an “owl”."
+"""
+
+
+def test_a_set_is_begun_filled_in_checked_and_ranked(capsys, monkeypatch, tmp_path, pictures):
+    folder = tmp_path / "my_set"
+    code, out, err = run(capsys, "init", folder, pictures)
+    assert (code, out) == (0, "")
+    assert f"manifest.csv: 2. Each needs a sentence.\nNext: admire check {folder}" in err
+    manifest = folder / "manifest.csv"
+    assert manifest.read_text() == MANIFEST
+    assert (folder / "night_owl" / "1.png").read_bytes() == (
+        pictures / "night_owl" / "1.png"
+    ).read_bytes()
+    code, out, _ = run(capsys, "check", folder)
+    assert code == 2
+    assert out.splitlines()[:2] == [
+        f"{manifest}, row {k} ('{compound}'), sentence: is empty. Write one that uses the compound."
+        for k, compound in ((1, "Gruß"), (2, "night owl"))
+    ]
+    manifest.write_text(MANIFEST.replace("ß,,", "ß,Ein Gruß.,").replace("l,,", "l,A night owl.,"))
+    assert run(capsys, "check", folder)[0] == 0
+    assert [len(item.candidates) for item in read_items(folder)] == [2, 2]
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: PictureEncoder())
+    out_folder = ("--out", tmp_path / "run")
+    assert run(capsys, "rank", folder, "--query", "compound", *out_folder)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "named", [["night_owl/1.png", "night_owl/2.JPG", "Gruß/a.png", "Gruß/b.png"], ["."], []]
+)
+def test_pictures_are_named_or_those_of_the_set_where_they_are(capsys, pictures, named):
+    names = sorted(path for path in pictures.rglob("*") if path.is_file())
+    assert run(capsys, "init", pictures, *(pictures / name for name in named))[0] == 0
+    assert (pictures / "manifest.csv").read_text() == MANIFEST
+    assert sorted(path for path in pictures.rglob("*.*") if path.is_file()) == sorted(
+        [*names, pictures / "manifest.csv"]
+    )
+
+
+def test_nothing_of_theirs_is_lost_by_init(capsys, tmp_path, pictures):
+    folder = tmp_path / "set"
+    (folder / "night_owl").mkdir(parents=True)
+    assert "set: holds no pictures. Put" in ended(capsys, "init", folder)
+    assert "none: cannot be read" in ended(capsys, "init", folder, tmp_path / "none")
+    other = folder / "night_owl" / "1.png"
+    draw(other, "another")
+    content = other.read_bytes()
+    assert f"{other}: is there already, and is not" in ended(capsys, "init", folder, pictures)
+    assert other.read_bytes() == content
+    for name in ("manifest.jsonl", "manifest.csv"):
+        (folder / name).write_text("mine")
+        assert f"{name}: is there already." in ended(capsys, "init", folder, pictures / "Gruß")
+        assert (folder / name).read_text() == "mine"
+        (folder / name).unlink()
