@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import admire
+from admire import Candidate, Item, Settings
+from admire.base.choices import TRACKS
+from admire.models.encoders.cached import with_cache
 from admire.models.encoders.e5 import E5Encoder
 from admire.models.encoders.sight import VECTORS, SightEncoder, conse
+from admire.rankers import compare
+from admire.senses import Sense
+from admire.senses.interpretation import Interpretation
+from admire.senses.meaning import Meaning
 
 IMAGES = Path(admire.SAMPLES) / "images"
 PICTURES = sorted(IMAGES.glob("*.png"))[:4]
@@ -96,6 +103,24 @@ def test_the_network_names_what_it_sees_and_words_are_near_it(sight: SightEncode
         assert word in sight.labels[seen.mean(axis=0).argmax()]
     words = sight.encode_texts([*SHOWN], role="query")
     assert (words @ vectors(sight, *pictures).T).argmax(axis=1).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("sense", "order"), [("idiomatic", [1, 0]), ("literal", [0, 1])])
+def test_a_picture_is_put_in_words_beside_a_caption_alone(sight, caplog, sense, order):
+    balloon = Candidate("balloon", IMAGES / f"{SHOWN['balloon']}.png")
+    desk = Candidate("desk", caption="a lit lamp at a desk")
+    reading = Interpretation(
+        "toy",
+        Sense(sense, float(sense == "idiomatic")),
+        Meaning(("a person who works late by the light of a lamp",)),
+    )
+    item = Item("hot air balloon", "", candidates=(balloon, desk))
+    encoder = with_cache(sight)
+    (comparison,) = compare([item], [[reading]], Settings(), dict.fromkeys(TRACKS, encoder))[0]
+    assert np.argsort(-comparison.scores).tolist() == order
+    assert comparison.scores.all()
+    assert "balloon" in sight.in_words(balloon.image)
+    assert "share no view" in caplog.text
 
 
 # ----------------------------------------------------------------------------------- texts

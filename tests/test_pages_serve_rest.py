@@ -77,6 +77,13 @@ def test_candidates_keep_their_names_and_a_sentence_without_the_compound_is_told
     assert served.client.post("/v1/rank", json=ROW).json()["warnings"] == []
 
 
+def test_candidates_that_share_no_view_are_told(served):
+    row = ROW | {"candidates": [ROW["candidates"][0], ROW["candidates"][2]]}
+    told = served.client.post("/v1/rank", json=row).json()
+    assert {one["score"] for one in told["candidates"]} == {0}  # its encoder has no words for them
+    assert told["warnings"] == ["The candidates share no view: scores are 0."]
+
+
 def test_a_sequence_stands_in_for_the_sentence(served, described):
     row = {key: ROW[key] for key in ("compound", "candidates")}
     row["sequence"] = [{"caption": "awake late"}, {"image": uri(drawn()), "caption": "a person"}]
@@ -137,6 +144,7 @@ def changed(k: int, **thing: object) -> dict[str, Any]:
     ("changes", "status", "said"),
     [
         ({"sentence": " "}, 422, "sentence: is empty."),
+        ({"language": "zz"}, 422, "language: 'zz' is not a language tag"),
         ({"profile": "x"}, 422, "profile: "),
         ({"candidates": ROW["candidates"][:1]}, 422, "candidates: "),
         ({"candidates": ROW["candidates"] * 2}, 422, "more than 4"),

@@ -5,6 +5,7 @@ from .embeddings import (
     look_where_no_caption_is,
     open_encoders,
     open_head,
+    shares_no_view,
 )
 from .judge import check_candidates, judge
 from .judgement import Answer, Judgement, check_answers
@@ -30,4 +31,5 @@ __all__ = [
     "look_where_no_caption_is",
     "open_encoders",
     "open_head",
+    "shares_no_view",
 ]

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from admire.base.choices import TRACKS
 from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.models.encoders import ImageEncoder, Role, TextEncoder, open_encoder
+from admire.models.encoders.sight import SightEncoder
 from admire.rankers.scorer import Scores, Vector, query_weights, score
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
@@ -66,6 +68,7 @@ def compare(
     Raises:
         UserError: a file cannot be read, or an encoder's vectors cannot be compared.
     """
+    items = [_share_a_view(item, encoders) for item in items]
     queries = [
         _queries(item, [reading[k] for reading in readings], settings)
         for k, item in enumerate(items)
@@ -87,6 +90,29 @@ def compare(
         tuple(_compared(item, query, spaces, settings) for query in of_item)
         for item, of_item in zip(items, queries, strict=True)
     ]
+
+
+def shares_no_view(item: Item, tracks: Iterable[str] = TRACKS) -> bool:
+    """Return whether no two candidates can be compared: one has a picture, one a caption, say."""
+    return all(sum(bool(getattr(c, track)) for c in item.candidates) < 2 for track in tracks)
+
+
+def _share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
+    """Return the item with captions by ``sight``'s labels if its candidates share no view."""
+    if not shares_no_view(item, encoders):
+        return item
+    sight = getattr(encoders.get("image"), "encoder", None)
+    if not (isinstance(sight, SightEncoder) and "caption" in encoders):
+        log.warning("'%s': its candidates share no view, so their scores are 0.", item.compound)
+        return item
+    log.warning("'%s': its candidates share no view: sight puts pictures in words.", item.compound)
+    candidates = (
+        candidate
+        if candidate.caption or not candidate.image
+        else replace(candidate, caption=sight.in_words(candidate.image))
+        for candidate in item.candidates
+    )
+    return replace(item, candidates=tuple(candidates))
 
 
 def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Settings:

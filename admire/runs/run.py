@@ -388,6 +388,7 @@ def _columns(reading: Interpretation | None) -> dict[str, Any]:
         "llm": reading.llm,
         "predicted_type": sense.label or "",
         "probability": sense.probability,
+        **({"by": sense.by} if sense.by else {}),
         **{f"votes_{name}": getattr(sense, name) for name in counts},
         "gloss": reading.gloss or "",
     }

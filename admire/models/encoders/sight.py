@@ -31,6 +31,8 @@ CORNER = 0.6
 """The side of a corner view, as a share of the picture's shorter side."""
 LIKELIEST = 50
 """How many labels make a picture's vector."""
+NAMED = 3
+"""How many labels name what a picture shows."""
 TEMPERATURE = 2.0
 """How much probabilities are flattened before labels are averaged; 1 leaves them as they are."""
 
@@ -93,6 +95,11 @@ class SightEncoder:
         # One picture at a time: that is as fast, and takes less memory.
         seen = np.stack([self.probabilities(views).mean(axis=0) for views in images])
         return conse(seen, self._label_vectors)
+
+    def in_words(self, path: Path) -> str:
+        """Return the likeliest labels of a picture, as its caption where it has none."""
+        seen = self.probabilities(self.prepare_image(path)).mean(axis=0)
+        return ", ".join(self.labels[k] for k in np.argsort(-seen, kind="stable")[:NAMED])
 
     @cached_property
     def labels(self) -> list[str]:

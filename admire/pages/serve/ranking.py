@@ -21,7 +21,7 @@ from admire.pages.serve import schemas
 from admire.pages.serve.language import language_of
 from admire.pages.serve.models import Models
 from admire.pages.serve.pictures import SIDE
-from admire.rankers import look_where_no_caption_is
+from admire.rankers import look_where_no_caption_is, shares_no_view
 from admire.rankers.set_summary import summarise_set
 from admire.rankers.settings import Settings
 from admire.runs.ranking import Run
@@ -99,6 +99,8 @@ def describe(run: Run) -> schemas.Ranking:
     warnings = []
     if item.sentence and not in_sentence(item):
         warnings.append(f"The compound “{item.phrase}” is not in the sentence.")
+    if "embeddings" in run.record["settings"]["rankers"] and shares_no_view(item):
+        warnings.append(f"The candidates share no view: {_compared_by(facts['scores'])}.")
     return schemas.Ranking.model_validate(
         facts
         | {
@@ -111,6 +113,10 @@ def describe(run: Run) -> schemas.Ranking:
             "warnings": warnings,
         }
     )
+
+
+def _compared_by(scores: Sequence[float]) -> str:
+    return "pictures count by the words that sight has for them" if any(scores) else "scores are 0"
 
 
 def zip_folder(run: Run) -> bytes:
