@@ -147,12 +147,13 @@ def test_what_dictionaries_said_is_kept_and_an_older_run_has_none(tmp_path, owls
     assert set(compare_runs([folder])["dictionaries"]) == {"none"}
 
 
-def test_votes_that_earlier_versions_gave_a_detector_are_none(tmp_path):
+@pytest.mark.parametrize("based", [{"literal": 5}, {"by": "detector"}])
+def test_votes_that_earlier_versions_gave_a_detector_are_none(tmp_path, based):
     class Older:
         identity, card = "older:1", {"saw": None}
 
         def classify(self, uses):
-            return [Sense("literal", 0.14, 0, 5) for _ in uses]
+            return [Sense("literal", 0.14, **based) for _ in uses]
 
     settings = replace(PAPER, sense="detector")
     run = rank([OWL], settings, llms=[says("")], encoder=WordEncoder(), detector=Older())

@@ -142,7 +142,7 @@ def first_rankings(folder: Path, rows: Sequence[Row]) -> list[Ranking]:
 
 
 REQUIRED = ("item", "candidate", "score")
-WORDS = ("compound", "language", "candidate", "ranker", "llm", "predicted_type", "gloss")
+WORDS = ("compound", "language", "candidate", "ranker", "llm", "predicted_type", "by", "gloss")
 """Columns of scores.csv that hold texts."""
 
 

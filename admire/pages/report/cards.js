@@ -265,7 +265,7 @@ const Cards = (() => {
     const line = make("div", { class: "sense" }, said);
     if (right === false) said.append(" ", span("wrong", "✗"), unseen("wrong"));
     if (right === true) said.append(" ", span("right", "✓"), unseen("right"));
-    if (known(probability)) line.append(chance(probability));
+    if (known(probability)) line.append(chance(probability, by && sense));
     const told = votes ? votesTold(votes) : "";
     if (told) line.append(span("votes", told, { title: "What the chat model answered" }));
     if (by) line.append(span("votes", `(${by})`, { title: "What decided the sense" }));
@@ -273,12 +273,15 @@ const Cards = (() => {
   }
 
   /** A bar from 0 to 1: how probable the idiomatic sense is. */
-  function chance(probability) {
+  /** The probability of the idiomatic sense as a bar, and in figures it or that of `sense`. */
+  function chance(probability, sense) {
     const fill = span("fill");
     fill.style.width = `${100 * probability}%`;
     const bar = make("span", { class: "bar", "aria-hidden": "true" }, fill);
     const title = "Probability of the idiomatic sense; the rest is that of the literal one";
-    return make("span", { class: "probability", title }, bar, `idiomatic ${probability.toFixed(2)}`);
+    const p = sense === "literal" ? 1 - probability : probability;
+    const told = `${sense ? "p" : "idiomatic"} ${p.toFixed(2)}`;
+    return make("span", { class: "probability", title }, bar, told);
   }
 
   function votesTold(votes) {
