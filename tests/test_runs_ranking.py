@@ -9,6 +9,10 @@ import pytest
 from toys import OWL, PAPER, WordEncoder, says
 
 from admire import Run, UserError, rank, read_run, score, write_run
+from admire.runs.ranking import Ranking
+from admire.senses import Sense
+from admire.senses.interpretation import Interpretation
+from admire.senses.meaning import Meaning
 
 HOSTILE = replace(
     OWL,
@@ -100,3 +104,12 @@ def test_cards_in_a_notebook_have_no_script_and_end_after_twenty_items(run):
     style = html.partition("<style>")[2].partition("</style>")[0]
     assert style.startswith(".admire {")
     assert not re.search(":root|body", style)
+
+
+def test_a_card_in_a_notebook_says_what_decided_and_a_literal_use_in_its_own_words(run):
+    sense, wrong = Sense("literal", 0.14, by="detector"), Meaning(("who is awake late",))
+    reading = Interpretation("embedded", sense, literal=wrong)
+    ranking = Ranking.of(run.rankings[0].item, run.rankings[0].scores, interpretations=(reading,))
+    html = replace(run, rankings=(ranking,))._repr_html_()
+    text = " ".join(re.sub("<[^>]*>", " ", html).split())
+    assert "predicted: literal p 0.86 (detector) literal meaning: night owl" in text

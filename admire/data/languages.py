@@ -60,8 +60,8 @@ def check_language(tag: str) -> str:
     Of codes with two letters those of :data:`TWO_LETTERS` are taken, of three all.
     """
     code = re.split("[-_]", tag.lower())[0]
-    known = len(code) != 2 or code in TWO_LETTERS.split()
-    if not known or not re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*", tag):
+    exists = len(code) != 2 or code in TWO_LETTERS.split()
+    if not exists or not re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*", tag):
         raise UserError(f"'{tag}' is not a language tag. Give one like en, pt, xe or pt-br.")
     return tag.lower().replace("_", "-")
 

@@ -333,8 +333,8 @@ def _what_it_took(records: Sequence[Mapping[str, Any]], names: Sequence[str]) ->
         for row in record.get("asked", ())
     )
     if accounts:
-        asked = ("Run", "Asked for", "Model", "Replies", "From cache")
-        headings = (*asked, "Tokens in", "Out", "US dollars")
+        replies = ("Asked for", "Model", "Replies", "From cache")
+        headings = ("Run", *replies, "Tokens in", "Out", "US dollars")
         note = "Replies from the cache cost nothing again."
         yield Table("Chat models", headings, accounts, note)
 
