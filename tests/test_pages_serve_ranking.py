@@ -36,6 +36,9 @@ def test_readings_that_are_sent_are_ranked_without_a_question(llm):
         literal = {"sense": "literal", "probability": 0, "votes": {}}
         changed = served.rank(readings=[before["readings"][0] | literal]).json()
         assert (changed["sense"], changed["probability"]) == ("literal", 0)
+        detected = literal | {"probability": 0.14, "votes": None, "by": "detector"}
+        (told,) = served.rank(readings=[before["readings"][0] | detected]).json()["readings"]
+        assert {key: told[key] for key in detected} == detected
 
         edited = {"definitions": [" bird  with wings ", "", "an owl", "more"]}
         reading = before["readings"][0] | {"idiomatic": edited}

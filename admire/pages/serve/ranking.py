@@ -71,7 +71,8 @@ def _recorded(item: Item, reading: schemas.Reading) -> Recorded:
     probability = reading.probability
     if probability is None:
         probability = float(reading.sense != "literal")
-    sense = Sense(reading.sense, probability, **reading.votes.model_dump(), by=reading.by)
+    votes = (reading.votes or schemas.Votes()).model_dump()
+    sense = Sense(reading.sense, probability, **votes, by=reading.by)
     meanings = {label: _meaning(getattr(reading, label)) for label in get_args(SenseLabel)}
     name = f"{reading.llm.removesuffix(BY_HAND)}{BY_HAND}"
     replies = {key_of(item.compound, item.sentence): RecordedReply(sense, meanings)}

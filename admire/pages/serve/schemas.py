@@ -80,7 +80,7 @@ class Reading(BaseModel):
     llm: str
     sense: Sense | None
     probability: Probability
-    votes: Votes = Votes()
+    votes: Votes | None = None
     by: By | None = Field(None, description="What decided the sense in place of votes.")
     wording: str | None = Field(None, description="The meaning in short, to show.")
     idiomatic: Meaning = Meaning()
