@@ -6,6 +6,7 @@ import json
 import math
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,11 +14,12 @@ import pytest
 from commands import hide, run
 from conftest import admire_row
 from judges import pictured
-from served import CALLS, COMPOUNDS, answer, ranked, sums
-from strict_server import SLOW, Body, StrictServer, prompt_of
+from served import CALLS, COMPOUNDS, ITEMS, answer, ranked, sums
+from strict_server import SLOW, Answer, Body, StrictServer, prompt_of
 from toys import WordEncoder
 
-from admire import UserError
+from admire import Settings, UserError, rank
+from admire.base.choices import Ranker
 from admire.base.storage import cache_dir
 
 FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SLOW)]
@@ -100,7 +102,7 @@ def test_as_many_questions_as_wanted_are_under_way_at_once(served: StrictServer)
     assert parallel["settings"] == ranked(parallel=1)["settings"]
 
 
-WORTH = {"of best.png": 3, "of good.png": 2, "of dull.png": 1}
+WORTH = defaultdict(lambda: 1, {"of best.png": 3, "of good.png": 2})
 
 
 def looked(body: Body) -> str | tuple[str, list[dict[str, float]]]:
@@ -161,3 +163,28 @@ def test_models_that_look_are_asked_with_pictures_and_once(
     if "vision-local" not in options:
         assert stages["ranking"]["price_usd"] > 0
         assert stages["ranking"]["price_usd_now"] == 0
+
+
+@pytest.mark.parametrize("nothing", [None, '{"answer": "yes"}'])
+@pytest.mark.parametrize(
+    ("ranker", "tries", "questions"),
+    [
+        ("embeddings", 5 + 2 * 3, 5 + 2),
+        ("listwise", 5 * 2, 5),
+        ("pointwise", 5 + 2 * 3 + 3 * 3, 5 + 2 + 3),
+        ("pairwise", 5 + 2 * 3 + 6 * 2, 5 + 2 + 6),
+    ],
+)
+def test_what_cannot_be_read_is_asked_again_once_the_server_is_repaired(
+    served: StrictServer, ranker: Ranker, tries: int, questions: int, nothing: str | None
+):
+    def broken(body: Body) -> Answer:
+        return (nothing, [{"Hm": 0.0}]) if "pipe dream" in prompt_of(body) else looked(body)
+
+    settings = Settings(llms=("openai:gpt-4o",), rankers=(ranker,))
+    counts = []
+    for served.answer in (broken, looked, looked):
+        served.requests.clear()
+        rank(ITEMS, settings, encoder=WordEncoder())
+        counts.append(len(served.requests))
+    assert counts == [3 * questions + tries, questions, 0]

@@ -49,6 +49,10 @@ class Cache:
         with self._reporting(), self._lock, self._db:
             self._db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", entries.items())
 
+    def drop(self, key: str) -> None:
+        with self._reporting(), self._lock, self._db:
+            self._db.execute("DELETE FROM entries WHERE key = ?", (key,))
+
     def close(self) -> None:
         self._db.close()
 

@@ -24,7 +24,7 @@ from admire.base.choices import Ranker
 from admire.base.errors import UserError
 from admire.base.schema import STRICT
 from admire.data.items import Item, SenseLabel
-from admire.models.llm import ChatModel, Question, ask_each
+from admire.models.llm import ChatModel, Question, ask_each, forget
 from admire.prompts.quotations import data_of, json_objects, without_objects
 from admire.senses.sense import Sense
 
@@ -141,8 +141,11 @@ def ask_twice(
     if answer is None:
         tokens, seed = question.max_tokens * (2 if reply.cut else 1), question.seed + next_seed
         # At a temperature of 0, another seed would give the same reply.
-        reply = llm.ask(replace(question, temperature=0.7, max_tokens=tokens, seed=seed))
+        again = replace(question, temperature=0.7, max_tokens=tokens, seed=seed)
+        reply = llm.ask(again)
         answer = read(without_objects(reply.text, data))
+        if answer is None:
+            forget(llm, question, again)
     return answer or Answer(candidates, unread=reply.text, cut=reply.cut)
 
 

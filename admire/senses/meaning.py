@@ -11,7 +11,7 @@ from typing import Literal
 
 from admire.base.choices import TEXTS
 from admire.data.items import Item, SenseLabel
-from admire.models.llm import ChatModel, Question
+from admire.models.llm import ChatModel, Question, forget
 from admire.prompts import Prompts, quoted
 from admire.prompts.quotations import data_of, without_lines, without_objects, words_of
 
@@ -100,9 +100,13 @@ def _ask(
 ) -> Meaning:
     """Ask until a reply can be read; return an empty meaning if none can."""
     first = Question(prompt, temperature=0.0, max_tokens=max_tokens, seed=seed, purpose="meanings")
-    again = (replace(first, temperature=1.0, seed=seed + k) for k in range(1, attempts))
-    replies = (llm.ask(question).text for question in (first, *again))
-    return next(filter(None, map(read, replies)), NO_MEANING)
+    again = [replace(first, temperature=1.0, seed=seed + k) for k in range(1, attempts)]
+    questions = [first, *again]
+    for question in questions:
+        if meaning := read(llm.ask(question).text):
+            return meaning
+    forget(llm, *questions)
+    return NO_MEANING
 
 
 def read_meaning(reply: str, item: Item, prompt: str = "") -> Meaning:

@@ -1,5 +1,5 @@
 from .cached import CachedChat
-from .chat import ChatModel, Image, Question, Reply, Unanswered, Usage, ask_each
+from .chat import ChatModel, Image, Question, Reply, Unanswered, Usage, ask_each, forget
 from .families import FAMILIES, open_llm
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "Unanswered",
     "Usage",
     "ask_each",
+    "forget",
     "open_llm",
 ]

@@ -167,6 +167,8 @@ class Batches:
             return self._give_up(key, str(why))
         except NO_REPLY:
             return self._give_up(key, "an answer holds no message")
+        if reply and not reply.text.strip():
+            return self._give_up(key, "an answer holds no text")
         if reply:
             self.llm.keep(key, replace(reply, batched=True))
             return None

@@ -20,7 +20,7 @@ RECORD = b"\x1e"
 class CachedChat:
     """A chat model whose replies are cached on disk, by model, question and settings.
 
-    If several threads ask the same question at the same time, one of them asks the model.
+    Replies without text are not kept. If several threads ask the same question at the same time, one of them asks the model.
     """
 
     def __init__(self, model: ChatModel, cache: Cache | None = None):
@@ -70,12 +70,17 @@ class CachedChat:
         return Reply(**record, kept=True)
 
     def keep(self, key: str, reply: Reply) -> Reply:
-        """Put a reply into the cache, and return it as it was stored."""
+        """Put a reply into the cache, if it has text, and return it as it is stored."""
         # Half an emoji cannot be encoded, here or in any file.
         reply = replace(reply, text=reply.text.encode(errors="replace").decode())
-        record = {name: value for name, value in asdict(reply).items() if name != "kept"}
-        self._cache.put(key, RECORD + json.dumps(record).encode())
+        if reply.text.strip():
+            record = {name: value for name, value in asdict(reply).items() if name != "kept"}
+            self._cache.put(key, RECORD + json.dumps(record).encode())
         return reply
+
+    def forget(self, question: Question) -> None:
+        """See :func:`admire.models.llm.chat.forget`."""
+        self._cache.drop(self.key(question))
 
 
 def kept_reply(llm: ChatModel, question: Question) -> Reply | None:
