@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from commands import hide, run
+from commands import ended, hide, run
 from conftest import admire_row
 from judges import pictured
 from served import CALLS, COMPOUNDS, ITEMS, answer, ranked, sums
@@ -41,6 +41,35 @@ def test_through_faults_each_question_is_asked_once_and_after_a_restart_none(
     assert set(served.answers.values()) == {1}
     again = [fault for k in range(CALLS) for fault in FAULTS[k % len(FAULTS)] if fault != SLOW]
     assert len(served.headers) == CALLS + len(again)
+
+
+def test_fresh_asks_anew_and_what_is_kept_is_listed_and_removed(
+    capsys, tmp_path: Path, served: StrictServer, write_table
+):
+    data = write_table(*(admire_row(compound) for compound in COMPOUNDS))
+    command = ["rank", data, "--out", tmp_path / "run", "--llm", "openai:gpt-4o"]
+    for options, asks in (([], CALLS), (["--fresh"], CALLS), ([], 0)):
+        served.requests.clear()
+        code, _, err = run(capsys, *command, *options)
+        assert code == 0, err
+        assert len(served.requests) == asks
+        served.answer = lambda body: answer(body).replace("person", "bird")
+        assert ("bird awake late" in (tmp_path / "run" / "items.jsonl").read_text()) == (
+            not asks or "--fresh" in options
+        )
+    for options, kept in (([], 20), (["--fresh"], 0)):
+        _, out, _ = run(capsys, *command, *options, "--dry-run", "--json")
+        assert json.loads(out)[0]["kept"] == kept
+    _, out, _ = run(capsys, "cache")
+    assert re.search(r"│ e5 +│ – +│ \d+ +│ 0\.\d\d MB │", out)
+    assert re.search(rf"│ openai:gpt-4o +│ {CALLS} +│ – +│", out)
+    assert "'openai:gpt-4o'" in ended(capsys, "cache", "--clear", "openai:gpt-4")
+    for options, removed in ((["--older-than", 1], 0), ([], CALLS)):
+        _, _, err = run(capsys, "cache", "--clear", "openai:gpt-4o", *options)
+        assert err == f"Removed {removed} replies and 0 vectors.\n"
+    _, out, _ = run(capsys, "cache")
+    assert "e5" in out
+    assert "gpt" not in out
 
 
 def test_a_run_tells_calls_tokens_and_prices_by_stage_and_model(served: StrictServer):

@@ -1,19 +1,37 @@
-"""Caches that survive a kill."""
+"""Caches that survive a kill, and what they hold of each model."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from admire.base.errors import UserError
 from admire.base.storage import PATIENCE, only_writer
 
+UNKNOWN = "unknown"
+"""The model of entries that were put before models were noted."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a cache holds of a model; times are those of :func:`time.time`."""
+
+    entries: int
+    bytes: int
+    oldest: float
+    newest: float
+
 
 class Cache:
     """A table from keys to bytes in one SQLite file, written through at once.
+
+    Of each entry it also knows the model and the time when it was put.
 
     An entry is either there whole or not there, whenever the process dies. Threads of one process
     share a connection; several processes may use the file at the same time. Values are plain bytes:
@@ -31,23 +49,51 @@ class Cache:
             self._db = sqlite3.connect(path, timeout=PATIENCE, check_same_thread=False)
             with only_writer(path, wait=PATIENCE):  # SQLite waits for a table, not for this mode
                 self._db.execute("PRAGMA journal_mode=WAL")
+                table = "entries (key TEXT PRIMARY KEY, value BLOB)"
+                self._db.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+                columns = self._db.execute("PRAGMA table_info(entries)").fetchall()
+                if "model" not in [name for _, name, *_ in columns]:
+                    self._db.executescript(
+                        "BEGIN; ALTER TABLE entries "
+                        f"ADD COLUMN model TEXT NOT NULL DEFAULT '{UNKNOWN}'; ALTER TABLE entries "
+                        f"ADD COLUMN written REAL NOT NULL DEFAULT {time.time()}; COMMIT"
+                    )
             # No entry waits for the disk: a power cut may cost the last ones, a kill none.
             self._db.execute("PRAGMA synchronous=NORMAL")
-            table = "entries (key TEXT PRIMARY KEY, value BLOB)"
-            self._db.execute(f"CREATE TABLE IF NOT EXISTS {table}")
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, since: float = -inf) -> bytes | None:
+        """Return the value, if it was put at that time or later."""
+        query = "SELECT value FROM entries WHERE key = ? AND written >= ?"
         with self._reporting(), self._lock:
-            row = self._db.execute("SELECT value FROM entries WHERE key = ?", (key,)).fetchone()
+            row = self._db.execute(query, (key, since)).fetchone()
         return None if row is None else bytes(row[0])
 
-    def put(self, key: str, value: bytes) -> None:
-        self.put_all({key: value})
+    def put(self, key: str, value: bytes, model: str = UNKNOWN) -> None:
+        self.put_all({key: value}, model)
 
-    def put_all(self, entries: Mapping[str, bytes]) -> None:
+    def put_all(self, entries: Mapping[str, bytes], model: str = UNKNOWN) -> None:
         """Put all of them, or none where the process dies on the way."""
+        rows = [(key, value, model, time.time()) for key, value in entries.items()]
         with self._reporting(), self._lock, self._db:
-            self._db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", entries.items())
+            self._db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", rows)
+
+    def by_model(self) -> dict[str, Share]:
+        """Return what there is of each model."""
+        query = (
+            "SELECT model, COUNT(*), SUM(LENGTH(value)), MIN(written), MAX(written) "
+            "FROM entries GROUP BY model"
+        )
+        with self._reporting(), self._lock:
+            return {model: Share(*sums) for model, *sums in self._db.execute(query)}
+
+    def clear(self, model: str | None, before: float = inf) -> int:
+        """Remove what is of a model, or of all, and older than a time; return how many entries."""
+        query = "DELETE FROM entries WHERE (? IS NULL OR model = ?) AND written < ?"
+        with self._reporting(), self._lock:
+            with self._db:
+                count = self._db.execute(query, (model, model, before)).rowcount
+            self._db.execute("VACUUM")
+        return count
 
     def drop(self, key: str) -> None:
         with self._reporting(), self._lock, self._db:

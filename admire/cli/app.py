@@ -18,7 +18,7 @@ from admire.cli.augment import augment_captions, augment_images
 from admire.cli.collections import index, search
 from admire.cli.config import config
 from admire.cli.head import sweep, train_head
-from admire.cli.models import check_model, list_models, pull
+from admire.cli.models import cache, check_model, list_models, pull
 from admire.cli.pages import report, serve
 from admire.cli.rank import batch, demo, fuse, rank, score, submit
 from admire.cli.retrieval import benchmark, retrieve, train_retriever
@@ -60,6 +60,7 @@ for panel, commands in COMMANDS.items():
 train = App("train", help="Learn from data: heads, detectors, encoders.", group=LEARN, sort_key=98)
 variants = App("augment", help="Make variants of images and captions.", group=LEARN, sort_key=99)
 catalogue = App("models", help="List the models, fetch one, or try one.", group=MODELS)
+app.command(cache, group=MODELS)
 for group in (train, variants, catalogue):
     group.help_flags = HELP
     app.command(group)

@@ -80,12 +80,13 @@ def rank(
 
     started = time.monotonic()
     settings, files = run_settings(options), opt.make(opt.ItemFiles, options)
+    asking = opt.make(Asking, options)
     images, gold = files.images, files.gold
     workers = opt.open_workers(options, settings.device)
     if dry_run:
         look, skip = files.skip_bad, (lambda fault: None) if files.skip_bad else None
         items = iter_items(data, files.lang, images=images, gold=gold, look=look, skip=skip)
-        print_forecasts(plan(list(items), settings), json=json)
+        print_forecasts(plan(list(items), settings, asking=asking), json=json)
         return
     check_folder(out, "run")
     if report:
@@ -99,7 +100,7 @@ def rank(
         language=files.lang,
         images=images,
         gold=gold,
-        asking=opt.make(Asking, options),
+        asking=asking,
         workers=workers,
         skip_bad=files.skip_bad,
     )

@@ -16,7 +16,7 @@ from admire.prompts import Prompts
 from admire.rankers import check_candidates, judge_listwise
 from admire.rankers.judge import JUDGES
 from admire.rankers.set_summary import check_items, summarise_set
-from admire.rankers.settings import Settings
+from admire.rankers.settings import Asking, Settings
 from admire.runs.run import reading_settings
 from admire.runs.sources import Model, take_arguments
 from admire.senses import Detector
@@ -150,6 +150,7 @@ def plan(
     items: Data,
     settings: Settings | None = None,
     *,
+    asking: Asking | None = None,
     llms: Sequence[Model] | None = None,
     batch: bool = False,
 ) -> list[Forecast]:
@@ -159,7 +160,7 @@ def plan(
     again because its reply cannot be used is not counted.
 
     Args:
-        items, llms: as for :func:`admire.rank`.
+        items, asking, llms: as for :func:`admire.rank`.
         batch: whether questions go by the Batch API, at its prices.
 
     Returns:
@@ -170,7 +171,7 @@ def plan(
         UserError: as for :func:`admire.rank`.
     """
     items = take_items(items)
-    arguments = take_arguments(settings, llms=llms)
+    arguments = take_arguments(settings, asking, llms)
     settings, models = arguments.settings, arguments.open_sources()
     check_questions(items, models, settings)
     prompts = Prompts(settings.prompts)

@@ -49,6 +49,7 @@ def open_sources(
     *,
     url: str | None = None,
     parallel: int | None = None,
+    fresh: bool = False,
     dictionaries: Sequence[str] = ("wordnet",),
 ) -> list[Source]:
     """Open what the user names: one source, or one for each chat model of an earlier run.
@@ -60,7 +61,7 @@ def open_sources(
 
     Args:
         url: the address of a server, for ``openai:`` models.
-        parallel: how many questions to ask a server at the same time; None is 8.
+        parallel, fresh: see :func:`admire.models.llm.open_llm`.
 
     Raises:
         UserError: nothing has that name, or a file or key is missing.
@@ -74,7 +75,7 @@ def open_sources(
         return [open_replies(Path(source).expanduser())]
     if family == "run":
         return [*open_run_replies(Path(source).expanduser())]
-    return [ChatSource(open_llm(name, url=url, parallel=parallel))]
+    return [ChatSource(open_llm(name, url=url, parallel=parallel, fresh=fresh))]
 
 
 Model = str | ChatModel | Source
@@ -108,6 +109,7 @@ class Arguments:
                     llm,
                     url=settings.llm_url,
                     parallel=self.asking.parallel,
+                    fresh=self.asking.fresh,
                     dictionaries=settings.dictionaries,
                 )
             else:

@@ -17,7 +17,12 @@ FAMILIES = {"openai": "openai:MODEL", "gguf": "gguf:PATH", "embedded": "embedded
 
 
 def open_llm(
-    name: str, *, url: str | None = None, timeout: float = 60.0, parallel: int | None = None
+    name: str,
+    *,
+    url: str | None = None,
+    timeout: float = 60.0,
+    parallel: int | None = None,
+    fresh: bool = False,
 ) -> ChatModel:
     """Open the chat model of that name.
 
@@ -33,6 +38,7 @@ def open_llm(
         url: the address of a server, for ``openai:`` models.
         timeout: how many seconds a server may take for a reply.
         parallel: how many questions to ask a server at the same time; None is 8.
+        fresh: whether to ask anew, and to replace the replies that were kept before.
 
     Raises:
         UserError: no chat model has that name, or a file or key is missing.
@@ -44,11 +50,11 @@ def open_llm(
     family, _, source = name.partition(":")
     if family == "openai" and source:
         server = OpenAIChat(source, url=url, timeout=timeout, parallel=parallel or PARALLEL)
-        return CachedChat(server)
+        return CachedChat(server, fresh=fresh)
     if family == "gguf" and source:
-        return CachedChat(LocalChat(Path(source).expanduser()))
+        return CachedChat(LocalChat(Path(source).expanduser()), fresh=fresh)
     if name == "embedded":
-        return CachedChat(embedded_chat())
+        return CachedChat(embedded_chat(), fresh=fresh)
     raise misnamed(name, FAMILIES)
 
 
