@@ -18,9 +18,10 @@ from served import CALLS, COMPOUNDS, ITEMS, answer, ranked, sums
 from strict_server import SLOW, Answer, Body, StrictServer, prompt_of
 from toys import WordEncoder
 
-from admire import Settings, UserError, rank
+from admire import Settings, UserError, rank, write_run
 from admire.base.choices import Ranker
 from admire.base.storage import cache_dir
+from admire.runs.past_runs import read_run
 
 FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SLOW)]
 
@@ -217,3 +218,45 @@ def test_what_cannot_be_read_is_asked_again_once_the_server_is_repaired(
         rank(ITEMS, settings, encoder=WordEncoder())
         counts.append(len(served.requests))
     assert counts == [3 * questions + tries, questions, 0]
+
+
+@pytest.mark.parametrize("reply", [None, "Banana! 🍌", '{"answer": "yes"}'])
+@pytest.mark.parametrize(
+    ("sense", "message"),
+    [("vote", "none of its 20 votes can be read"), ("given", "none of its 8 meanings can be used")],
+)
+def test_a_run_of_which_no_reply_can_be_used_ends_with_one_message(
+    capsys, tmp_path: Path, served: StrictServer, write_table, sense: str, message: str, reply
+):
+    served.answer = lambda body: reply
+    data = write_table(*(admire_row(compound) for compound in COMPOUNDS))
+    out = tmp_path / "out" / "run"
+    command = ["rank", data, "--out", out, "--llm", "openai:gpt-4o", "--sense", sense]
+    code, _, err = run(capsys, *command)
+    assert code == 2
+    assert f"admire: openai:gpt-4o: {message}" in err.splitlines()[-1]
+    assert list(out.parent.iterdir()) == []
+
+
+def test_unusable_meanings_are_counted_and_marked(
+    caplog, tmp_path: Path, served: StrictServer, owls
+):
+    unread = {"night owl": '{"answer": "yes"}', "pipe dream": None}
+
+    def reply(body: Body) -> str | None:
+        prompt = prompt_of(body)
+        lacking = [] if "or literally" in prompt else [name for name in unread if name in prompt]
+        return unread[lacking[0]] if lacking else answer(body)
+
+    served.answer = reply
+    done = rank(ITEMS, Settings(llms=("openai:gpt-4o",)), encoder=WordEncoder())
+    count = "4 of 8 meanings of openai:gpt-4o unusable ('night owl', 'pipe dream')"
+    assert f"{count}; the dictionary was used for 2." in caplog.messages
+    write_run(done, tmp_path / "run")
+    for rankings in (done.rankings, read_run(tmp_path / "run").rankings):
+        idiomatic = [ranking.interpretations[0].idiomatic for ranking in rankings]
+        assert [meaning.unread for meaning in idiomatic] == ['{"answer": "yes"}', None, "", None]
+        assert [bool(meaning) for meaning in idiomatic] == [True, True, False, True]
+    rows = [json.loads(row) for row in (tmp_path / "run" / "items.jsonl").open()]
+    marked = ["unread" in row["interpretations"][0]["literal"] for row in rows]
+    assert marked == [True, False, True, False]

@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import not_
 from typing import Annotated, Any, Self, TypeVar
 
 import numpy as np
@@ -22,17 +21,13 @@ from pydantic import (
 
 from admire.base.choices import Ranker
 from admire.base.errors import UserError
-from admire.base.schema import STRICT
+from admire.base.schema import STRICT, UNLESS_EMPTY, UNLESS_NONE
 from admire.data.items import Item, SenseLabel
 from admire.models.llm import ChatModel, Question, ask_each, forget
 from admire.prompts.quotations import data_of, json_objects, without_objects
 from admire.senses.sense import Sense
 
 log = logging.getLogger("admire")
-
-UNLESS_EMPTY = Field(exclude_if=not_)
-"""A key that is written only where there is something to say."""
-
 
 Turn = TypeVar("Turn", bound=tuple[Any, ...])
 
@@ -59,7 +54,7 @@ class Answer:
     meaning: Annotated[str | None, UNLESS_EMPTY] = None
     reasons: Annotated[Mapping[str, Mapping[str, str]], UNLESS_EMPTY] = field(default_factory=dict)
     grades: Annotated[Mapping[str, float], UNLESS_EMPTY] = field(default_factory=dict)
-    unread: Annotated[str | None, UNLESS_EMPTY] = None
+    unread: Annotated[str | None, UNLESS_NONE] = None
     cut: Annotated[bool, UNLESS_EMPTY] = False
 
 

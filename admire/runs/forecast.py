@@ -90,7 +90,7 @@ def put_questions(
         Whether the senses of all items are known.
     """
     method = sense_method(settings.sense, ChatSource(llm), settings.rankers)
-    settings_of_readings = replace(reading_settings(settings), guess=guess)
+    settings_of_readings = replace(reading_settings(settings), guess=guess, strict=False)
     judges = [JUDGES[name] for name in settings.rankers if name in JUDGES and name != method]
     all_known = True
     with hidden_progress():
