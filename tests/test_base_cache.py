@@ -82,17 +82,17 @@ def test_what_is_kept_is_counted_and_removed_by_model_and_age(path, monkeypatch)
     assert cache.by_model() == {}
 
 
-def test_a_file_of_an_earlier_version_is_read_and_of_an_unknown_model(path):
+def test_a_file_is_shared_with_earlier_versions_whose_entries_count_as_old(path):
     path.parent.mkdir()
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE entries (key TEXT PRIMARY KEY, value BLOB)")
         db.execute("INSERT INTO entries VALUES ('old', ?)", (b"value",))
+    cache = Cache(path)
+    cache.put("new", b"value", "e5")
+    with db:
+        db.execute("INSERT OR REPLACE INTO entries VALUES ('older', ?)", (b"value",))
+    assert cache.get("old") == cache.get("older") == cache.get("new") == b"value"
+    assert cache.get("old", since=1) is None
+    assert cache.by_model()[UNKNOWN] == Share(2, 10, None, None)
+    assert (cache.clear(UNKNOWN, before=1), [*cache.by_model()]) == (2, ["e5"])
     db.close()
-    for _ in range(2):
-        cache = Cache(path)
-        cache.put("new", b"value", "e5")
-        assert cache.get("old") == cache.get("new") == b"value"
-    assert {model: share.entries for model, share in cache.by_model().items()} == {
-        UNKNOWN: 1,
-        "e5": 1,
-    }

@@ -14,18 +14,24 @@ from pathlib import Path
 from admire.base.errors import UserError
 from admire.base.storage import PATIENCE, only_writer
 
+TABLES = (
+    "entries (key TEXT PRIMARY KEY, value BLOB)",
+    "origins (key TEXT PRIMARY KEY, model TEXT, written REAL) WITHOUT ROWID",
+)
+"""Origins have a table of their own, so that earlier versions of admire can use the file, too."""
+FROM = "FROM entries LEFT JOIN origins USING (key)"
 UNKNOWN = "unknown"
-"""The model of entries that were put before models were noted."""
+"""The model of entries of earlier versions, whose time is not known either, and counts as old."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a cache holds of a model; times are those of :func:`time.time`."""
+    """What a cache holds of a model; times are those of :func:`time.time`, None if unknown."""
 
     entries: int
     bytes: int
-    oldest: float
-    newest: float
+    oldest: float | None
+    newest: float | None
 
 
 class Cache:
@@ -49,21 +55,14 @@ class Cache:
             self._db = sqlite3.connect(path, timeout=PATIENCE, check_same_thread=False)
             with only_writer(path, wait=PATIENCE):  # SQLite waits for a table, not for this mode
                 self._db.execute("PRAGMA journal_mode=WAL")
-                table = "entries (key TEXT PRIMARY KEY, value BLOB)"
-                self._db.execute(f"CREATE TABLE IF NOT EXISTS {table}")
-                columns = self._db.execute("PRAGMA table_info(entries)").fetchall()
-                if "model" not in [name for _, name, *_ in columns]:
-                    self._db.executescript(
-                        "BEGIN; ALTER TABLE entries "
-                        f"ADD COLUMN model TEXT NOT NULL DEFAULT '{UNKNOWN}'; ALTER TABLE entries "
-                        f"ADD COLUMN written REAL NOT NULL DEFAULT {time.time()}; COMMIT"
-                    )
             # No entry waits for the disk: a power cut may cost the last ones, a kill none.
             self._db.execute("PRAGMA synchronous=NORMAL")
+            for table in TABLES:
+                self._db.execute(f"CREATE TABLE IF NOT EXISTS {table}")
 
     def get(self, key: str, since: float = -inf) -> bytes | None:
         """Return the value, if it was put at that time or later."""
-        query = "SELECT value FROM entries WHERE key = ? AND written >= ?"
+        query = f"SELECT value {FROM} WHERE key = ? AND COALESCE(written, 0) >= ?"
         with self._reporting(), self._lock:
             row = self._db.execute(query, (key, since)).fetchone()
         return None if row is None else bytes(row[0])
@@ -73,25 +72,30 @@ class Cache:
 
     def put_all(self, entries: Mapping[str, bytes], model: str = UNKNOWN) -> None:
         """Put all of them, or none where the process dies on the way."""
-        rows = [(key, value, model, time.time()) for key, value in entries.items()]
+        origins = [(key, model, time.time()) for key in entries]
         with self._reporting(), self._lock, self._db:
-            self._db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", rows)
+            self._db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", entries.items())
+            self._db.executemany("INSERT OR REPLACE INTO origins VALUES (?, ?, ?)", origins)
 
     def by_model(self) -> dict[str, Share]:
         """Return what there is of each model."""
-        query = (
-            "SELECT model, COUNT(*), SUM(LENGTH(value)), MIN(written), MAX(written) "
-            "FROM entries GROUP BY model"
-        )
+        sums = "COUNT(*), SUM(LENGTH(value)), MIN(written), MAX(written)"
+        query = f"SELECT COALESCE(model, '{UNKNOWN}') AS name, {sums} {FROM} GROUP BY name"
         with self._reporting(), self._lock:
-            return {model: Share(*sums) for model, *sums in self._db.execute(query)}
+            return {model: Share(*values) for model, *values in self._db.execute(query)}
 
     def clear(self, model: str | None, before: float = inf) -> int:
         """Remove what is of a model, or of all, and older than a time; return how many entries."""
-        query = "DELETE FROM entries WHERE (? IS NULL OR model = ?) AND written < ?"
+        chosen = (
+            f"SELECT key {FROM} WHERE COALESCE(written, 0) < :before "
+            f"AND (:model IS NULL OR COALESCE(model, '{UNKNOWN}') = :model)"
+        )
+        values = {"before": before, "model": model}
         with self._reporting(), self._lock:
             with self._db:
-                count = self._db.execute(query, (model, model, before)).rowcount
+                query = f"DELETE FROM entries WHERE key IN ({chosen})"
+                count = self._db.execute(query, values).rowcount
+                self._db.execute("DELETE FROM origins WHERE key NOT IN (SELECT key FROM entries)")
             self._db.execute("VACUUM")
         return count
 

@@ -112,13 +112,14 @@ def cache(
     for model in models:
         of_model = [share.get(model) for share in shares]
         kept = [share for share in of_model if share]
-        oldest, newest = min(share.oldest for share in kept), max(share.newest for share in kept)
+        times = [at for share in kept for at in (share.oldest, share.newest) if at]
+        ends = (min(times), max(times)) if times else ()
         rows.append(
             (
                 model,
                 *(f"{share.entries:,}" if share else "–" for share in of_model),
                 f"{sum(share.bytes for share in kept) / 1e6:,.2f} MB",
-                *(time.strftime("%Y-%m-%d", time.localtime(at)) for at in (oldest, newest)),
+                *(time.strftime("%Y-%m-%d", time.localtime(at)) for at in ends),
             )
         )
     headings = ("Model", "Replies", "Vectors", "Size", "Oldest", "Newest")
