@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from math import inf
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -15,6 +16,9 @@ from admire.base.terminal import cell
 from admire.cli import options as opt
 from admire.cli.output import print_json, print_rankings, print_rows, print_table
 from admire.rankers.settings import Settings
+
+if TYPE_CHECKING:
+    from admire.base.cache import Share
 
 log = logging.getLogger("admire")
 
@@ -108,19 +112,19 @@ def cache(
         replies, vectors = (cache.clear(clear, before) for cache in caches)
         log.info("Removed %d replies and %d vectors.", replies, vectors)
         return
-    rows = []
-    for model in models:
-        of_model = [share.get(model) for share in shares]
-        kept = [share for share in of_model if share]
-        times = [at for share in kept for at in (share.oldest, share.newest) if at]
-        ends = (min(times), max(times)) if times else ()
-        rows.append(
-            (
-                model,
-                *(f"{share.entries:,}" if share else "–" for share in of_model),
-                f"{sum(share.bytes for share in kept) / 1e6:,.2f} MB",
-                *(time.strftime("%Y-%m-%d", time.localtime(at)) for at in ends),
-            )
-        )
+    rows = [_kept_row(model, [share.get(model) for share in shares]) for model in models]
     headings = ("Model", "Replies", "Vectors", "Size", "Oldest", "Newest")
     print_rows(headings, rows, f"Kept in {cache_dir()}")
+
+
+def _kept_row(model: str, shares: Sequence[Share | None]) -> tuple[str, ...]:
+    """Return what each cache holds of a model, as a row of a table."""
+    kept = [share for share in shares if share]
+    times = [at for share in kept for at in (share.oldest, share.newest) if at]
+    ends = (min(times), max(times)) if times else ()
+    return (
+        model,
+        *(f"{share.entries:,}" if share else "–" for share in shares),
+        f"{sum(share.bytes for share in kept) / 1e6:,.2f} MB",
+        *(time.strftime("%Y-%m-%d", time.localtime(at)) for at in ends),
+    )

@@ -235,7 +235,7 @@ def _ask_meanings(
             by_kind[kind].append(item)
     idiomatic = dict.fromkeys(items, NO_MEANING)
     literal = idiomatic.copy()
-    asked: list[tuple[Item, Meaning]] = []
+    pairs: list[tuple[Item, Meaning]] = []
     for kind, chosen in by_kind.items():
         if chosen:
             answers = literal if kind == "literal" else idiomatic
@@ -244,29 +244,29 @@ def _ask_meanings(
                     chosen, kind, prompts, seed=settings.seed, entries=entries
                 )
                 answers |= meanings
-                asked += meanings.items()
+                pairs += meanings.items()
     if source.llm:
-        _check_meanings(asked, source.name, strict=settings.strict)
+        _check_meanings(pairs, source.name, strict=settings.strict)
     return idiomatic, literal
 
 
-def _check_meanings(asked: Sequence[tuple[Item, Meaning]], name: str, *, strict: bool) -> None:
+def _check_meanings(pairs: Sequence[tuple[Item, Meaning]], name: str, *, strict: bool) -> None:
     """Warn of meanings that cannot be used: how many there are, and of which compounds.
 
     Raises:
         UserError: ``strict``, and none can be used.
     """
-    unread = [(item, meaning) for item, meaning in asked if meaning.unread is not None]
-    if strict and len(asked) >= FEW and len(unread) == len(asked):
+    unread = [(item, meaning) for item, meaning in pairs if meaning.unread is not None]
+    if strict and len(pairs) >= FEW and len(unread) == len(pairs):
         example = textwrap.shorten(unread[0][1].unread or "", 80, placeholder="…")
         first = f"the first reply is {f'“{example}”' if example else 'empty'}"
-        raise _unusable(name, f"none of its {len(asked)} meanings can be used ({first})")
+        raise _unusable(name, f"none of its {len(pairs)} meanings can be used ({first})")
     if unread:
         names = [f"'{compound}'" for compound in dict.fromkeys(item.compound for item, _ in unread)]
         log.warning(
             "%d of %d meanings of %s unusable (%s%s); the dictionary was used for %d.",
             len(unread),
-            len(asked),
+            len(pairs),
             name,
             ", ".join(names[:3]),
             f" and {len(names) - 3} more" if len(names) > 3 else "",

@@ -227,11 +227,7 @@ class OpenAIChat:
         settings: list[str] = []
         response = getattr(error, "response", None)
         message = self._redact(error)[:300]
-        request = getattr(error, "request", None)
-        retries = request.headers.get("x-stainless-retry-count", "0") if request else "0"
-        again = f" after {retries} retries" if retries != "0" else ""
-        if response is not None and "retry-after" in response.headers:
-            again += f" and asks to wait (Retry-After: {response.headers['retry-after']})"
+        again = _retried(error)
         if isinstance(error, openai.APIStatusError) and _CONTEXT.search(message):
             reason = (
                 f"the question is too long for {where} ({message}). Give the server more context "
@@ -343,6 +339,16 @@ def _usage(usage: Any) -> Usage | None:
         usage.get("completion_tokens") or 0,
         details.get("image_tokens") or 0,
     )
+
+
+def _retried(error: openai.OpenAIError) -> str:
+    """Return how often the package asked again, and how long the server asks to wait."""
+    request, response = getattr(error, "request", None), getattr(error, "response", None)
+    retries = "0" if request is None else request.headers.get("x-stainless-retry-count", "0")
+    text = "" if retries == "0" else f" after {retries} retries"
+    if response is not None and "retry-after" in response.headers:
+        text += f" and asks to wait (Retry-After: {response.headers['retry-after']})"
+    return text
 
 
 def _cause(error: BaseException) -> str:
