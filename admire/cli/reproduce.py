@@ -44,6 +44,11 @@ def reproduce(
         out: Folder for runs, table.csv and table.html; else runs/ and the recipe's name.
         rows: Name of a row, or its number; else all. Repeat for several.
         stand_in: Let embedded models run the rows whose models are not here; they are marked.
+
+    Examples:
+        admire reproduce
+        admire reproduce uor-ncl:4 --data AdMIRe/ --stand-in
+        admire reproduce my_table.toml --data my_set/ --dry-run
     """
     from admire.cli import recipe_rows
     from admire.reproduce.recipe import read_recipe
