@@ -46,7 +46,6 @@ def reproduce(
         stand_in: Let embedded models run the rows whose models are not here; they are marked.
 
     Examples:
-        admire reproduce
         admire reproduce uor-ncl:4 --data AdMIRe/ --stand-in
         admire reproduce my_table.toml --data my_set/ --dry-run
     """
