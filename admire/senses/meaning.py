@@ -158,7 +158,9 @@ def _read_json(reply: str, compound: str) -> tuple[list[str], str]:
             if name and words_of(_unescape(name[1])) == words
         ]
     for part in parts:
-        definitions = re.search(rf'"definitions"\s*:\s*(\[[^\]]*|"{_INSIDE}")', part)
+        definitions = re.search(
+            rf'"definitions"\s*:\s*(\[(?:[^\]"]|"{_INSIDE}")*|"{_INSIDE}")', part
+        )
         texts = re.findall(rf'"({_INSIDE})"', definitions[1]) if definitions else []
         if texts:  # else the prompt's last line, repeated
             scene = re.search(rf'"scene"\s*:\s*"({_INSIDE})', part)
