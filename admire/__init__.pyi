@@ -1,4 +1,5 @@
 from .base.errors import UserError
+from .cli.reproduce import reproduce_table
 from .data.frames import items_from_frame
 from .data.items import SAMPLES, Candidate, Item
 from .data.reader import read_items
@@ -38,6 +39,7 @@ __all__ = [
     "read_items",
     "read_run",
     "read_submission",
+    "reproduce_table",
     "score",
     "write_run",
 ]

@@ -24,7 +24,7 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 Body = dict[str, Any]
-Answer = str | tuple[str, list[dict[str, float]]]
+Answer = str | None | tuple[str | None, list[dict[str, float]]]
 SLOW = 0
 """Among the faults: an answer that takes 50 ms."""
 
@@ -99,7 +99,7 @@ class StrictServer:
             told["choices"][0]["logprobs"] = {"content": places, "refusal": None}
         if self.usage:
             prompt = 8 + len(prompt_of(body).encode()) // 4 + 255 * len(images_of(body))
-            said = max(1, len(text) // 4)
+            said = max(1, len(text or "") // 4)
             told["usage"] = {
                 "prompt_tokens": prompt,
                 "completion_tokens": said,

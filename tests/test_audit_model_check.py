@@ -77,7 +77,7 @@ def test_a_model_that_understands_nothing_is_shown_as_such(capsys, httpserver: H
     url = httpserver.url_for("/v1")
     code, out, _ = run(capsys, "models", "check", "openai:tiny", "--llm-url", url)
     assert code == 0
-    assert len(re.findall(r"│ no +│", out)) == 4
+    assert len(re.findall(r"│ no +│", out)) == 5
     assert "no JSON of the schema: '3'" in out
     # It is asked anew each time: what it said before is not what it would say now.
     asked = len(httpserver.log)

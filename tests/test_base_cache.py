@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from admire.base.cache import Cache
+from admire.base.cache import UNKNOWN, Cache, Share
 from admire.base.errors import UserError
 
 
@@ -65,3 +67,32 @@ def test_a_damaged_file_and_a_place_for_none_are_named_with_what_to_do(path, con
         with pytest.raises(UserError, match=f"{place}.*remove.*ADMIRE_CACHE"):
             Cache(place)
     assert path.read_bytes() == content
+
+
+def test_what_is_kept_is_counted_and_removed_by_model_and_age(path, monkeypatch):
+    cache = Cache(path)
+    for key, model, day in (("a", "e5", 1), ("b", "e5", 2), ("c", "gpt", 3)):
+        monkeypatch.setattr("admire.base.cache.time", SimpleNamespace(time=lambda day=day: day))
+        cache.put(key, b"1234", model)
+    assert cache.by_model() == {"e5": Share(2, 8, 1, 2), "gpt": Share(1, 4, 3, 3)}
+    assert (cache.get("b", since=2), cache.get("b", since=2.5)) == (b"1234", None)
+    assert cache.clear("e5", before=2) == 1
+    assert cache.by_model() == {"e5": Share(1, 4, 2, 2), "gpt": Share(1, 4, 3, 3)}
+    assert (cache.clear("gpt"), cache.clear(None)) == (1, 1)
+    assert cache.by_model() == {}
+
+
+def test_a_file_is_shared_with_earlier_versions_whose_entries_count_as_old(path):
+    path.parent.mkdir()
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE entries (key TEXT PRIMARY KEY, value BLOB)")
+        db.execute("INSERT INTO entries VALUES ('old', ?)", (b"value",))
+    cache = Cache(path)
+    cache.put("new", b"value", "e5")
+    with db:
+        db.execute("INSERT OR REPLACE INTO entries VALUES ('older', ?)", (b"value",))
+    assert cache.get("old") == cache.get("older") == cache.get("new") == b"value"
+    assert cache.get("old", since=1) is None
+    assert cache.by_model()[UNKNOWN] == Share(2, 10, None, None)
+    assert (cache.clear(UNKNOWN, before=1), [*cache.by_model()]) == (2, ["e5"])
+    db.close()

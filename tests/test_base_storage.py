@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,33 @@ with replace_folder(Path({str(tmp_path)!r}) / "folder", "index") as part:
     replace(tmp_path / "folder")
     write(tmp_path / "b.txt")
     assert content(tmp_path) == {"b.txt": "new"} | {f"folder/{k}": v for k, v in whole().items()}
+
+
+def test_what_killed_commands_left_is_in_no_commands_way_and_removed(tmp_path):
+    code = f"""
+import sys, time
+from pathlib import Path
+from admire.base.storage import replace_folder
+with replace_folder(Path({str(tmp_path)!r}) / "runs" / sys.argv[1], "run"):
+    print("in", flush=True)
+    time.sleep(600)
+"""
+    runs = tmp_path / "runs"
+    killed, under_way = others = [
+        subprocess.Popen([sys.executable, "-c", code, name], stdout=subprocess.PIPE)
+        for name in ("killed", "under way")
+    ]
+    for other in others:
+        other.stdout.readline()
+    killed.kill()
+    killed.communicate()
+    replace(runs / "mine")
+    assert {path.name for path in runs.iterdir()} == {".under way.admire-part", "mine"}
+    under_way.kill()
+    under_way.communicate()
+    shutil.rmtree(runs / "mine")
+    replace(runs)  # where nothing but a leftover is
+    assert content(tmp_path) == {f"runs/{name}": text for name, text in whole().items()}
 
 
 @pytest.mark.parametrize("below", ["out.txt", "new/out.txt"])

@@ -59,7 +59,7 @@ def test_help_groups_commands_by_what_people_come_for(capsys):
         ],
         ["search", "index", "retrieve", "benchmark", "sts", "detect"],
         ["tune", "weights", "sweep", "reproduce", "train", "augment"],
-        ["models"],
+        ["cache", "models"],
     ]
 
 

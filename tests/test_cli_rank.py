@@ -142,7 +142,7 @@ def test_the_first_items_are_enough_for_a_first_try(
     record = json.loads((out / "run.json").read_text())
     assert (record["items"], record["limit"]) == (2, 2)
     assert "2, the first of the set" in (out / "report.html").read_text()
-    assert "Item 3 is missing here" in ended(capsys, "submit", out)
+    assert "item 3 (missing)" in ended(capsys, "submit", out)
     replies = tmp_path / "replies.csv"
     replies.write_text("compound,sense,meaning\nowl,literal,a bird\nnight owl,idiomatic,awake\n")
     recorded = ("--llm", f"recorded:{replies}", "--limit", 2)

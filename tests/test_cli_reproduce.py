@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from commands import ended, run
+from commands import HEAVY, ended, loaded, run
 from conftest import admire_row
 
+from admire import UserError, reproduce_table
 from admire.cli import recipe_rows
 from admire.reproduce.recipe import read_recipe, recipe_names
 
@@ -88,6 +89,18 @@ def test_rows_run_are_compared_and_are_not_run_twice(capsys, monkeypatch, tmp_pa
     assert code == 0, err
     assert table(out)["ours"].equals(figures["ours"])
     assert json.loads(printed)["figures"][0]["ours"] == row["ours"]
+    # Python gets the table that the command writes.
+    again = reproduce_table(recipe, tmp_path, out)
+    assert again.to_csv(index=False) == (out / "table.csv").read_text(encoding="utf-8")
+
+
+def test_python_runs_the_rows_that_are_named_and_loads_nothing_heavy_before(tmp_path, recipe):
+    figures = reproduce_table(recipe, None, tmp_path / "out", rows=["theirs", "2"])
+    assert figures.drop_duplicates("row")["row"].tolist() == ["theirs", "GPT"]
+    assert "OPENAI_API_KEY" in figures["note"].iloc[-1]
+    with pytest.raises(UserError, match="compound"):
+        reproduce_table(recipe, None, tmp_path / "out", rows=["compuond"])
+    assert not loaded("from admire import reproduce_table") & HEAVY
 
 
 def test_embedded_models_stand_in_and_are_marked(capsys, monkeypatch, tmp_path, recipe):

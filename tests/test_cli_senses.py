@@ -119,9 +119,14 @@ def test_sense_works_on_targets_without_candidates_and_scores_them(
     assert run(capsys, *command)[0] == 0
     asked = [request.get_json()["temperature"] for request, _ in httpserver.log]
     assert asked == [0.7] * 6 + [1.5] * 2
-    unknown = write_table(rows[1] | {"sentence_type": ""}, name="unknown.tsv")
+    unknown = write_table(rows[0] | {"sentence_type": ""}, name="unknown.tsv")
     code, out, _ = run(capsys, "sense", unknown, "--out", out_file, *model)
     assert (code, out) == (0, "")
+    unread = write_table(rows[1], name="unread.tsv")
+    code, _, err = run(capsys, "sense", unread, "--out", tmp_path / "none.tsv", *model)
+    assert code == 2
+    assert err.endswith("or take another model. (--llm, --llm-url, --sense)\n")
+    assert not (tmp_path / "none.tsv").exists()
 
 
 @pytest.fixture(scope="module")

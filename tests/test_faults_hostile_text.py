@@ -140,12 +140,11 @@ def test_a_template_of_ones_own_runs_in_a_sandbox(tmp_path: Path):
     ],
 )
 def test_a_vote_is_what_the_reply_says_and_not_what_it_quotes(sentence, reply, label):
-    llm = ScriptedChat(lambda prompt: reply)
-    run = rank([replace(OWL, sentence=sentence)], PAPER, llms=[llm], encoder=WordEncoder())
-    assert run.rankings[0].interpretations[0].sense.label == label
-    echoed = ScriptedChat(lambda prompt: f"{prompt}\n\n{reply}")
-    run = rank([replace(OWL, sentence=sentence)], PAPER, llms=[echoed], encoder=WordEncoder())
-    assert run.rankings[0].interpretations[0].sense.label == label
+    settings = replace(PAPER, votes=1)  # more that name no sense would end the run
+    for script in (lambda prompt: reply, lambda prompt: f"{prompt}\n\n{reply}"):
+        items, llms = [replace(OWL, sentence=sentence)], [ScriptedChat(script)]
+        run = rank(items, settings, llms=llms, encoder=WordEncoder())
+        assert run.rankings[0].interpretations[0].sense.label == label
 
 
 ORDER = '{"order": ["A", "B"], "better": "A", "idiomatic": 100, "literal": 0, "neither": 0}'

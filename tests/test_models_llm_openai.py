@@ -258,9 +258,14 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
         [f"too many requests' after {RETRIES} retries", "quota"],
     ),
     "a wait too long to be honoured": (
-        refusal(429, **{"Retry-After": "86400"}),
+        refusal(429, **{"Retry-After": "3600"}),
         1,
-        ["too many requests'. Wait"],
+        ["too many requests' and asks to wait (Retry-After: 3600). Wait"],
+    ),
+    "waits that do not help": (
+        refusal(503, **{"Retry-After": "120"}),
+        RETRIES + 1,
+        [f"status 503 after {RETRIES} retries and asks to wait (Retry-After: 120)"],
     ),
     "a server that is down": (refusal(503), RETRIES + 1, [f"status 503 after {RETRIES} retries"]),
     "another address": (
@@ -269,7 +274,7 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
         ["redirects to another address"],
     ),
     "a web page": (Response("<p>Welcome</p>"), 1, NO_MESSAGE),
-    "half the JSON": (answered('{"choices": [{"mess'), 1, NO_MESSAGE),
+    "half the JSON": (answered('{"choices": [{"mess'), 1, ["JSON that breaks off", "Try again"]),
     "no choices": (answered('{"choices": []}'), 1, NO_MESSAGE),
     "a message that is no text": (completion(["Literal"]), 1, NO_MESSAGE),
     "an error in spite of its status": (
@@ -318,7 +323,21 @@ def test_a_timeout_says_how_long_was_waited(httpserver: HTTPServer, chat, waits:
     assert "within 0.05 s after 1 retries" in message
 
 
-def test_a_server_that_does_not_run_is_asked_about(waits: list[float]):
+def test_a_retry_is_logged_with_its_reason_and_wait(httpserver: HTTPServer, caplog, chat):
+    caplog.set_level(logging.INFO, "admire")
+    for fault in (refusal(429, **{"Retry-After": "7"}), refusal(503, **{"Retry-After": "0.5"})):
+        httpserver.clear()
+        serve(httpserver, fault, completion("Literal"))
+        assert said(chat(), "hi") == "Literal"
+    retries = [line for line in caplog.messages if line.startswith("openai:tiny")]
+    assert retries == [
+        "openai:tiny: status 429; asking again in 7.0 s.",
+        "openai:tiny: status 503; asking again in 0.5 s.",
+    ]
+
+
+def test_a_server_that_does_not_run_is_asked_about(waits: list[float], caplog):
+    caplog.set_level(logging.INFO, "admire")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -326,6 +345,7 @@ def test_a_server_that_does_not_run_is_asked_about(waits: list[float]):
     message = failure(OpenAIChat("tiny", url=where, retries=2))
     assert f"{where} cannot be reached after 2 retries (" in message
     assert len(waits) == 2
+    assert caplog.text.count("no answer; asking again") == 1  # the second follows within a second
 
 
 def test_a_line_break_after_the_key_is_no_part_of_it(

@@ -49,6 +49,8 @@ HOSTILE = {
 }
 
 
+NO_MEANING = '{"answer": "<script>hurt = 5</script>"}'
+
 IS_UNCOVERED = """element => {
   const {left, top} = element.getBoundingClientRect();
   return element.contains(document.elementFromPoint(left + 5, top + 5));
@@ -81,7 +83,8 @@ class Reported:
 def knowing(items: list[Item], *, tells_senses: bool) -> ScriptedChat:
     """A chat model that knows the samples, but for two senses and what a fat cat is.
 
-    If it does not tell senses, it takes all for idiomatic. Of some items it is not sure.
+    Of the hostile item it gives no meaning. If it does not tell senses, it takes all for idiomatic.
+    Of some items it is not sure.
     """
     mistaken = items[3].sentence, items[4].sentence
     best = {}
@@ -102,6 +105,8 @@ def knowing(items: list[Item], *, tells_senses: bool) -> ScriptedChat:
             return "Idiomatic" if (is_idiom or not tells_senses) != is_unsure else "Literal"
         sense = "idiomatic" if "idiom of the sentence" in prompt else "literal"
         compound = max((one.compound for one in items), key=lambda name: prompt.rfind(quoted(name)))
+        if compound == HOSTILE["compound"]:
+            return NO_MEANING
         return json.dumps({"definitions": [best.get((compound, sense), "a thing")], "scene": ""})
 
     return ScriptedChat(answer, name="knowing" if tells_senses else "credulous")
@@ -352,6 +357,7 @@ def test_what_data_say_is_text(page: Page):
     assert shown.locator(".sentence").inner_text() == HOSTILE["sentence"]
     text = shown.locator(".run").first.text_content() or ""
     assert all(candidate["caption"].strip() in text for candidate in HOSTILE["candidates"])
+    assert f"none: the reply “{NO_MEANING}” could not be used" in text
     assert page.evaluate("typeof hurt") == "undefined"
 
 

@@ -16,7 +16,7 @@ from toys import OWL, WordEncoder
 from admire import Scoring, UserError, compare_runs, rank, write_run
 from admire.base.choices import Ranker
 from admire.models.llm import Question, Reply
-from admire.runs.past_runs import read_cosines
+from admire.runs.past_runs import read_cosines, read_run
 
 REASONING: tuple[Ranker, ...] = ("listwise", "pointwise", "pairwise")
 
@@ -88,16 +88,20 @@ def test_a_reply_that_was_cut_off_is_asked_for_with_twice_the_tokens(ranker):
 
 
 @pytest.mark.parametrize("ranker", REASONING)
-def test_an_item_of_which_nothing_can_be_read_keeps_its_candidates_equal(ranker, caplog):
+def test_an_item_of_which_nothing_can_be_read_keeps_its_candidates_equal(ranker, caplog, tmp_path):
     def spoil(text: str, question: Question, count: int) -> str:
-        return "no" if "lost" in question.text else text
+        return "" if "lost" in question.text else text
 
     other = item_of([f"lost {k}" for k in range(3)], "lost cause")
     judge = Judge(WORTHS | {f"lost {k}": 0.5 for k in range(3)}, logprobs=False, spoil=spoil)
-    found = rank([ITEM, other], settings(ranker, sense="vote"), llms=[judge]).rankings
+    run = rank([ITEM, other], settings(ranker, sense="vote"), llms=[judge])
+    found = run.rankings
     assert found[0].order == BEST
     assert found[1].scores.tolist() == [0, 0, 0]
-    assert found[1].judgements[0].unread == {"listwise": 5, "pointwise": 3, "pairwise": 6}[ranker]
+    write_run(run, tmp_path / "run")
+    unread = {"listwise": 5, "pointwise": 3, "pairwise": 6}[ranker]
+    for rankings in (found, read_run(tmp_path / "run").rankings):
+        assert rankings[1].judgements[0].unread == unread
     assert caplog.text.count("no answer on 'lost cause' could be read") == 1
 
 

@@ -214,17 +214,21 @@ def test_servers_and_models_without_batches(server: BatchServer, caplog):
     assert json.loads(state.read_text())["open"] == []
 
 
-def test_lines_that_make_no_sense_do_no_harm(server: BatchServer, caplog):
+NULL = {"choices": [{"message": {"content": None}}]}
+
+
+@pytest.mark.parametrize(("body", "lacks"), [({}, "no message"), (NULL, "no text")])
+def test_lines_that_make_no_sense_do_no_harm(server: BatchServer, caplog, body: Body, lacks: str):
     batch(ITEMS, ONE)
     server.finish()
     name = server.batches["batch_1"]["output_file_id"]
     first, second, *others = server.files[name].splitlines(keepends=True)
-    empty = json.dumps(json.loads(second) | {"response": {"status_code": 200, "body": {}}})
+    empty = json.dumps(json.loads(second) | {"response": {"status_code": 200, "body": body}})
     strange = [b"<html>\n", b"[]\n", b'{"custom_id": "of another"}\n', empty.encode() + b"\n"]
     server.files[name] = b"".join([*reversed(others), *strange, others[0]])
     batch(ITEMS, ONE)
     assert "says '<html>'" in caplog.text
-    assert "an answer holds no message" in caplog.text
+    assert f"an answer holds {lacks}" in caplog.text
     assert server.sizes() == [CALLS, 1]  # the first; the second is left to rank
     assert json.loads(first)["custom_id"] == server.lines(server.batches["batch_2"])[0]["custom_id"]
 

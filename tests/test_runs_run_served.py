@@ -6,19 +6,22 @@ import json
 import math
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from commands import hide, run
+from commands import ended, hide, run
 from conftest import admire_row
 from judges import pictured
 from served import CALLS, COMPOUNDS, ITEMS, answer, ranked, sums
-from strict_server import SLOW, Body, StrictServer, prompt_of
+from strict_server import SLOW, Answer, Body, StrictServer, prompt_of
 from toys import WordEncoder
 
-from admire import Settings, UserError, rank
+from admire import Settings, UserError, rank, write_run
+from admire.base.choices import Ranker
 from admire.base.storage import cache_dir
+from admire.runs.past_runs import read_run
 
 FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SLOW)]
 
@@ -39,6 +42,35 @@ def test_through_faults_each_question_is_asked_once_and_after_a_restart_none(
     assert set(served.answers.values()) == {1}
     again = [fault for k in range(CALLS) for fault in FAULTS[k % len(FAULTS)] if fault != SLOW]
     assert len(served.headers) == CALLS + len(again)
+
+
+def test_fresh_asks_anew_and_what_is_kept_is_listed_and_removed(
+    capsys, tmp_path: Path, served: StrictServer, write_table
+):
+    data = write_table(*(admire_row(compound) for compound in COMPOUNDS))
+    command = ["rank", data, "--out", tmp_path / "run", "--llm", "openai:gpt-4o"]
+    for options, asks in (([], CALLS), (["--fresh"], CALLS), ([], 0)):
+        served.requests.clear()
+        code, _, err = run(capsys, *command, *options)
+        assert code == 0, err
+        assert len(served.requests) == asks
+        served.answer = lambda body: answer(body).replace("person", "bird")
+        assert ("bird awake late" in (tmp_path / "run" / "items.jsonl").read_text()) == (
+            not asks or "--fresh" in options
+        )
+    for options, kept in (([], 20), (["--fresh"], 0)):
+        _, out, _ = run(capsys, *command, *options, "--dry-run", "--json")
+        assert json.loads(out)[0]["kept"] == kept
+    _, out, _ = run(capsys, "cache")
+    assert re.search(r"│ e5 +│ – +│ \d+ +│ 0\.\d\d MB │", out)
+    assert re.search(rf"│ openai:gpt-4o +│ {CALLS} +│ – +│", out)
+    assert "'openai:gpt-4o'" in ended(capsys, "cache", "--clear", "openai:gpt-4")
+    for options, removed in ((["--older-than", 1], 0), ([], CALLS)):
+        _, _, err = run(capsys, "cache", "--clear", "openai:gpt-4o", *options)
+        assert err == f"Removed {removed} replies and 0 vectors.\n"
+    _, out, _ = run(capsys, "cache")
+    assert "e5" in out
+    assert "gpt" not in out
 
 
 def test_a_run_tells_calls_tokens_and_prices_by_stage_and_model(served: StrictServer):
@@ -113,7 +145,7 @@ def test_as_many_questions_as_wanted_are_under_way_at_once(served: StrictServer)
     assert parallel["settings"] == ranked(parallel=1)["settings"]
 
 
-WORTH = {"of best.png": 3, "of good.png": 2, "of dull.png": 1}
+WORTH = defaultdict(lambda: 1, {"of best.png": 3, "of good.png": 2})
 
 
 def looked(body: Body) -> str | tuple[str, list[dict[str, float]]]:
@@ -174,3 +206,70 @@ def test_models_that_look_are_asked_with_pictures_and_once(
     if "vision-local" not in options:
         assert stages["ranking"]["price_usd"] > 0
         assert stages["ranking"]["price_usd_now"] == 0
+
+
+@pytest.mark.parametrize("nothing", [None, '{"answer": "yes"}'])
+@pytest.mark.parametrize(
+    ("ranker", "tries", "questions"),
+    [
+        ("embeddings", 5 + 2 * 3, 5 + 2),
+        ("listwise", 5 * 2, 5),
+        ("pointwise", 5 + 2 * 3 + 3 * 3, 5 + 2 + 3),
+        ("pairwise", 5 + 2 * 3 + 6 * 2, 5 + 2 + 6),
+    ],
+)
+def test_what_cannot_be_read_is_asked_again_once_the_server_is_repaired(
+    served: StrictServer, ranker: Ranker, tries: int, questions: int, nothing: str | None
+):
+    def broken(body: Body) -> Answer:
+        return (nothing, [{"Hm": 0.0}]) if "pipe dream" in prompt_of(body) else looked(body)
+
+    settings = Settings(llms=("openai:gpt-4o",), rankers=(ranker,))
+    counts = []
+    for served.answer in (broken, looked, looked):
+        served.requests.clear()
+        rank(ITEMS, settings, encoder=WordEncoder())
+        counts.append(len(served.requests))
+    assert counts == [3 * questions + tries, questions, 0]
+
+
+@pytest.mark.parametrize("reply", [None, "Banana! 🍌", '{"answer": "yes"}'])
+@pytest.mark.parametrize(
+    ("sense", "message"),
+    [("vote", "none of its 20 votes can be read"), ("given", "none of its 8 meanings can be used")],
+)
+def test_a_run_of_which_no_reply_can_be_used_ends_with_one_message(
+    capsys, tmp_path: Path, served: StrictServer, write_table, sense: str, message: str, reply
+):
+    served.answer = lambda body: reply
+    data = write_table(*(admire_row(compound) for compound in COMPOUNDS))
+    out = tmp_path / "out" / "run"
+    command = ["rank", data, "--out", out, "--llm", "openai:gpt-4o", "--sense", sense]
+    code, _, err = run(capsys, *command)
+    assert code == 2
+    assert f"admire: openai:gpt-4o: {message}" in err.splitlines()[-1]
+    assert list(out.parent.iterdir()) == []
+
+
+def test_unusable_meanings_are_counted_and_marked(
+    caplog, tmp_path: Path, served: StrictServer, owls
+):
+    unread = {"night owl": '{"answer": "yes"}', "pipe dream": None}
+
+    def reply(body: Body) -> str | None:
+        prompt = prompt_of(body)
+        lacking = [] if "or literally" in prompt else [name for name in unread if name in prompt]
+        return unread[lacking[0]] if lacking else answer(body)
+
+    served.answer = reply
+    done = rank(ITEMS, Settings(llms=("openai:gpt-4o",)), encoder=WordEncoder())
+    count = "4 of 8 meanings of openai:gpt-4o unusable ('night owl', 'pipe dream')"
+    assert f"{count}; the dictionary was used for 2." in caplog.messages
+    write_run(done, tmp_path / "run")
+    for rankings in (done.rankings, read_run(tmp_path / "run").rankings):
+        idiomatic = [ranking.interpretations[0].idiomatic for ranking in rankings]
+        assert [meaning.unread for meaning in idiomatic] == ['{"answer": "yes"}', None, "", None]
+        assert [bool(meaning) for meaning in idiomatic] == [True, True, False, True]
+    rows = [json.loads(row) for row in (tmp_path / "run" / "items.jsonl").open()]
+    marked = ["unread" in row["interpretations"][0]["literal"] for row in rows]
+    assert marked == [True, False, True, False]

@@ -155,6 +155,7 @@ def test_definitions_and_scene_are_read(reply: str, expected: Meaning):
         "I'm sorry, but I can't help with that.",
         "No problem, but I need the JSON data for the next line.",  # seen
         "Scene: a lamp",
+        "Banana! 🍌",
         # Copies of the sentence and of the prompt's examples.
         '{"definitions": ["my sister is a night owl who writes at midnight"]}',
         '{"definitions": ["a reckless person whom nobody can control"]}',
@@ -213,7 +214,7 @@ def test_the_prompt_of_a_sense_is_asked_until_a_reply_can_be_used(sense):
     assert ask_meaning(ITEM, sense, llm, Prompts(), seed=7) == WHOLE
     assert llm.sampled == [(0.0, 7), (1.0, 8), (1.0, 9)]
     chat = ScriptedChat(lambda _: "")
-    assert ask_meaning(ITEM, sense, chat, Prompts()) == NO_MEANING
+    assert ask_meaning(ITEM, sense, chat, Prompts()) == Meaning(unread="")
     assert chat.prompts == [Prompts().about(ITEM, sense)] * ATTEMPTS
 
 
@@ -225,9 +226,9 @@ HINT = ("who stays up late", "an owl")
     [
         ('"definitions": ["who stays up late"], "scene": "a lamp"}', Meaning(HINT[:1], "a lamp")),
         ('who stays up late"], "scene": "a lamp"}', Meaning(HINT[:1], "a lamp")),  # goes on
-        ("", Meaning(HINT)),
-        ("I'm sorry.", Meaning(HINT)),
-        ('"definitions": ["a reckless person whom nobody can control"]}', Meaning(HINT)),
+        ("", Meaning(HINT, unread="")),
+        ("I'm sorry.", Meaning(HINT, unread="I'm sorry.")),
+        ('{"definitions": ["night owl"]}', Meaning(HINT, unread='{"definitions": ["night owl"]}')),
     ],
 )
 def test_a_dictionary_may_be_repeated_and_stands_in_for_what_cannot_be_used(reply, expected):

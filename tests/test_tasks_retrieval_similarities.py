@@ -202,8 +202,13 @@ def wavering() -> Callable[[str], str]:
     return lambda prompt: next(votes) if "or literally" in prompt else "someone who works late"
 
 
-def silent(prompt: str) -> str:
-    return "Idiomatic" if "or literally" in prompt else ""
+def nearly_silent(prompt: str) -> str:
+    """Vote, but tell one meaning alone; a model that tells none at all ends a run."""
+    return (
+        "Idiomatic"
+        if "or literally" in prompt
+        else "works late" * (OWLS.queries[0].sentence in prompt)
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,7 +223,7 @@ def silent(prompt: str) -> str:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("chat", [lambda: answer, wavering, lambda: silent])
+@pytest.mark.parametrize("chat", [lambda: answer, wavering, lambda: nearly_silent])
 def test_by_meaning_is_rank_with_the_documents_as_candidates(chat, scoring):
     candidates = tuple(Candidate(d.id, caption=d.sentence) for d in OWLS.documents)
     items = [

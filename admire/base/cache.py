@@ -1,19 +1,43 @@
-"""Caches that survive a kill."""
+"""Caches that survive a kill, and what they hold of each model."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from admire.base.errors import UserError
 from admire.base.storage import PATIENCE, only_writer
 
+TABLES = (
+    "entries (key TEXT PRIMARY KEY, value BLOB)",
+    "origins (key TEXT PRIMARY KEY, model TEXT, written REAL) WITHOUT ROWID",
+)
+"""Origins have a table of their own, so that earlier versions of admire can use the file, too."""
+FROM = "FROM entries LEFT JOIN origins USING (key)"
+UNKNOWN = "unknown"
+"""The model of entries of earlier versions, whose time is not known either, and counts as old."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a cache holds of a model; times are those of :func:`time.time`, None if unknown."""
+
+    entries: int
+    bytes: int
+    oldest: float | None
+    newest: float | None
+
 
 class Cache:
     """A table from keys to bytes in one SQLite file, written through at once.
+
+    Of each entry it also knows the model and the time when it was put.
 
     An entry is either there whole or not there, whenever the process dies. Threads of one process
     share a connection; several processes may use the file at the same time. Values are plain bytes:
@@ -33,21 +57,51 @@ class Cache:
                 self._db.execute("PRAGMA journal_mode=WAL")
             # No entry waits for the disk: a power cut may cost the last ones, a kill none.
             self._db.execute("PRAGMA synchronous=NORMAL")
-            table = "entries (key TEXT PRIMARY KEY, value BLOB)"
-            self._db.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+            for table in TABLES:
+                self._db.execute(f"CREATE TABLE IF NOT EXISTS {table}")
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, since: float = -inf) -> bytes | None:
+        """Return the value, if it was put at that time or later."""
+        query = f"SELECT value {FROM} WHERE key = ? AND COALESCE(written, 0) >= ?"
         with self._reporting(), self._lock:
-            row = self._db.execute("SELECT value FROM entries WHERE key = ?", (key,)).fetchone()
+            row = self._db.execute(query, (key, since)).fetchone()
         return None if row is None else bytes(row[0])
 
-    def put(self, key: str, value: bytes) -> None:
-        self.put_all({key: value})
+    def put(self, key: str, value: bytes, model: str = UNKNOWN) -> None:
+        self.put_all({key: value}, model)
 
-    def put_all(self, entries: Mapping[str, bytes]) -> None:
+    def put_all(self, entries: Mapping[str, bytes], model: str = UNKNOWN) -> None:
         """Put all of them, or none where the process dies on the way."""
+        origins = [(key, model, time.time()) for key in entries]
         with self._reporting(), self._lock, self._db:
             self._db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", entries.items())
+            self._db.executemany("INSERT OR REPLACE INTO origins VALUES (?, ?, ?)", origins)
+
+    def by_model(self) -> dict[str, Share]:
+        """Return what there is of each model."""
+        sums = "COUNT(*), SUM(LENGTH(value)), MIN(written), MAX(written)"
+        query = f"SELECT COALESCE(model, '{UNKNOWN}') AS name, {sums} {FROM} GROUP BY name"
+        with self._reporting(), self._lock:
+            return {model: Share(*values) for model, *values in self._db.execute(query)}
+
+    def clear(self, model: str | None, before: float = inf) -> int:
+        """Remove what is of a model, or of all, and older than a time; return how many entries."""
+        chosen = (
+            f"SELECT key {FROM} WHERE COALESCE(written, 0) < :before "
+            f"AND (:model IS NULL OR COALESCE(model, '{UNKNOWN}') = :model)"
+        )
+        values = {"before": before, "model": model}
+        with self._reporting(), self._lock:
+            with self._db:
+                query = f"DELETE FROM entries WHERE key IN ({chosen})"
+                count = self._db.execute(query, values).rowcount
+                self._db.execute("DELETE FROM origins WHERE key NOT IN (SELECT key FROM entries)")
+            self._db.execute("VACUUM")
+        return count
+
+    def drop(self, key: str) -> None:
+        with self._reporting(), self._lock, self._db:
+            self._db.execute("DELETE FROM entries WHERE key = ?", (key,))
 
     def close(self) -> None:
         self._db.close()

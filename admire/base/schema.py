@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from functools import cache, partial, wraps
+from operator import not_
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args
 
 import pydantic.dataclasses
@@ -34,6 +35,10 @@ def _not_blank(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_not_blank)]
+
+UNLESS_EMPTY = Field(exclude_if=not_)
+"""A key that is written only where there is something to say."""
+UNLESS_NONE = Field(exclude_if=lambda value: value is None)
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
 """Nothing is converted: a text is no number, and True is not 1. Numbers are finite."""

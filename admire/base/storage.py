@@ -54,8 +54,7 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    name = hashlib.sha256(str(place.resolve()).encode()).hexdigest()[:32]
-    path = cache_dir() / "locks" / f"{name}.lock"
+    path = _lock_path(place)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path, is_singleton=True)
@@ -75,6 +74,11 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _lock_path(place: Path) -> Path:
+    name = hashlib.sha256(str(place.resolve()).encode()).hexdigest()[:32]
+    return cache_dir() / "locks" / f"{name}.lock"
 
 
 def partial_of(path: Path) -> Path:
@@ -144,8 +148,8 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
     """Yield a new folder to write into, which takes the place of ``folder`` when it is complete.
 
     Only a folder that :func:`check_folder` accepts is replaced. If anything fails on the way,
-    ``folder`` is left as it was. What a killed process leaves beside it is removed by the next one.
-    The kind, such as "index", stands in the marker and in messages.
+    ``folder`` is left as it was. What a killed process leaves is removed by the next one that
+    writes beside it. The kind, such as "index", stands in the marker and in messages.
 
     Raises:
         UserError: ``folder`` may not be replaced, cannot be written, or is being written by another
@@ -153,6 +157,7 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
     """
     folder = folder.resolve()
     check_folder(folder, kind)
+    _remove_leftovers(folder.parent)
     part = folder.with_name(f".{folder.name}.admire-part")
     with only_writer(folder):
         try:
@@ -176,6 +181,18 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
             raise UserError(str(error).replace(str(part), str(folder)), *error.settings) from error
         finally:
             shutil.rmtree(part, ignore_errors=True)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what killed commands left in a folder: parts that no command is writing any more.
+
+    Of commands with another cache directory it cannot tell, so theirs stay.
+    """
+    for part in folder.glob(".*.admire-*"):
+        place = part.with_name(part.name[1:].rpartition(".")[0])
+        if _lock_path(place).exists():
+            with suppress(UserError), only_writer(place):
+                shutil.rmtree(part, ignore_errors=True)
 
 
 def _names(folder: Path) -> set[str]:
@@ -210,6 +227,7 @@ def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
             return
         if not folder.is_dir():
             raise refusal("is a file")
+        _remove_leftovers(folder)
         names = sorted(_names(folder) - {partial_of(folder / MARKER).name})
     except OSError as error:
         raise refusal(f"cannot be read ({error.strerror or error})") from None

@@ -21,7 +21,7 @@ from admire.cli.augment import augment_captions, augment_images
 from admire.cli.collections import index, search
 from admire.cli.config import config
 from admire.cli.head import sweep, train_head
-from admire.cli.models import check_model, list_models, pull
+from admire.cli.models import cache, check_model, list_models, pull
 from admire.cli.pages import report, serve
 from admire.cli.rank import batch, demo, fuse, one, rank, score, submit
 from admire.cli.reproduce import reproduce
@@ -80,6 +80,7 @@ for panel, commands in COMMANDS.items():
 train = App("train", help="Learn from data: heads, detectors, encoders.", group=LEARN, sort_key=98)
 variants = App("augment", help="Make variants of images and captions.", group=LEARN, sort_key=99)
 catalogue = App("models", help="List the models, fetch one, or try one.", group=MODELS)
+add(app, cache, group=MODELS)
 for group, example in (
     (train, "train head train.tsv --out my_head/"),
     (variants, "augment images pictures/ --out variants/"),

@@ -1,16 +1,26 @@
-"""Commands that list, fetch and check models."""
+"""Commands that list, fetch and check models, and clear what is kept of them."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import logging
+import time
+from collections.abc import Sequence
+from math import inf
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from admire.base.errors import UserError
+from admire.base.schema import Weight
 from admire.base.terminal import cell
 from admire.cli import options as opt
 from admire.cli.output import print_json, print_rankings, print_rows, print_table
 from admire.rankers.settings import Settings
+
+if TYPE_CHECKING:
+    from admire.base.cache import Share
+
+log = logging.getLogger("admire")
 
 
 def list_models(*, json: opt.Json = False) -> None:
@@ -83,3 +93,52 @@ def check_model(name: str, /, *, options: opt.Options = None) -> None:
     print_rankings(run.rankings, len(run.rankings))
     rows = [(speed.kind, speed.count, speed.width, f"{speed.seconds:.2f}") for speed in speeds]
     print_rows(("Encoded", "Number", "Dimensions", "Seconds"), rows, name)
+
+
+def cache(
+    *,
+    clear: Annotated[str | None, Parameter(completer=opt.model_names())] = None,
+    older_than: Weight | None = None,
+) -> None:
+    """List the replies and vectors that are kept, by model, or remove some of them.
+
+    Args:
+        clear: Remove what is kept of this model.
+        older_than: Remove what is older than so many days, of that model or of all.
+
+    Examples:
+        admire cache
+        admire cache --clear openai:gpt-6.1-sol --older-than 30
+    """
+    from admire.base.cache import Cache
+    from admire.base.choices import not_among
+    from admire.base.storage import cache_dir
+    from admire.models.encoders.cached import VECTORS
+    from admire.models.llm.cached import REPLIES
+
+    caches = [Cache(cache_dir() / name) for name in (REPLIES, VECTORS)]
+    shares = [cache.by_model() for cache in caches]
+    models = sorted({model for share in shares for model in share})
+    if clear is not None and clear not in models:
+        raise UserError(f"The model to clear {not_among(clear, models)}", "clear")
+    if clear is not None or older_than is not None:
+        before = inf if older_than is None else time.time() - 86_400 * older_than
+        replies, vectors = (cache.clear(clear, before) for cache in caches)
+        log.info("Removed %d replies and %d vectors.", replies, vectors)
+        return
+    rows = [_kept_row(model, [share.get(model) for share in shares]) for model in models]
+    headings = ("Model", "Replies", "Vectors", "Size", "Oldest", "Newest")
+    print_rows(headings, rows, f"Kept in {cache_dir()}")
+
+
+def _kept_row(model: str, shares: Sequence[Share | None]) -> tuple[str, ...]:
+    """Return what each cache holds of a model, as a row of a table."""
+    kept = [share for share in shares if share]
+    times = [at for share in kept for at in (share.oldest, share.newest) if at]
+    ends = (min(times), max(times)) if times else ()
+    return (
+        model,
+        *(f"{share.entries:,}" if share else "–" for share in shares),
+        f"{sum(share.bytes for share in kept) / 1e6:,.2f} MB",
+        *(time.strftime("%Y-%m-%d", time.localtime(at)) for at in ends),
+    )

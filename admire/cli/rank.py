@@ -99,18 +99,17 @@ def rank(
 
     started = time.monotonic()
     settings, files = run_settings(options), opt.make(ItemFiles, options)
-    workers = opt.open_workers(options, settings.device)
+    asking, workers = opt.make(Asking, options), opt.open_workers(options, settings.device)
     if dry_run:
         look, skip = files.skip_bad, (lambda fault: None) if files.skip_bad else None
         items = list(files.read(data, look=look, skip=skip))
-        print_forecasts(plan(items, settings), json=json)
+        print_forecasts(plan(items, settings, asking=asking), json=json)
         return
     check_folder(out, "run")
     if report:
         from admire.pages.report import check_report
 
         check_report(out / REPORT)
-    asking = opt.make(Asking, options)
     written = rank_file(data, out, settings, files, asking=asking, workers=workers)
     show_run(out, written, report=report, json=json)
     took = time.monotonic() - started

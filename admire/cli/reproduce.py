@@ -1,4 +1,4 @@
-"""The command that reproduces tables of papers."""
+"""The command that reproduces tables of papers, and its form in Python."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from admire.cli.config import run_settings
 from admire.cli.output import print_forecasts, print_json, print_rows
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from admire.cli import recipe_rows
     from admire.reproduce.recipe import Recipe, Row
 
@@ -44,28 +46,71 @@ def reproduce(
         out: Folder for runs, table.csv and table.html; else runs/ and the recipe's name.
         rows: Name of a row, or its number; else all. Repeat for several.
         stand_in: Let embedded models run the rows whose models are not here; they are marked.
-    """
-    from admire.cli import recipe_rows
-    from admire.reproduce.recipe import read_recipe
 
+    Examples:
+        admire reproduce uor-ncl:2 --data FOLDER --dry-run
+        admire reproduce admire:ablation --data shared/data/admire_en
+    """
     if recipe is None:
         _list_recipes(data, json=json)
         return
-    table, name = read_recipe(recipe), Path(recipe).stem.replace(":", "-")
-    chosen = _choose(table, rows or ())
+    table, jobs = _jobs(recipe, data, rows or (), stand_in=stand_in)
+    if dry_run:
+        _forecast([job for row, _, job in jobs if row.run], json=json)
+        return
+    out = out or Path("runs", Path(recipe).stem.replace(":", "-"))
+    _print(table, _run(table, jobs, out), json=json)
+
+
+def reproduce_table(
+    recipe: str | Path,
+    data: str | Path | None,
+    out: str | Path,
+    *,
+    rows: Sequence[str] = (),
+    stand_in: bool = False,
+) -> pd.DataFrame:
+    """Run the rows of a recipe, as ``admire reproduce`` does, and compare them with the paper's.
+
+    ``out`` gets the runs, and after each row ``table.csv`` and ``table.html``. What came out there
+    before is read, not run again.
+
+    Args:
+        recipe: its name, such as ``uor-ncl:2``, or a TOML file of your own.
+        data: the folder of the data; for retrieval a benchmark, which may be one on the hub.
+        rows: names or numbers of rows; else all.
+        stand_in: let embedded models run the rows whose models are not here.
+
+    Returns:
+        What ``table.csv`` has, a row for each row, set and metric: see
+        :func:`admire.reproduce.results.result_table`.
+
+    Raises:
+        UserError: there is no such recipe or row, a setting in it is wrong, or ``out`` cannot be
+            written. What a row lacks is in its column ``note``.
+    """
+    folder = None if data is None else str(data)
+    return _run(*_jobs(str(recipe), folder, rows, stand_in=stand_in), Path(out))
+
+
+def _jobs(
+    name: str, data: str | None, rows: Sequence[str], *, stand_in: bool
+) -> tuple[Recipe, list[tuple[Row, str, recipe_rows.Job]]]:
+    """Read a recipe, and check the rows that were chosen on each of their sets."""
+    from admire.cli import recipe_rows
+    from admire.reproduce.recipe import read_recipe
+
+    recipe = read_recipe(name)
     jobs = [
-        (row, place, recipe_rows.prepare(table, row, place, data, recipe))
-        for row in chosen
-        for place in table.sets_of(row)
+        (row, place, recipe_rows.prepare(recipe, row, place, data, name))
+        for row in _choose(recipe, rows)
+        for place in recipe.sets_of(row)
     ]
     if stand_in:
         for row, _, job in jobs:
             if row.run:
                 recipe_rows.put_stand_ins(job)
-    if dry_run:
-        _forecast([job for row, _, job in jobs if row.run], json=json)
-        return
-    _run(table, jobs, out or Path("runs", name), json=json)
+    return recipe, jobs
 
 
 def _choose(recipe: Recipe, names: Sequence[str]) -> list[Row]:
@@ -83,12 +128,12 @@ def _choose(recipe: Recipe, names: Sequence[str]) -> list[Row]:
 
 
 def _run(
-    recipe: Recipe, jobs: Sequence[tuple[Row, str, recipe_rows.Job]], out: Path, *, json: bool
-) -> None:
+    recipe: Recipe, jobs: Sequence[tuple[Row, str, recipe_rows.Job]], out: Path
+) -> pd.DataFrame:
     """Run rows on their sets; what has come out is written after each."""
     from admire.base.storage import only_writer
     from admire.cli import recipe_rows
-    from admire.reproduce.results import Cell, result_table, wide_table, write_results
+    from admire.reproduce.results import Cell, result_table, write_results
 
     cells: list[Cell] = []
     with only_writer(out):
@@ -110,21 +155,25 @@ def _run(
             except UserError as error:
                 cell.note = f"did not run: {error}"
                 log.warning("%s, %s: %s", name, place, error)
-            table = result_table(recipe, cells)
-            written = write_results(recipe, table, out)
-        table = result_table(recipe, cells)
-        written = write_results(recipe, table, out)
+            write_results(recipe, result_table(recipe, cells), out)
+        figures = result_table(recipe, cells)
+        for path in write_results(recipe, figures, out):
+            log.info("Wrote %s", path)
+    return figures
+
+
+def _print(recipe: Recipe, figures: pd.DataFrame, *, json: bool) -> None:
+    """Print what came out of a recipe's rows."""
+    from admire.reproduce.results import wide_table
+
     if json:
-        print_json({"figures": table})
+        print_json({"figures": figures})
     else:
-        wide = wide_table(recipe, table)
+        cells = wide_table(recipe, figures).itertuples(index=False, name=None)
         headings = ("Row", "Set", "n", *recipe.metrics, "Note")
-        rows = ([*row[:-1], row[-1]] for row in wide.itertuples(index=False, name=None))
-        print_rows(headings, rows, f"{recipe.paper}, {recipe.table}: {recipe.title}")
+        print_rows(headings, map(list, cells), f"{recipe.paper}, {recipe.table}: {recipe.title}")
     for difference in recipe.differs:
         log.info("Differs from the paper: %s", difference)
-    for path in written:
-        log.info("Wrote %s", path)
 
 
 def _slug(name: str) -> str:

@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import not_
 from typing import Annotated, Any, Self, TypeVar
 
 import numpy as np
@@ -22,17 +21,13 @@ from pydantic import (
 
 from admire.base.choices import Ranker
 from admire.base.errors import UserError
-from admire.base.schema import STRICT
+from admire.base.schema import STRICT, UNLESS_EMPTY, UNLESS_NONE
 from admire.data.items import Item, SenseLabel
-from admire.models.llm import ChatModel, Question, ask_each
+from admire.models.llm import ChatModel, Question, ask_each, forget
 from admire.prompts.quotations import data_of, json_objects, without_objects
 from admire.senses.sense import Sense
 
 log = logging.getLogger("admire")
-
-UNLESS_EMPTY = Field(exclude_if=not_)
-"""A key that is written only where there is something to say."""
-
 
 Turn = TypeVar("Turn", bound=tuple[Any, ...])
 
@@ -59,7 +54,7 @@ class Answer:
     meaning: Annotated[str | None, UNLESS_EMPTY] = None
     reasons: Annotated[Mapping[str, Mapping[str, str]], UNLESS_EMPTY] = field(default_factory=dict)
     grades: Annotated[Mapping[str, float], UNLESS_EMPTY] = field(default_factory=dict)
-    unread: Annotated[str | None, UNLESS_EMPTY] = None
+    unread: Annotated[str | None, UNLESS_NONE] = None
     cut: Annotated[bool, UNLESS_EMPTY] = False
 
 
@@ -140,8 +135,11 @@ def ask_twice(
     if answer is None:
         tokens, seed = question.max_tokens * (2 if reply.cut else 1), question.seed + next_seed
         # At a temperature of 0, another seed would give the same reply.
-        reply = llm.ask(replace(question, temperature=0.7, max_tokens=tokens, seed=seed))
+        again = replace(question, temperature=0.7, max_tokens=tokens, seed=seed)
+        reply = llm.ask(again)
         answer = read(without_objects(reply.text, data))
+        if answer is None:
+            forget(llm, question, again)
     return answer or Answer(candidates, unread=reply.text, cut=reply.cut)
 
 

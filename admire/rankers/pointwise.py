@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field, WithJsonSchema
 
 from admire.data.items import Candidate, Item
-from admire.models.llm import ChatModel, Question, Reply
+from admire.models.llm import ChatModel, Question, Reply, forget
 from admire.prompts import Prompts
 from admire.rankers.judgement import (
     Answer,
@@ -117,7 +117,10 @@ def judge_pointwise(
             grades = read_numbers(reply)
             return Answer((name,), (name,), grades=grades) if grades else None
 
-        return ask_twice(llm, question(turn, letters=False), read, (name,), items[turn[0]])
+        answer = ask_twice(llm, question(turn, letters=False), read, (name,), items[turn[0]])
+        if answer.unread is not None:
+            forget(llm, question(turn, letters=True))
+        return answer
 
     by_item = ask_by_item(ask, turns, items, llm, "Grading candidates")
     return [

@@ -170,7 +170,7 @@ class Settings:
 
 @settings(frozen=True)
 class Asking:
-    """How chat models are asked, which changes no result."""
+    """How chat models are asked, which is no part of a run's settings."""
 
     parallel: Annotated[Count | None, Option("Chat models and costs", in_file=False)] = None
     """Questions that a server gets at the same time (else 8)."""
@@ -178,6 +178,9 @@ class Asking:
         Positive | None, Option("Chat models and costs", daily=True, in_file=False)
     ] = None
     """US dollars for replies that are not in the cache; questions under way may overshoot it."""
+    fresh: Annotated[bool, Option("Chat models and costs", in_file=False)] = False
+    """Ask anew, and replace the replies that were kept before. Leave it out to go on after a stop.
+    """
 
 
 PROFILES: dict[ProfileName, Settings] = {

@@ -16,7 +16,7 @@ from admire.prompts import Prompts
 from admire.rankers import check_candidates, judge_listwise
 from admire.rankers.judge import JUDGES
 from admire.rankers.set_summary import check_items, summarise_set
-from admire.rankers.settings import Settings
+from admire.rankers.settings import Asking, Settings
 from admire.runs.run import reading_settings
 from admire.runs.sources import Model, take_arguments
 from admire.senses import Detector
@@ -82,7 +82,7 @@ def put_questions(
         Whether the senses of all items are known.
     """
     method = sense_method(settings.sense, ChatSource(llm), settings.rankers)
-    settings_of_readings = replace(reading_settings(settings), guess=guess)
+    settings_of_readings = replace(reading_settings(settings), guess=guess, strict=False)
     judges = [JUDGES[name] for name in settings.rankers if name in JUDGES and name != method]
     all_known = True
     with hidden_progress():
@@ -142,6 +142,7 @@ def plan(
     items: Data,
     settings: Settings | None = None,
     *,
+    asking: Asking | None = None,
     llms: Sequence[Model] | None = None,
     batch: bool = False,
 ) -> list[Forecast]:
@@ -151,7 +152,7 @@ def plan(
     again because its reply cannot be used is not counted.
 
     Args:
-        items, llms: as for :func:`admire.rank`.
+        items, asking, llms: as for :func:`admire.rank`.
         batch: whether questions go by the Batch API, at its prices.
 
     Returns:
@@ -162,7 +163,7 @@ def plan(
         UserError: as for :func:`admire.rank`.
     """
     items = take_items(items)
-    arguments = take_arguments(settings, llms=llms)
+    arguments = take_arguments(settings, asking, llms)
     settings, models = arguments.settings, arguments.open_sources()
     check_questions(items, models, settings)
     prompts = Prompts(settings.prompts)

@@ -19,11 +19,11 @@ from pydantic import (
 
 from admire.base.errors import UserError
 from admire.base.notebook import drawn
-from admire.base.schema import STRICT
+from admire.base.schema import STRICT, UNLESS_EMPTY
 from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.overlap import Kind
 from admire.data.submission import Prediction
-from admire.rankers.judgement import UNLESS_EMPTY, Judgement
+from admire.rankers.judgement import Judgement
 from admire.rankers.scorer import Scores, rank_names, tied_names
 from admire.runs.record import used_gold_sense
 from admire.scores.figures import summarise

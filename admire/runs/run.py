@@ -214,7 +214,8 @@ class OpenRun:
         """Rank some items of the set, or all of them.
 
         Args:
-            first: see :func:`admire.rankers.judgement.check_answers`.
+            first: whether they are the run's first: then a chat model of which nothing can be
+                used is an error, and otherwise its items are warned of.
         """
         settings = self.settings
         readings: list[list[Interpretation]] = []
@@ -233,7 +234,7 @@ class OpenRun:
                     items,
                     self.models,
                     self.prompts,
-                    reading_settings(settings),
+                    replace(reading_settings(settings), strict=first),
                     detector=self.detector,
                     encoder=self.encoders.get("caption"),
                     senses={

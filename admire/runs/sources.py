@@ -46,6 +46,7 @@ def open_sources(
     *,
     url: str | None = None,
     parallel: int | None = None,
+    fresh: bool = False,
     dictionaries: Sequence[str] = ("wordnet",),
 ) -> list[Source]:
     """Open what the user names: one source, or one for each chat model of an earlier run.
@@ -54,6 +55,9 @@ def open_sources(
     - ``recorded:FILE``: replies in a file, see :func:`admire.senses.recorded.open_replies`;
     - ``run:FOLDER``: what the chat models of a run said;
     - ``dictionary``: the dictionaries alone.
+
+    Args:
+        parallel, fresh: see :func:`admire.models.llm.open_llm`.
     """
     family, _, source = name.partition(":")
     if name == "dictionary":
@@ -64,7 +68,7 @@ def open_sources(
         return [open_replies(Path(source).expanduser())]
     if family == "run":
         return [*open_run_replies(Path(source).expanduser())]
-    return [ChatSource(open_llm(name, url=url, parallel=parallel))]
+    return [ChatSource(open_llm(name, url=url, parallel=parallel, fresh=fresh))]
 
 
 Model = str | ChatModel | Source
@@ -94,6 +98,7 @@ class Arguments:
                     llm,
                     url=settings.llm_url,
                     parallel=self.asking.parallel,
+                    fresh=self.asking.fresh,
                     dictionaries=settings.dictionaries,
                 )
             else:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from admire.base.choices import TEXTS, Meanings, Ranker, SenseMethod
+from admire.base.errors import UserError
 from admire.data.items import Item, SenseLabel
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel, Unanswered
@@ -23,6 +25,9 @@ from admire.senses.sequence import read_sequences, shows_captions
 from admire.senses.source import Source, as_source, check_contexts
 
 log = logging.getLogger("admire")
+
+FEW = 3
+"""So many replies of which none can be used are the model's fault, and not a compound's."""
 
 Glosses = Literal["all", "idiomatic", "none"]
 """The items whose gloss is asked for: all, those taken as idiomatic, or none."""
@@ -89,6 +94,8 @@ class ReadingSettings:
         guess: whether items that are :data:`UNDECIDED` are asked about in both senses, or only
             about what either sense needs.
         gloss_tokens: how long a gloss may be, with the meanings ``gloss``.
+        strict: whether a chat model none of whose votes, or none of whose meanings, can be used is
+            an error; otherwise the items are warned of.
     """
 
     sense: SenseMethod = "auto"
@@ -99,6 +106,7 @@ class ReadingSettings:
     guess: bool = False
     vote_temperature: float = 0.7
     gloss_tokens: int = 60
+    strict: bool = True
 
 
 def sense_method(
@@ -147,6 +155,9 @@ def interpret(
         senses: those of the items that are decided already, by the source's name.
         dictionaries: their entries are hints in the prompts for meanings, and evidence beside the
             detector.
+
+    Raises:
+        UserError: a model cannot be asked, or nothing tells an item's sense; or see ``strict``.
     """
     settings = settings or ReadingSettings()
     sources = [as_source(llm) for llm in llms]
@@ -193,9 +204,12 @@ def _vote(
         )
     except Unanswered:
         return [UNDECIDED] * len(items)
-    for item, sense in zip(items, senses, strict=True):
-        if sense.label is None:
-            log.warning("%s: no vote on '%s' could be read.", source.name, item.compound)
+    unread = [item for item, sense in zip(items, senses, strict=True) if not sense.label]
+    votes = sum(sense.unparsed for sense in senses)
+    if settings.strict and len(unread) == len(items) and votes >= FEW:
+        raise _unusable(source.name, f"none of its {votes} votes can be read", "sense")
+    for item in unread:
+        log.warning("%s: no vote on '%s' could be read.", source.name, item.compound)
     return senses
 
 
@@ -242,11 +256,12 @@ def _ask_meanings(
             by_kind[kind].append(item)
     idiomatic = dict.fromkeys(items, NO_MEANING)
     literal = idiomatic.copy()
+    pairs: list[tuple[Item, Meaning]] = []
     for kind, chosen in by_kind.items():
         if chosen:
             answers = literal if kind == "literal" else idiomatic
             with suppress(Unanswered):
-                answers |= source.meanings(
+                meanings = source.meanings(
                     chosen,
                     kind,
                     prompts,
@@ -254,7 +269,42 @@ def _ask_meanings(
                     entries=entries,
                     gloss_tokens=settings.gloss_tokens,
                 )
+                answers |= meanings
+                pairs += meanings.items()
+    if source.llm:
+        _check_meanings(pairs, source.name, strict=settings.strict)
     return idiomatic, literal
+
+
+def _check_meanings(pairs: Sequence[tuple[Item, Meaning]], name: str, *, strict: bool) -> None:
+    """Warn of meanings that cannot be used: how many there are, and of which compounds.
+
+    Raises:
+        UserError: ``strict``, and none can be used.
+    """
+    unread = [(item, meaning) for item, meaning in pairs if meaning.unread is not None]
+    if strict and len(pairs) >= FEW and len(unread) == len(pairs):
+        example = textwrap.shorten(unread[0][1].unread or "", 80, placeholder="…")
+        first = f"the first reply is {f'“{example}”' if example else 'empty'}"
+        raise _unusable(name, f"none of its {len(pairs)} meanings can be used ({first})")
+    if unread:
+        names = [f"'{compound}'" for compound in dict.fromkeys(item.compound for item, _ in unread)]
+        log.warning(
+            "%d of %d meanings of %s unusable (%s%s); the dictionary was used for %d.",
+            len(unread),
+            len(pairs),
+            name,
+            ", ".join(names[:3]),
+            f" and {len(names) - 3} more" if len(names) > 3 else "",
+            sum(bool(meaning) for _, meaning in unread),
+        )
+
+
+def _unusable(name: str, reason: str, *settings: str) -> UserError:
+    return UserError(
+        f"{name}: {reason}. See what it answers (admire models check), or take another model.",
+        *("llms", "llm_url", *settings),
+    )
 
 
 def _meaning_kinds(

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from typing import Literal
+from typing import Annotated, Literal
 
 from admire.base.choices import TEXTS
+from admire.base.schema import UNLESS_NONE
 from admire.data.items import Item, SenseLabel
-from admire.models.llm import ChatModel, Question
+from admire.models.llm import ChatModel, Question, forget
 from admire.prompts import Prompts, quoted
 from admire.prompts.quotations import data_of, without_lines, without_objects, words_of
 
@@ -29,10 +30,16 @@ MeaningKind = Literal["gloss", "idiomatic", "literal"]
 
 @dataclass(frozen=True)
 class Meaning:
-    """A sense in words: definitions, and what a picture of it would show; empty if unknown."""
+    """A sense in words: definitions, and what a picture of it would show; empty if unknown.
+
+    Attributes:
+        unread: a chat model's last reply, if none could be used. Definitions are then those of a
+            dictionary.
+    """
 
     definitions: tuple[str, ...] = ()
     scene: str | None = None
+    unread: Annotated[str | None, UNLESS_NONE] = None
 
     def __bool__(self) -> bool:
         return bool(self.definitions or self.scene)
@@ -81,9 +88,9 @@ def ask_meaning(
     def read(reply: str) -> Meaning:
         return read_meaning(reply, item, examples)
 
-    stand_in = Meaning(() if item.word else tuple(hint)[:DEFINITIONS])
-    attempts = 1 if stand_in else ATTEMPTS
-    return _ask(prompt, read, llm, MEANING_TOKENS, seed, attempts) or stand_in
+    stand_in = () if item.word else tuple(hint)[:DEFINITIONS]
+    meaning = _ask(prompt, read, llm, MEANING_TOKENS, seed, 1 if stand_in else ATTEMPTS)
+    return meaning or replace(meaning, definitions=stand_in)
 
 
 def template(item: Item, kind: MeaningKind) -> str:
@@ -99,15 +106,22 @@ def _ask(
     seed: int,
     attempts: int = ATTEMPTS,
 ) -> Meaning:
-    """Ask until a reply can be read; return an empty meaning if none can."""
+    """Ask until a reply can be read; return the last one as unread if none can."""
     first = Question(prompt, temperature=0.0, max_tokens=max_tokens, seed=seed, purpose="meanings")
-    again = (replace(first, temperature=1.0, seed=seed + k) for k in range(1, attempts))
-    replies = (llm.ask(question).text for question in (first, *again))
-    return next(filter(None, map(read, replies)), NO_MEANING)
+    again = [replace(first, temperature=1.0, seed=seed + k) for k in range(1, attempts)]
+    questions = [first, *again]
+    for question in questions:
+        reply = llm.ask(question).text
+        if meaning := read(reply):
+            return meaning
+    forget(llm, *questions)
+    return Meaning(unread=reply)
 
 
 def read_meaning(reply: str, item: Item, prompt: str = "") -> Meaning:
     """Read definitions and a scene from a JSON object, or from lines of which one is the scene.
+
+    A line of one word is no definition: a server that is none may answer so.
 
     What a reply that was cut off does hold is kept. Copies from the sentence or from the prompt's
     examples of other phrases are left out, and so is what is about another phrase. Without a
@@ -144,7 +158,9 @@ def _read_json(reply: str, compound: str) -> tuple[list[str], str]:
             if name and words_of(_unescape(name[1])) == words
         ]
     for part in parts:
-        definitions = re.search(rf'"definitions"\s*:\s*(\[[^\]]*|"{_INSIDE}")', part)
+        definitions = re.search(
+            rf'"definitions"\s*:\s*(\[(?:[^\]"]|"{_INSIDE}")*|"{_INSIDE}")', part
+        )
         texts = re.findall(rf'"({_INSIDE})"', definitions[1]) if definitions else []
         if texts:  # else the prompt's last line, repeated
             scene = re.search(rf'"scene"\s*:\s*"({_INSIDE})', part)
@@ -173,7 +189,7 @@ def _read_lines(reply: str) -> tuple[list[str], str]:
         label = re.match(r"(?i)(?:scene|cena)\W*:\W*", text)
         if label:
             scene = scene or text[label.end() :]
-        else:
+        elif len(words_of(text)) > 1:
             definitions.append(text)
     return definitions, scene
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
@@ -13,11 +12,9 @@ from admire.data.items import Item
 from admire.models.llm import ChatModel, ask_each
 from admire.prompts import Prompts
 from admire.senses.dictionaries import Entries
-from admire.senses.meaning import NO_MEANING, Meaning, MeaningKind, ask_gloss, ask_meaning, template
+from admire.senses.meaning import Meaning, MeaningKind, ask_gloss, ask_meaning, template
 from admire.senses.sense import Sense
 from admire.senses.votes import vote
-
-log = logging.getLogger("admire")
 
 HINTS = 2
 """How many glosses of a dictionary a prompt shows."""
@@ -121,9 +118,6 @@ class ChatSource:
         name_of = attrgetter("compound")
         answers = ask_each(ask, [*first.values()], self.llm, f"Writing the {noun}", name_of=name_of)
         meanings = dict(zip(first, answers, strict=True))
-        for prompt, item in first.items():
-            if meanings[prompt] == NO_MEANING:
-                log.warning("%s gave no %s of '%s'.", self.name, noun, item.compound)
         return {item: meanings[prompt] for item, prompt in prompt_of.items()}
 
     def order(self, item: Item) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from admire.data.items import Item, SenseLabel
-from admire.models.llm import ChatModel, Question, ask_each
+from admire.models.llm import ChatModel, Question, ask_each, forget
 from admire.prompts import Prompts
 from admire.prompts.quotations import data_of, without_words
 from admire.senses.sense import Sense, majority
@@ -46,7 +46,10 @@ def vote(
             seed=seed,
             purpose="senses",
         )
-        return read_label(llm.ask(question).text, data_of(item))
+        label = read_label(llm.ask(question).text, data_of(item))
+        if label is None:
+            forget(llm, question)
+        return label
 
     ballots = [(item, seed + k) for item in items for k in range(votes)]
     labels = ask_each(

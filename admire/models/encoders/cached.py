@@ -23,6 +23,8 @@ from admire.models.encoders.protocols import Query, QueryEncoder, Role, TextEnco
 
 log = logging.getLogger("admire")
 
+VECTORS = "embeddings.sqlite"
+"""The file in the cache directory."""
 PROGRESS = {
     "texts": ("Reading", "text", "texts"),
     "queries": ("Reading", "query", "queries"),
@@ -46,7 +48,7 @@ class CachedEncoder:
         self.batch = encoder.batch
         self.encoded = 0
         """How many texts and images went to the encoder itself, not to the cache."""
-        self._cache = Cache(cache_dir() / "embeddings.sqlite") if cache is None else cache
+        self._cache = Cache(cache_dir() / VECTORS) if cache is None else cache
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.models.encoders.TextEncoder`."""
@@ -92,7 +94,7 @@ class CachedEncoder:
                     continue
                 unit = _unit(encoded, self.name)
                 new = {key: vector.tobytes() for (key, _), vector in zip(part, unit, strict=True)}
-                self._cache.put_all(new)
+                self._cache.put_all(new, self.name)
                 vectors |= new
                 self.encoded += len(part)
         if not inputs:

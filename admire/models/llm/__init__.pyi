@@ -1,5 +1,5 @@
 from .cached import CachedChat
-from .chat import ChatModel, Image, Question, Reply, Unanswered, Usage, ask_each
+from .chat import ChatModel, Image, Question, Reply, Unanswered, Usage, ask_each, forget
 from .families import FAMILIES, open_llm, retired
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Unanswered",
     "Usage",
     "ask_each",
+    "forget",
     "open_llm",
     "retired",
 ]

@@ -153,7 +153,7 @@ class Batches:
             return self._give_up(key, "an answer holds no message")
         if reply:
             self.llm.keep(key, replace(reply, batched=True))
-            return None
+            return None if reply.text.strip() else self._give_up(key, "an answer holds no text")
         if not response:  # expired or cancelled before its turn
             return str((answer.get("error") or {}).get("message") or "not answered")
         param, message = error.get("param"), str(error.get("message"))

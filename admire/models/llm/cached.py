@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from dataclasses import asdict, replace
+from math import inf
 from weakref import WeakValueDictionary
 
 from admire.base.cache import Cache
@@ -13,6 +15,8 @@ from admire.base.storage import cache_dir
 from admire.models.llm.chat import ChatModel, Image, Question, Reply, Usage
 from admire.models.llm.pictures import digest
 
+REPLIES = "replies.sqlite"
+"""The file in the cache directory."""
 RECORD = b"\x1e"
 """What a kept reply begins with; its record in JSON follows."""
 
@@ -20,16 +24,21 @@ RECORD = b"\x1e"
 class CachedChat:
     """A chat model whose replies are cached on disk, by model, question and settings.
 
-    If several threads ask the same question at the same time, one of them asks the model.
+    Replies without text are not kept. If several threads ask the same question at the same time,
+    one of them asks the model.
+
+    Args:
+        fresh: whether to ignore, and to replace, what was kept before.
     """
 
-    def __init__(self, model: ChatModel, cache: Cache | None = None):
+    def __init__(self, model: ChatModel, cache: Cache | None = None, *, fresh: bool = False):
         self.model = model
         self.name = model.name
         self.identity = model.identity
         self.parallel = model.parallel
         self.sees = model.sees
-        self._cache = Cache(cache_dir() / "replies.sqlite") if cache is None else cache
+        self._cache = Cache(cache_dir() / REPLIES) if cache is None else cache
+        self._since = time.time() if fresh else -inf
         self._guard = threading.Lock()
         self._locks = WeakValueDictionary[str, threading.Lock]()  # of questions under way
 
@@ -59,7 +68,7 @@ class CachedChat:
 
     def kept(self, key: str) -> Reply | None:
         """Return the reply in the cache, if there is one."""
-        value = self._cache.get(key)
+        value = self._cache.get(key, self._since)
         if value is None:
             return None
         record = json.loads(value.removeprefix(RECORD))
@@ -70,12 +79,17 @@ class CachedChat:
         return Reply(**record, kept=True)
 
     def keep(self, key: str, reply: Reply) -> Reply:
-        """Put a reply into the cache, and return it as it was stored."""
+        """Put a reply into the cache, if it has text, and return it as it is stored."""
         # Half an emoji cannot be encoded, here or in any file.
         reply = replace(reply, text=reply.text.encode(errors="replace").decode())
-        record = {name: value for name, value in asdict(reply).items() if name != "kept"}
-        self._cache.put(key, RECORD + json.dumps(record).encode())
+        if reply.text.strip():
+            record = {name: value for name, value in asdict(reply).items() if name != "kept"}
+            self._cache.put(key, RECORD + json.dumps(record).encode(), self.name)
         return reply
+
+    def forget(self, question: Question) -> None:
+        """See :func:`admire.models.llm.chat.forget`."""
+        self._cache.drop(self.key(question))
 
 
 def kept_reply(llm: ChatModel, question: Question) -> Reply | None:

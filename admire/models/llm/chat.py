@@ -155,6 +155,16 @@ class ChatModel(Identified, Protocol):
         ...
 
 
+def forget(llm: ChatModel, *questions: Question) -> None:
+    """Take replies out of the model's cache, if it has one, because they could not be read.
+
+    So the same command asks again, when a server may have been repaired.
+    """
+    if drop := getattr(llm, "forget", None):
+        for question in questions:
+            drop(question)
+
+
 def ask_each(
     ask: Callable[[Subject], Answer],
     subjects: Sequence[Subject],

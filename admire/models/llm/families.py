@@ -55,7 +55,12 @@ def retired(name: str, today: date | None = None) -> str:
 
 
 def open_llm(
-    name: str, *, url: str | None = None, timeout: float = 60.0, parallel: int | None = None
+    name: str,
+    *,
+    url: str | None = None,
+    timeout: float = 60.0,
+    parallel: int | None = None,
+    fresh: bool = False,
 ) -> ChatModel:
     """Open the chat model of that name.
 
@@ -71,6 +76,7 @@ def open_llm(
         url: the address of a server, for ``openai:`` models.
         timeout: how many seconds a server may take for a reply.
         parallel: how many questions to ask a server at the same time; None is 8.
+        fresh: whether to ask anew, and to replace the replies that were kept before.
 
     Raises:
         UserError: no chat model has that name, or a file or key is missing.
@@ -89,11 +95,11 @@ def open_llm(
                 name,
                 when,
             )
-        return CachedChat(server)
+        return CachedChat(server, fresh=fresh)
     if family == "gguf" and source:
-        return CachedChat(LocalChat(Path(source).expanduser()))
+        return CachedChat(LocalChat(Path(source).expanduser()), fresh=fresh)
     if name == "embedded":
-        return CachedChat(embedded_chat())
+        return CachedChat(embedded_chat(), fresh=fresh)
     raise misnamed(name, FAMILIES)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from admire.base.errors import UserError
 from admire.models.llm.cached import kept_reply
-from admire.models.llm.chat import ChatModel, Question, Reply, Usage
+from admire.models.llm.chat import ChatModel, Question, Reply, Usage, forget
 from admire.models.llm.prices import Price, estimate, is_free, price, why_unknown
 
 log = logging.getLogger("admire")
@@ -181,6 +181,9 @@ class _Watched:
 
     def ask(self, question: Question) -> Reply:
         return self._ledger.ask(self._llm, question)
+
+    def forget(self, question: Question) -> None:
+        forget(self._llm, question)
 
 
 def check_price(llm: ChatModel) -> None:

@@ -8,7 +8,9 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from contextvars import ContextVar
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -19,9 +21,13 @@ from admire.models.llm.pictures import data_uri
 if TYPE_CHECKING:
     import openai
 
+log = logging.getLogger("admire")
+
 OFFICIAL = "https://api.openai.com/v1"
 RETRIES = 6
 PARALLEL = 8
+SECONDS_BETWEEN_RETRIES = 1.0
+"""A retry is not logged if another one was within so many seconds, as of questions beside it."""
 THINKING_TOKENS = 4096
 """The most tokens of reasoning before an answer."""
 OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
@@ -94,8 +100,27 @@ class OpenAIChat:
         """The openai package's client for this server."""
         import openai
 
-        address = urlsplit(self.url)
-        return openai.OpenAI(
+        address, name = urlsplit(self.url), self.name
+        reason: ContextVar[str] = ContextVar("reason")
+        logged = -inf
+
+        class Client(openai.OpenAI):
+            """The package's client, which logs why and when it asks again."""
+
+            def _sleep_for_retry(self, **retry: Any) -> None:
+                response = retry.get("response")
+                reason.set("no answer" if response is None else f"status {response.status_code}")
+                super()._sleep_for_retry(**retry)
+
+            def _calculate_retry_timeout(self, *arguments: Any, **options: Any) -> float:
+                nonlocal logged
+                seconds = super()._calculate_retry_timeout(*arguments, **options)
+                if time.monotonic() - logged > SECONDS_BETWEEN_RETRIES:
+                    logged = time.monotonic()
+                    log.info("%s: %s; asking again in %.1f s.", name, reason.get(""), seconds)
+                return seconds
+
+        return Client(
             api_key=self._key or "none",  # the package insists on one, other servers need none
             base_url=address._replace(query="", fragment="").geturl(),
             default_query=dict(parse_qsl(address.query)),
@@ -129,6 +154,11 @@ class OpenAIChat:
         except Withheld as why:
             reason = f"{where} {self._redact(why)[:300]}. Try again later, or name another model."
             raise UserError(f"{self.name}: {reason}", "llms") from why
+        except json.JSONDecodeError as error:
+            raise UserError(
+                f"{self.name}: {where} answers with JSON that breaks off or is damaged ({error}). "
+                "Try again; if it stays so, its log may say why."
+            ) from error
         except NO_REPLY as error:
             raise UserError(
                 f"{self.name}: the answer holds no message. Is {where} the address of an "
@@ -205,9 +235,8 @@ class OpenAIChat:
         seen = question.images if question else []
         settings: list[str] = []
         response = getattr(error, "response", None)
-        far_off = response is not None and "retry-after" in response.headers
         message = self._redact(error)[:300]
-        again = f" after {self._retries} retries" if self._retries and not far_off else ""
+        again = _retried(error)
         if isinstance(error, openai.APIStatusError) and _CONTEXT.search(message):
             reason = (
                 f"the question is too long for {where} ({message}). Give the server more context "
@@ -330,6 +359,16 @@ def _usage(usage: Any) -> Usage | None:
         usage.get("completion_tokens") or 0,
         details.get("image_tokens") or 0,
     )
+
+
+def _retried(error: openai.OpenAIError) -> str:
+    """Return how often the package asked again, and how long the server asks to wait."""
+    request, response = getattr(error, "request", None), getattr(error, "response", None)
+    retries = "0" if request is None else request.headers.get("x-stainless-retry-count", "0")
+    text = "" if retries == "0" else f" after {retries} retries"
+    if response is not None and "retry-after" in response.headers:
+        text += f" and asks to wait (Retry-After: {response.headers['retry-after']})"
+    return text
 
 
 def _cause(error: BaseException) -> str:

@@ -347,7 +347,7 @@ const Cards = (() => {
   function told(reading, sense, what) {
     const entries = reading.dictionary?.[sense] ?? [];
     const texts = {
-      meaning: reading[sense]?.definitions,
+      meaning: defined(reading[sense] ?? {}),
       scene: reading[sense]?.scenes,
       dictionary: entries.map(({ gloss, source }) => `${gloss} (${source})`),
     };
@@ -359,6 +359,13 @@ const Cards = (() => {
     const of = reading.no_sense ? null : senseWord(sense);
     const term = make("dt", {}, of, ` ${what}: `);
     return make("div", {}, term, make("dd", { text, dir: "auto" }));
+  }
+
+  /** The definitions of a sense, with the chat model's reply if that could not be used. */
+  function defined({ definitions = [], unread }) {
+    if (!known(unread)) return definitions;
+    const of = definitions.length ? "of a dictionary" : "none";
+    return [...definitions, `${of}: the reply “${unread}” could not be used`];
   }
 
   /** What there is to say of a ranker's answers, beyond what has been said. */

@@ -215,7 +215,8 @@ def decided(sense: Sense) -> dict[str, Any]:
 
 def _meaning(meaning: Meaning) -> dict[str, Any]:
     scenes = [meaning.scene] if meaning.scene else []
-    return {"definitions": list(meaning.definitions), "scenes": scenes}
+    unread = {} if meaning.unread is None else {"unread": meaning.unread}
+    return {"definitions": list(meaning.definitions), "scenes": scenes, **unread}
 
 
 def _judgement(judgement: Judgement, names: Sequence[str]) -> dict[str, Any]:

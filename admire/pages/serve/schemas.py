@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
 from admire.base.choices import ProfileName
+from admire.base.schema import UNLESS_NONE
 from admire.data.image_files import FORMAT_NAMES
 from admire.pages.serve.guard import Limits
 
@@ -65,6 +66,11 @@ class Meaning(BaseModel):
 
     definitions: list[str] = Field(default=[], description="The first two count.")
     scenes: list[str] = Field(default=[], description="The first one counts.")
+    unread: Annotated[
+        str | None,
+        UNLESS_NONE,
+        Field(description="The reply, if it could not be used: a dictionary stands in, if it can."),
+    ] = None
 
 
 class Entry(BaseModel):
