@@ -87,10 +87,10 @@ def test_a_baseline_run_has_no_models_to_tune(tmp_path):
         read_cosines(tmp_path)
 
 
-def test_one_track_has_twelve_scorings_and_the_papers_goes_first():
+def test_one_track_has_sixteen_scorings_and_the_papers_goes_first():
     tried = scorings()
     assert tried[0] == Scoring.paper()
-    assert len(tried) == len(set(tried)) == 12
+    assert len(tried) == len(set(tried)) == 16
     assert {(s.image_weight, s.caption_weight) for s in tried} == {(1.0, 1.0)}
 
 
@@ -206,7 +206,7 @@ def test_a_run_that_describes_both_senses_can_be_rescored_by_all_of_its_queries(
     _, parts, _ = read_cosines(tmp_path / "run")
     tried = scorings(2, 1, gates(parts), sides(parts))
     assert tried == DESCRIBED
-    assert len(tried) == len(set(tried)) == 120
+    assert len(tried) == len(set(tried)) == 160
     assert set(scorings(2)) < set(tried)
 
 

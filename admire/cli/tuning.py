@@ -105,6 +105,7 @@ def _scoring_options(best: Scoring) -> str:
     weights = f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
     standardise = "--standardise" if best.standardise else "--no-standardise"
     texts = ",".join(best.texts)
-    return f"--gate {best.gate} --contrast {best.contrast:g} {standardise} --texts {texts}" + (
-        weights if (best.image_weight, best.caption_weight) != (1, 1) else ""
-    )
+    return (
+        f"--gate {best.gate} --contrast {best.contrast:g} --pairs {best.pairs:g} {standardise} "
+        f"--texts {texts}"
+    ) + (weights if (best.image_weight, best.caption_weight) != (1, 1) else "")

@@ -17,10 +17,11 @@ from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.models.encoders import ImageEncoder, Role, TextEncoder, open_encoder
 from admire.models.encoders.sight import SightEncoder
-from admire.rankers.scorer import Scores, Vector, query_weights, score
+from admire.rankers.scorer import LIKE, PAIRED, Scores, Vector, query_weights, score
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
 from admire.senses.interpretation import Interpretation
+from admire.senses.meaning import IDIOMATIC
 
 if TYPE_CHECKING:
     from admire.models.projection import Projection
@@ -36,7 +37,8 @@ class Comparison:
     """An item's candidates compared with one chat model's texts, or with a baseline's.
 
     Attributes:
-        roles: of what they are compared with: gloss, compound, …, see :data:`TEXTS`.
+        roles: of what they are compared with: gloss, compound, …, see :data:`TEXTS`; and each
+            other, if they are five.
         cosines: by track, shape (roles, candidates).
         scores: shape (candidates,).
         interpretation: whose texts these are; None for a baseline.
@@ -259,6 +261,15 @@ class _Space:
         mean: Vector = total / (np.linalg.norm(total) or 1)
         return mean
 
+    def likeness(self, item: Item) -> list[Scores]:
+        """Return each candidate's cosines with all of the item's candidates, NaN as below."""
+        things = [getattr(candidate, self.track) for candidate in item.candidates]
+        missing = np.full(len(things), np.nan)
+        return [
+            missing if thing is None else self.cosines(self.documents[thing], item)
+            for thing in things
+        ]
+
     def cosines(self, query: Vector, item: Item) -> Scores:
         """Return a query's cosine with each candidate, NaN for one that lacks what is compared."""
         things = [getattr(candidate, self.track) for candidate in item.candidates]
@@ -317,7 +328,12 @@ def _compared(
             vectors = {track: space.texts[text] for track, space in by_track}
         for track, space in by_track:
             cosines[track].append(space.cosines(vectors[track], item))
-    arrays = {track: np.array(rows) for track, rows in cosines.items()}
     weights = [query.weights.get(role, 0.0) for role in query.texts]
+    roles = tuple(query.texts)
+    if len(item.candidates) == PAIRED and not query.texts.keys().isdisjoint(IDIOMATIC):
+        roles += LIKE
+        for track, space in spaces["compound"].items():
+            cosines[track] += space.likeness(item)
+    arrays = {track: np.array(rows) for track, rows in cosines.items()}
     scores = score(arrays, weights, settings.scoring)
-    return Comparison(tuple(query.texts), arrays, scores, query.interpretation)
+    return Comparison(roles, arrays, scores, query.interpretation)

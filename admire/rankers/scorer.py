@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,18 @@ Scores = npt.NDArray[np.float64]
 
 RRF_K = 60
 """What reciprocal rank fusion adds to each rank (Cormack, Clarke and Büttcher 2009)."""
+
+PAIRED = 5
+"""Candidates of an item of AdMIRe: a pair shows each sense, and one shows neither."""
+
+LIKE = tuple(f"like{number}" for number in range(1, PAIRED + 1))
+"""Names of the cosines of such candidates with each other, beside those of the texts."""
+
+SHARPNESS = 2.0
+"""How much surer of the pairs a standard deviation makes; from 1 to 3 train ranks alike."""
+
+_SPLITS = np.array(sorted(set(permutations((1, 1, -1, -1, 0)))))
+"""The 30 ways in which five candidates can be two of the meant sense, two of the other, and one."""
 
 
 def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dict[str, float]:
@@ -44,7 +57,8 @@ def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dic
 def score(cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scoring) -> Scores:
     """Return candidates' scores, shape (candidates,): the weighted sum over tracks and queries.
 
-    ``cosines`` holds (queries, candidates) by track and ``weights`` one number a query. With
+    ``cosines`` holds (queries, candidates) by track and ``weights`` one number a query. Rows that
+    follow those of the queries are the candidates' cosines with each other, for the pairs. With
     :meth:`Scoring.paper` and both tracks this is r = s(query, image) + s(query, caption), the
     paper's section 2.2. What a candidate lacks adds nothing to a standardised sum, where 0 is the
     mean; a plain sum takes the mean of the item's other candidates for it.
@@ -60,11 +74,13 @@ def contributions(
 ) -> dict[str, Scores]:
     """Return what each query adds to the :func:`score` of each candidate, by track.
 
-    The shape is (queries, candidates), as that of ``cosines``. A track that no candidate has
-    anything of is left out.
+    The shape is (queries, candidates). One more row follows where the pairs add something too. A
+    track that no candidate has anything of is left out.
     """
     terms: dict[str, Scores] = {}
-    for track, values in cosines.items():
+    queries = np.asarray(weights)[:, None]
+    for track, rows in cosines.items():
+        values, likeness = rows[: len(weights)], rows[len(weights) :]
         there = ~np.isnan(values).any(axis=0)
         if not there.any():
             continue
@@ -76,8 +92,40 @@ def contributions(
                 spread = np.sqrt((spread**2).mean(keepdims=True))
             filled = (filled - mean) / np.where(spread > 0, spread, 1.0)
         weight = scoring.image_weight if track == "image" else scoring.caption_weight
-        terms[track] = weight * np.asarray(weights)[:, None] * filled
+        terms[track] = weight * queries * filled
+        against = (queries * filled)[queries[:, 0] < 0]
+        if scoring.pairs and scoring.standardise and len(likeness) and len(against) and there.all():
+            meant = (queries * filled)[queries[:, 0] > 0].sum(axis=0)
+            chances = pair_chances(meant, -against.sum(axis=0), likeness)
+            terms[track] = np.vstack([terms[track], weight * scoring.pairs * chances])
     return terms
+
+
+def pair_chances(meant: Scores, other: Scores, likeness: Scores) -> Scores:
+    """Return how probably each of five candidates is one of the two that show the meant sense.
+
+    A way to deal the candidates, two (A) to the meant sense, two (B) to the other and one to
+    neither, has a probability in proportion to exp(2 · (meant(A) + other(B) + likeness(A) +
+    likeness(B))), each a sum over the pair.
+
+    Args:
+        meant: standardised similarity to the texts of the meant sense, shape (5,).
+        other: the same for the other sense.
+        likeness: the candidates' cosines with each other, shape (5, 5).
+
+    Returns:
+        Shape (5,), between 0 and 1, with the sum 2.
+    """
+    apart = ~np.eye(PAIRED, dtype=bool)
+    spread = likeness[apart].std()
+    alike = np.where(apart, likeness - likeness[apart].mean(), 0.0) / (spread if spread > 0 else 1)
+    first, second = _SPLITS == 1, _SPLITS == -1
+    evidence = first @ meant + second @ other
+    for pair in (first, second):
+        evidence = evidence + ((pair @ alike) * pair).sum(axis=1) / 2
+    weights = np.exp(SHARPNESS * (evidence - evidence.max()))
+    chances: Scores = weights @ first / weights.sum()
+    return chances
 
 
 def fuse_scores(

@@ -46,6 +46,9 @@ class Scoring:
     sequence, by the mean vector of its pictures or captions, is added to that. For a word in a
     phrase (V-WSD) the score is the mean over all texts, of which the phrase is one.
 
+    Where an idiomatic use has five candidates, as in AdMIRe, the pairs are added: see
+    :func:`admire.rankers.scorer.pair_chances`.
+
     Of two candidates each standardised query would have -1 and 1, and I − L would be 0, so there
     all queries share one spread, the root of their mean variance. Where images and captions have
     encoders of their own, only standardising gives their sum a meaning: cosines of a CLIP lie about
@@ -68,6 +71,9 @@ class Scoring:
     texts: Annotated[tuple[TextRole, ...], Option("Scoring")] = TEXTS
     """Texts that count, with commas (the paper's: gloss,compound). Texts that an item lacks are
     left out; without any text of the idiomatic sense the compound is compared."""
+    pairs: Annotated[Weight, Option("Scoring")] = 2.0
+    """Weight of the pairs: of five candidates two show each sense, and the two of a sense resemble
+    each other (0: each candidate by itself). Needs contrast and standardised cosines."""
 
     @classmethod
     def paper(cls, **changes: Any) -> Scoring:
@@ -80,6 +86,7 @@ class Scoring:
             "contrast": 0.0,
             "standardise": False,
             "texts": ("gloss", "compound"),
+            "pairs": 0.0,
         }
         return cls(**formula | changes)
 
@@ -126,8 +133,8 @@ class Settings:
     same."""
     meanings: Annotated[Meanings, Option("Senses and meanings")] = "auto"
     """Replies of each chat model: definitions and a scene of the sense that is meant, or of both
-    (auto: the embedded model of the meant sense, others of both), or one gloss of the idiom (as in
-    the paper)."""
+    (auto: the embedded model of idioms alone, others of both), or one gloss of the idiom (as in the
+    paper)."""
     gloss_tokens: Annotated[Count, Option("Senses and meanings")] = 60
     """Tokens that the one gloss of --meanings gloss may have."""
     dictionaries: Dictionaries = ("wordnet",)

@@ -14,7 +14,7 @@ import pandas as pd
 from admire.base.choices import TEXTS, TRACKS, Fusion, Gate, TextRole
 from admire.base.errors import UserError
 from admire.data.items import Item
-from admire.rankers.scorer import Scores, comparable, query_weights, rank_names, score
+from admire.rankers.scorer import LIKE, Scores, comparable, query_weights, rank_names, score
 from admire.rankers.settings import Scoring
 from admire.runs.fusion import read_same
 from admire.runs.past_runs import read_cosines, read_rows, recorded_cosines
@@ -129,12 +129,13 @@ def scorings(
         sides: the texts to try, see :func:`sides`.
     """
     return tuple(
-        Scoring(image, caption, gate, contrast, standardise, texts)
+        Scoring(image, caption, gate, contrast, standardise, texts, pairs)
         for texts in sides
         for standardise in ((False, True) if encoders == 1 else (True,))
         for image, caption in (WEIGHTS if tracks == 2 else WEIGHTS[:1])
         for gate in gates
         for contrast in (0.0, 0.5, 1.0)
+        for pairs in ((0.0, Scoring.pairs) if standardise and contrast else (0.0,))
     )
 
 
@@ -161,7 +162,8 @@ def _recorded(part: pd.DataFrame) -> list[_Recorded]:
     for _, rows in part.groupby("llm", sort=False):
         # What a model did not say, or was not asked, has no cosine with any candidate.
         filled = rows.dropna(axis="columns", how="all").to_dict("records")
-        roles, cosines = recorded_cosines(filled, TEXTS)
+        roles, cosines = recorded_cosines(filled, (*TEXTS, *LIKE))
+        roles = [role for role in roles if role not in LIKE]
         first = rows.iloc[0]
         sense = Sense(first["predicted_type"] or None, float(first["probability"]))
         recorded.append(_Recorded(rows["candidate"].tolist(), sense, roles, cosines))

@@ -234,7 +234,7 @@ def _plain(text: str) -> str:
 _QUOTES = "'‘’"
 _CHATTER = re.compile(r"(?:sure|certainly|okay|of course|no problem)\s*[,.!]", re.IGNORECASE)
 _REFUSAL = re.compile(
-    r"(?:i['’]m sorry|i am sorry|sorry[,.!]|i cannot|i can['’]t|as an ai|desculpe)", re.IGNORECASE
+    r"(?:i['’]m sorry|i am sorry|sorry[,.!]|i cannot|i can['’]t|as an ai\b|desculpe)", re.IGNORECASE
 )
 
 

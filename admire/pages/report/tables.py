@@ -289,6 +289,7 @@ def _ranking_settings(record: Mapping[str, Any]) -> dict[str, str]:
     weights = (
         f"gate {scoring['gate']}, contrast {scoring['contrast']:g}, "
         f"standardised {'yes' if scoring['standardise'] else 'no'}, "
+        f"pairs {scoring.get('pairs', 0):g}, "
         f"images {scoring['image_weight']:g}, captions {scoring['caption_weight']:g}"
     )
     detector = settings.get("detector") or ("built in" if models.get("detector") else "")
