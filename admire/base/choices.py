@@ -29,7 +29,8 @@ chat model; others vote or, with the ranker ``listwise``, say it with their orde
 Meanings = Literal["auto", "meant", "both", "gloss"]
 """What chat models say of a compound: ``meant`` is definitions and a scene of the sense that is
 meant, ``both`` of each sense, and ``gloss`` one definition of the idiomatic sense, as in the paper.
-``auto`` is ``meant`` for the embedded chat model and ``both`` for every other. Where a detector
+``auto`` is ``meant`` for the embedded chat model and ``both`` for every other. With ``meant`` the
+embedded model is not asked about literal uses, because nothing uses what it says. Where a detector
 decides, ``both`` leaves out the idiomatic sense of literal uses. With a soft gate, or the ranker
 ``pointwise``, both senses of every use are asked for."""
 

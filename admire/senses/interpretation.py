@@ -89,8 +89,8 @@ class ReadingSettings:
         seed: of the first question; further ones have the next numbers.
         glosses: the items whose gloss is asked for. With ``meant``, and with ``both`` where the
             sense is known before the model is asked, it is their idiomatic sense, and with
-            ``meant`` the others' literal one. Otherwise the literal sense is asked for of all
-            items. ``none`` asks for no meaning.
+            ``meant`` the others' literal one, but not of the embedded model. Otherwise the literal
+            sense is asked for of all items. ``none`` asks for no meaning.
         guess: whether items that are :data:`UNDECIDED` are asked about in both senses, or only
             about what either sense needs.
         gloss_tokens: how long a gloss may be, with the meanings ``gloss``.
@@ -328,7 +328,8 @@ def _meaning_kinds(
     first_known = source.llm and sense_method(settings.sense, source) in ("detector", "given")
     if idiomatic or (meanings == "both" and not first_known):
         kinds.add("idiomatic")
-    if meanings == "both" or settings.glosses == "all" or sense.label != "idiomatic":
+    shown = sense.label != "idiomatic" and source.name != "embedded"  # see Interpretation.wording
+    if meanings == "both" or settings.glosses == "all" or shown:
         kinds.add("literal")
     return kinds
 
