@@ -94,6 +94,10 @@ def test_the_embedded_profile_by_items_and_tokens():
         f"{asked['cached_tokens']} of {asked['prompt_tokens']} prompt tokens from the cache; "
         f"the largest process {peak:.0f} MiB"
     )
+    encoding = run.record["seconds"]["encoding and scores"]
+    stages = {"senses": senses, "meanings": asked["seconds"], "encoding and scores": encoding}
+    for stage, seconds in stages.items():
+        print(f"{stage}: {seconds / len(items):.2f} s an item")
     assert asked["cached_tokens"] > asked["prompt_tokens"] / 2
 
 
