@@ -54,6 +54,12 @@ def runs_of_every_kind(folder: Path) -> dict[str, Run]:
     wavering = ScriptedChat(
         lambda prompt: next(votes) if "or literally" in prompt else meaning(prompt)
     )
+    captions = ("a person awake", "awake late", "a bird", "a bird with wings", "a red bicycle")
+    five = replace(
+        OWL,
+        candidates=tuple(Candidate(f"{k}.png", caption=text) for k, text in enumerate(captions)),
+        expected_order=None,
+    )
     worth = {c.caption or "": w for c, w in zip(OWL.candidates, (0.1, 0.5, 0.9), strict=True)}
     judge = [Judge(worth, sense="literal")]
     several = ("embeddings", "listwise", "pointwise")
@@ -64,6 +70,7 @@ def runs_of_every_kind(folder: Path) -> dict[str, Run]:
         ),
         "soft": rank([item], replace(BOTH, scoring=soft), llms=[wavering], encoder=pictures),
         "ensemble": rank([OWL], BOTH, llms=[explains("Literal"), says("Idiomatic")], encoder=words),
+        "five": rank([five], BOTH, llms=[explains("Idiomatic")], encoder=words),
         "sequence": rank([shown], BOTH, llms=[explains("Idiomatic")], encoder=words),
         "rankers": rank([OWL], Settings(rankers=several, sense="vote"), llms=judge, encoder=words),
         "ranker": rank([JUDGED], Settings(rankers=("listwise",)), llms=[Judge(WORTHS)]),
@@ -93,6 +100,7 @@ def test_the_parts_of_a_score_sum_to_it_and_say_what_they_are_of(tmp_path):
     # One model takes it literally, the other as an idiom.
     assert {("caption", "compound"), ("caption", "unlike compound")} <= set(named["ensemble"])
     assert ("caption", "sequence") in named["sequence"]
+    assert ("caption", "pair") in named["five"]
     assert named["rankers"] == [("caption", "compound"), ("listwise", None), ("pointwise", None)]
     assert named["fused"] == [("run", "baseline"), ("run", "ensemble")]
     (gloss, *_) = only(made["paper"])["runs"][0]["parts"]

@@ -34,6 +34,7 @@ const Cards = (() => {
     compound: "compound",
     sequence: "sequence",
     sentence: "sentence",
+    pair: "pair",
   };
 
   const TEXT_NAMES = {

@@ -301,11 +301,7 @@ def _of_texts(
         for track, values in added.items()
         for k, role in enumerate(roles)
         if weights.get(role)
-    ] + [
-        (track, "its pair", values[-1])
-        for track, values in added.items()
-        if len(values) > len(roles)
-    ]
+    ] + [(track, "pair", values[-1]) for track, values in added.items() if len(values) > len(roles)]
 
 
 def _mean(models: Sequence[Sequence[Part]]) -> list[Part]:

@@ -133,7 +133,7 @@ class Part(BaseModel):
     of: str = Field(description="What is compared (image, caption), or the ranker.")
     text: str | None = Field(
         description="With what it is compared: gloss, scene, compound, …, or unlike compound, … "
-        "where likeness counts against it, or its pair; null for a ranker."
+        "where likeness counts against it, or pair; null for a ranker."
     )
     value: float
 
