@@ -133,6 +133,11 @@ def test_a_forecast_counts_what_rows_share_once(capsys, monkeypatch, tmp_path, r
     assert code == 0, err
     votes = [stage for stage in json.loads(printed) if stage["stage"] == "senses"]
     assert sum(stage["questions"] for stage in votes) == 3 * 5
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    code, printed, err = run(capsys, "reproduce", recipe, "--data", empty, "--dry-run", "--json")
+    assert (code, json.loads(printed)) == (0, [])
+    assert "second.tsv in en" in err
 
 
 @pytest.mark.parametrize(

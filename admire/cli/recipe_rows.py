@@ -104,7 +104,7 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
     lacking: list[str] = []
     any_language = partial(_find, data=data, language=None, lacking=lacking)
     find = partial(any_language, language=group.settings.get("lang"))
-    train = [find(name) for name in group.train]
+    train = [find(name) for name in group.train] if command in MEASURES else []
     if measure == "retrieve":
         files = [Path(data)] if data else [find("a benchmark")]
     else:

@@ -243,6 +243,15 @@ def _forecast(jobs: Sequence[recipe_rows.Job], *, json: bool) -> None:
     from admire.data.reader import read_items
     from admire.runs.forecast import plan
 
+    without = [job for job in jobs if job.lacking]
+    if without:
+        lacking = dict.fromkeys(need for job in without for need in job.lacking)
+        log.warning(
+            "%d of %d rows, counted by set, are left out. They lack %s.",
+            len(without),
+            len(jobs),
+            ", ".join(_brief(list(lacking))),
+        )
     forecasts = {}
     for job in jobs:
         if job.command not in ("rank", "sense") or job.lacking:
