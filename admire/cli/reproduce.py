@@ -247,7 +247,7 @@ def _forecast(jobs: Sequence[recipe_rows.Job], *, json: bool) -> None:
     if without:
         lacking = dict.fromkeys(need for job in without for need in job.lacking)
         log.warning(
-            "%d of %d rows, counted by set, are left out. They lack %s.",
+            "%d of %d runs, a row on one set each, are left out because data are missing: %s.",
             len(without),
             len(jobs),
             ", ".join(_brief(list(lacking))),

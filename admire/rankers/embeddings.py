@@ -37,8 +37,8 @@ class Comparison:
     """An item's candidates compared with one chat model's texts, or with a baseline's.
 
     Attributes:
-        roles: of what they are compared with: gloss, compound, …, see :data:`TEXTS`; and each
-            other, if they are five.
+        roles: of what they are compared with: gloss, compound, …, see :data:`TEXTS`; if they are
+            five, also each other, see :data:`admire.rankers.scorer.LIKE`.
         cosines: by track, shape (roles, candidates).
         scores: shape (candidates,).
         interpretation: whose texts these are; None for a baseline.
@@ -262,7 +262,7 @@ class _Space:
         return mean
 
     def likeness(self, item: Item) -> list[Scores]:
-        """Return each candidate's cosines with all of the item's candidates, NaN as below."""
+        """Return each candidate's :meth:`cosines` with all candidates of its item."""
         things = [getattr(candidate, self.track) for candidate in item.candidates]
         missing = np.full(len(things), np.nan)
         return [

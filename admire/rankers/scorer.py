@@ -92,12 +92,12 @@ def contributions(
                 spread = np.sqrt((spread**2).mean(keepdims=True))
             filled = (filled - mean) / np.where(spread > 0, spread, 1.0)
         weight = scoring.image_weight if track == "image" else scoring.caption_weight
-        terms[track] = weight * queries * filled
-        against = (queries * filled)[queries[:, 0] < 0]
-        if scoring.pairs and scoring.standardise and len(likeness) and len(against) and there.all():
-            meant = (queries * filled)[queries[:, 0] > 0].sum(axis=0)
-            chances = pair_chances(meant, -against.sum(axis=0), likeness)
-            terms[track] = np.vstack([terms[track], weight * scoring.pairs * chances])
+        added = queries * filled
+        unlike = queries[:, 0] < 0
+        if scoring.pairs and scoring.standardise and len(likeness) and unlike.any() and there.all():
+            chances = pair_chances(added[~unlike].sum(axis=0), -added[unlike].sum(axis=0), likeness)
+            added = np.vstack([added, scoring.pairs * chances])
+        terms[track] = weight * added
     return terms
 
 

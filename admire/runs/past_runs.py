@@ -19,7 +19,7 @@ from admire.base.errors import UserError
 from admire.base.files import open_text, read_table, read_text, table_parts
 from admire.base.schema import read_as
 from admire.data.items import Item
-from admire.rankers.scorer import Scores, tied_names
+from admire.rankers.scorer import LIKE, Scores, tied_names
 from admire.rankers.settings import Settings
 from admire.runs.ranking import Ranking, Row, Run
 from admire.runs.record import VERSION
@@ -225,12 +225,19 @@ def recorded_cosines(
 ) -> tuple[list[str], dict[str, Scores]]:
     """Return those roles that one chat model's rows of an item have, and its cosines by track.
 
-    The shape is (roles, candidates); what a row lacks is NaN.
+    The shape is (roles, candidates), and (roles + candidates, candidates) where the candidates'
+    cosines with each other are recorded; what a row lacks is NaN.
     """
     columns = {name for row in rows for name in row}
-    there = [role for role in roles if any(f"{track}_{role}" in columns for track in TRACKS)]
+
+    def recorded(names: Iterable[str]) -> list[str]:
+        return [name for name in names if any(f"{track}_{name}" in columns for track in TRACKS)]
+
+    there, like = recorded(roles), recorded(LIKE)
     return there, {
-        track: np.array([[row.get(f"{track}_{role}", np.nan) for row in rows] for role in there])
+        track: np.array(
+            [[row.get(f"{track}_{name}", np.nan) for row in rows] for name in (*there, *like)]
+        )
         for track in TRACKS
         if any(f"{track}_{role}" in columns for role in there)
     }

@@ -14,7 +14,7 @@ import pandas as pd
 from admire.base.choices import TEXTS, TRACKS, Fusion, Gate, TextRole
 from admire.base.errors import UserError
 from admire.data.items import Item
-from admire.rankers.scorer import LIKE, Scores, comparable, query_weights, rank_names, score
+from admire.rankers.scorer import Scores, comparable, query_weights, rank_names, score
 from admire.rankers.settings import Scoring
 from admire.runs.fusion import read_same
 from admire.runs.past_runs import read_cosines, read_rows, recorded_cosines
@@ -162,8 +162,7 @@ def _recorded(part: pd.DataFrame) -> list[_Recorded]:
     for _, rows in part.groupby("llm", sort=False):
         # What a model did not say, or was not asked, has no cosine with any candidate.
         filled = rows.dropna(axis="columns", how="all").to_dict("records")
-        roles, cosines = recorded_cosines(filled, (*TEXTS, *LIKE))
-        roles = [role for role in roles if role not in LIKE]
+        roles, cosines = recorded_cosines(filled, TEXTS)
         first = rows.iloc[0]
         sense = Sense(first["predicted_type"] or None, float(first["probability"]))
         recorded.append(_Recorded(rows["candidate"].tolist(), sense, roles, cosines))

@@ -328,8 +328,9 @@ def _meaning_kinds(
     first_known = source.llm and sense_method(settings.sense, source) in ("detector", "given")
     if idiomatic or (meanings == "both" and not first_known):
         kinds.add("idiomatic")
-    shown = sense.label != "idiomatic" and source.name != "embedded"  # see Interpretation.wording
-    if meanings == "both" or settings.glosses == "all" or shown:
+    # What the embedded model says of a literal use is not shown, see Interpretation.wording.
+    literal = sense.label != "idiomatic" and source.name != "embedded"
+    if meanings == "both" or settings.glosses == "all" or literal:
         kinds.add("literal")
     return kinds
 

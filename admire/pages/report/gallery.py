@@ -19,7 +19,7 @@ from admire.pages.report.report import Kind, file_name, plain_name
 from admire.pages.report.thumbnails import Shown
 from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
-from admire.rankers.scorer import LIKE, Scores, comparable, contributions, query_weights
+from admire.rankers.scorer import Scores, comparable, contributions, query_weights
 from admire.rankers.settings import Scoring
 from admire.runs.past_runs import recorded_cosines
 from admire.runs.ranking import Ranking, Run, score_rankings
@@ -289,8 +289,7 @@ def _of_texts(
     A text against which likeness counts is called ``unlike``, as ``unlike compound``.
     """
     scoring = Scoring(**settings["scoring"] | {"texts": tuple(settings["scoring"]["texts"])})
-    roles, cosines = recorded_cosines(rows, (*ROLES, *LIKE))
-    roles = [role for role in roles if role not in LIKE]
+    roles, cosines = recorded_cosines(rows, ROLES)
     if settings["query"] != "meaning" or reading is None:
         weights = {settings["query"]: 1.0}
     else:
