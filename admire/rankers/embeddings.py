@@ -261,14 +261,16 @@ class _Space:
         mean: Vector = total / (np.linalg.norm(total) or 1)
         return mean
 
-    def likeness(self, item: Item) -> list[Scores]:
-        """Return each candidate's :meth:`cosines` with all candidates of its item."""
+    def likeness(self, item: Item) -> Scores:
+        """Return the candidates' cosines with each other, NaN for one that lacks what is compared.
+
+        The shape is (candidates, candidates).
+        """
         things = [getattr(candidate, self.track) for candidate in item.candidates]
-        missing = np.full(len(things), np.nan)
-        return [
-            missing if thing is None else self.cosines(self.documents[thing], item)
-            for thing in things
-        ]
+        missing = np.full_like(next(iter(self.documents.values()), np.zeros(1)), np.nan)
+        vectors = np.array([self.documents.get(thing, missing) for thing in things], float)
+        cosines: Scores = vectors @ vectors.T
+        return cosines
 
     def cosines(self, query: Vector, item: Item) -> Scores:
         """Return a query's cosine with each candidate, NaN for one that lacks what is compared."""
@@ -333,7 +335,7 @@ def _compared(
     if len(item.candidates) == PAIRED and not query.texts.keys().isdisjoint(IDIOMATIC):
         roles += LIKE
         for track, space in spaces["compound"].items():
-            cosines[track] += space.likeness(item)
+            cosines[track].extend(space.likeness(item))
     arrays = {track: np.array(rows) for track, rows in cosines.items()}
     scores = score(arrays, weights, settings.scoring)
     return Comparison(roles, arrays, scores, query.interpretation)
