@@ -16,10 +16,12 @@ from admire import Candidate, Item, UserError
 from admire.prompts import Prompts
 from admire.senses import BUILT_IN, LightDetector, Use, open_detector
 
+NEUTRAL = "It was about night owl."
+
 
 def light(heads: int = 1, card: dict | None = None, **options) -> LightDetector:
     """A detector whose heads weigh nothing."""
-    zeros = np.zeros((heads, 4)), np.zeros(heads)
+    zeros = np.zeros((heads, 8)), np.zeros(heads)
     return LightDetector("marked", "marked:1", *zeros, neutral=True, card=card or {}, **options)
 
 
@@ -40,8 +42,8 @@ def test_a_score_is_what_the_context_adds_to_neutral_sentences():
             return np.array([[query.span[0]] for query in queries], dtype=float)
 
     # Before the compound stand 'A grumpy ' and 'It was about ', after the same beginning; the
-    # second place has a weight of 0.
-    detector = replace(light(), weights=np.array([[1.0, 0.0]]))
+    # other places have a weight of 0.
+    detector = replace(light(), weights=np.array([[1.0, 0.0, 0.0, 0.0]]))
     (sense,) = detector.classify([Use(Item("owl", "A grumpy owl."))], Lengths())
     assert sense.probability == pytest.approx(1 / (1 + np.exp(-(9 - 13))))
 
@@ -51,8 +53,15 @@ def test_a_compound_is_read_in_its_sentence_where_it_is_repeated_and_once_in_neu
     sentences = ["Night owls sleep late.", "No night owl is here."]
     light().classify([Use(Item("night owl", text)) for text in sentences], encoder)
     words = [word for word, _ in encoder.asked]
-    assert words == ["Night owls", "night owl"] + ["night owl"] * 4
-    assert all("It was about night owl." in text for _, text in encoder.asked[4:])
+    read = [("Night owls", sentences[0]), *(("night owl", s) for s in (sentences[1], NEUTRAL))]
+    assert words == [word for first, text in read for word in (first, text, "night owl", '"')]
+    assert all(f'Sentence: "{NEUTRAL}"' in text for _, text in encoder.asked[8:])
+
+
+def test_weights_of_another_version_are_refused():
+    detector = replace(light(), weights=np.zeros((1, 4)))
+    with pytest.raises(UserError, match="Train it again"):
+        detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())
 
 
 def test_the_threshold_is_higher_in_languages_that_it_was_not_trained_on(caplog):
@@ -106,7 +115,7 @@ def test_what_a_sequence_shows_is_compared_with_captions_that_say_nothing():
     sequence = (Candidate("sequence1", caption="A lamp."),)
     item = Item("night owl", "A lamp. It was about night owl.", sequence=sequence)
     light().classify([Use(item), Use(replace(item, sequence=()))], encoder)
-    contexts = [text for _, text in encoder.asked[::2]]
+    contexts = [text for _, text in encoder.asked[::4]]
     assert contexts[0] == contexts[1]
     assert "The image shows" in contexts[2]
     assert all("It was about night owl." in text for text in contexts[2:])

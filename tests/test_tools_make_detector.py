@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("wordninja")
 
-from make_detector import SETTINGS, read_bicontext, read_magpie, read_sources
+from make_detector import read_bicontext, read_magpie, read_sources
 
 from admire import Item
 from admire.data.overlap import digests, parts_of
 from admire.senses import open_detector, read_compounds
-from admire.training import sample_items
+from admire.training import DetectorTraining, sample_items
 
 
 def test_a_compound_has_a_literal_use_and_then_an_idiomatic_one(tmp_path: Path):
@@ -59,7 +59,7 @@ def test_idioms_that_occur_in_both_senses_get_their_words_back(tmp_path: Path):
 
 def test_the_built_in_detector_lists_what_the_real_sources_give_today(shared: Path):
     left_out = read_compounds(shared / "leave_out_compounds.txt")
-    items = sample_items(read_sources(shared), SETTINGS, leave_out=left_out)
+    items = sample_items(read_sources(shared), DetectorTraining(), leave_out=left_out)
     card = open_detector().card
     assert len(items) == card["items"]
     assert digests(parts_of(items)) == card["saw"]

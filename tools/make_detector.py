@@ -28,7 +28,7 @@ from admire.scores.leakage import summarise_card
 from admire.senses.detector import BUILT_IN
 from admire.senses.light_detector import open_context_encoder
 from admire.senses.task2a import LABELS, read_compounds, read_idiomaticity
-from admire.training.light_detector import DetectorTraining, train_detector
+from admire.training.light_detector import train_detector
 
 SOURCES = {
     "SemEval-2022 Task 2A": "Tayyar Madabushi et al. 2022, the task's own release; English and "
@@ -36,7 +36,6 @@ SOURCES = {
     "Geometry of Compositionality": "Gong et al. 2017, no licence stated; English compounds",
     "MAGPIE": "Haagsma et al. 2020, CC-BY-4.0; English idioms that occur in both senses",
 }
-SETTINGS = DetectorTraining(per_compound=3)
 SHIFT = 0.7
 """For languages that the detector does not learn, see ``docs/method.md``."""
 REACH = 100
@@ -109,7 +108,7 @@ def main(data: Path) -> None:
     """Train on the sources below the folder, and write the detector where admire reads it."""
     unseen = read_compounds(data / "leave_out_compounds.txt")
     encoder = open_context_encoder("embedded-state")
-    detector = train_detector(read_sources(data), encoder, SETTINGS, leave_out=unseen)
+    detector = train_detector(read_sources(data), encoder, leave_out=unseen)
     card = detector.card | {"sources": SOURCES}
     detector = replace(detector, shift=SHIFT, card=card, identity="")
     detector.save(BUILT_IN)

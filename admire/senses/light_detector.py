@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("admire")
 
 Features = npt.NDArray[np.float64]
+PLACES = 4
+"""How many vectors are read of an item, see :func:`read_contexts`."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class LightDetector:
     Attributes:
         encoder: the encoder's name.
         encoder_identity: the encoder's exact version; the heads only suit its vectors.
-        weights: shape (heads, 2 * width), see :func:`read_contexts`; they give calibrated log-odds
+        weights: shape (heads, 4 * width), see :func:`read_contexts`; they give calibrated log-odds
             of the idiomatic sense.
         biases: shape (heads,), added to the log-odds.
         neutral: whether neutral contexts are subtracted, see :class:`DetectorTraining`.
@@ -78,7 +80,7 @@ class LightDetector:
             encoder: None is :attr:`reader`.
 
         Raises:
-            UserError: the heads were trained on another encoder.
+            UserError: the heads were trained on another encoder, or by another version of admire.
         """
         if not uses:
             return []
@@ -92,6 +94,10 @@ class LightDetector:
         contexts = read_contexts([use.item for use in uses], encoder, neutral=self.neutral)
         if not self.keep_loaded:
             self.__dict__.pop("reader", None)
+        if contexts.shape[1] != self.weights.shape[1]:
+            raise UserError(
+                "Another version of admire trained the detector. Train it again.", "detector"
+            )
         # One product for all contexts would depend on their number in its last bits.
         products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
         products -= self.shift * self._untrained(uses)[:, None]
@@ -161,10 +167,11 @@ def open_context_encoder(name: str) -> QueryEncoder:
 
 
 def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool) -> Features:
-    """Return vectors of each item's compound in its sentence, shape (items, 2 * width).
+    """Return vectors of each item's compound in its sentence, shape (items, 4 * width).
 
-    The prompt ``detect`` gives the sentence and repeats the compound. The first half is the
-    encoder's vector of the compound's words in the sentence, the second that of the repetition.
+    The prompt ``detect`` gives the sentence and repeats the compound in quotation marks. The
+    quarters are the encoder's vectors of the compound's words in the sentence, of the whole
+    sentence, of the repetition and of the closing quotation mark.
 
     Args:
         neutral: subtract the mean over neutral sentences, the lines of the template ``neutral``
@@ -195,15 +202,20 @@ def _neutral_key(item: Item) -> tuple[str, str, bool]:
     return item.phrase, item.language, bool(item.sequence)
 
 
-def _queries(item: Item, prompts: Prompts) -> tuple[Query, Query]:
-    """Return the prompt up to the repeated compound, with both places of the compound."""
+def _queries(item: Item, prompts: Prompts) -> list[Query]:
+    """Return the prompt up to the quotation mark behind the repeated compound, with four places."""
     text = prompts.about(item, "detect")
     start, end = find_compound(item.sentence, item.phrase) or (0, len(item.sentence))
     before = text.index(item.sentence)
     repeated = text.rindex(item.phrase)
-    text = text[: repeated + len(item.phrase)]
-    places = (before + start, before + end), (repeated, len(text))
-    return Query(text, span=places[0]), Query(text, span=places[1])
+    quote = repeated + len(item.phrase)
+    places = [
+        (before + start, before + end),
+        (before, before + len(item.sentence)),
+        (repeated, quote),
+        (quote, quote + 1),
+    ]
+    return [Query(text[: quote + 1], span=place) for place in places]
 
 
 class _File(BaseModel):

@@ -15,7 +15,7 @@ from admire.data.overlap import digests, stem
 from admire.prompts import Prompts
 from admire.scores.leakage import SAW, detector_parts, warn_of_shared
 from admire.scores.metrics import calibration_error
-from admire.senses.light_detector import Features, LightDetector, read_contexts, sha256
+from admire.senses.light_detector import PLACES, Features, LightDetector, read_contexts, sha256
 from admire.training.settings import DetectorTraining
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def train_detector(
     it never saw serves to calibrate it and for the card's figures. A warning says if sentences of
     that fifth also belong to compounds that the head did see.
 
-    With ``settings.neutral`` a head's score of neutral sentences is subtracted there too. Only
-    compounds that occur in both senses then count, with equal weight for each sense, so nothing is
-    gained by knowing which compounds are usually idioms.
+    With ``settings.neutral`` the heads learn what a sentence adds to neutral ones, and only
+    compounds that occur in both senses count for the calibration and the card, with equal weight
+    for each sense. So nothing is gained by knowing which compounds are usually idioms.
 
     Args:
         items: labelled sentences.
@@ -85,21 +85,18 @@ def train_detector(
     both = np.array([(c, True) in sizes and (c, False) in sizes for c in compounds], dtype=bool)
     if len(set(compounds[both])) < HEADS:
         raise UserError(f"A detector needs at least {HEADS} compounds that occur in both senses.")
-    contexts = scored = read_contexts(items, encoder, neutral=False)
+    contexts = read_contexts(items, encoder, neutral=settings.neutral)
     splitter = StratifiedGroupKFold(HEADS, shuffle=True, random_state=settings.seed)
     folds = list(splitter.split(contexts, labels, compounds))
     weights = np.ones(len(items))
     if settings.neutral:
-        scored = np.zeros_like(contexts)
-        chosen = [item for item, occurs in zip(items, both, strict=True) if occurs]
-        scored[both] = read_contexts(chosen, encoder, neutral=True)
         folds = [(train, test[both[test]]) for train, test in folds]
         weights = np.array([1 / sizes[pair] for pair in zip(compounds, labels, strict=True)])
     parts = detector_parts(items)
     warn_of_shared(parts, folds, [item.compound for item in items], "the detector's heads")
 
     heads = [_fit_head(contexts[train], labels[train], settings.strength) for train, _ in folds]
-    scores = [scored[test] @ head for head, (_, test) in zip(heads, folds, strict=True)]
+    scores = [contexts[test] @ head for head, (_, test) in zip(heads, folds, strict=True)]
     log_odds = np.concatenate(scores)[:, None]
     places = np.concatenate([test for _, test in folds])
     labels, weights = labels[places], weights[places]
@@ -139,19 +136,17 @@ def train_detector(
 
 
 def _fit_head(contexts: Features, labels: npt.NDArray[np.bool_], strength: float) -> Features:
-    """Return one head's weights for contexts, shape (2 * width,).
+    """Return one head's weights for contexts, shape (4 * width,).
 
-    Each place of the compound has weights of its own, scaled so that the scores of both places
-    have the same spread.
+    Each place has weights of its own, scaled so that the scores of all places have the same spread.
     """
     from sklearn.linear_model import LogisticRegression
-    from sklearn.preprocessing import StandardScaler
 
     parts = []
-    for place in np.split(contexts, 2, axis=1):
-        scaler = StandardScaler().fit(place)
+    for place in np.split(contexts, PLACES, axis=1):
+        spread = place.std() or 1
         head = LogisticRegression(C=strength, max_iter=5000, class_weight="balanced")
-        head.fit(scaler.transform(place), labels)
-        weights = head.coef_[0] / scaler.scale_
+        head.fit(place / spread, labels)
+        weights = head.coef_[0]
         parts.append(weights / ((place @ weights).std() or 1))
     return np.concatenate(parts)

@@ -73,13 +73,13 @@ class SweepAxes:
 class DetectorTraining:
     """How a light detector is trained."""
 
-    per_compound: Annotated[Count, Option(DATA)] = 4
+    per_compound: Annotated[Count, Option(DATA)] = 10
     """Sentences for each compound and sense, at most."""
     neutral: Annotated[bool, Option(LEARNED)] = True
     """Score what a sentence adds to neutral ones, so that a compound which is usually an idiom
     counts no more than another. Without it, knowledge of the compound counts too, as suits Task 2A,
     where most compounds occur in one sense only."""
-    strength: Annotated[Positive, Option(OPTIMISER)] = 1e-3
+    strength: Annotated[Positive, Option(OPTIMISER)] = 3e-4
     """Inverse of the regularisation, scikit-learn's C."""
     seed: Annotated[Seed, Option(OPTIMISER)] = 0
     """Seed of the sample and of the folds."""
