@@ -270,27 +270,17 @@ def together(llama: Path, httpserver: HTTPServer) -> list[tuple[str, object]]:
         if any("long" in prompt for prompt in body["prompt"]):
             return json_response({"error": {"message": "exceeds the context size"}}, 400)
         timings = {"prompt_n": 2, "cache_n": 30, "predicted_n": 5}
-        parts: list[dict[str, object]] = [
-            {"index": k, "content": part, "stop": False}
-            for part in (" of", None)
-            for k, prompt in reversed(list(enumerate(body["prompt"])))
-        ]
-        for part in parts:
-            prompt = body["prompt"][part["index"]]
-            part["content"] = part["content"] or f" {prompt[-2]}"
-        ends = [
+        replies = [
             {
                 "index": k,
-                "content": "",
-                "stop": True,
+                "content": f" of {prompt[-2]}",
                 "timings": timings,
                 "stop_type": "limit" if "cut" in prompt else "eos",
                 "model": "tiny",
             }
             for k, prompt in enumerate(body["prompt"])
         ]
-        lines = "".join(f"data: {json.dumps(part)}\n\n" for part in [*parts, *ends])
-        return Response(lines + "data: [DONE]\n\n", content_type="text/event-stream")
+        return json_response(replies[::-1] if len(replies) > 1 else replies[0])
 
     def slot(request: Request) -> Response:
         name = request.get_json()["filename"]

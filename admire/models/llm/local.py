@@ -14,12 +14,13 @@ import time
 import urllib.error
 import urllib.request
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from importlib import metadata
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,6 @@ CONTEXT = 4096
 TOGETHER = 4
 """How many questions are answered at a time. The weights are then read from memory once for all of
 them: on two cores four tokens took 1.5 to 3 times as long as one, by the processor."""
-WAITING = 32
-"""How many questions are asked at a time. When a reply ends, the next question takes its place."""
 GATHER = 0.1
 """How many seconds to wait for others to ask, too."""
 PATIENCE = 600.0
@@ -132,14 +131,13 @@ class LlamaServer:
         (answer,) = self._post("embedding", {"content": read, "embd_normalize": -1})
         return pieces, np.array(answer["embedding"], dtype=np.float32)
 
-    def complete(self, bodies: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, Reply]]:
-        """Yield replies, as they are done, to requests that differ in messages alone.
+    def complete(self, bodies: Sequence[Mapping[str, Any]]) -> list[Reply]:
+        """Return the replies, written together, to requests that differ in messages alone.
 
-        With each reply comes the place of its request. The requests should begin alike: their
-        beginning is read once, and then given to each, and to those that are asked later, also
-        alone or by another command. Which of them are asked together decides in what order
-        llama.cpp adds numbers up, so a reply may change with its neighbours, but not from one run
-        to the next.
+        They should begin alike: their beginning is read once, and then given to each, and to those
+        that are asked later, also alone or by another command. Which of them are asked together
+        decides in what order llama.cpp adds numbers up, so a reply may change with its neighbours,
+        but not from one run to the next.
         """
         started = time.perf_counter()
         templates = [{"messages": body["messages"]} for body in bodies]
@@ -147,22 +145,18 @@ class LlamaServer:
         self._begin(prompts)
         sampling = {name: bodies[0][name] for name in ("temperature", "seed")}
         sampling["n_predict"] = bodies[0]["max_tokens"]
-        texts = [
-            last["content"] if last["role"] == "assistant" else ""
-            for last in (body["messages"][-1] for body in bodies)
-        ]
-        for line in self._lines("completion", {"prompt": prompts, "stream": True} | sampling):
-            part = json.loads(line)
-            place = part["index"]
-            texts[place] += part["content"]
-            if part["stop"]:
-                took = part["timings"]
-                read, cached = took["prompt_n"], took["cache_n"]
-                usage = Usage(prompt=read + cached, cached=cached, completion=took["predicted_n"])
-                ended = time.perf_counter()
-                cut = part["stop_type"] == "limit"
-                yield place, Reply(texts[place], usage, ended - started, cut, model=part["model"])
-                started = ended
+        written = self._post("completion", {"prompt": prompts} | sampling)
+        written = written if isinstance(written, list) else [written]
+        seconds = (time.perf_counter() - started) / len(bodies)
+        replies = []
+        for body, choice in zip(bodies, sorted(written, key=itemgetter("index")), strict=True):
+            last, took = body["messages"][-1], choice["timings"]
+            begun = last["content"] if last["role"] == "assistant" else ""
+            read, cached = took["prompt_n"], took["cache_n"]
+            usage = Usage(prompt=read + cached, cached=cached, completion=took["predicted_n"])
+            text, cut = begun + choice["content"], choice["stop_type"] == "limit"
+            replies.append(Reply(text, usage, seconds, cut, model=choice["model"]))
+        return replies
 
     def _begin(self, prompts: Sequence[str]) -> None:
         """Give every slot what the prompts share, which is read once for all commands to come.
@@ -201,32 +195,16 @@ class LlamaServer:
             self._post(f"slots/{slot}?action=restore", {"filename": _name(begun)})
 
     def _post(self, route: str, question: Mapping[str, object]) -> Any:
-        return json.loads(b"".join(self._answer(route, question)))
-
-    def _lines(self, route: str, question: Mapping[str, object]) -> Iterator[bytes]:
-        """Yield the events of a streamed answer, JSON each."""
-        for line in self._answer(route, question):
-            if line.startswith(b"data: {"):
-                yield line.removeprefix(b"data: ")
-            elif line.startswith(b"error: "):
-                raise _refuses(line.removeprefix(b"error: "))
-
-    def _answer(self, route: str, question: Mapping[str, object]) -> Iterator[bytes]:
-        """Yield the lines of the server's answer."""
         url, kind = f"{self.address}/{route}", {"Content-Type": "application/json"}
         request = urllib.request.Request(url, json.dumps(question).encode(), kind)
         try:
             with urllib.request.urlopen(request) as answer:
-                yield from answer
+                return json.load(answer)
         except urllib.error.HTTPError as error:
-            raise _refuses(error.read()) from None
+            message = json.load(error)["error"]["message"]
+            raise UserError(f"llama.cpp refuses the text: {message}.") from None
         except OSError as error:
             raise UserError(f"llama.cpp has stopped ({error}). Try again.") from None
-
-
-def _refuses(answer: bytes) -> UserError:
-    error = json.loads(answer)
-    return UserError(f"llama.cpp refuses the text: {error.get('error', error)['message']}.")
 
 
 def beginning(texts: Sequence[str]) -> str:
@@ -282,7 +260,7 @@ class LocalChat:
         self.name = name or f"gguf:{path}"
         self.identity = f"gguf:{sha256}" + (":continues" if continues else "")
         self._continues = continues
-        self.parallel = WAITING if continues else 1
+        self.parallel = TOGETHER if continues else 1
         self._asking: list[tuple[Question, Future[Reply]]] = []
         self._asked = threading.Condition()
         self._answering = threading.Lock()
@@ -290,7 +268,7 @@ class LocalChat:
     @cached_property
     def _client(self) -> OpenAIChat:
         path = self._path if isinstance(self._path, Path) else self._path()
-        self._server = LlamaServer(path, together=TOGETHER if self._continues else 1)
+        self._server = LlamaServer(path, together=self.parallel)
         url = f"{self._server.address}/v1"
         client = OpenAIChat(path.name, url=url, key="none", timeout=600.0, retries=1)
         client.name = self.name
@@ -321,26 +299,21 @@ class LocalChat:
             while waiting:
                 first, *others = waiting
                 group = [first, *(entry for entry in others if _alike(first[0], entry[0]))]
-                for place, reply in self._replies([question for question, _ in group]):
-                    group[place][1].set_result(reply)
+                replies = self._replies([question for question, _ in group])
+                for (_, future), reply in zip(group, replies, strict=True):
+                    future.set_result(reply)
                 waiting = [entry for entry in waiting if not entry[1].done()]
         except Exception as error:
             for _, future in waiting:
                 if not future.done():
                     future.set_exception(error)
 
-    def _replies(self, questions: Sequence[Question]) -> Iterator[tuple[int, Reply]]:
-        """Yield replies, as they are done, with the places of their questions."""
+    def _replies(self, questions: Sequence[Question]) -> Iterable[Reply]:
         client = self._client
-        left = dict(enumerate(questions))
         if self._continues and _plain(questions[0]):
             with suppress(UserError):  # one is too long, perhaps: the client says so
-                requests = [client.request(question) for question in questions]
-                for place, reply in self._server.complete(requests):
-                    del left[place]
-                    yield place, reply
-        for place, question in left.items():
-            yield place, client.ask(question)
+                return self._server.complete([client.request(question) for question in questions])
+        return map(client.ask, questions)
 
 
 def _alike(question: Question, other: Question) -> bool:
