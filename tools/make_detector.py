@@ -37,7 +37,7 @@ SOURCES = {
     "MAGPIE": "Haagsma et al. 2020, CC-BY-4.0; English idioms that occur in both senses",
 }
 SHIFT = 0.7
-"""For languages that the detector does not learn, see ``docs/method.md``."""
+"""For languages other than English, see ``docs/method.md``."""
 REACH = 100
 """Characters that are kept on either side of a compound in texts of several sentences."""
 

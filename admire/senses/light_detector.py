@@ -48,7 +48,8 @@ class LightDetector:
             of the idiomatic sense.
         biases: shape (heads,), added to the log-odds.
         neutral: whether neutral contexts are subtracted, see :class:`DetectorTraining`.
-        shift: subtracted from the log-odds in languages that it was not trained on.
+        shift: subtracted from the log-odds in languages other than English, in which the built-in
+            detector would call too many uses idiomatic.
         card: how it was made; ``saw`` has digests of the compounds and sentences of its training.
         identity: SHA-256 of its file, or of the file that :meth:`save` would write.
         keep_loaded: keep the encoder in memory between calls.
@@ -100,17 +101,17 @@ class LightDetector:
             )
         # One product for all contexts would depend on their number in its last bits.
         products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
-        products -= self.shift * self._untrained(uses)[:, None]
+        languages = np.array([base_language(use.item.language) for use in uses])
+        self._warn_of(languages)
+        products -= self.shift * (languages != "en")[:, None]
         probabilities = 1 / (1 + np.exp(-(products + self.biases)))
         return [likelier(heads.mean(), "detector") for heads in probabilities]
 
-    def _untrained(self, uses: Sequence[Use]) -> npt.NDArray[np.bool_]:
-        """Return True for uses in untrained languages; warn once per language."""
-        languages = [base_language(use.item.language) for use in uses]
+    def _warn_of(self, languages: npt.NDArray[np.str_]) -> None:
+        """Warn once of each language that it was not trained on."""
         trained = {base_language(tag) for tag in self.card.get("languages", languages)}
-        for language in sorted(set(languages) - trained):
+        for language in sorted({*languages} - trained):
             _warn_of_language(language, tuple(sorted(trained)))
-        return np.array([language not in trained for language in languages])
 
     @cached_property
     def reader(self) -> QueryEncoder:
