@@ -53,7 +53,7 @@ def data(write_table: Callable[..., Path]) -> Path:
 def idiomatic(tmp_path: Path) -> Path:
     """A detector that takes everything as idiomatic."""
     path = tmp_path / "mine.json"
-    LightDetector("words", "words:1", np.zeros((5, 1024)), np.ones(5), True, {}).save(path)
+    LightDetector("words", "words:1", np.zeros((5, 2048)), np.ones(5), True, {}).save(path)
     return path
 
 
