@@ -237,6 +237,19 @@ def test_a_span_is_the_mean_of_its_tokens_in_context(folder_of, model_of, kind: 
     assert same(asked(model_of(kind), query)[0], wanted)
 
 
+def test_a_text_with_several_spans_is_read_once(folder, encoder, monkeypatch):
+    texts = ["a {night owl} is big", "a night owl is {big}", "an {owl} is big"]
+    alone = [asked(encoder, ask(text))[0] for text in texts]
+    read: list[str] = []
+    preprocess = encoder.model.preprocess
+    monkeypatch.setattr(
+        encoder.model, "preprocess", lambda t, **how: read.extend(t) or preprocess(t, **how)
+    )
+    together = asked(encoder, *map(ask, texts))
+    assert [*map(same, together, alone)] == [True] * 3
+    assert len(read) == 2
+
+
 # ------------------------------------------------------------------------------------ prompts
 
 

@@ -15,14 +15,11 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import gguf
-import numpy as np
 import pytest
 from commands import hide
 from pytest_httpserver import HTTPServer
 from test_models_llm_pictures import drawn
 from toys import said
-from transformers.convert_slow_tokenizer import bytes_to_unicode
 from werkzeug import Request, Response
 
 from admire.base.errors import UserError
@@ -31,12 +28,10 @@ from admire.models.llm import Image, Question, Reply, Usage, ask_each, open_llm
 from admire.models.llm.local import (
     EMBEDDED_FILE,
     EMBEDDED_REPOSITORY,
-    LlamaServer,
     LocalChat,
     embedded_file,
     embedded_source,
     embedded_weights,
-    lower_layers,
 )
 
 PARTS = [b"GGUF first part, ", b"the second, ", b"and the third"]
@@ -395,81 +390,6 @@ def test_without_llama_cpp_the_message_names_the_package_and_the_way_round(
     hide(monkeypatch, "xllamacpp")
     with pytest.raises(UserError, match=r"xllamacpp.*'embedded'.*openai:MODEL"):
         said(LocalChat(model), "hi")
-
-
-def test_states_are_those_that_llama_cpp_gives_each_token(
-    llama: Path, model: Path, httpserver: HTTPServer
-):
-    # The bear is one character of two tokens.
-    pieces = [{"id": k, "piece": p} for k, p in enumerate(["a ", [240, 159], [144, 187]], start=1)]
-    httpserver.expect_request("/tokenize").respond_with_json({"tokens": pieces})
-    states = [[0.6, 0.8], [3.0, 4.0], [0.0, 1.0]]
-    answer = [{"index": 0, "embedding": states}]
-    httpserver.expect_request("/embedding").respond_with_json(answer)
-    server = LlamaServer(model, states=True)
-    tokens, found = server.states("a 🐻")
-    assert b"".join(tokens).decode() == "a 🐻"
-    assert found == pytest.approx(np.array(states))
-    loaded = json.loads(llama.read_text())
-    assert (loaded["embedding"], loaded["pooling_type"]) == (True, "none")
-    bodies = [request.get_json() for request, _ in httpserver.log]
-    assert [body["content"] for body in bodies] == ["a 🐻", [1, 2, 3]]
-    assert bodies[0]["parse_special"] is False  # <|im_end|> in a sentence is text
-    assert bodies[1]["embd_normalize"] == -1  # as they are, not at unit length
-    os.kill(loaded["pid"], 0)
-    del server
-    with pytest.raises(ProcessLookupError):
-        os.kill(loaded["pid"], 0)
-
-
-def write_qwen(path: Path, layers: int) -> Path:
-    """A Qwen2 model of so many layers, the first ones the same; its words are the bytes."""
-    numbers = np.random.default_rng(0)
-    writer = gguf.GGUFWriter(path, "qwen2")
-    words = [*bytes_to_unicode().values(), "<|im_end|>"]
-    settings = {"block_count": layers, "context_length": 64, "embedding_length": 256}
-    settings |= {"feed_forward_length": 256, "head_count": 2, "head_count_kv": 1}
-    settings |= {"layer_norm_rms_eps": 1e-6, "rope_freq_base": 1e6, "eos_token_id": 256}
-    settings |= {"tokenizer_model": "gpt2", "tokenizer_pre": "qwen2", "token_list": words}
-    settings |= {"token_types": [1] * 256 + [3], "token_merges": ["a b"]}
-    for name, value in settings.items():
-        getattr(writer, f"add_{name}")(value)
-    widths = {"attn_q": 256, "attn_k": 128, "attn_v": 128, "attn_output": 256}
-    widths |= {"ffn_gate": 256, "ffn_up": 256, "ffn_down": 256}
-    layer = {f"{name}.weight": (width, 256) for name, width in widths.items()}
-    layer |= {f"attn_{part}.bias": (widths[f"attn_{part}"],) for part in "qkv"}
-    layer |= {"attn_norm.weight": (256,), "ffn_norm.weight": (256,)}
-    shapes = {f"blk.{k}.{name}": shape for k in range(layers) for name, shape in layer.items()}
-    shapes |= {"output_norm.weight": (256,), "output.weight": (257, 256)}
-    for name, shape in ({"token_embd.weight": (257, 256)} | shapes).items():
-        if name.startswith("output"):
-            values = np.ones(shape)
-        else:
-            values = numbers.normal(scale=1.0 if len(shape) == 1 else 0.1, size=shape)
-        writer.add_tensor(name, values.astype(np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
-
-
-def test_the_lower_layers_give_the_states_of_the_model_without_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    pytest.importorskip("xllamacpp")
-    whole = write_qwen(tmp_path / "whole.gguf", 3)
-    monkeypatch.setattr("admire.models.llm.local.embedded_weights", lambda: whole)
-    cut, two = lower_layers(2), write_qwen(tmp_path / "two.gguf", 2)
-    (pieces, found), (_, expected) = (
-        LlamaServer(path, states=True).states("She sits in the dark.") for path in (cut, two)
-    )
-    assert b"".join(pieces) == b"She sits in the dark."
-    assert found.shape == (21, 256)
-    assert found == pytest.approx(expected, abs=0.03)  # the states' spread is 1
-    assert cached_files() == [cut]
-    whole.unlink()
-    assert lower_layers(2) == cut  # made once
 
 
 @pytest.mark.parametrize(

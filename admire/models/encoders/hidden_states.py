@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from admire.base.errors import UserError
+from admire.base.errors import UserError, check_extra
+from admire.base.machine import cores
+from admire.base.storage import cache_dir, only_writer, write_whole
 from admire.models.encoders.protocols import Query, Role, Vectors
-from admire.models.llm.local import EMBEDDED_SHA256, LlamaServer, lower_layers
+from admire.models.llm.local import EMBEDDED_FILE, EMBEDDED_SHA256, PATIENCE, embedded_weights
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+    from admire.models.encoders.qwen_model import QwenModel
 
 LAYERS = 18
 """Of 28: what words mean in their context is plainest in the middle, as we found on Task 2A."""
+LIMIT = 4096
+"""Tokens of a text that are read."""
 
 
 class StateEncoder:
@@ -23,18 +32,46 @@ class StateEncoder:
     A chat model of this size answers questions about senses badly. But its states at an expression
     differ between the senses, by which :mod:`admire.senses.light_detector` tells them apart. A
     vector has 1,536 numbers. Roles make no difference.
+
+    Raises:
+        UserError: a package is not installed.
     """
 
     name = "embedded-state"
-    identity = f"state:{LAYERS}:gguf:{EMBEDDED_SHA256}"
+    identity = f"state:{LAYERS}:gguf:{EMBEDDED_SHA256}:onnx"
     batch = 1  # a text takes a good part of a second, so each vector is cached at once
 
     def __init__(self) -> None:
-        self._read: tuple[str, list[int], npt.NDArray[np.float32]] | None = None
+        packages = "onnx", "onnxruntime", "tiktoken"
+        check_extra("embedded", "The embedded model's states", *packages)
+        self._read: tuple[str, list[int], Vectors] | None = None
 
     @cached_property
-    def _server(self) -> LlamaServer:
-        return LlamaServer(lower_layers(LAYERS), states=True)
+    def _model(self) -> QwenModel:
+        from admire.models.encoders.gguf_file import GgufFile
+        from admire.models.encoders.qwen_model import QwenModel
+
+        return QwenModel(GgufFile(embedded_weights()), LAYERS, LIMIT)
+
+    @cached_property
+    def _session(self) -> onnxruntime.InferenceSession:
+        import onnxruntime
+
+        path = cache_dir() / "models" / f"{EMBEDDED_FILE.removesuffix('.gguf')}-{LAYERS}.weights"
+        with only_writer(path, wait=PATIENCE):
+            if not path.is_file():
+                with write_whole(path, "wb") as file:
+                    self._model.write_weights(file)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = cores()
+        # Threads that spin while they wait take the cores from the chat model.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", str(path.parent)
+        )
+        return onnxruntime.InferenceSession(
+            self._model.graph(path.name), options, providers=["CPUExecutionProvider"]
+        )
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.models.encoders.TextEncoder`."""
@@ -54,8 +91,11 @@ class StateEncoder:
         prompt = query.prompt or ""
         text = prompt + query.text
         if self._read is None or self._read[0] != text:
-            pieces, states = self._server.states(text)
-            self._read = text, list(accumulate(map(len, pieces))), states
+            tokens, ends = self._model.tokens(text)
+            if len(tokens) > LIMIT:
+                raise UserError(f"'{text[:60]}…': has {len(tokens):,} tokens, more than {LIMIT:,}.")
+            (states,) = self._session.run(None, self._model.inputs(tokens))
+            self._read = text, ends, states[0]
         _, ends, states = self._read
         span = query.span or (0, len(query.text))
         start, end = (len((prompt + query.text[:place]).encode()) for place in span)

@@ -195,8 +195,10 @@ class SentenceEncoder(LazyModel):
             prompt = query_prompt(self.model)
         texts = [prompt + query.text for query in queries]
         spans = [(len(prompt) + a, len(prompt) + b) for a, b in (q.span or (0, 0) for q in queries)]
+        distinct = list(dict.fromkeys(texts))
+        rows = [distinct.index(text) for text in texts]
         try:
-            features, mask = prepare_spans(self.model, texts, spans)
+            features, mask = prepare_spans(self.model, distinct, spans, rows)
         except ValueError as error:
             raise UserError(f"{self.name}: {error}.") from None
         device = self.model.device
@@ -206,7 +208,7 @@ class SentenceEncoder(LazyModel):
         }
         self.model.eval()
         with torch.inference_mode():
-            states = span_states(self.model, moved, mask.to(device))
+            states = span_states(self.model, moved, mask.to(device), rows)
         unit: Vectors = torch.nn.functional.normalize(states, dim=-1).float().cpu().numpy()
         return unit
 

@@ -14,13 +14,17 @@ with needs_extra("clip", "The vector of a span"):
 
 
 def prepare_spans(
-    model: SentenceTransformer, texts: Sequence[str], spans: Sequence[tuple[int, int]]
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    spans: Sequence[tuple[int, int]],
+    rows: Sequence[int] | None = None,
 ) -> tuple[dict[str, Any], torch.Tensor]:
-    """Make the model's features of texts, and a mask of the spans' tokens, shape (texts, tokens).
+    """Make the model's features of texts, and a mask of the spans' tokens, shape (spans, tokens).
 
     Args:
         spans: where each begins and ends, in characters. A token that is partly in a span belongs
             to it.
+        rows: in which text each span is; None is one span for each text.
 
     Raises:
         ValueError: a span lies beyond the model's limit, or the tokenizer does not tell where
@@ -31,26 +35,31 @@ def prepare_spans(
     features: dict[str, Any] = model.preprocess(
         list(texts), task="query", processing_kwargs={"text": {"return_offsets_mapping": True}}
     )
-    offsets = features.pop("offset_mapping")
+    rows = range(len(texts)) if rows is None else rows
+    offsets = features.pop("offset_mapping")[list(rows)]
     start, end = (torch.tensor([span[k] for span in spans])[:, None] for k in (0, 1))
     # Special tokens like [CLS] and padding have an empty range.
     inside = (offsets[..., 0] < end) & (offsets[..., 1] > start)
     mask = inside & (offsets[..., 0] < offsets[..., 1])
-    for k, (a, b) in enumerate(spans):
+    for k, (row, (a, b)) in enumerate(zip(rows, spans, strict=True)):
         if not mask[k].any():
-            cut = int(offsets[k].max()) <= a < len(texts[k].rstrip())
+            text = texts[row]
+            cut = int(offsets[k].max()) <= a < len(text.rstrip())
             why = f"lies beyond its limit of {model.max_seq_length} tokens" if cut else "is no word"
-            raise ValueError(f"'{texts[k][a:b]}' {why} in “{texts[k][:60]}…”")
+            raise ValueError(f"'{text[a:b]}' {why} in “{text[:60]}…”")
     return features, mask
 
 
 def span_states(
-    model: SentenceTransformer, features: dict[str, Any], mask: torch.Tensor
+    model: SentenceTransformer,
+    features: dict[str, Any],
+    mask: torch.Tensor,
+    rows: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """Average the masked tokens' last states, shape (texts, width).
+    """Average the masked tokens' last states, shape (spans, width).
 
     The modules after the model's pooling (projection, normalisation) are applied to it as well, so
-    that it lies in the space of the texts' vectors.
+    that it lies in the space of the texts' vectors. Arguments are those of :func:`prepare_spans`.
     """
     modules: list[torch.nn.Module] = []
     for module in model:
@@ -60,6 +69,8 @@ def span_states(
     for module in modules[:pooling] or modules[:1]:
         features = module(features)
     states = features["token_embeddings"]
+    if rows is not None:
+        states = states[list(rows)]
     weights = mask.to(states.dtype)[..., None]
     features["sentence_embedding"] = (states * weights).sum(dim=1) / weights.sum(dim=1)
     for module in modules[pooling + 1 :]:

@@ -36,10 +36,6 @@ def serve(settings: dict[str, Any]) -> NoReturn:
     params.load_mode = xllamacpp.llama_load_mode.LLAMA_LOAD_MODE_NONE
     params.cpuparams.n_threads = settings["threads"]
     params.verbosity = 0
-    if settings["states"]:
-        params.embedding = True
-        params.n_batch = params.n_ubatch = params.n_ctx  # a text is read in one piece
-        params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_NONE
     try:
         server = xllamacpp.Server(params)
         answer = {"address": server.listening_address}

@@ -24,16 +24,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from admire.base.errors import UserError, check_extra, pip_install
 from admire.base.machine import cores
 from admire.base.progress import show_progress
 from admire.base.storage import cache_dir, only_writer, write_whole
 from admire.models.llm import llama_process
 from admire.models.llm.chat import EXPECTED, Question, Reply, Usage
-from admire.models.llm.layers import write_layers
 from admire.models.llm.openai import SEEING, OpenAIChat
 
 log = logging.getLogger("admire")
@@ -61,14 +57,13 @@ class LlamaServer:
     See :mod:`admire.models.llm.llama_process` for why.
 
     Args:
-        states: serve hidden states instead of answers.
         together: how many questions it answers at a time.
 
     Raises:
         UserError: llama.cpp is not installed or cannot load the file.
     """
 
-    def __init__(self, path: Path, *, states: bool = False, together: int = 1):
+    def __init__(self, path: Path, *, together: int = 1):
         try:
             check_extra("embedded", "A chat model on this machine", "xllamacpp")
         except UserError as error:
@@ -91,7 +86,6 @@ class LlamaServer:
             "path": str(path),
             "context": CONTEXT,
             "threads": cores(),
-            "states": states,
             "together": together,
             "folder": f"{self._folder}{os.sep}",  # for what it has read
         }
@@ -114,22 +108,6 @@ class LlamaServer:
             self._end()
             raise UserError(f"{path}: llama.cpp cannot load this file ({loaded['error']}).")
         self.address = loaded["address"]
-
-    def states(self, text: str) -> tuple[list[bytes], npt.NDArray[np.float32]]:
-        """Return the text's tokens in UTF-8 and the last layer's states, shape (tokens, width).
-
-        Special tokens in the text, such as ``<|im_end|>``, are read as plain text.
-        """
-        body = {"content": text, "add_special": True, "parse_special": False, "with_pieces": True}
-        tokens = self._post("tokenize", body)["tokens"]
-        # A token that is a part of a character only is given as a list of numbers.
-        pieces = [
-            piece.encode() if isinstance(piece, str) else bytes(piece)
-            for piece in (token["piece"] for token in tokens)
-        ]
-        read = [token["id"] for token in tokens]  # /embedding would parse special tokens
-        (answer,) = self._post("embedding", {"content": read, "embd_normalize": -1})
-        return pieces, np.array(answer["embedding"], dtype=np.float32)
 
     def complete(self, bodies: Sequence[Mapping[str, Any]]) -> list[Reply]:
         """Return the replies, written together, to requests that differ in messages alone.
@@ -395,18 +373,6 @@ def embedded_weights() -> Path:
         if not _is_whole(path) and (chunks := _chunks()):
             _assemble(chunks, path)
     return path if _is_whole(path) else _from_hub()
-
-
-def lower_layers(layers: int) -> Path:
-    """Return a file with the first layers of the embedded model alone, made if it is not there yet.
-
-    Its last states are those of the whole model after that layer, and take less time to compute.
-    """
-    path = cache_dir() / "models" / f"{Path(EMBEDDED_FILE).stem}-states-{layers}.gguf"
-    with only_writer(path, wait=PATIENCE):
-        if not path.is_file():
-            write_layers(embedded_weights(), path, layers)
-    return path
 
 
 def _is_whole(path: Path) -> bool:
