@@ -79,7 +79,7 @@ def test_the_embedded_profile_by_items_and_tokens():
     data = Path(__file__).parents[2] / "shared/data/admire_en/train/subtask_a_train.tsv"
     if not data.is_file():
         pytest.skip(f"needs {data}")
-    rank(read_items(SAMPLES)[:1])  # joins the model's file and cuts the detector's layers out
+    rank(read_items(SAMPLES)[:1])  # joins the model's file and converts the detector's layers
     items = read_items(data)[:12]
     run = rank(items)
     taken = run.record["seconds"]["senses and meanings"]

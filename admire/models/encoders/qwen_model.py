@@ -17,6 +17,7 @@ import numpy.typing as npt
 from onnx import TensorProto, helper, numpy_helper
 
 from admire.base.machine import cores
+from admire.base.progress import show_progress
 from admire.models.encoders.gguf_file import BLOCK, GgufFile, to_numbers
 from admire.models.encoders.protocols import Vectors
 
@@ -104,7 +105,9 @@ class QwenModel:
         """Write the matrices of weights as bytes, each followed by a scale for each output."""
         places = self._places()
         with ThreadPoolExecutor(cores()) as pool:
-            converted = pool.map(self._as_bytes, places)
+            converted = show_progress(
+                pool.map(self._as_bytes, places), "Converting the detector's layers", len(places)
+            )
             for begins, (matrix, scales) in zip(places.values(), converted, strict=True):
                 for begin, values in zip(begins, (matrix.tobytes(), scales.tobytes()), strict=True):
                     file.write(bytes(begin - file.tell()))
