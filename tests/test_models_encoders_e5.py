@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +30,16 @@ def test_e5_vectors_do_not_depend_on_their_company(e5: E5Encoder):
     alone = np.concatenate([e5.encode_texts([text], role="document") for text in TEXTS])
     assert (together == backwards).all()
     assert (together == alone).all()
+
+
+def test_onnxruntime_reports_nothing_to_its_makers(e5: E5Encoder, tmp_path: Path):
+    # Where it reports, it leaves the number of its session in the temporary folder.
+    code = """from admire.models.encoders.e5 import E5Encoder
+E5Encoder().encode_texts(["an owl"], role="query")"""
+    silenced = {"ORT_DISABLE_TELEMETRY", "CI"}
+    mine = {name: value for name, value in os.environ.items() if name not in silenced}
+    subprocess.run([sys.executable, "-c", code], env=mine | {"TMPDIR": str(tmp_path)}, check=True)
+    assert not [*tmp_path.iterdir()]
 
 
 ODD_TEXTS = [

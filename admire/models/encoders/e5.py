@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from admire.base.errors import UserError, check_extra, needs_extra
-from admire.base.machine import cores
+from admire.models.encoders.onnx_session import open_session
 from admire.models.encoders.protocols import Role, Vectors
 
 if TYPE_CHECKING:
@@ -56,15 +56,7 @@ class E5Encoder:
 
     @cached_property
     def _session(self) -> onnxruntime.InferenceSession:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = cores()
-        # Threads that spin while they wait take the cores from the chat model.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        return onnxruntime.InferenceSession(
-            self._model.graph(), options, providers=["CPUExecutionProvider"]
-        )
+        return open_session(self._model.graph())
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.models.encoders.TextEncoder`."""

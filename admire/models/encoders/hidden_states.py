@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from admire.base.errors import UserError, check_extra
-from admire.base.machine import cores
 from admire.base.storage import cache_dir, only_writer, write_whole
+from admire.models.encoders.onnx_session import open_session
 from admire.models.encoders.protocols import Query, Role, Vectors
 from admire.models.llm.local import EMBEDDED_FILE, EMBEDDED_SHA256, PATIENCE, embedded_weights
 
@@ -55,23 +55,12 @@ class StateEncoder:
 
     @cached_property
     def _session(self) -> onnxruntime.InferenceSession:
-        import onnxruntime
-
         path = cache_dir() / "models" / f"{EMBEDDED_FILE.removesuffix('.gguf')}-{LAYERS}.weights"
         with only_writer(path, wait=PATIENCE):
             if not path.is_file():
                 with write_whole(path, "wb") as file:
                     self._model.write_weights(file)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = cores()
-        # Threads that spin while they wait take the cores from the chat model.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.add_session_config_entry(
-            "session.model_external_initializers_file_folder_path", str(path.parent)
-        )
-        return onnxruntime.InferenceSession(
-            self._model.graph(path.name), options, providers=["CPUExecutionProvider"]
-        )
+        return open_session(self._model.graph(path.name), path.parent)
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.models.encoders.TextEncoder`."""

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from admire.base.errors import check_extra
-from admire.base.machine import cores
 from admire.data.image_files import read_image
 from admire.models.encoders.e5 import E5Encoder
+from admire.models.encoders.onnx_session import open_session
 from admire.models.encoders.protocols import Role, Vectors
 
 if TYPE_CHECKING:
@@ -108,15 +108,7 @@ class SightEncoder:
 
     @cached_property
     def _session(self) -> onnxruntime.InferenceSession:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = cores()
-        # Threads that spin while they wait take the cores from e5 and the chat model.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        return onnxruntime.InferenceSession(
-            MODEL.read_bytes(), options, providers=["CPUExecutionProvider"]
-        )
+        return open_session(MODEL.read_bytes())
 
     @cached_property
     def _label_vectors(self) -> Vectors:
