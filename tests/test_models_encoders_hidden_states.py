@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import gguf
@@ -142,6 +143,27 @@ def test_the_weights_are_written_once(encoder: StateEncoder):
     assert (first == second).all()
     assert [*(cache_dir() / "models").iterdir()] == [written]
     assert written.stat().st_mtime_ns == before
+
+
+def test_after_ctrl_c_no_more_weights_are_converted(qwen: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("onnx")
+    from admire.models.encoders.qwen_model import QwenModel
+
+    converted = []
+
+    class Interrupted(BytesIO):
+        def write(self, content: bytes) -> int:
+            raise KeyboardInterrupt
+
+    def convert(weights: np.ndarray) -> np.ndarray:
+        converted.append(weights)
+        return to_numbers(weights)
+
+    monkeypatch.setattr("admire.models.encoders.qwen_model.cores", lambda: 1)
+    monkeypatch.setattr("admire.models.encoders.qwen_model.to_numbers", convert)
+    with pytest.raises(KeyboardInterrupt):
+        QwenModel(GgufFile(qwen), 3, 64).write_weights(Interrupted())
+    assert len(converted) <= 3  # of 21 matrices
 
 
 def test_a_text_that_is_too_long_is_a_message(encoder: StateEncoder):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +16,7 @@ from admire.base.errors import UserError
 from admire.base.machine import cores
 from admire.base.progress import show_progress
 from admire.base.storage import cache_dir
+from admire.base.threads import ahead
 from admire.data.image_files import read_bytes
 from admire.models.encoders.protocols import Query, QueryEncoder, Role, TextEncoder, Towers, Vectors
 
@@ -35,7 +34,6 @@ PROGRESS = {
 input. Places are those of compounds, whose sense the detector reads."""
 
 Input = TypeVar("Input")
-Prepared = TypeVar("Prepared")
 
 
 class CachedEncoder:
@@ -150,13 +148,13 @@ class CachedTowers(CachedEncoder):
             UserError: a file is missing, empty, damaged or not an image. The vectors of the images
                 before it stay cached.
         """
-        keys = _ahead(lambda path: self._key("image", read_bytes(path)), images, 2 * cores())
+        keys = ahead(lambda path: self._key("image", read_bytes(path)), images, 2 * cores())
         return self._through_cache(
             images,
             list(keys),
             encode=self.encoder.encode_prepared,
             kind="images",
-            prepare=lambda paths: _ahead(self.encoder.prepare_image, paths, 2 * self.batch),
+            prepare=lambda paths: ahead(self.encoder.prepare_image, paths, 2 * self.batch),
         )
 
 
@@ -170,23 +168,6 @@ def with_cache(encoder: Any) -> CachedEncoder:
     if hasattr(encoder, "encode_queries"):
         return CachedSeers(encoder) if sees else CachedSentences(encoder)
     return CachedTowers(encoder) if sees else CachedEncoder(encoder)
-
-
-def _ahead(
-    function: Callable[[Input], Prepared], inputs: Iterable[Input], depth: int
-) -> Iterator[Prepared]:
-    """Yield the function's results in order; threads compute up to ``depth`` of them ahead."""
-    pool = ThreadPoolExecutor(cores())
-    queue: deque[Future[Prepared]] = deque()
-    try:
-        for value in inputs:
-            queue.append(pool.submit(function, value))
-            if len(queue) > depth:
-                yield queue.popleft().result()
-        while queue:
-            yield queue.popleft().result()
-    finally:  # after an error or Ctrl-C, drop what has not begun
-        pool.shutdown(cancel_futures=True)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

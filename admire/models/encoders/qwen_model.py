@@ -7,7 +7,6 @@ takes what the processor has and multiplies bytes, in a third of the time.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, reduce
 from itertools import accumulate
 from typing import IO, TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from onnx import TensorProto
 
 from admire.base.machine import cores
 from admire.base.progress import show_progress
+from admire.base.threads import ahead
 from admire.models.encoders.gguf_file import BLOCK, GgufFile, to_numbers
 from admire.models.encoders.onnx_graph import MICROSOFT, OnnxGraph
 from admire.models.encoders.protocols import Vectors
@@ -103,14 +103,15 @@ class QwenModel:
     def write_weights(self, file: IO[bytes]) -> None:
         """Write the matrices of weights as bytes, each followed by a scale for each output."""
         places = self._places()
-        with ThreadPoolExecutor(cores()) as pool:
-            converted = show_progress(
-                pool.map(self._as_bytes, places), "Converting the detector's layers", len(places)
-            )
-            for begins, (matrix, scales) in zip(places.values(), converted, strict=True):
-                for begin, values in zip(begins, (matrix.tobytes(), scales.tobytes()), strict=True):
-                    file.write(bytes(begin - file.tell()))
-                    file.write(values)
+        converted = show_progress(
+            ahead(self._as_bytes, places, 2 * cores()),
+            "Converting the detector's layers",
+            len(places),
+        )
+        for begins, (matrix, scales) in zip(places.values(), converted, strict=True):
+            for begin, values in zip(begins, (matrix.tobytes(), scales.tobytes()), strict=True):
+                file.write(bytes(begin - file.tell()))
+                file.write(values)
 
     def _places(self) -> dict[str, tuple[int, int]]:
         """Return where each matrix and its scales begin in the file of weights."""
