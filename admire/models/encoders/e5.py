@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from admire.base.errors import UserError, check_extra, needs_extra
+from admire.base.machine import cores
+from admire.base.threads import ahead
 from admire.models.encoders.onnx_session import open_session
 from admire.models.encoders.protocols import Role, Vectors
 
@@ -26,7 +28,7 @@ class E5Encoder:
     """Vectors of 384 numbers for texts in about 100 languages; 512 tokens are read.
 
     "query: " stands before queries and "passage: " before documents, as E5 expects. The package
-    brings the weights, and onnxruntime computes with them, more than twice as fast as the package.
+    brings the weights, and onnxruntime computes with them, about three times as fast on captions.
 
     Raises:
         UserError: a package is not installed.
@@ -56,13 +58,17 @@ class E5Encoder:
 
     @cached_property
     def _session(self) -> onnxruntime.InferenceSession:
-        return open_session(self._model.graph())
+        return open_session(self._model.graph(), threads=1)
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.models.encoders.TextEncoder`."""
         prefix = "query: " if role == "query" else "passage: "
-        tokens = (self._model.tokens(prefix + text) for text in texts)
-        # One by one: batches gain nothing on a CPU, and a vector depends on its text alone.
-        return np.concatenate(
-            [self._session.run(None, {"states": self._model.states(text)})[0] for text in tokens]
-        )
+        model, session = self._model, self._session
+
+        def read(text: str) -> Vectors:
+            states = model.states(model.tokens(prefix + text))
+            vector: Vectors = session.run(None, {"states": states})[0]
+            return vector
+
+        # One text for each core: batches gain nothing, and a vector depends on its text alone.
+        return np.concatenate([*ahead(read, texts, 2 * cores())])
