@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,4 +34,9 @@ def open_session(
     if folder:
         place = "session.model_external_initializers_file_folder_path"
         options.add_session_config_entry(place, str(folder))
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    # In a thread, because Ctrl-C is not heard while a library call of seconds lasts.
+    pool, where = ThreadPoolExecutor(1), ["CPUExecutionProvider"]
+    try:
+        return pool.submit(onnxruntime.InferenceSession, model, options, where).result()
+    finally:
+        pool.shutdown(wait=False)
