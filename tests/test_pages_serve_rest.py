@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from serving import LONGEST, ColourEncoder, Served, drawn, problem, serving, toy_models, uri
+from serving import LINES, LONGEST, ColourEncoder, Served, drawn, problem, serving, toy_models, uri
 from toys import ScriptedChat, explains
 
 from admire import UserError
@@ -59,6 +59,9 @@ def test_a_row_is_ranked_as_the_description_says(served, described, owls):
     assert reading["idiomatic"]["scenes"] == ["a lamp at night"]
     assert reading["dictionary"]["idiomatic"][0]["gloss"] == "who stays up late"
     assert (told["sense"], told["language"]) == ("idiomatic", "en")
+    assert not list(served.service.folder.iterdir())
+    *_, last = served.client.post("/v1/rank", json=ROW, headers=LINES).iter_lines()
+    assert json.loads(last)["order"] == told["order"]
     assert not list(served.service.folder.iterdir())
 
 
