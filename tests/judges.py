@@ -54,6 +54,7 @@ class Judge:
         self.name = self.identity = name
         self.parallel = 1
         self.sees = sees
+        self.rates = False
         self.questions: list[Question] = []
         self._asked: Counter[object] = Counter()
         self._worth, self._sense, self._noise, self._first = worth, sense, noise, first

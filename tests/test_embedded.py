@@ -16,6 +16,7 @@ import pytest
 from conftest import Demo, run_demo
 
 from admire import SAMPLES, Settings, rank, read_items, read_submission
+from admire.models.llm import Question, open_llm
 from admire.senses import Use, open_detector
 
 ROOT = Path(__file__).parents[1]
@@ -99,6 +100,19 @@ def test_the_detector_finds_the_idiomatic_use_of_two_of_the_same_compound():
     assert len(pairs) >= 6
     for compound in pairs:
         assert probability[compound, "idiomatic"] > probability[compound, "literal"], compound
+
+
+@pytest.mark.usefixtures("embedded")
+def test_the_likelihood_of_a_reply_is_that_with_which_it_was_written():
+    llm = open_llm("embedded")
+    question = Question("What is a night owl? Answer in a few words.", max_tokens=12, logprobs=1)
+    written = llm.ask(question)
+    first = llm.ask(Question(question.parts, target="Bananas are yellow."))
+    rated = llm.ask(Question(question.parts, target=written.text))
+    assert [*map(sorted, rated.logprobs or ())] == [*map(sorted, written.logprobs or ())]
+    told, expected = ([v for p in r.logprobs or () for v in p.values()] for r in (rated, written))
+    assert told == pytest.approx(expected, abs=0.05)
+    assert np.mean([v for p in first.logprobs or () for v in p.values()]) < np.mean(told) - 1
 
 
 @pytest.mark.usefixtures("embedded")

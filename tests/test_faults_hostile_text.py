@@ -89,7 +89,7 @@ def values(said: dict[str, str], name: str, *, sequence: bool) -> dict[str, Any]
     """What a template is given, with these texts as data."""
     shown = [
         {"letter": letter, "caption": said["caption"], "picture": ""}
-        for letter in ("A" if name.startswith("pointwise") else "AB")
+        for letter in ("A" if name.startswith(("pointwise", "likelihood")) else "AB")
     ]
     of_things = name.startswith(("listwise", "pairwise", "pointwise"))
     things = shown if of_things else [said["caption"]] * 2

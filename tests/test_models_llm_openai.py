@@ -438,6 +438,25 @@ def test_a_server_without_log_probabilities_is_asked_without(httpserver: HTTPSer
     assert [("logprobs" in body) for body in bodies(httpserver)] == [True, False, False]
 
 
+def test_a_target_is_rated_by_the_log_probabilities_that_vllm_tells_of_a_prompt(
+    httpserver: HTTPServer, tiny
+):
+    def place(token: str, logprob: float) -> dict[str, object]:
+        return {"7": {"logprob": logprob, "rank": 1, "decoded_token": token}}
+
+    prompt = [None, place("user", -9.0), place("Which?", -9.0), place("<end>", -9.0)]
+    rated = [place("a", -1.5), place(" night", -2.5), place(" owl", -0.5)]
+    serve(httpserver, told(prompt_logprobs=prompt + rated), completion("x"))
+    reply = tiny.ask(Question("Which?", target="a night owl"))
+    assert reply.text == "a night owl"
+    assert reply.logprobs == ({"a": -1.5}, {" night": -2.5}, {" owl": -0.5})
+    (body,) = bodies(httpserver)
+    assert body["messages"][1] == {"role": "assistant", "content": "a night owl"}
+    assert body["continue_final_message"] is True
+    assert (body["add_generation_prompt"], body["max_tokens"]) == (False, 1)
+    assert tiny.ask(Question("Which?", target="an owl")).logprobs is None  # no vLLM
+
+
 def test_a_reply_tells_what_it_took(httpserver: HTTPServer, tiny):
     usage = {
         "prompt_tokens": 900,

@@ -23,7 +23,7 @@ VALUES = {
 SHIPPED = sorted(file.name for file in FOLDER.glob("*.j2"))
 OF_TEXTS = {"paraphrase_en.j2", "similarity_en.j2"}
 """Prompts about texts that hold no compound."""
-OF_CANDIDATES = {"listwise_en.j2", "pairwise_en.j2", "pointwise_en.j2"}
+OF_CANDIDATES = {"likelihood_en.j2", "listwise_en.j2", "pairwise_en.j2", "pointwise_en.j2"}
 """Prompts that show candidates; test_rankers_shown.py is about them."""
 
 

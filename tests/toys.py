@@ -63,6 +63,7 @@ class ScriptedChat:
         self.identity = name
         self.parallel = parallel
         self.sees = False
+        self.rates = False
         self.prompts: list[str] = []
         self.questions: list[Question] = []
 

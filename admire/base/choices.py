@@ -37,9 +37,10 @@ decides, ``both`` leaves out the idiomatic sense of literal uses. With a soft ga
 Gate = Literal["hard", "soft"]
 """Whether one sense is followed, or both are weighed by their probability."""
 
-Ranker = Literal["embeddings", "listwise", "pointwise", "pairwise"]
+Ranker = Literal["embeddings", "listwise", "pointwise", "pairwise", "likelihood"]
 """What orders the candidates: ``embeddings`` compares vectors; with the others, the chat models
-look at the candidates: at all of them at once, at one at a time, or at two."""
+look at the candidates: at all of them at once, at one at a time, at two, or, for ``likelihood``, at
+one, of which they say how probable the meaning then is."""
 
 Fusion = Literal["scores", "borda", "rrf"]
 """How rankers are fused: by their standardised scores, by Borda's points or by reciprocal ranks."""

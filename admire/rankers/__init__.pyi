@@ -9,6 +9,7 @@ from .embeddings import (
 )
 from .judge import check_candidates, judge
 from .judgement import Answer, Judgement, check_answers
+from .likelihood import judge_likelihood
 from .listwise import judge_listwise
 from .pairwise import judge_pairwise
 from .pointwise import judge_pointwise
@@ -24,6 +25,7 @@ __all__ = [
     "check_candidates",
     "compare",
     "judge",
+    "judge_likelihood",
     "judge_listwise",
     "judge_pairwise",
     "judge_pointwise",

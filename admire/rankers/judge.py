@@ -11,6 +11,7 @@ from admire.data.items import Item
 from admire.prompts import Prompts
 from admire.rankers.aggregate import aggregate, places
 from admire.rankers.judgement import Answer, Judgement, check_answers
+from admire.rankers.likelihood import judge_likelihood
 from admire.rankers.listwise import check_letters, judge_listwise
 from admire.rankers.pairwise import judge_pairwise
 from admire.rankers.pointwise import judge_pointwise
@@ -38,6 +39,13 @@ def check_candidates(
     for llm in [source.llm for source in sources if source.llm]:
         if "listwise" in settings.rankers and summary.largest:
             check_letters(summary.largest)
+        if "likelihood" in settings.rankers and not llm.rates:
+            raise UserError(
+                f"{llm.name} does not tell how probable a given text is, which the ranker "
+                "likelihood needs. Take embedded, gguf:PATH, or a model of a vLLM server.",
+                "rankers",
+                "llms",
+            )
         tracks = tracks_shown(summary, llm, settings.track)
         if "image" in tracks:
             check_extra("rankers", "A chat model that sees", "PIL")
@@ -65,8 +73,8 @@ def judge(
         first: see :func:`admire.rankers.judgement.check_answers`.
 
     Raises:
-        UserError: see :func:`judge_listwise`, :func:`judge_pointwise` and :func:`judge_pairwise`;
-            or no answer on the first items of a run could be read.
+        UserError: see the functions in :data:`JUDGES`; or no answer on the first items of a run
+            could be read.
     """
     judgements: list[Sequence[Judgement]] = []
     for ranker in settings.rankers:
@@ -87,6 +95,7 @@ JUDGES: dict[Ranker, Callable[..., list[Judgement]]] = {
     "listwise": judge_listwise,
     "pointwise": judge_pointwise,
     "pairwise": judge_pairwise,
+    "likelihood": judge_likelihood,
 }
 """The rankers that ask a chat model; all take the same arguments."""
 

@@ -44,6 +44,8 @@ class Answer:
         meaning: what the compound means there, in the model's words.
         reasons: why, by candidate.
         grades: the probability of ``idiomatic``, ``literal`` and ``neither``, if it was graded.
+        likelihoods: the mean log-probability of a token of each text after the candidate, by the
+            text's role, if these were asked for.
         unread: the reply, if it could not be read.
         cut: whether that reply was cut off.
     """
@@ -54,6 +56,7 @@ class Answer:
     meaning: Annotated[str | None, UNLESS_EMPTY] = None
     reasons: Annotated[Mapping[str, Mapping[str, str]], UNLESS_EMPTY] = field(default_factory=dict)
     grades: Annotated[Mapping[str, float], UNLESS_EMPTY] = field(default_factory=dict)
+    likelihoods: Annotated[Mapping[str, float], UNLESS_EMPTY] = field(default_factory=dict)
     unread: Annotated[str | None, UNLESS_NONE] = None
     cut: Annotated[bool, UNLESS_EMPTY] = False
 

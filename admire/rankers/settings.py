@@ -99,7 +99,8 @@ class Settings:
         "embeddings",
     )
     """What orders the candidates: vectors, or the chat models by looking at all of them, at one, or
-    at two. Repeat to fuse several by the mean of their standardised scores."""
+    at two, or by how probable the meaning is after each (likelihood). Repeat to fuse several by the
+    mean of their standardised scores."""
     shuffles: Annotated[Count, Option("Chat models and costs")] = 5
     """Orders in which listwise shows the candidates."""
     image_side: Annotated[int, Field(ge=32), Option("Chat models and costs")] = IMAGE_SIDE

@@ -41,7 +41,8 @@ class CacheOnly:
     def __init__(self, llm: ChatModel, note: Callable[[Question, Reply | None], None]):
         self._llm, self._note = llm, note
         self.missing = 0
-        self.name, self.identity, self.sees = llm.name, llm.identity, llm.sees
+        self.name, self.identity = llm.name, llm.identity
+        self.sees, self.rates = llm.sees, llm.rates
 
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.models.llm.ChatModel`."""

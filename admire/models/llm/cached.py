@@ -37,6 +37,7 @@ class CachedChat:
         self.identity = model.identity
         self.parallel = model.parallel
         self.sees = model.sees
+        self.rates = model.rates
         self._cache = Cache(cache_dir() / REPLIES) if cache is None else cache
         self._since = time.time() if fresh else -inf
         self._guard = threading.Lock()
@@ -64,6 +65,8 @@ class CachedChat:
             ]
         if question.schema is not None or question.logprobs:
             parts += [question.schema, question.logprobs]
+        if question.target:
+            parts.append({"target": question.target})
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def kept(self, key: str) -> Reply | None:

@@ -52,6 +52,8 @@ class Question:
         schema: a JSON schema that the reply must fit, in OpenAI's strict dialect: each object
             requires all of its properties and allows no others. They are written in their order.
         logprobs: how many of the likeliest tokens to return at each place, 0 for none.
+        target: a text to rate as the reply, instead of writing one: the reply is this text, with
+            the log-probability of each of its tokens.
         purpose: "senses", "meanings", …, for the cost of a run by stage. Not part of equality or
             of the cache key.
     """
@@ -62,6 +64,7 @@ class Question:
     seed: int = 0
     schema: Mapping[str, Any] | None = None
     logprobs: int = 0
+    target: str = ""
     purpose: str = field(default="", compare=False)
 
     @property
@@ -108,8 +111,9 @@ class Reply:
         usage: None if the server does not say.
         seconds: how long the model took.
         cut: whether it was cut off at ``max_tokens``.
-        logprobs: for each token of the answer the likeliest tokens with their log-probabilities;
-            None if they were not asked for or the server returns none.
+        logprobs: for each token of the answer the likeliest tokens with their log-probabilities,
+            or of a target's token its own; None if they were not asked for or the server returns
+            none.
         kept: whether it came from the cache.
         batched: whether it came by OpenAI's Batch API, which has its own prices.
         model: the server's name of the model that answered; empty if it does not say.
@@ -140,10 +144,12 @@ class ChatModel(Identified, Protocol):
         identity: everything that its replies depend on: server, weights; defaults to the name.
         parallel: how many questions may be asked at the same time.
         sees: whether it can be shown images, as far as is known before one is shown.
+        rates: whether it rates a :attr:`Question.target`, as far as is known before it is asked.
     """
 
     parallel: int = 1
     sees: bool = False
+    rates: bool = False
 
     def ask(self, question: Question) -> Reply:
         """Answer the question.

@@ -177,7 +177,7 @@ class _Watched:
     def __init__(self, llm: ChatModel, ledger: Ledger):
         self._llm, self._ledger = llm, ledger
         self.name, self.identity = llm.name, llm.identity
-        self.parallel, self.sees = llm.parallel, llm.sees
+        self.parallel, self.sees, self.rates = llm.parallel, llm.sees, llm.rates
 
     def ask(self, question: Question) -> Reply:
         return self._ledger.ask(self._llm, question)

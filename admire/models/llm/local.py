@@ -136,6 +136,26 @@ class LlamaServer:
             replies.append(Reply(text, usage, seconds, cut, model=choice["model"]))
         return replies
 
+    def rate(self, messages: Sequence[Mapping[str, str]], target: str) -> Reply:
+        """Return the target as the reply to the messages, with its tokens' log-probabilities.
+
+        llama.cpp tells none of a text that it is given, but those of what it writes: the grammar
+        lets it write nothing but the target. What it has read of the messages is kept for the next
+        target.
+        """
+        started = time.perf_counter()
+        prompt = self._post("apply-template", {"messages": messages})["prompt"]
+        tokens = self._post("tokenize", {"content": target})["tokens"]
+        grammar = "root ::= " + " ".join(f"<[{token}]>" for token in tokens)
+        body = {"prompt": prompt, "grammar": grammar, "n_predict": len(tokens), "n_probs": 1}
+        written = self._post("completion", body | {"temperature": 0.0})
+        took, places = written["timings"], written["completion_probabilities"]
+        read, cached = took["prompt_n"], took["cache_n"]
+        usage = Usage(prompt=read + cached, cached=cached, completion=took["predicted_n"])
+        rated = tuple({place["token"]: place["logprob"]} for place in places)
+        seconds = time.perf_counter() - started
+        return Reply(target, usage, seconds, logprobs=rated, model=written["model"])
+
     def _begin(self, prompts: Sequence[str]) -> None:
         """Give every slot what the prompts share, which is read once for all commands to come.
 
@@ -221,6 +241,7 @@ class LocalChat:
     """
 
     sees = False
+    rates = True
     free = True
 
     def __init__(
@@ -257,6 +278,10 @@ class LocalChat:
         """See :class:`admire.models.llm.ChatModel`."""
         if question.images:
             raise UserError(f"{self.name} cannot see images. {SEEING}", "track", "llms")
+        if question.target:
+            with self._answering:
+                client = self._client
+            return self._server.rate(client.request(question)["messages"][:1], question.target)
         reply = Future[Reply]()
         with self._asked:
             self._asking.append((question, reply))

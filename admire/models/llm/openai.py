@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,7 @@ class OpenAIChat:
             )
         self._timeout, self._retries = timeout, retries
         self.sees = True
+        self.rates = without_secrets(self.url) != OFFICIAL
         self.continues = False
         """Whether a prompt's last line, if it begins a JSON object, is given as the reply's start.
         Few servers go on with such a start."""
@@ -136,6 +138,9 @@ class OpenAIChat:
         refuses a schema, the question ends with that schema as text. A model whose reply is used up
         by thoughts is asked once more, with :data:`THINKING_TOKENS` besides, and gets them from
         then on; the tokens of the first reply are not counted.
+
+        A target is rated by servers that know ``prompt_logprobs``, as vLLM does; the reply of
+        others has no log-probabilities.
         """
         import openai
 
@@ -144,6 +149,9 @@ class OpenAIChat:
         try:
             answer = self._complete(question)
             reply = read_reply(answer, time.perf_counter() - started)
+            if question.target:
+                rated = read_target(answer, question.target)
+                return replace(reply, text=question.target, cut=False, logprobs=rated)
             if reply.cut and not thinks and _holds_thoughts(answer, reply.text):
                 self._thinks = True
                 answer = self._complete(question)
@@ -198,6 +206,10 @@ class OpenAIChat:
             if lead and last.startswith("{"):
                 messages = [{"role": "user", "content": lead}]
                 messages.append({"role": "assistant", "content": last})
+        if question.target:
+            messages.append({"role": "assistant", "content": question.target})
+            body |= {limit: 1, "prompt_logprobs": 0}
+            body |= {"add_generation_prompt": False, "continue_final_message": True}
         accepted = {name: value for name, value in body.items() if name not in refused}
         return {"model": self.model, "messages": messages, **accepted}
 
@@ -340,6 +352,22 @@ def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
         tuple(likeliest) or None,
         model=str(answer.get("model") or ""),
     )
+
+
+def read_target(answer: Any, target: str) -> tuple[Mapping[str, float], ...] | None:
+    """Return the log-probability of each token of a target; None if the server told none.
+
+    vLLM tells those of the whole prompt, which the target ends.
+    """
+    places: list[Mapping[str, float]] = []
+    length = 0
+    for place in reversed(answer.get("prompt_logprobs") or ()):
+        if length >= len(target) or not place:  # the prompt's first token has none
+            break
+        (token,) = place.values()
+        places.append({token["decoded_token"]: float(token["logprob"])})
+        length += len(token["decoded_token"])
+    return tuple(reversed(places)) or None
 
 
 def _holds_thoughts(answer: Any, text: str) -> bool:

@@ -86,7 +86,7 @@ def estimate(question: Question, llm: ChatModel) -> Usage:
     name, most = "", question.max_tokens
     if isinstance(model, OpenAIChat):
         name, most = model.model, model.most_tokens(question)
-    texts = [*question.texts, str(question.schema or "")]
+    texts = [*question.texts, str(question.schema or ""), question.target]
     text = ceil(sum(len(text.encode(errors="replace")) for text in texts) / 4)
     images = sum(image_tokens(image, name) for image in question.images)
     return Usage(prompt=8 + text + images, completion=most, images=images)
