@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MATRICES = [f"attn_{part}" for part in ("q", "k", "v", "output")]
 MATRICES += [f"ffn_{part}" for part in ("gate", "up", "down")]
 """A layer's matrices of weights."""
-ROWS = 256
+ROWS = 64
 """Rows of a matrix that are converted at a time, so that they stay in the processor's cache."""
 PAGE = 4096
 """Matrices begin at multiples of so many bytes in the file of weights, so that they can be mapped
@@ -109,9 +109,9 @@ class QwenModel:
             len(places),
         )
         for begins, (matrix, scales) in zip(places.values(), converted, strict=True):
-            for begin, values in zip(begins, (matrix.tobytes(), scales.tobytes()), strict=True):
+            for begin, values in zip(begins, (matrix, scales), strict=True):
                 file.write(bytes(begin - file.tell()))
-                file.write(values)
+                file.write(values.data)
 
     def _places(self) -> dict[str, tuple[int, int]]:
         """Return where each matrix and its scales begin in the file of weights."""
@@ -138,7 +138,8 @@ class QwenModel:
             if name.endswith("ffn_down"):
                 weights = (weights.reshape(-1, len(ROTATION)) @ ROTATION).reshape(weights.shape)
             scales[rows] = np.abs(weights).max(axis=1) / WEIGHT
-            matrix[:, rows] = np.rint(weights / scales[rows, None]).T
+            weights /= scales[rows, None]
+            matrix[:, rows] = np.rint(weights, out=weights).astype(np.int8).T
         return matrix, scales
 
     # ---------------------------------------------------------------------------------- network
