@@ -47,6 +47,12 @@ def judge(body: dict, *, blind: bool = False) -> Response:
             "content": [{"token": " B", "logprob": -0.1, "bytes": None, "top_logprobs": top}]
         }
         return Response(json.dumps(told), content_type="application/json")
+    if body.get("continue_final_message"):
+        told = json.loads(completion("").get_data())
+        tokens = {"user": -9.0, "An": -1.5, " owl.": -0.25}
+        places = [{"1": {"logprob": p, "decoded_token": token}} for token, p in tokens.items()]
+        rated = told | {"prompt_logprobs": [None, *places]}
+        return Response(json.dumps(rated), content_type="application/json")
     if "idiomatically or literally" in content:
         return completion("Literal")
     return completion('{"definitions": ["a bird of the night"], "scene": "an owl"}')
@@ -64,11 +70,13 @@ def test_a_chat_model_is_asked_one_question_of_each_kind(httpserver: HTTPServer,
         ("meaning", None),
         ("schema", True),
         ("log-probabilities", True),
+        ("likelihood", True),
         ("image", not blind),
     ]
     texts = {reply.kind: reply.text for reply in replies}
     assert texts["meaning"] == "a bird of the night"
     assert texts["log-probabilities"] == "B 0.90, A 0.05"
+    assert texts["likelihood"] == "-1.75 for 'An owl.'"
     assert ("cannot see images" in texts["image"]) == blind
 
 
@@ -77,7 +85,7 @@ def test_a_model_that_understands_nothing_is_shown_as_such(capsys, httpserver: H
     url = httpserver.url_for("/v1")
     code, out, _ = run(capsys, "models", "check", "openai:tiny", "--llm-url", url)
     assert code == 0
-    assert len(re.findall(r"│ no +│", out)) == 5
+    assert len(re.findall(r"│ no +│", out)) == 6
     assert "no JSON of the schema: '3'" in out
     # It is asked anew each time: what it said before is not what it would say now.
     asked = len(httpserver.log)

@@ -108,6 +108,7 @@ def check_chat(name: str, *, url: str | None = None) -> list[CheckedReply]:
         ("meaning", Question(meaning, max_tokens=MEANING_TOKENS), read_definitions),
         ("schema", Question(bird, **animal), _read_animal),
         ("log-probabilities", Question(letter, max_tokens=1, logprobs=5), _read_letter),
+        ("likelihood", Question(bird, max_tokens=1, target="An owl."), _read_target),
         ("image", Question(owl, **animal), _read_animal),
     ]
     replies = []
@@ -138,6 +139,12 @@ def _read_letter(reply: Reply) -> tuple[str, bool | None]:
     shares = {token.strip(): math.exp(value) for token, value in reply.logprobs[0].items()}
     answer = ", ".join(f"{token} {share:.2f}" for token, share in shares.items())
     return answer, max(shares, key=lambda token: shares[token]) == "B"
+
+
+def _read_target(reply: Reply) -> tuple[str, bool | None]:
+    """Read the log-probability of a given text, and whether there is one."""
+    places = [logprob for place in reply.logprobs or () for logprob in place.values()]
+    return (f"{sum(places):.2f} for {_raw(reply)}" if places else "none given"), bool(places)
 
 
 def _raw(reply: Reply) -> str:
