@@ -108,10 +108,10 @@ class QwenModel:
             "Converting the detector's layers",
             len(places),
         )
-        for begins, matrix_and_scales in zip(places.values(), converted, strict=True):
-            for begin, values in zip(begins, matrix_and_scales, strict=True):
+        for begins, (matrix, scales) in zip(places.values(), converted, strict=True):
+            for begin, values in zip(begins, (matrix.data, scales.data), strict=True):
                 file.write(bytes(begin - file.tell()))
-                file.write(memoryview(values))
+                file.write(values)
 
     def _places(self) -> dict[str, tuple[int, int]]:
         """Return where each matrix and its scales begin in the file of weights."""
