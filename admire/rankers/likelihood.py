@@ -7,13 +7,14 @@ candidates can still be read.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from admire.base.errors import UserError
 from admire.data.items import Candidate, Item
-from admire.models.llm import ChatModel, Question, forget
+from admire.models.llm import ChatModel, Question, Unanswered, forget
 from admire.prompts import Prompts
 from admire.rankers.judgement import Answer, Judgement, ask_by_item
 from admire.rankers.presentation import show, tracks_shown
@@ -46,15 +47,8 @@ def judge_likelihood(
     tracks = tracks_shown(summarise_set(items), llm, settings.track)
     scoring = replace(settings.scoring, caption_weight=1.0)
     texts = [
-        {"compound": item.phrase} | reading.texts()
+        _weighted_texts(item, reading, scoring)
         for item, reading in zip(items, readings, strict=True)
-    ]
-    weights = [
-        {role: weight for role, weight in weighed.items() if weight}
-        for weighed in (
-            query_weights(scoring, reading.sense, of_item)
-            for of_item, reading in zip(texts, readings, strict=True)
-        )
     ]
 
     def ask(turn: tuple[int, Candidate]) -> Answer:
@@ -62,32 +56,44 @@ def judge_likelihood(
         bare = replace(items[number], sequence=())
         shown = show(prompts, "likelihood", bare, [candidate], tracks, settings.image_side)
 
-        def likelihood(text: str) -> float:
+        likelihoods: dict[str, float] = {}
+        for role, (text, _) in texts[number].items():
             question = Question(shown, max_tokens=1, target=text, purpose="ranking")
-            places = llm.ask(question).logprobs
-            if not places:
-                forget(llm, question)
-                raise UserError(
-                    f"{llm.name} tells no log-probabilities of a given text (prompt_logprobs). "
-                    "vLLM does; of a GGUF file, name gguf:PATH.",
-                    "rankers",
-                    "llms",
-                )
-            return float(np.mean([logprob for place in places for logprob in place.values()]))
-
-        likelihoods = {role: likelihood(texts[number][role]) for role in weights[number]}
+            with suppress(Unanswered):  # so a forecast counts all of them
+                places = llm.ask(question).logprobs
+                if not places:
+                    forget(llm, question)
+                    raise UserError(
+                        f"{llm.name} tells no log-probabilities of a given text (prompt_logprobs). "
+                        "vLLM does; of a GGUF file, name gguf:PATH.",
+                        "rankers",
+                        "llms",
+                    )
+                likelihoods[role] = float(np.mean([[*place.values()] for place in places]))
+        if len(likelihoods) < len(texts[number]):
+            raise Unanswered
         return Answer((candidate.name,), (candidate.name,), likelihoods=likelihoods)
 
     turns = [(k, candidate) for k, item in enumerate(items) for candidate in item.candidates]
     by_item = ask_by_item(ask, turns, items, llm, "Reading candidates")
     return [
-        Judgement("likelihood", llm.name, _scores(answers, weighed, scoring), answers)
-        for answers, weighed in zip(by_item, weights, strict=True)
+        Judgement("likelihood", llm.name, _scores(answers, of_item, scoring), answers)
+        for answers, of_item in zip(by_item, texts, strict=True)
     ]
 
 
+def _weighted_texts(
+    item: Item, reading: Interpretation, scoring: Scoring
+) -> dict[str, tuple[str, float]]:
+    """Return the texts that count, each with its weight, by role."""
+    texts = {"compound": item.phrase} | reading.texts()
+    weights = query_weights(scoring, reading.sense, texts)
+    return {role: (texts[role], weight) for role, weight in weights.items() if weight}
+
+
 def _scores(
-    answers: Sequence[Answer], weights: dict[str, float], scoring: Scoring
+    answers: Sequence[Answer], texts: dict[str, tuple[str, float]], scoring: Scoring
 ) -> tuple[float, ...]:
-    rows = np.array([[answer.likelihoods[role] for answer in answers] for role in weights])
-    return tuple(score({"caption": rows}, list(weights.values()), scoring).tolist())
+    rows = np.array([[answer.likelihoods[role] for answer in answers] for role in texts])
+    weights = [weight for _, weight in texts.values()]
+    return tuple(score({"caption": rows}, weights, scoring).tolist())
