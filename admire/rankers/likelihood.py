@@ -54,11 +54,11 @@ def judge_likelihood(
     def ask(turn: tuple[int, Candidate]) -> Answer:
         number, candidate = turn
         bare = replace(items[number], sequence=())
-        shown = show(prompts, "likelihood", bare, [candidate], tracks, settings.image_side)
+        parts = show(prompts, "likelihood", bare, [candidate], tracks, settings.image_side)
 
         likelihoods: dict[str, float] = {}
         for role, (text, _) in texts[number].items():
-            question = Question(shown, max_tokens=1, target=text, purpose="ranking")
+            question = Question(parts, max_tokens=1, target=text, purpose="ranking")
             with suppress(Unanswered):  # so a forecast counts all of them
                 places = llm.ask(question).logprobs
                 if not places:
@@ -77,8 +77,8 @@ def judge_likelihood(
     turns = [(k, candidate) for k, item in enumerate(items) for candidate in item.candidates]
     by_item = ask_by_item(ask, turns, items, llm, "Reading candidates")
     return [
-        Judgement("likelihood", llm.name, _scores(answers, of_item, scoring), answers)
-        for answers, of_item in zip(by_item, texts, strict=True)
+        Judgement("likelihood", llm.name, _scores(answers, item_texts, scoring), answers)
+        for answers, item_texts in zip(by_item, texts, strict=True)
     ]
 
 
