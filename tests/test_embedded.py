@@ -107,12 +107,16 @@ def test_the_likelihood_of_a_reply_is_that_with_which_it_was_written():
     llm = open_llm("embedded")
     question = Question("What is a night owl? Answer in a few words.", max_tokens=12, logprobs=1)
     written = llm.ask(question)
-    first = llm.ask(Question(question.parts, target="Bananas are yellow."))
+    unlike = llm.ask(Question(question.parts, target="Bananas are yellow."))
     rated = llm.ask(Question(question.parts, target=written.text))
     assert [*map(sorted, rated.logprobs or ())] == [*map(sorted, written.logprobs or ())]
-    told, expected = ([v for p in r.logprobs or () for v in p.values()] for r in (rated, written))
+    told, expected, other = (
+        np.mean([value for place in reply.logprobs or () for value in place.values()])
+        for reply in (rated, written, unlike)
+    )
+    # Of a question that it has read before it reads the last token alone, and rounds otherwise.
     assert told == pytest.approx(expected, abs=0.05)
-    assert np.mean([v for p in first.logprobs or () for v in p.values()]) < np.mean(told) - 1
+    assert other < told - 1
 
 
 @pytest.mark.usefixtures("embedded")

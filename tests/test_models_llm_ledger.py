@@ -13,7 +13,8 @@ from admire.models.llm.ledger import Ledger
 class Told:
     """A chat model that answers every question with the same reply."""
 
-    name, identity, parallel, sees, free = "told", "told", 1, True, True
+    name, identity, parallel = "told", "told", 1
+    sees, rates, free = True, False, True
 
     def __init__(self, reply: Reply):
         self.reply = reply

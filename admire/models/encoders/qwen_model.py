@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MATRICES = [f"attn_{part}" for part in ("q", "k", "v", "output")]
 MATRICES += [f"ffn_{part}" for part in ("gate", "up", "down")]
 """A layer's matrices of weights."""
-ROWS = 64
+ROWS = 256
 """Rows of a matrix that are converted at a time, so that they stay in the processor's cache."""
 PAGE = 4096
 """Matrices begin at multiples of so many bytes in the file of weights, so that they can be mapped
