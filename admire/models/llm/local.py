@@ -80,6 +80,7 @@ class LlamaServer:
         if load > 1.5 * cores():
             busy = "This machine is busy (load %.1f, %d processors): the model will be slow."
             log.info(busy, load, cores())
+        self.file = path.name
         version = f"{path.stem}-xllamacpp-{metadata.version('xllamacpp')}"
         self._folder = cache_dir() / "beginnings" / version
         self._fresh: set[str] = set()  # beginnings that were read by this process
@@ -130,32 +131,30 @@ class LlamaServer:
         seconds = (time.perf_counter() - started) / len(bodies)
         replies = []
         for body, choice in zip(bodies, sorted(written, key=itemgetter("index")), strict=True):
-            last, took = body["messages"][-1], choice["timings"]
+            last = body["messages"][-1]
             begun = last["content"] if last["role"] == "assistant" else ""
-            read, cached = took["prompt_n"], took["cache_n"]
-            usage = Usage(prompt=read + cached, cached=cached, completion=took["predicted_n"])
             text, cut = begun + choice["content"], choice["stop_type"] == "limit"
+            usage = _usage(choice["timings"])
             replies.append(Reply(text, usage, seconds, cut, model=choice["model"]))
         return replies
 
-    def rate(self, messages: Sequence[Mapping[str, str]], target: str) -> Reply:
-        """Return the target as the reply to the messages, with its tokens' log-probabilities.
+    def rate(self, text: str, target: str) -> Reply:
+        """Return the target as the reply to a text, with its tokens' log-probabilities.
 
         llama.cpp tells none of a text that it is given, but those of what it writes: the grammar
-        lets it write nothing but the target. What it has read of the messages is kept for the next
+        lets it write nothing but the target. What it has read of the text is kept for the next
         target.
         """
         started = time.perf_counter()
+        messages = [{"role": "user", "content": text}]
         prompt = self._post("apply-template", {"messages": messages})["prompt"]
         tokens = self._post("tokenize", {"content": target})["tokens"]
         grammar = "root ::= " + " ".join(f"<[{token}]>" for token in tokens)
         body = {"prompt": prompt, "grammar": grammar, "n_predict": len(tokens), "n_probs": 1}
         written = self._post("completion", body | {"temperature": 0.0})
-        took, places = written["timings"], written["completion_probabilities"]
-        read, cached = took["prompt_n"], took["cache_n"]
-        usage = Usage(prompt=read + cached, cached=cached, completion=took["predicted_n"])
+        places = written["completion_probabilities"]
         rated = tuple({place["token"]: place["logprob"]} for place in places)
-        seconds = time.perf_counter() - started
+        seconds, usage = time.perf_counter() - started, _usage(written["timings"])
         return Reply(target, usage, seconds, logprobs=rated, model=written["model"])
 
     def _begin(self, prompts: Sequence[str]) -> None:
@@ -205,6 +204,11 @@ class LlamaServer:
             raise UserError(f"llama.cpp refuses the text: {message}.") from None
         except OSError as error:
             raise UserError(f"llama.cpp has stopped ({error}). Try again.") from None
+
+
+def _usage(timings: Mapping[str, int]) -> Usage:
+    read, cached = timings["prompt_n"], timings["cache_n"]
+    return Usage(prompt=read + cached, cached=cached, completion=timings["predicted_n"])
 
 
 def beginning(texts: Sequence[str]) -> str:
@@ -267,11 +271,14 @@ class LocalChat:
         self._answering = threading.Lock()
 
     @cached_property
-    def _client(self) -> OpenAIChat:
+    def _server(self) -> LlamaServer:
         path = self._path if isinstance(self._path, Path) else self._path()
-        self._server = LlamaServer(path, together=self.parallel)
+        return LlamaServer(path, together=self.parallel)
+
+    @cached_property
+    def _client(self) -> OpenAIChat:
         url = f"{self._server.address}/v1"
-        client = OpenAIChat(path.name, url=url, key="none", timeout=600.0, retries=1)
+        client = OpenAIChat(self._server.file, url=url, key="none", timeout=600.0, retries=1)
         client.name = self.name
         client.continues = self._continues
         return client
@@ -281,9 +288,9 @@ class LocalChat:
         if question.images:
             raise UserError(f"{self.name} cannot see images. {SEEING}", "track", "llms")
         if question.target:
-            with self._answering:
-                client = self._client
-            return self._server.rate(client.request(question)["messages"][:1], question.target)
+            with self._answering:  # so only one thread loads the file
+                server = self._server
+            return server.rate(question.text, question.target)
         reply = Future[Reply]()
         with self._asked:
             self._asking.append((question, reply))

@@ -208,13 +208,15 @@ class OpenAIChat:
                 messages.append({"role": "assistant", "content": last})
         if question.target:
             messages.append({"role": "assistant", "content": question.target})
-            body |= {limit: 1, "prompt_logprobs": 0}
             body |= {"add_generation_prompt": False, "continue_final_message": True}
+            body["prompt_logprobs"] = 0
         accepted = {name: value for name, value in body.items() if name not in refused}
         return {"model": self.model, "messages": messages, **accepted}
 
     def most_tokens(self, question: Question) -> int:
-        """Return the most tokens that a reply may take, reasoning included."""
+        """Return the most tokens that a reply may take, reasoning included; 1 for a target."""
+        if question.target:
+            return 1
         thinks = self._thinks or "max_tokens" in self._refused
         return question.max_tokens + (THINKING_TOKENS if thinks else 0)
 
