@@ -81,6 +81,6 @@ def test_the_answers_come_in_the_order_of_the_things_and_an_error_names_one():
 
     model = ScriptedChat(str, parallel=3)
     assert ask_each(question, ["c", "a", "b"], model, "things", name_of=str) == ["C", "A", "B"]
-    with pytest.raises(UserError, match=r"'<bad>': No\. The answers so far are kept") as caught:
+    with pytest.raises(UserError, match=r"'<bad>': No\. The answers so far are cached") as caught:
         ask_each(question, ["a", "bad"], model, "things", name_of=lambda thing: f"<{thing}>")
     assert caught.value.settings == ("llms",)

@@ -33,7 +33,8 @@ from werkzeug import Request, Response
 
 from admire.base.errors import UserError
 from admire.models.llm import Image, Question, Usage, open_llm
-from admire.models.llm.openai import OFFICIAL, RETRIES, THINKING_TOKENS, OpenAIChat
+from admire.models.llm.address import OFFICIAL
+from admire.models.llm.openai import RETRIES, THINKING_TOKENS, OpenAIChat
 
 pytestmark = pytest.mark.usefixtures("waits")
 

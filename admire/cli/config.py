@@ -21,18 +21,21 @@ def run_settings(options: opt.Options = None) -> Settings:
     """Return the settings of a profile or a run, changed by a file, changed by options.
 
     Raises:
-        UserError: a setting cannot have its value, the file or the run cannot be read, or a
-            profile and a run are both named.
+        UserError: a setting cannot have its value, the file or the run cannot be read, a profile
+            and a run are both named, or the file or the run names a server that is not trusted.
     """
+    from admire.models.llm.address import check_named_in_file
     from admire.runs.past_runs import read_settings
 
     options = options or {}
     config, like = options.get("config"), options.get("like")
-    from_file = read_options(config, "rank")
+    from_file = read_options(config, "rank", options)
     profile = options.get("profile") or from_file.pop("profile", None)
     if like and profile:
         raise UserError("Begin with a profile or with a run, not with both.", "profile", "like")
     settings = read_settings(like) if like else PROFILES[profile or "embedded"]
+    if like and "llm_url" not in {**from_file, **options}:
+        check_named_in_file(settings.llm_url, like)
     try:
         settings = _changed(settings, from_file)
     except UserError as error:
@@ -51,15 +54,33 @@ def _changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     return replace(settings, scoring=replace(settings.scoring, **scoring), **own)
 
 
-def read_options(file: Path | None, command: str) -> dict[str, Any]:
+def read_options(
+    file: Path | None, command: str, options: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the settings of a command in a TOML file, by field; none if there is no file.
 
+    The file may come from a stranger. It cannot choose who gets the key or whose code runs, unless
+    the options of the command line say the same.
+
     Raises:
-        UserError: the file cannot be read or is not TOML, or a setting or its value is wrong.
+        UserError: the file cannot be read or is not TOML, a setting or its value is wrong, or
+            only an option can set it.
     """
     from admire.base.files import read_toml
+    from admire.models.llm.address import check_named_in_file
 
-    return check_entries(read_toml(file), command, file) if file else {}
+    if not file:
+        return {}
+    options, values = options or {}, check_entries(read_toml(file), command, file)
+    if "llm_url" not in options:
+        check_named_in_file(values.get("llm_url"), file)
+    if values.get("trust_remote_code") and not options.get("trust_remote_code"):
+        raise UserError(
+            f"{file}: trust_remote_code lets a model's code run. Read the code; then allow it on "
+            "the command line.",
+            "trust_remote_code",
+        )
+    return values
 
 
 def check_entries(entries: Mapping[str, Any], command: str, where: object) -> dict[str, Any]:
@@ -89,7 +110,7 @@ def check_entries(entries: Mapping[str, Any], command: str, where: object) -> di
 def with_file(command: str, options: opt.Options) -> dict[str, Any]:
     """Return the settings in a file and the options, which count more."""
     options = options or {}
-    return read_options(options.get("config"), command) | dict(options)
+    return read_options(options.get("config"), command, options) | dict(options)
 
 
 def _file_settings(command: str) -> list[opt.Setting]:

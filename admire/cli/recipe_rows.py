@@ -24,6 +24,7 @@ from admire.cli.retrieval import retrieve, train_retriever
 from admire.cli.senses import detect, sense, train_classifier
 from admire.cli.sts import sts, train_sentences
 from admire.models.catalogue import FROM_HUB, lacks
+from admire.models.llm.address import check_named_in_file
 from admire.reproduce.recipe import Command, Recipe, Row
 
 MEASURES: Mapping[str, Command] = {
@@ -101,6 +102,8 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
     others = {n: v for n, v in group.settings.items() if n not in arguments}
     options = check_entries(recipe.settings_of(row), command, where)
     measured = check_entries(others, measure, f"{where}, set '{place}'") | arguments
+    for values in (options, measured):
+        check_named_in_file(values.get("llm_url"), where)
     lacking: list[str] = []
     any_language = partial(_find, data=data, language=None, lacking=lacking)
     find = partial(any_language, language=group.settings.get("lang"))

@@ -32,6 +32,7 @@ def reproduce(
     out: Path | None = None,
     rows: list[str] | None = None,
     stand_in: bool = False,
+    trust_remote_code: bool = False,
     dry_run: opt.DryRun = False,
     json: opt.Json = False,
 ) -> None:
@@ -46,6 +47,8 @@ def reproduce(
         out: Folder for runs, table.csv and table.html; else runs/ and the recipe's name.
         rows: Name of a row, or its number; else all. Repeat for several.
         stand_in: Let embedded models run the rows whose models are not here; they are marked.
+        trust_remote_code: Run custom code from the models of rows that need it, with your user's
+            permissions.
 
     Examples:
         admire reproduce uor-ncl:2 --data FOLDER --dry-run
@@ -59,7 +62,7 @@ def reproduce(
         _forecast([job for row, _, job in jobs if row.run], json=json)
         return
     out = out or Path("runs", Path(recipe).stem.replace(":", "-"))
-    _print(table, _run(table, jobs, out), json=json)
+    _print(table, _run(table, jobs, out, trusts=trust_remote_code), json=json)
 
 
 def reproduce_table(
@@ -69,6 +72,7 @@ def reproduce_table(
     *,
     rows: Sequence[str] = (),
     stand_in: bool = False,
+    trust_remote_code: bool = False,
 ) -> pd.DataFrame:
     """Run the rows of a recipe, as ``admire reproduce`` does, and compare them with the paper's.
 
@@ -80,6 +84,7 @@ def reproduce_table(
         data: the folder of the data; for retrieval a benchmark, which may be one on the hub.
         rows: names or numbers of rows; else all.
         stand_in: let embedded models run the rows whose models are not here.
+        trust_remote_code: run custom code from the models of rows that need it.
 
     Returns:
         What ``table.csv`` has, a row for each row, set and metric: see
@@ -90,7 +95,8 @@ def reproduce_table(
             written. What a row lacks is in its column ``note``.
     """
     folder = None if data is None else str(data)
-    return _run(*_jobs(str(recipe), folder, rows, stand_in=stand_in), Path(out))
+    table, jobs = _jobs(str(recipe), folder, rows, stand_in=stand_in)
+    return _run(table, jobs, Path(out), trusts=trust_remote_code)
 
 
 def _jobs(
@@ -128,9 +134,13 @@ def _choose(recipe: Recipe, names: Sequence[str]) -> list[Row]:
 
 
 def _run(
-    recipe: Recipe, jobs: Sequence[tuple[Row, str, recipe_rows.Job]], out: Path
+    recipe: Recipe, jobs: Sequence[tuple[Row, str, recipe_rows.Job]], out: Path, *, trusts: bool
 ) -> pd.DataFrame:
-    """Run rows on their sets; what has come out is written after each."""
+    """Run rows on their sets; what has come out is written after each.
+
+    Args:
+        trusts: whether code of the models' repositories may run.
+    """
     from admire.base.storage import only_writer
     from admire.cli import recipe_rows
     from admire.reproduce.results import Cell, result_table, write_results
@@ -144,6 +154,8 @@ def _run(
             if not row.run:
                 continue
             lacking = job.lacking + recipe_rows.missing_models(job, ask_hub=True)
+            if not trusts and (job.options | job.measured).get("trust_remote_code"):
+                lacking.append("--trust-remote-code, because its model brings code")
             if lacking:
                 cell.note = f"needs {', '.join(lacking)}"
                 continue

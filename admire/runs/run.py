@@ -29,7 +29,7 @@ from admire.data.items import Item
 from admire.data.overlap import Kind
 from admire.models.encoders import TextEncoder
 from admire.models.llm.ledger import Ledger
-from admire.models.llm.openai import without_secrets
+from admire.models.llm.address import Address
 from admire.prompts import Prompts
 from admire.rankers import (
     Comparison,
@@ -170,7 +170,7 @@ class OpenRun:
             for name, value in asdict(self.settings).items()
         }
         settings["track"] = "+".join(self.encoders or tracks_seen) or None
-        settings["llm_url"] = self.settings.llm_url and without_secrets(self.settings.llm_url)
+        settings["llm_url"] = self.settings.llm_url and Address.parse(self.settings.llm_url).shown
 
         def sense(model: Source) -> str:
             chosen = self.settings.sense, model, self.settings.rankers

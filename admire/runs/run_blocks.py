@@ -19,7 +19,8 @@ from admire.data.check import check_set, log_faults, refuse_faults
 from admire.data.items import Item
 from admire.data.settings import ItemFiles
 from admire.models.llm.ledger import Entry
-from admire.models.llm.openai import PARALLEL, without_secrets
+from admire.models.llm.address import Address
+from admire.models.llm.openai import PARALLEL
 from admire.rankers.embeddings import reads_pictures
 from admire.rankers.judge import recorded_orders
 from admire.rankers.set_summary import SetSummary
@@ -111,7 +112,7 @@ def _check_for_workers(arguments: Arguments) -> None:
             "A budget is kept by one process: ask without workers.", "workers", "budget"
         )
     url = arguments.settings.llm_url
-    if url and without_secrets(url) != url:
+    if url and Address.parse(url).secrets:
         raise UserError(
             "Ray would keep the address's password: set OPENAI_BASE_URL on workers.", "llm_url"
         )

@@ -19,7 +19,7 @@ from admire.base.errors import UserError
 from admire.base.storage import cache_dir, write_whole
 from admire.models.llm.cached import CachedChat
 from admire.models.llm.chat import Question
-from admire.models.llm.openai import NO_REPLY, OpenAIChat, Withheld, read_reply, without_secrets
+from admire.models.llm.openai import NO_REPLY, OpenAIChat, Withheld, read_reply
 
 if TYPE_CHECKING:
     from openai.types import Batch
@@ -88,7 +88,7 @@ class Batches:
 
     def collect(self) -> None:
         """Put the answers of batches that have ended into the cache."""
-        where = without_secrets(self.model.url)
+        where = self.model.address.shown
         for submitted in list(self.open):
             unknown = (
                 f"{where} does not know batch {submitted.id}. It may belong to another "
@@ -197,7 +197,7 @@ class Batches:
         token = submitted.token
         self.open.append(submitted)
         self._save()
-        missing = f"{without_secrets(self.model.url)} has no Batch API. Use admire rank."
+        missing = f"{self.model.address.shown} has no Batch API. Use admire rank."
         try:
             with self._explaining(missing):
                 client = self.model.client

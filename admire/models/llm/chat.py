@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -129,6 +130,18 @@ class Reply:
     model: str = ""
 
 
+class ServerError(UserError):
+    """A chat model's server cannot be reached, fails, or answers what cannot be used.
+
+    Attributes:
+        later: whether the same question may be answered later.
+    """
+
+    def __init__(self, message: str, *settings: str, later: bool = False):
+        super().__init__(message, *settings)
+        self.later = later
+
+
 class Unanswered(Exception):  # noqa: N818  nothing has gone wrong
     """Raised for a question without a cached reply by a model that only reads the cache."""
 
@@ -201,8 +214,10 @@ def ask_each(
             missing.append(unanswered)
             return None
         except UserError as error:
-            kept = "The answers so far are kept: run the same command again to go on."
-            raise UserError(f"'{name_of(subject)}': {error} {kept}", *error.settings) from error
+            named = copy(error)
+            cached = "The answers so far are cached: run the same command again to resume."
+            named.args = (f"'{name_of(subject)}': {error} {cached}",)
+            raise named from error
 
     pool = ThreadPoolExecutor(llm.parallel, initializer=EXPECTED.set, initargs=(len(subjects),))
     waits = True

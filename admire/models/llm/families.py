@@ -83,13 +83,13 @@ def open_llm(
     """
     from admire.models.llm.cached import CachedChat
     from admire.models.llm.local import LocalChat, embedded_chat
-    from admire.models.llm.openai import OFFICIAL, PARALLEL, OpenAIChat, without_secrets
+    from admire.models.llm.openai import PARALLEL, OpenAIChat
 
     family, _, source = name.partition(":")
     if family == "openai" and source:
         server = OpenAIChat(source, url=url, timeout=timeout, parallel=parallel or PARALLEL)
         when = retired(name)
-        if when and without_secrets(server.url) == OFFICIAL:
+        if when and server.address.official:
             log.warning(
                 "%s: %s by OpenAI. Name another model, or a server that still has this one.",
                 name,

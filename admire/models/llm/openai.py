@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import time
 from collections.abc import Mapping
-from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property
-from math import inf
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from admire.base.errors import UserError
-from admire.models.llm.chat import Question, Reply, Usage
+from admire.models.llm.address import api_key, redact, server_address
+from admire.models.llm.chat import Question, Reply, ServerError, Usage
 from admire.models.llm.pictures import data_uri
 
 if TYPE_CHECKING:
@@ -24,13 +21,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
-OFFICIAL = "https://api.openai.com/v1"
 RETRIES = 6
 PARALLEL = 8
-SECONDS_BETWEEN_RETRIES = 1.0
-"""A retry is not logged if another one was within so many seconds, as of questions beside it."""
 THINKING_TOKENS = 4096
 """The most tokens of reasoning before an answer."""
+MOST_TOKENS = 1_000_000_000
+"""The most tokens that a server's count is taken for."""
 OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
 """Options that are left out if a server refuses them."""
 WORDS = {"response_format": ("response_format", "json_schema"), "logprobs": ("logprobs",)}
@@ -71,16 +67,14 @@ class OpenAIChat:
     ):
         self.model = model
         self.name = f"openai:{model}"
-        self.url = url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL
-        if not _is_address(self.url):
-            address = without_secrets(self.url)
-            raise UserError(f"'{address}' is no address like http://localhost:8000/v1.", "llm_url")
-        self.identity = f"{self.name}@{without_secrets(self.url)}"
+        self.address = server_address(url)
+        self.identity = f"{self.name}@{self.address.shown}"
         self.parallel = parallel
-        self._key = (key or os.environ.get("OPENAI_API_KEY") or "").strip()
-        if not (self._key.isascii() and self._key.isprintable()):
+        self._key = api_key(key)
+        secret = self._key.get_secret_value()
+        if not (secret.isascii() and secret.isprintable()):
             raise UserError(f"{self.name}: OPENAI_API_KEY holds characters that no key has.")
-        if lacks_key(url, key):
+        if self.address.official and not secret:
             raise UserError(
                 f"{self.name} needs a key: set OPENAI_API_KEY. For a server of your own, give its "
                 "address. The chat model embedded needs no key.",
@@ -89,7 +83,7 @@ class OpenAIChat:
             )
         self._timeout, self._retries = timeout, retries
         self.sees = True
-        self.rates = without_secrets(self.url) != OFFICIAL
+        self.rates = not self.address.official
         self.continues = False
         """Whether a prompt's last line, if it begins a JSON object, is given as the reply's start.
         Few servers go on with such a start."""
@@ -100,36 +94,10 @@ class OpenAIChat:
     @cached_property
     def client(self) -> openai.OpenAI:
         """The openai package's client for this server."""
-        import openai
+        from admire.models.llm.client import open_client
 
-        address, name = urlsplit(self.url), self.name
-        reason: ContextVar[str] = ContextVar("reason")
-        logged = -inf
-
-        class Client(openai.OpenAI):
-            """The package's client, which logs why and when it asks again."""
-
-            def _sleep_for_retry(self, **retry: Any) -> None:
-                response = retry.get("response")
-                reason.set("no answer" if response is None else f"status {response.status_code}")
-                super()._sleep_for_retry(**retry)
-
-            def _calculate_retry_timeout(self, *arguments: Any, **options: Any) -> float:
-                nonlocal logged
-                seconds = super()._calculate_retry_timeout(*arguments, **options)
-                if time.monotonic() - logged > SECONDS_BETWEEN_RETRIES:
-                    logged = time.monotonic()
-                    log.info("%s: %s; asking again in %.1f s.", name, reason.get(""), seconds)
-                return seconds
-
-        return Client(
-            api_key=self._key or "none",  # the package insists on one, other servers need none
-            base_url=address._replace(query="", fragment="").geturl(),
-            default_query=dict(parse_qsl(address.query)),
-            timeout=self._timeout,
-            max_retries=self._retries,
-            http_client=openai.DefaultHttpxClient(timeout=self._timeout, follow_redirects=False),
-        )
+        limits: Any = {"timeout": self._timeout, "retries": self._retries}
+        return open_client(self.address, self._key, model=self.name, **limits)
 
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.models.llm.ChatModel`.
@@ -144,7 +112,7 @@ class OpenAIChat:
         """
         import openai
 
-        where, started = without_secrets(self.url), time.perf_counter()
+        where, started = self.address.shown, time.perf_counter()
         thinks = self._thinks  # another thread may find out meanwhile
         try:
             answer = self._complete(question)
@@ -161,14 +129,14 @@ class OpenAIChat:
             raise self.explained(error, question) from error
         except Withheld as why:
             reason = f"{where} {self._redact(why)[:300]}. Try again later, or name another model."
-            raise UserError(f"{self.name}: {reason}", "llms") from why
-        except json.JSONDecodeError as error:
-            raise UserError(
-                f"{self.name}: {where} answers with JSON that breaks off or is damaged ({error}). "
-                "Try again; if it stays so, its log may say why."
+            raise ServerError(f"{self.name}: {reason}", "llms") from why
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ServerError(
+                f"{self.name}: {where} returned malformed or truncated JSON ({error}). Try again; "
+                "if it happens again, the server's log may say why."
             ) from error
         except NO_REPLY as error:
-            raise UserError(
+            raise ServerError(
                 f"{self.name}: the answer holds no message. Is {where} the address of an "
                 "OpenAI-compatible API? (It often ends in /v1.)"
             ) from error
@@ -245,9 +213,12 @@ class OpenAIChat:
         """Return the error as a message that says what to do, without key or web page."""
         import openai
 
-        where = without_secrets(self.url)
+        from admire.models.llm.client import TooLong
+
+        where = self.address.shown
         seen = question.images if question else []
         settings: list[str] = []
+        later = False
         response = getattr(error, "response", None)
         message = self._redact(error)[:300]
         again = _retried(error)
@@ -273,18 +244,24 @@ class OpenAIChat:
             settings = ["llms", "llm_url"]
         elif isinstance(error, openai.RateLimitError):
             reason = f"{where} answers 'too many requests'{again}. Wait, or check the quota."
+            later = True
         elif isinstance(error, openai.APITimeoutError):
             reason = f"{where} did not answer within {self._timeout:g} s{again}. Is it busy?"
+            later = True
         elif isinstance(error, openai.APIConnectionError):
             reason = f"{where} cannot be reached{again} ({_cause(error)}). Is the server running?"
+            later = True
         elif isinstance(error, openai.InternalServerError):
             reason = f"{where} fails with status {error.status_code}{again}. Try again later."
+            later = True
+        elif isinstance(error, TooLong):
+            reason = f"{where} cannot be used: {error}. Is it an OpenAI-compatible API?"
         elif response is not None and response.is_redirect:
             reason = f"{where} redirects to another address. Give that address if you trust it."
             settings = ["llm_url"]
         else:
             reason = f"{where} refused the request: {message}"
-        return UserError(f"{self.name}: {reason}", *settings)
+        return ServerError(f"{self.name}: {reason}", *settings, later=later)
 
     def _redact(self, error: Exception) -> str:
         """Return the error's text without secrets, which it then has in tracebacks, too."""
@@ -294,11 +271,7 @@ class OpenAIChat:
 
     def redacted(self, text: str) -> str:
         """Return the text without the key and the secrets in the address."""
-        address = urlsplit(self.url)
-        secrets = [self._key, address.password, *(value for _, value in parse_qsl(address.query))]
-        for secret in filter(None, secrets):
-            text = text.replace(secret, "***").replace(unquote(secret), "***")
-        return text
+        return redact(text, (self._key, *self.address.secrets))
 
 
 _THINKS = re.compile(
@@ -374,21 +347,31 @@ def read_target(answer: Any, target: str) -> tuple[Mapping[str, float], ...] | N
 
 def _holds_thoughts(answer: Any, text: str) -> bool:
     """Return whether thoughts took the tokens of an answer that was cut off."""
-    details = (answer.get("usage") or {}).get("completion_tokens_details") or {}
-    cut = not text.strip() or text.lstrip().startswith("<think>")
-    return cut or bool(details.get("reasoning_tokens"))
+    usage = answer.get("usage")
+    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
+    reasoned = isinstance(details, dict) and bool(details.get("reasoning_tokens"))
+    return reasoned or not text.strip() or text.lstrip().startswith("<think>")
 
 
 def _usage(usage: Any) -> Usage | None:
-    if usage is None:
+    """Return the counts of tokens that can be read; servers may send anything."""
+    if not isinstance(usage, dict):
         return None
-    details = usage.get("prompt_tokens_details") or {}
+    details = usage.get("prompt_tokens_details")
+    details = details if isinstance(details, dict) else {}
     return Usage(
-        usage.get("prompt_tokens") or 0,
-        details.get("cached_tokens") or 0,
-        usage.get("completion_tokens") or 0,
-        details.get("image_tokens") or 0,
+        _count(usage.get("prompt_tokens")),
+        _count(details.get("cached_tokens")),
+        _count(usage.get("completion_tokens")),
+        _count(details.get("image_tokens")),
     )
+
+
+def _count(value: Any) -> int:
+    try:
+        return min(max(int(value), 0), MOST_TOKENS)
+    except (TypeError, ValueError, OverflowError):
+        return 0
 
 
 def _retried(error: openai.OpenAIError) -> str:
@@ -409,36 +392,16 @@ def _cause(error: BaseException) -> str:
 
 
 def _hide(record: logging.LogRecord) -> bool:
-    """Take user name, password and query out of the addresses that httpx2 logs."""
+    """Remove user name, password and query from the addresses that httpx2 logs."""
     if isinstance(record.args, tuple):
-        record.args = tuple(
-            without_secrets(str(argument)) if type(argument).__name__ == "URL" else argument
-            for argument in record.args
-        )
+        record.args = tuple(map(_without_secrets, record.args))
     return True
 
 
+def _without_secrets(argument: Any) -> Any:
+    if type(argument).__name__ != "URL":
+        return argument
+    return f"{argument.scheme}://{argument.netloc.decode()}{argument.path}"
+
+
 logging.getLogger("httpx2").addFilter(_hide)
-
-
-def lacks_key(url: str | None = None, key: str | None = None) -> bool:
-    """Return whether :class:`OpenAIChat` would refuse to open for want of a key."""
-    server = url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL
-    secret = (key or os.environ.get("OPENAI_API_KEY") or "").strip()
-    return not secret and without_secrets(server) == OFFICIAL
-
-
-def _is_address(url: str) -> bool:
-    try:
-        address = urlsplit(url)
-        address.port  # noqa: B018  reading it raises an error if it is not a number
-    except ValueError:
-        return False
-    return address.scheme in ("http", "https") and bool(address.hostname) and url.isprintable()
-
-
-def without_secrets(url: str) -> str:
-    """Return the address without user name, password and query."""
-    url = re.split("[?#]", url)[0]
-    address = re.sub(r"^([a-z]+://)?[^/]*@", r"\1", url)
-    return address.rstrip("/") if _is_address(address) else address

@@ -9,7 +9,7 @@ from math import ceil
 from admire.base.errors import pip_install
 from admire.models.llm.cached import CachedChat
 from admire.models.llm.chat import ChatModel, Image, Question, Usage
-from admire.models.llm.openai import OpenAIChat, without_secrets
+from admire.models.llm.openai import OpenAIChat
 from admire.models.llm.pictures import image_size
 
 TILE, LONGEST, SHORTEST = 512, 2048, 768
@@ -55,7 +55,7 @@ def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | Non
         output_tokens=usage.completion,
     )
     way = {"processing": "batch"} if batched else None
-    url = without_secrets(model.url)
+    url = model.address.shown
     try:
         price = calc_price(counted, model.model, provider_api_url=url, price_context=way)
     except LookupError:
@@ -72,7 +72,7 @@ def why_unknown(llm: ChatModel) -> str:
         return f"prices need genai-prices, of the extra 'rankers': {pip_install('rankers')}"
     model = _asked(llm)
     if isinstance(model, OpenAIChat):
-        return f"genai-prices knows none of '{model.model}' at {without_secrets(model.url)}"
+        return f"genai-prices knows none of '{model.model}' at {model.address.shown}"
     return "it is no model of a known server"
 
 

@@ -69,7 +69,7 @@ class Models:
 
     def keyless(self) -> list[str]:
         """Return the profiles that cannot be used for want of a key."""
-        from admire.models.llm.openai import lacks_key
+        from admire.models.llm.address import lacks_key
 
         stacks = {name: self.settings(name) for name in self.profiles}
         return [
