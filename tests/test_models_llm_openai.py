@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import re
 import socket
 import threading
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -34,7 +36,7 @@ from werkzeug import Request, Response
 from admire.base.errors import UserError
 from admire.models.llm import Image, Question, Usage, open_llm
 from admire.models.llm.address import OFFICIAL
-from admire.models.llm.openai import RETRIES, THINKING_TOKENS, OpenAIChat
+from admire.models.llm.openai import MOST_TOKENS, RETRIES, THINKING_TOKENS, OpenAIChat
 
 pytestmark = pytest.mark.usefixtures("waits")
 
@@ -275,7 +277,20 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
         ["redirects to another address"],
     ),
     "a web page": (Response("<p>Welcome</p>"), 1, NO_MESSAGE),
-    "half the JSON": (answered('{"choices": [{"mess'), 1, ["JSON that breaks off", "Try again"]),
+    "half the JSON": (answered('{"choices": [{"mess'), 1, ["truncated JSON", "Try again"]),
+    "deep JSON": (answered("[" * 200_000), 1, ["malformed or truncated JSON"]),
+    "deep JSON in a refusal": (answered("[" * 200_000, 400), 1, ["refused the request"]),
+    "a long answer": (answered(" " * 17_000_000), 1, ["more than 16 million bytes"]),
+    "a long answer in few bytes": (
+        answered(zlib.compress(b" " * 17_000_000), **{"Content-Encoding": "deflate"}),
+        1,
+        ["more than 16 million bytes"],
+    ),
+    "a compression that nobody asked for": (
+        answered("{}", **{"Content-Encoding": "br"}),
+        RETRIES + 1,
+        ["unknown encoding 'br'"],
+    ),
     "no choices": (answered('{"choices": []}'), 1, NO_MESSAGE),
     "a message that is no text": (completion(["Literal"]), 1, NO_MESSAGE),
     "an error in spite of its status": (
@@ -306,6 +321,28 @@ def test_a_fault_of_the_server_is_told_in_one_message_and_not_kept(
     httpserver.clear()
     echo(httpserver)
     assert said(llm, "hi") == "HI"
+
+
+def test_an_answer_may_be_compressed(httpserver: HTTPServer, tiny):
+    body = gzip.compress(completion("Literal").data)
+    serve(httpserver, answered(body, **{"Content-Encoding": "gzip"}))
+    assert said(tiny, "hi") == "Literal"
+
+
+def test_an_answer_that_comes_byte_by_byte_ends_in_time(httpserver: HTTPServer, chat):
+    ended = threading.Event()
+
+    def drip(request: Request) -> Response:
+        return Response(
+            (b" " for _ in iter(lambda: ended.wait(0.01), True)), direct_passthrough=True
+        )
+
+    httpserver.expect_request(CHAT).respond_with_handler(drip)
+    try:
+        message = failure(chat(timeout=0.2, retries=0))
+    finally:
+        ended.set()
+    assert "within 0.2 s" in message
 
 
 def test_a_timeout_says_how_long_was_waited(httpserver: HTTPServer, chat, waits: list[float]):
@@ -472,10 +509,23 @@ def test_a_reply_tells_what_it_took(httpserver: HTTPServer, tiny):
     assert (reply.cut, cut.cut) == (False, True)
 
 
-@pytest.mark.parametrize("missing", ["completion_tokens", "prompt_tokens_details"])
-def test_a_server_may_leave_out_parts_of_the_usage(httpserver, tiny, missing):
-    serve(httpserver, told(usage={"prompt_tokens": 5, missing: None}))
-    assert tiny.ask(Question("hi")).usage == Usage(prompt=5)
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        (None, None),
+        ([1], None),
+        ("12", None),
+        ({"prompt_tokens": 5, "completion_tokens": None}, Usage(5)),
+        ({"prompt_tokens": 5, "prompt_tokens_details": None}, Usage(5)),
+        ({"prompt_tokens": "5", "completion_tokens": "many"}, Usage(5)),
+        ({"prompt_tokens": 5.0, "prompt_tokens_details": [{"tokens": 5}]}, Usage(5)),
+        ({"prompt_tokens": -5, "completion_tokens": 1e300}, Usage(0, 0, MOST_TOKENS)),
+        ({"prompt_tokens": 5, "completion_tokens_details": "odd"}, Usage(5)),
+    ],
+)
+def test_counts_of_tokens_that_can_be_read_are_read(httpserver, tiny, usage, counted):
+    serve(httpserver, told(usage=usage, choice={"finish_reason": "length"}))
+    assert tiny.ask(Question("hi")).usage == counted
 
 
 MMPROJ = "image input is not supported - hint: you may need to provide the mmproj"
