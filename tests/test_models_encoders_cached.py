@@ -11,10 +11,16 @@ import pytest
 from benchmarks import RecordingEncoder
 from toys import WordEncoder
 
+from admire.base.cache import open_cache
 from admire.base.errors import UserError
 from admire.data.image_files import read_image
 from admire.models.encoders import Query, Role, TextEncoder, Vectors
-from admire.models.encoders.cached import CachedEncoder, CachedSentences, CachedTowers
+from admire.models.encoders.cached import (
+    VECTORS,
+    CachedEncoder,
+    CachedSentences,
+    CachedTowers,
+)
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'clip'")
 
@@ -70,6 +76,18 @@ def test_queries_are_no_places_whose_sense_is_read(caplog, name, said):
     with caplog.at_level("INFO", "admire"):
         CachedSentences(RecordingEncoder(name)).encode_queries([Query("an owl"), Query("a bird")])
     assert caplog.messages[0].startswith(said)
+
+
+@pytest.mark.parametrize("damaged", [-4, -1, 0])
+def test_a_cached_vector_of_another_length_is_one_message(damaged):
+    encode(Watched(), TEXTS)
+    cache = open_cache(VECTORS)
+    key = CachedEncoder(Watched())._key("document", TEXTS[0].encode())
+    cache.put(key, cache.get(key)[:damaged])
+    for parts in ([TEXTS], [TEXTS[:1], TEXTS[1:]], [TEXTS[1:], TEXTS[:1]]):
+        cached = CachedEncoder(Watched())
+        with pytest.raises(UserError, match=rf"{cache.path}: is damaged.*--clear"):
+            [cached.encode_texts(part, role="document") for part in parts]
 
 
 def test_encoders_of_different_identity_are_kept_apart():

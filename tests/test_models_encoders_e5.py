@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from importlib import metadata
 from pathlib import Path
 
@@ -12,6 +14,9 @@ import numpy as np
 import pytest
 
 from admire.base.errors import UserError
+from admire.base.opened import Opened
+from admire.models.encoders import e5 as e5_module
+from admire.models.encoders import onnx_session
 from admire.models.encoders.e5 import E5Encoder
 
 TEXTS = ["a red bird", "a blue bird", "the sea at night", "an owl", "an old red boat"]
@@ -30,6 +35,27 @@ def test_e5_vectors_do_not_depend_on_their_company(e5: E5Encoder):
     alone = np.concatenate([e5.encode_texts([text], role="document") for text in TEXTS])
     assert (together == backwards).all()
     assert (together == alone).all()
+
+
+def test_a_process_opens_the_network_once_and_nothing_that_holds_it_is_in_a_cycle(monkeypatch):
+    sessions = []
+
+    def open_session(*arguments, **named):
+        session = onnx_session.open_session(*arguments, **named)
+        sessions.append(weakref.ref(session))
+        return session
+
+    monkeypatch.setattr(e5_module, "open_session", open_session)
+    monkeypatch.setattr(e5_module, "_NETWORK", Opened(1))
+    for _ in range(3):
+        E5Encoder().encode_texts(TEXTS, role="query")
+    assert len(sessions) == 1
+    gc.disable()
+    try:
+        e5_module._NETWORK.clear()
+        assert sessions[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_onnxruntime_reports_nothing_to_its_makers(e5: E5Encoder, tmp_path: Path):

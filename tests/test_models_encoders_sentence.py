@@ -13,6 +13,7 @@ import pytest
 
 from admire.base.errors import UserError
 from admire.models.encoders import ImageEncoder, Query, open_encoder
+from admire.models.encoders.families import open_trainable
 from admire.models.encoders.sentence import E5_PROMPTS, SentenceEncoder
 
 pytest.importorskip("multilingual_clip", reason="needs the extra 'clip'")
@@ -232,3 +233,15 @@ def test_a_repository_that_sees_is_known_by_two_small_files(hub, seeing_folder, 
     found = opened("sbert:tests/seeing").encode_images(pictures)
     assert same(found, opened(f"sbert:{seeing_folder}").encode_images(pictures))
     assert len(hub.asked) == len(names)
+
+
+def test_weights_are_loaded_once_a_process_and_are_not_shared_with_a_model_that_is_trained(
+    sbert_folder,
+):
+    name = f"sbert:{sbert_folder}"
+    first, second, trained = opened(name).encoder, opened(name).encoder, open_trainable(name)
+    assert first.model is second.model
+    assert trained.model is not first.model
+    second.claim()
+    assert second.model is not first.model
+    assert opened(name).encoder.model is first.model

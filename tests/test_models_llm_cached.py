@@ -6,14 +6,18 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from chats import asked, completion, echo, serve
 from pytest_httpserver import HTTPServer
 from test_models_llm_pictures import drawn
 from toys import ScriptedChat, said
 
+from admire.base.cache import open_cache
 from admire.models.llm import CachedChat, Image, Question, Reply, Usage
+from admire.models.llm.cached import RECORD, REPLIES
 from admire.models.llm.openai import OpenAIChat
 
 
@@ -32,6 +36,28 @@ def test_another_key_or_timeout_is_not_another_question(httpserver: HTTPServer):
         chat = OpenAIChat("tiny", url=httpserver.url_for("/v1"), **settings)
         said(CachedChat(chat), "hi")
     assert asked(httpserver) == ["hi"]
+
+
+def test_fresh_asks_anew_once_even_if_the_clock_was_set_back(monkeypatch):
+    model = ScriptedChat(str.upper)
+    with monkeypatch.context() as patch:
+        patch.setattr("admire.base.cache.time", SimpleNamespace(time=lambda: 1e11))
+        said(CachedChat(model), "hi")
+    fresh = CachedChat(model, fresh=True)
+    assert [said(llm, "hi") for llm in (fresh, fresh, CachedChat(model))] == ["HI"] * 3
+    assert model.prompts == ["hi"] * 2
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"\x1e", b"\x1e[]", b"\x1e{}", b"\x1e" + b"[" * 100_000, b"\xff"]
+)
+def test_a_damaged_reply_is_asked_for_again(value):
+    model = ScriptedChat(str.upper)
+    llm = CachedChat(model)
+    said(llm, "hi")
+    open_cache(REPLIES).put(llm.key(model.questions[0]), RECORD + value)
+    assert [said(CachedChat(model), "hi") for _ in range(2)] == ["HI"] * 2
+    assert model.prompts == ["hi"] * 2
 
 
 def test_threads_that_ask_the_same_question_ask_once():

@@ -7,16 +7,19 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from commands import hide
+from chats import completion
+from commands import hide, until
 from pytest_httpserver import HTTPServer
 from test_models_llm_pictures import drawn
 from toys import said
@@ -25,9 +28,11 @@ from werkzeug import Request, Response
 from admire.base.errors import UserError
 from admire.base.storage import cache_dir
 from admire.models.llm import Image, Question, Reply, Usage, ask_each, open_llm
+from admire.models.llm.chat import ServerError
 from admire.models.llm.local import (
     EMBEDDED_FILE,
     EMBEDDED_REPOSITORY,
+    SERVERS,
     LocalChat,
     embedded_file,
     embedded_source,
@@ -220,6 +225,41 @@ def test_a_model_in_this_process_sees_nothing(tmp_path: Path):
         llm.ask(Question(("Which?", Image(drawn(tmp_path / "a.png")))))
 
 
+def test_a_file_is_loaded_once_a_process_and_again_after_its_server_has_died(
+    llama: Path, model: Path, httpserver: HTTPServer, caplog
+):
+    """It dies between two questions, at one question, and at one twice."""
+    doomed: set[int] = set()  # numbers of loads that die at their first question
+
+    def loads() -> list[int]:
+        return [json.loads(line)["pid"] for line in llama.read_text().splitlines()]
+
+    def answer(request: Request) -> Response:
+        if len(loads()) not in doomed:
+            return completion("Literal")
+        with suppress(ProcessLookupError):
+            os.kill(loads()[-1], signal.SIGKILL)
+        return Response(status=500)
+
+    httpserver.clear()
+    httpserver.expect_request("/v1/chat/completions").respond_with_handler(answer)
+    for k in range(3):
+        said(LocalChat(model), f"{k}")
+    assert len(loads()) == 1
+    os.kill(loads()[0], signal.SIGKILL)
+    until(lambda: said(LocalChat(model), "hi") == "Literal" and len(loads()) == 2)
+    doomed |= {2, 4}
+    assert said(LocalChat(model), "hi") == "Literal"
+    assert len(loads()) == 3
+    assert caplog.text.count("is started again") == 1
+    doomed.add(3)
+    with pytest.raises(ServerError, match="stopped twice") as caught:
+        said(LocalChat(model), "hi")
+    assert caught.value.later
+    assert "127.0.0.1" not in str(caught.value)
+    assert said(LocalChat(model), "hi") == "Literal"
+
+
 def test_a_run_that_the_cache_answers_loads_nothing(llama: Path, model: Path):
     for _ in range(2):
         assert said(open_llm(f"gguf:{model}"), "hi") == "Literal"
@@ -335,6 +375,7 @@ def test_a_beginning_is_known_to_the_next_command_and_to_a_question_alone(model:
     read_anew = [KNOWN[0], "completion", "slots/0?action=save", *KNOWN]
     for content, expected in (("what was read", KNOWN), ("what w", read_anew)):
         text.with_suffix("").write_text(content)
+        SERVERS.clear()
         together.clear()
         llm = LocalChat(model, continues=True)
         assert llm.ask(Question(f"{LEAD}g'")).text == " of g"

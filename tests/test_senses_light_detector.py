@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,25 +72,6 @@ def test_the_threshold_is_higher_in_other_languages_than_english(caplog):
     assert [s.probability for s in senses] == pytest.approx([0.5, *[lower] * 4])
     assert caplog.text.count("not trained on Turkish, only on English and Portuguese") == 1
     assert caplog.text.count("not trained on Ukrainian") == 1
-
-
-@pytest.mark.parametrize(("keep_loaded", "opened"), [(False, 2), (True, 1)])
-def test_its_encoder_leaves_memory_after_each_use_unless_it_is_kept(
-    monkeypatch, keep_loaded, opened
-):
-    encoders = []
-
-    def open_encoder(name: str) -> MarkedEncoder:
-        encoder = MarkedEncoder()
-        encoders.append(weakref.ref(encoder))
-        return encoder
-
-    monkeypatch.setattr("admire.senses.light_detector.open_encoder", open_encoder)
-    detector = light(keep_loaded=keep_loaded)
-    for _ in range(2):
-        detector.classify([Use(Item("owl", "An owl."))])
-        assert (encoders[-1]() is not None) == keep_loaded
-    assert len(encoders) == opened
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from math import inf
 from pathlib import Path
 
 from admire.base.errors import UserError
-from admire.base.storage import PATIENCE, only_writer
+from admire.base.opened import Opened
+from admire.base.storage import PATIENCE, cache_dir, only_writer
 
 TABLES = (
     "entries (key TEXT PRIMARY KEY, value BLOB)",
@@ -59,12 +60,21 @@ class Cache:
             self._db.execute("PRAGMA synchronous=NORMAL")
             for table in TABLES:
                 self._db.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+            self._file = _number(path)
 
-    def get(self, key: str, since: float = -inf) -> bytes | None:
-        """Return the value, if it was put at that time or later."""
-        query = f"SELECT value {FROM} WHERE key = ? AND COALESCE(written, 0) >= ?"
+    @property
+    def in_place(self) -> bool:
+        """Whether its file is still the one at its path."""
+        try:
+            return _number(self.path) == self._file
+        except OSError:
+            return False
+
+    def get(self, key: str) -> bytes | None:
+        """Return the value; None if there is none."""
+        query = "SELECT value FROM entries WHERE key = ?"
         with self._reporting(), self._lock:
-            row = self._db.execute(query, (key, since)).fetchone()
+            row = self._db.execute(query, (key,)).fetchone()
         return None if row is None else bytes(row[0])
 
     def put(self, key: str, value: bytes, model: str = UNKNOWN) -> None:
@@ -115,3 +125,22 @@ class Cache:
                 f"{self.path}: the cache cannot be used ({error}). Free space, remove the file "
                 "(what it held is asked for again), or set ADMIRE_CACHE to another folder."
             ) from error
+
+
+def _number(path: Path) -> tuple[int, int]:
+    """Return what tells a file from another one that takes its place."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+_CACHES: Opened[Cache] = Opened(4, works=lambda cache: cache.in_place)
+
+
+def open_cache(name: str) -> Cache:
+    """Return the cache of this name in the cache directory, which a process opens once.
+
+    Raises:
+        UserError: the file cannot be written, or is damaged.
+    """
+    path = cache_dir() / name
+    return _CACHES.get(path, lambda: Cache(path))

@@ -1,6 +1,14 @@
 """What this machine has."""
 
 import os
+from functools import cache
+from importlib import metadata
+
+
+@cache  # reading it takes milliseconds
+def installed_version(package: str) -> str:
+    """Return the version of a package; a PackageNotFoundError if it is not installed."""
+    return metadata.version(package)
 
 
 def cores() -> int:

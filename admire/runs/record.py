@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from admire.base.errors import DISTRIBUTION, UserError
+from admire.base.machine import installed_version
+from admire.base.storage import open_file
 from admire.data.reader import data_files
 
 PACKAGES = (
@@ -53,7 +55,7 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
     try:
         digest = hashlib.sha256()
         for name, _ in data_files(Path(path)):
-            with name.open("rb") as file:
+            with open_file(name) as file:
                 hashlib.file_digest(file, lambda: digest)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
@@ -69,5 +71,5 @@ def versions() -> dict[str, str | None]:
     for package in PACKAGES:
         installed[package] = None
         with suppress(metadata.PackageNotFoundError):
-            installed[package] = metadata.version(package)
+            installed[package] = installed_version(package)
     return installed

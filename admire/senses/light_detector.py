@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,7 +52,6 @@ class LightDetector:
             detector would call too many uses idiomatic.
         card: how it was made; ``saw`` has digests of the compounds and sentences of its training.
         identity: SHA-256 of its file, or of the file that :meth:`save` would write.
-        keep_loaded: keep the encoder in memory between calls.
     """
 
     encoder: str
@@ -63,7 +62,6 @@ class LightDetector:
     card: dict[str, Any]
     shift: float = 0.0
     identity: str = ""
-    keep_loaded: bool = False
 
     columns = ()
     setting = None
@@ -78,14 +76,14 @@ class LightDetector:
         The mean is calibrated. It can differ from the majority of the heads.
 
         Args:
-            encoder: None is :attr:`reader`.
+            encoder: None opens the one that it is named after.
 
         Raises:
             UserError: the heads were trained on another encoder, or by another version of admire.
         """
         if not uses:
             return []
-        encoder = encoder or self.reader
+        encoder = encoder or open_context_encoder(self.encoder)
         if encoder.identity != self.encoder_identity:
             raise UserError(
                 f"The detector was trained on '{self.encoder_identity}', not on "
@@ -93,8 +91,6 @@ class LightDetector:
                 "detector",
             )
         contexts = read_contexts([use.item for use in uses], encoder, neutral=self.neutral)
-        if not self.keep_loaded:
-            self.__dict__.pop("reader", None)
         if contexts.shape[1] != self.weights.shape[1]:
             raise UserError(
                 "Another version of admire trained the detector. Train it again.", "detector"
@@ -112,11 +108,6 @@ class LightDetector:
         trained = {base_language(tag) for tag in self.card.get("languages", languages)}
         for language in sorted({*languages} - trained):
             _warn_of_language(language, tuple(sorted(trained)))
-
-    @cached_property
-    def reader(self) -> QueryEncoder:
-        """The encoder, opened when it is needed."""
-        return open_context_encoder(self.encoder)
 
     def save(self, path: Path) -> None:
         """Write the detector as JSON; a UserError if the file cannot be written."""
@@ -231,14 +222,12 @@ class _File(BaseModel):
     card: dict[str, Any]
 
 
-def open_detector(path: str | Path | None = None, *, keep_loaded: bool = False) -> Detector:
+def open_detector(path: str | Path | None = None) -> Detector:
     """Open a detector.
 
     Args:
         path: a file of ``admire train detector`` or a folder of ``admire train classifier``; None
             opens the one that comes with admire.
-        keep_loaded: keep the light detector's encoder in memory between calls, up to a gigabyte;
-            a classifier always stays there.
 
     Raises:
         UserError: the file or folder holds no detector that can be read, or an extra is missing.
@@ -248,16 +237,21 @@ def open_detector(path: str | Path | None = None, *, keep_loaded: bool = False) 
         from admire.senses.classifier import open_classifier
 
         return open_classifier(path)
-    text = read_text(path)
     try:
-        file = _File.model_validate_json(text)
-        check_card(file.card)
-        weights, biases = np.array(file.weights), np.array(file.biases)
-        if biases.shape != weights.shape[:1]:
-            raise ValueError("each head needs a bias")
+        return _read(read_text(path))
     except ValueError as error:
         raise UserError(
             f"{path}: is not a detector that admire wrote ({error}).", "detector"
         ) from None
+
+
+@lru_cache(maxsize=2)  # a server opens it for each item
+def _read(text: str) -> LightDetector:
+    """Read a detector from the text of its file."""
+    file = _File.model_validate_json(text)
+    check_card(file.card)
+    weights, biases = np.array(file.weights), np.array(file.biases)
+    if biases.shape != weights.shape[:1]:
+        raise ValueError("each head needs a bias")
     heads = file.encoder, file.identity, weights, biases, file.neutral, file.card, file.shift
-    return LightDetector(*heads, identity=sha256(text), keep_loaded=keep_loaded)
+    return LightDetector(*heads, identity=sha256(text))

@@ -11,11 +11,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from admire.base.cache import Cache
+from admire.base.cache import Cache, open_cache
 from admire.base.errors import UserError
 from admire.base.machine import cores
 from admire.base.progress import show_progress
-from admire.base.storage import cache_dir
 from admire.base.threads import ahead
 from admire.data.image_files import read_bytes
 from admire.models.encoders.protocols import Query, QueryEncoder, Role, TextEncoder, Towers, Vectors
@@ -46,7 +45,8 @@ class CachedEncoder:
         self.batch = encoder.batch
         self.encoded = 0
         """How many texts and images went to the encoder itself, not to the cache."""
-        self._cache = Cache(cache_dir() / VECTORS) if cache is None else cache
+        self._sizes: dict[str, int] = {}  # of a vector, in bytes, by the kind of input
+        self._cache = open_cache(VECTORS) if cache is None else cache
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.models.encoders.TextEncoder`."""
@@ -97,6 +97,12 @@ class CachedEncoder:
                 self.encoded += len(part)
         if not inputs:
             return np.zeros((0, 0), dtype="<f4")
+        size = self._sizes.setdefault(kind, len(vectors[keys[0]] or b""))
+        if size % 4 or not size or any(len(vectors[key] or b"") != size for key in keys):
+            raise UserError(
+                f"{self._cache.path}: is damaged: vectors of {self.name} have different lengths. "
+                f"Remove them (admire cache --clear {self.name}), and they are computed again."
+            )
         return np.stack([np.frombuffer(vectors[key] or b"", dtype="<f4") for key in keys])
 
     def _encode_or_halve(

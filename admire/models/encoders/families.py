@@ -121,6 +121,7 @@ def open_trainable(name: str, **options: Any) -> SentenceEncoder:
     opened = open_encoder(name, **options).encoder
     if not isinstance(opened, SentenceEncoder):
         raise UserError(f"'{name}' cannot be fine-tuned. Name one of sbert:….", "encoder")
+    opened.claim()
     return opened
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from admire.base.errors import UserError, check_extra
+from admire.base.opened import Opened
 from admire.base.storage import cache_dir, only_writer, write_whole
 from admire.models.encoders.onnx_session import open_session
 from admire.models.encoders.protocols import Query, Role, Vectors
@@ -22,8 +24,24 @@ if TYPE_CHECKING:
 
 LAYERS = 18
 """Of 28: what words mean in their context is plainest in the middle, as we found on Task 2A."""
+WEIGHTS = f"{EMBEDDED_FILE.removesuffix('.gguf')}-{LAYERS}.weights"
+"""The file of converted weights, in the cache directory."""
 LIMIT = 4096
 """Tokens of a text that are read."""
+_NETWORK: Opened[tuple[QwenModel, onnxruntime.InferenceSession]] = Opened(1)
+
+
+def _open_network(weights: Path) -> tuple[QwenModel, onnxruntime.InferenceSession]:
+    """Open the network; its weights are converted once, into a file of bytes."""
+    from admire.models.encoders.gguf_file import GgufFile
+    from admire.models.encoders.qwen_model import QwenModel
+
+    model = QwenModel(GgufFile(embedded_weights()), LAYERS, LIMIT)
+    with only_writer(weights, wait=PATIENCE):
+        if not weights.is_file():
+            with write_whole(weights, "wb") as file:
+                model.write_weights(file)
+    return model, open_session(model.graph(weights.name), weights.parent)
 
 
 class StateEncoder:
@@ -46,22 +64,6 @@ class StateEncoder:
         check_extra("embedded", "The embedded model's states", *packages)
         self._read: tuple[str, list[int], Vectors] | None = None
 
-    @cached_property
-    def _model(self) -> QwenModel:
-        from admire.models.encoders.gguf_file import GgufFile
-        from admire.models.encoders.qwen_model import QwenModel
-
-        return QwenModel(GgufFile(embedded_weights()), LAYERS, LIMIT)
-
-    @cached_property
-    def _session(self) -> onnxruntime.InferenceSession:
-        path = cache_dir() / "models" / f"{EMBEDDED_FILE.removesuffix('.gguf')}-{LAYERS}.weights"
-        with only_writer(path, wait=PATIENCE):
-            if not path.is_file():
-                with write_whole(path, "wb") as file:
-                    self._model.write_weights(file)
-        return open_session(self._model.graph(path.name), path.parent)
-
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.models.encoders.TextEncoder`."""
         return self.encode_queries([Query(text) for text in texts])
@@ -78,14 +80,16 @@ class StateEncoder:
 
     def _encode(self, query: Query) -> npt.NDArray[np.float32]:
         prompt = query.prompt or ""
-        text = prompt + query.text
-        if self._read is None or self._read[0] != text:
-            tokens, ends = self._model.tokens(text)
+        read, text = self._read, prompt + query.text
+        if read is None or read[0] != text:
+            file = cache_dir() / "models" / WEIGHTS
+            model, session = _NETWORK.get(file, partial(_open_network, file))
+            tokens, ends = model.tokens(text)
             if len(tokens) > LIMIT:
                 raise UserError(f"'{text[:60]}…': has {len(tokens):,} tokens, more than {LIMIT:,}.")
-            (states,) = self._session.run(None, self._model.inputs(tokens))
-            self._read = text, ends, states[0]
-        _, ends, states = self._read
+            (states,) = session.run(None, model.inputs(tokens))
+            self._read = read = text, ends, states[0]
+        _, ends, states = read
         span = query.span or (0, len(query.text))
         start, end = (len((prompt + query.text[:place]).encode()) for place in span)
         inside = [

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -164,9 +164,17 @@ def folder_digest(folder: Path) -> str:
 
     admire's own marker is left out, so that a copy without hidden files has the same digest.
     """
-    digest = hashlib.sha256()
     files = (path for path in folder.rglob("*") if path.is_file())
-    for path in sorted(path for path in files if path != folder / MARKER):
+    paths = sorted(path for path in files if path != folder / MARKER)
+    stats = [path.stat() for path in paths]
+    return _digest(folder, tuple(paths), tuple((s.st_size, s.st_mtime_ns) for s in stats))
+
+
+@lru_cache(maxsize=32)
+def _digest(folder: Path, paths: Sequence[Path], versions: Sequence[tuple[int, int]]) -> str:
+    """Compute the digest of files, which takes seconds, once for each of their ``versions``."""
+    digest = hashlib.sha256()
+    for path in paths:
         digest.update(str(path.relative_to(folder)).encode())
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())

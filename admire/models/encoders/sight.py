@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from admire.base.errors import check_extra
+from admire.base.opened import Opened
 from admire.data.image_files import read_image
 from admire.models.encoders.e5 import E5Encoder
 from admire.models.encoders.onnx_session import open_session
@@ -35,6 +36,14 @@ NAMED = 3
 """How many labels name what a picture shows."""
 TEMPERATURE = 2.0
 """How much probabilities are flattened before labels are averaged; 1 leaves them as they are."""
+_NETWORK: Opened[onnxruntime.InferenceSession] = Opened(1)
+
+
+@cache
+def _digest() -> str:
+    """Return the digest of what this package ships of the model."""
+    files = (MODEL, LABELS, VECTORS)
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 class SightEncoder:
@@ -58,10 +67,8 @@ class SightEncoder:
     def __init__(self) -> None:
         check_extra("embedded", "The encoder 'sight'", "onnxruntime", "PIL")
         self._texts = E5Encoder()
-        files = (MODEL, LABELS, VECTORS)
-        digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
         settings = f"corners-{CORNER}:conse-{LIKELIEST}-{TEMPERATURE}"
-        self.identity = f"sight:{digest}:{settings}:{self._texts.identity}"
+        self.identity = f"sight:{_digest()}:{settings}:{self._texts.identity}"
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         return self._texts.encode_texts(texts, role=role)
@@ -87,7 +94,8 @@ class SightEncoder:
 
     def probabilities(self, views: npt.NDArray[np.uint8]) -> Vectors:
         """Compute the labels' probabilities for each view, shape (views, 1000)."""
-        probabilities: Vectors = self._session.run(["probabilities"], {"pixels": views})[0]
+        session = _NETWORK.get(self.identity, lambda: open_session(MODEL.read_bytes()))
+        probabilities: Vectors = session.run(["probabilities"], {"pixels": views})[0]
         return probabilities
 
     def encode_prepared(self, images: Sequence[Any]) -> Vectors:
@@ -105,10 +113,6 @@ class SightEncoder:
     def labels(self) -> list[str]:
         """The labels that the network knows, in the order of its probabilities."""
         return list(json.loads(LABELS.read_text(encoding="utf-8"))["labels"])
-
-    @cached_property
-    def _session(self) -> onnxruntime.InferenceSession:
-        return open_session(MODEL.read_bytes())
 
     @cached_property
     def _label_vectors(self) -> Vectors:

@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from admire.base.choices import Device, Precision
 from admire.base.errors import UserError
+from admire.base.opened import Opened
 from admire.base.schema import settings
 
 if TYPE_CHECKING:
     import torch
 
     from admire.models.encoders.protocols import Vectors
+
+
+LOADED: Opened[Any] = Opened(3)
+"""What was loaded last; a run can have a CLIP's two towers and an encoder of captions."""
 
 
 @settings(frozen=True)
@@ -44,12 +49,17 @@ class Placement:
 
 
 class LazyModel(ABC):
-    """A torch model whose weights are loaded at the first use, once, whichever thread comes first.
+    """A torch model whose weights are loaded at the first use.
+
+    Models with the same identity and placement share them.
 
     The families that derive from it take a source and a revision: a repository on the hub, or a
     folder as their library saves it. They raise a UserError where there is no such model, its files
     do not fit, or the hub cannot be reached.
     """
+
+    identity: str
+    _shares = True
 
     def __init__(self, name: str, placement: Placement):
         self.name = name
@@ -66,13 +76,23 @@ class LazyModel(ABC):
         """The result of ``_load``; a UserError if that fails."""
         with self._loading:
             if self._parts is None:
-                try:
-                    self._parts = self._load()
-                except UserError:
-                    raise
-                except Exception as error:  # the libraries raise the errors of all their parts
-                    raise UserError(f"{self.name}: cannot be loaded ({error}).") from error
+                key = type(self), self.identity, self._placement
+                self._parts = LOADED.get(key, self._try) if self._shares else self._try()
             return self._parts
+
+    def claim(self) -> None:
+        """Share the weights with no other model, because they are going to be changed."""
+        with self._loading:
+            if self._shares:
+                self._shares, self._parts = False, None
+
+    def _try(self) -> Any:
+        try:
+            return self._load()
+        except UserError:
+            raise
+        except Exception as error:  # the libraries raise the errors of all their parts
+            raise UserError(f"{self.name}: cannot be loaded ({error}).") from error
 
 
 def encode(tower: Callable[..., Any], *inputs: Any, **named: Any) -> Vectors:

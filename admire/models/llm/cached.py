@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-import time
 from dataclasses import asdict, replace
-from math import inf
 from weakref import WeakValueDictionary
 
-from admire.base.cache import Cache
-from admire.base.storage import cache_dir
+from admire.base.cache import Cache, open_cache
 from admire.models.llm.chat import ChatModel, Image, Question, Reply, Usage
 from admire.models.llm.pictures import digest
 
@@ -28,7 +25,7 @@ class CachedChat:
     one of them asks the model.
 
     Args:
-        fresh: whether to ignore, and to replace, what was kept before.
+        fresh: whether to ignore and overwrite the replies that were cached before.
     """
 
     def __init__(self, model: ChatModel, cache: Cache | None = None, *, fresh: bool = False):
@@ -38,8 +35,9 @@ class CachedChat:
         self.parallel = model.parallel
         self.sees = model.sees
         self.rates = model.rates
-        self._cache = Cache(cache_dir() / REPLIES) if cache is None else cache
-        self._since = time.time() if fresh else -inf
+        self._cache = open_cache(REPLIES) if cache is None else cache
+        # Which replies are new cannot be told by their dates: clocks are set back.
+        self._fresh: set[str] | None = set() if fresh else None
         self._guard = threading.Lock()
         self._locks = WeakValueDictionary[str, threading.Lock]()  # of questions under way
 
@@ -70,16 +68,21 @@ class CachedChat:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def kept(self, key: str) -> Reply | None:
-        """Return the reply in the cache, if there is one."""
-        value = self._cache.get(key, self._since)
+        """Return the reply in the cache; None if there is none, or it is damaged."""
+        if self._fresh is not None and key not in self._fresh:
+            return None
+        value = self._cache.get(key)
         if value is None:
             return None
-        record = json.loads(value.removeprefix(RECORD))
-        if record["usage"] is not None:
-            record["usage"] = Usage(**record["usage"])
-        if record["logprobs"] is not None:
-            record["logprobs"] = tuple(record["logprobs"])
-        return Reply(**record, kept=True)
+        try:
+            record = json.loads(value.removeprefix(RECORD))
+            if record["usage"] is not None:
+                record["usage"] = Usage(**record["usage"])
+            if record["logprobs"] is not None:
+                record["logprobs"] = tuple(record["logprobs"])
+            return Reply(**record, kept=True)
+        except (ValueError, TypeError, LookupError, RecursionError):
+            return None
 
     def keep(self, key: str, reply: Reply) -> Reply:
         """Put a reply into the cache, if it has text, and return it as it is stored."""
@@ -88,6 +91,8 @@ class CachedChat:
         if reply.text.strip():
             record = {name: value for name, value in asdict(reply).items() if name != "kept"}
             self._cache.put(key, RECORD + json.dumps(record).encode(), self.name)
+            if self._fresh is not None:
+                self._fresh.add(key)
         return reply
 
     def forget(self, question: Question) -> None:

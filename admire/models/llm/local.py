@@ -14,22 +14,23 @@ import time
 import urllib.error
 import urllib.request
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import partial
+from http.client import HTTPException
 from importlib import metadata
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from admire.base.errors import UserError, check_extra, pip_install
 from admire.base.machine import cores
+from admire.base.opened import Opened
 from admire.base.progress import show_progress
 from admire.base.storage import cache_dir, only_writer, write_whole
 from admire.models.llm import llama_process
-from admire.models.llm.chat import EXPECTED, Question, Reply, Usage
+from admire.models.llm.chat import EXPECTED, Question, Reply, ServerError, Usage
 from admire.models.llm.openai import SEEING, OpenAIChat
 
 log = logging.getLogger("admire")
@@ -50,6 +51,10 @@ GATHER = 0.1
 """How many seconds to wait for others to ask, too."""
 PATIENCE = 600.0
 """How many seconds to wait while another command writes a model's file."""
+ENDING = 2.0
+"""How many seconds a process that has stopped answering may take to end."""
+
+Answer = TypeVar("Answer")
 
 
 class LlamaServer:
@@ -92,25 +97,35 @@ class LlamaServer:
             "together": together,
             "folder": f"{self._folder}{os.sep}",  # for what it has read
         }
-        process = subprocess.Popen(
+        self._process = subprocess.Popen(
             [sys.executable, "-P", llama_process.__file__, json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        self._end = weakref.finalize(self, _end, process)
+        self._end = weakref.finalize(self, _end, self._process)
         try:
-            assert process.stdout
-            line = process.stdout.readline()
+            assert self._process.stdout
+            line = self._process.stdout.readline()
         except BaseException:
             self._end()
             raise
         loaded = json.loads(line or '{"error": "llama.cpp has aborted"}')
         if "error" in loaded:
             self._end()
-            raise UserError(f"{path}: llama.cpp cannot load this file ({loaded['error']}).")
+            raise ServerError(
+                f"{path}: llama.cpp cannot load this file ({loaded['error']}).", later=True
+            )
         self.address = loaded["address"]
+
+    def runs(self, *, wait: float = 0.0) -> bool:
+        """Return whether its process runs, and still does after so many seconds."""
+        try:
+            self._process.wait(wait)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
 
     def complete(self, bodies: Sequence[Mapping[str, Any]]) -> list[Reply]:
         """Return the replies, written together, to requests that differ in messages alone.
@@ -202,8 +217,8 @@ class LlamaServer:
         except urllib.error.HTTPError as error:
             message = json.load(error)["error"]["message"]
             raise UserError(f"llama.cpp refuses the text: {message}.") from None
-        except OSError as error:
-            raise UserError(f"llama.cpp has stopped ({error}). Try again.") from None
+        except (OSError, HTTPException) as error:
+            raise ServerError(f"llama.cpp does not answer ({error}).", later=True) from None
 
 
 def _usage(timings: Mapping[str, int]) -> Usage:
@@ -230,6 +245,9 @@ def alike(begun: str, text: str) -> bool:
 def _end(process: subprocess.Popen[str]) -> None:
     process.kill()
     process.communicate()
+
+
+SERVERS: Opened[LlamaServer] = Opened(2, works=LlamaServer.runs)
 
 
 class LocalChat:
@@ -269,28 +287,49 @@ class LocalChat:
         self._asking: list[tuple[Question, Future[Reply]]] = []
         self._asked = threading.Condition()
         self._answering = threading.Lock()
+        self._last: LlamaServer | None = None
+        self._asks: tuple[LlamaServer, OpenAIChat] | None = None
 
-    @cached_property
+    def _with_server(self, act: Callable[[LlamaServer], Answer]) -> Answer:
+        """Let llama.cpp do something; if it stops, start it again, once."""
+        server = self._server()
+        try:
+            return act(server)
+        except ServerError as error:
+            if not error.later or server.runs(wait=ENDING):
+                raise
+        log.warning("%s: llama.cpp has stopped; it is started again.", self.name)
+        server = self._server()
+        try:
+            return act(server)
+        except ServerError as error:
+            if server.runs(wait=ENDING):
+                raise
+            message = f"{self.name}: llama.cpp has stopped twice. Is there enough memory?"
+            raise ServerError(message, later=True) from error
+
     def _server(self) -> LlamaServer:
-        path = self._path if isinstance(self._path, Path) else self._path()
-        return LlamaServer(path, together=self.parallel)
+        """Return llama.cpp with the file, which a process starts once as long as it runs."""
+        if not (self._last and self._last.runs()):
+            path = self._path if isinstance(self._path, Path) else self._path()
+            start = partial(LlamaServer, path, together=self.parallel)
+            self._last = SERVERS.get((path, self.parallel), start)
+        return self._last
 
-    @cached_property
-    def _client(self) -> OpenAIChat:
-        url = f"{self._server.address}/v1"
-        client = OpenAIChat(self._server.file, url=url, key="none", timeout=600.0, retries=1)
-        client.name = self.name
-        client.continues = self._continues
-        return client
+    def _client(self, server: LlamaServer) -> OpenAIChat:
+        if self._asks is None or self._asks[0] is not server:
+            url = f"{server.address}/v1"
+            client = OpenAIChat(server.file, url=url, key="none", timeout=600.0, retries=1)
+            client.name, client.continues = self.name, self._continues
+            self._asks = server, client
+        return self._asks[1]
 
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.models.llm.ChatModel`."""
         if question.images:
             raise UserError(f"{self.name} cannot see images. {SEEING}", "track", "llms")
         if question.target:
-            with self._answering:  # so only one thread loads the file
-                server = self._server
-            return server.rate(question.text, question.target)
+            return self._with_server(lambda server: server.rate(question.text, question.target))
         reply = Future[Reply]()
         with self._asked:
             self._asking.append((question, reply))
@@ -311,7 +350,7 @@ class LocalChat:
             while waiting:
                 first, *others = waiting
                 group = [first, *(entry for entry in others if _alike(first[0], entry[0]))]
-                replies = self._replies([question for question, _ in group])
+                replies = self._with_server(partial(self._replies, [q for q, _ in group]))
                 for (_, future), reply in zip(group, replies, strict=True):
                     future.set_result(reply)
                 waiting = [entry for entry in waiting if not entry[1].done()]
@@ -320,12 +359,16 @@ class LocalChat:
                 if not future.done():
                     future.set_exception(error)
 
-    def _replies(self, questions: Sequence[Question]) -> Iterable[Reply]:
-        client = self._client
+    def _replies(self, questions: Sequence[Question], server: LlamaServer) -> list[Reply]:
+        client = self._client(server)
         if self._continues and _plain(questions[0]):
-            with suppress(UserError):  # one is too long, perhaps: the client says so
-                return self._server.complete([client.request(question) for question in questions])
-        return map(client.ask, questions)
+            try:
+                return server.complete([client.request(question) for question in questions])
+            except ServerError:
+                raise
+            except UserError:
+                pass  # one is too long, perhaps: the client says so
+        return list(map(client.ask, questions))
 
 
 def _alike(question: Question, other: Question) -> bool:

@@ -107,6 +107,7 @@ def train_retriever(
         UserError: the splits lack what the settings ask for. Or the model leaves prompts out of its
             pooling (INSTRUCTOR), for which ``instruction+sentence`` is not implemented.
     """
+    encoder.claim()
     model = encoder.model
     if settings.query == "instruction+sentence" and any(
         isinstance(module, Pooling) and not module.include_prompt for module in model

@@ -99,6 +99,7 @@ def _open(settings: SimilaritySettings) -> TextEncoder:
             )
         from admire.tasks.sts.vectors import change_vectors
 
+        encoder.encoder.claim()
         change_vectors(encoder.encoder.model, settings)
         encoder.identity += f":{changes}"
     return encoder

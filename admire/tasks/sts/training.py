@@ -91,6 +91,7 @@ def train_sentences(
         raise UserError("Pairs to learn from need similarities of their own.")
     if not any(pair.gold for pair in validation):
         raise UserError("There is nothing to validate on.", "validation")
+    encoder.claim()
     model = encoder.model
     change_vectors(model, settings)
     rates = {}
