@@ -60,7 +60,7 @@ def started(index: Path, encoder: WordEncoder, chat: ScriptedChat) -> Iterator[S
     """A server with toy models and a collection."""
     openers = {"open_llms": lambda *_, **__: [chat], "open_encoder": lambda *_, **__: encoder}
     models = Models(changes={"sense": "vote"}, index=index, **openers)
-    with serving(models, limits=Limits(pictures=PICTURES)) as served:
+    with serving(models, limits=Limits(pictures=PICTURES, asking=1)) as served:
         yield served
 
 
@@ -247,7 +247,7 @@ def test_a_second_tab_waits_its_turn_and_a_closed_one_stops_its_work(
     second.locator("#rank").click()
     expect(second.locator("#status")).to_contain_text("Next in the queue")
     first.close()
-    until(lambda: len(site.service.work._jobs) == 1)
+    until(lambda: len(site.service.work.jobs) == 1)
     chat.is_free.set()
     expect(second.locator("#result .predicted")).to_contain_text("idiomatic")
     asked = len(chat.prompts)

@@ -55,8 +55,15 @@ def test_with_a_token_only_who_knows_it_is_let_in(caplog):
             assert answer.headers["www-authenticate"] == "Bearer"
         problem(served.client.post("/v1/rank", json={}), 401)
         assert served.client.get("/healthz").json()["status"] == "ok"  # anybody may ask
-        bearer = {"Authorization": "Bearer s3cret"}
-        assert served.client.get("/v1/openapi.json", headers=bearer).status_code == 200
+        for credentials, status in (
+            ("Bearer s3cret", 200),
+            ("bearer  s3cret", 200),
+            ("s3cret", 401),
+            ("Basic s3cret", 401),
+            ("Bearers3cret", 401),
+        ):
+            sent = {"Authorization": credentials}
+            assert served.client.get("/v1/openapi.json", headers=sent).status_code == status
         assert "s3cret" not in served.client.get("/?token=s3cret").text
     assert "s3cret" not in caplog.text
 

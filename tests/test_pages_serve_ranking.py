@@ -3,18 +3,22 @@ from __future__ import annotations
 import base64
 import io
 import json
+import threading
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
 
 import pytest
+from commands import until
 from judges import Judge
 from PIL import Image
-from serving import ROW, TOYS, ColourEncoder, drawn, problem, serving, toy_models, uri
+from serving import LONGEST, ROW, TOYS, ColourEncoder, drawn, problem, serving, toy_models, uri
 from toys import ScriptedChat, explains
 
 from admire import UserError, read_submission
 from admire.data.items import Item
+from admire.models.llm.chat import ServerError
 from admire.models.llm.local import alike, beginning
 from admire.pages.serve import Models
 from admire.prompts import Prompts
@@ -83,6 +87,27 @@ def test_a_profile_that_cannot_be_opened_is_told_and_the_server_goes_on(caplog):
     assert "The profile vision cannot be used" in caplog.text
 
 
+def test_a_profile_is_opened_outside_the_queue_and_what_failed_is_remembered():
+    models, asked, goes_on = toy_models(), [], threading.Event()
+
+    def open_encoder(name: str, **place: str) -> ColourEncoder:
+        if name != "colours":
+            asked.append(name)
+            assert goes_on.wait(LONGEST)
+            raise UserError("The hub cannot be reached.")
+        return ColourEncoder()
+
+    models._openers = models._openers[0], open_encoder
+    with serving(models) as served, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(served.rank, profile="paper")
+        until(lambda: asked)
+        assert served.rank().status_code == 200
+        goes_on.set()
+        for answer in (first.result(), served.rank(profile="paper")):
+            assert problem(answer, 503) == "The hub cannot be reached."
+        assert len(asked) == 1
+
+
 @pytest.mark.parametrize("sense", ["idiomatic", "literal"])
 @pytest.mark.parametrize("hint", [(), ("slow rules",)])
 def test_loading_has_a_local_model_read_how_every_prompt_begins(llm, sense, hint):
@@ -102,11 +127,14 @@ def test_what_a_request_fails_of_is_told_without_the_servers_paths(caplog):
     with serving(toy_models(ScriptedChat(fail))) as served:
         for failure, status, said in (
             (UserError(f"{served.service.folder}/x is gone."), 422, "…/x is gone."),
+            (ServerError("toy: is not an API."), 502, "'night owl': toy: is not an API."),
+            (ServerError("toy: is busy.", later=True), 503, "toy: is busy."),
             (ZeroDivisionError("secret"), 500, "inside admire"),
         ):
             failures.append(failure)
             refused = served.rank()
             assert said in problem(refused, status)
+            assert ("retry-after" in refused.headers) == (status == 503)
             assert "secret" not in refused.text
     assert "ZeroDivisionError" in caplog.text
 

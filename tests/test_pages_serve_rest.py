@@ -173,7 +173,8 @@ def test_errors_name_the_key_and_no_path(served, changes, status, said):
         (b"{", 422, "JSON"),
         (b"[]", 422, "object"),
         (b"[" + b"1," * 100_000, 413, "0.1 MB"),
-        ([b" "], 411, "Content-Length"),
+        ([b" "], 422, "JSON"),
+        ([b" " * 60_000] * 2, 413, "0.1 MB"),
     ],
 )
 def test_bodies_are_json_objects_of_a_size(served, content, status, said):

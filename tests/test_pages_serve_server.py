@@ -7,6 +7,9 @@ import signal
 import subprocess
 import sys
 import webbrowser
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import httpx2 as httpx
 import pytest
@@ -67,12 +70,20 @@ def test_the_command_starts_without_models_and_ends_at_once_with_nothing_left(tm
     assert not any(word in first + said for word in ("s3cret", "zebra"))
 
 
-def test_the_page_is_opened_with_its_token(monkeypatch):
-    monkeypatch.setattr(Server, "run", lambda server, sockets: None)
-    opened: queue.Queue[str] = queue.Queue()
+def test_the_page_is_opened_with_its_token_which_is_on_no_command_line(monkeypatch):
+    opened, files = queue.Queue[str](), []
+
+    def read(server: Server, sockets: object) -> None:
+        files.append(Path(url2pathname(urlsplit(opened.get(timeout=LONGEST)).path)))
+        files.append((files[0].read_text(), files[0].parent.stat().st_mode & 0o077))
+
+    monkeypatch.setattr(Server, "run", read)
     monkeypatch.setattr(webbrowser, "open", opened.put)
     run_server(Models(), port=0, token="a b&c", opens=True)
-    assert re.fullmatch(r"http://127.0.0.1:\d+/\?token=a\+b%26c", opened.get(timeout=LONGEST))
+    file, (content, others_rights) = files
+    assert re.search(r'url=http://127.0.0.1:\d+/\?token=a\+b%26c"', content)
+    assert others_rights == 0
+    assert not file.parent.exists()
 
 
 def test_the_page_needs_nothing_heavy():

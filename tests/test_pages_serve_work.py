@@ -18,7 +18,7 @@ def gate() -> Iterator[Gate]:
 
 
 def test_requests_wait_their_turn_and_are_told_their_place_and_progress(gate):
-    with serving(toy_models(gate)) as served:
+    with serving(toy_models(gate), limits=Limits(asking=1)) as served:
         first = served.wait()
         first.until(place=0)
         gate.wait()
@@ -35,7 +35,7 @@ def test_requests_wait_their_turn_and_are_told_their_place_and_progress(gate):
 
 
 def test_who_goes_away_is_not_worked_for_and_when_too_many_wait_no_more_can(gate):
-    with serving(toy_models(gate), limits=Limits(jobs=1)) as served:
+    with serving(toy_models(gate), limits=Limits(jobs=1, asking=1)) as served:
         head = b"POST /v1/rank HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json"
         body = json.dumps(ROW).encode()
         with socket.create_connection(("127.0.0.1", served.port)) as gone:

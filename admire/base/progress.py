@@ -41,6 +41,26 @@ def _setting(variable: ContextVar[Any], value: object) -> Iterator[None]:
         variable.reset(before)
 
 
+class Cancelled(Exception):  # noqa: N818  nothing has gone wrong
+    """Raised where nobody waits for the work any more."""
+
+
+Check = Callable[[], None]
+"""Raises :class:`Cancelled` if nobody waits for the work any more."""
+
+_check = ContextVar[Check]("_check", default=lambda: None)
+
+
+def cancelled_by(check: Check) -> AbstractContextManager[None]:
+    """Let a function end the work in this block, before the next question or progress."""
+    return _setting(_check, check)
+
+
+def cancellation() -> Check:
+    """Return the function that ends the work; threads of a pool do not know it by themselves."""
+    return _check.get()
+
+
 def progress_told_to(listener: Listener) -> AbstractContextManager[None]:
     """Call a function with all progress in this block instead of showing it.
 

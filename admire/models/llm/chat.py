@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from admire.base.errors import UserError
-from admire.base.progress import show_progress
+from admire.base.progress import Cancelled, cancellation, show_progress
 from admire.models.identity import Identified
 
 log = logging.getLogger("admire")
@@ -204,10 +204,13 @@ def ask_each(
     Raises:
         UserError: a question raised one; the message names the subject.
         Unanswered: the cache lacks a reply; every question was tried.
+        Cancelled: nobody waits for the answers any more.
     """
     missing: list[Unanswered] = []
+    check = cancellation()
 
     def ask_named(subject: Subject) -> Answer | None:
+        check()
         try:
             return ask(subject)
         except Unanswered as unanswered:
@@ -224,7 +227,7 @@ def ask_each(
     try:
         replies = pool.map(ask_named, subjects)
         answers = list(show_progress(replies, f"{task} (model {llm.name})", len(subjects)))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Cancelled):
         waits = False  # replies under way are cached when they come
         raise
     finally:  # after an error or Ctrl-C, questions that have not begun are dropped

@@ -10,9 +10,10 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, Response
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from admire.data.languages import LANGUAGES
 from admire.pages.serve import rest
@@ -54,13 +55,13 @@ def create_app(service: Service, host: str, token: str | None = None) -> Guard:
         redoc_url=None,
         lifespan=service.running,
         exception_handlers=dict.fromkeys(
-            (Problem, RequestValidationError, HTTPException, Exception), answer_error
+            (Problem, ValidationError, ClientDisconnect, HTTPException, Exception), answer_error
         ),
     )
     for part in (router, rest.by_line, rest.router):
         app.include_router(part)
     app.state.service = service
-    return Guard(app, host, service.limits, token)
+    return Guard(app, host, token)
 
 
 @router.get("/")
@@ -118,19 +119,19 @@ async def report_models(service: TheService) -> State:
 
 
 @router.post("/language")
-async def guess_language(request: Request) -> dict[str, str | None]:
+async def guess_language(request: Request, service: TheService) -> dict[str, str | None]:
     """Guess the language of a text, which is the body; null where it cannot be told."""
-    text = (await request.body()).decode(errors="replace")
-    return {"language": await run_in_threadpool(language_of, text)}
+    async with service.bodies.read(request, service.limits.text) as body:
+        return {"language": await run_in_threadpool(language_of, body.decode(errors="replace"))}
 
 
 @router.post("/thumbnail")
 async def make_thumbnail(request: Request, service: TheService) -> Response:
     """Check a picture, which is the body, and answer with a small copy. Nothing is kept."""
-    content = await request.body()
-    async with service.one_at_a_time:
-        copy = await run_in_threadpool(_thumbnail, content, service)
-    return Response(copy, media_type="image/webp")
+    async with service.bodies.read(request, service.limits.megabytes) as content:
+        async with service.one_at_a_time:
+            copy = await run_in_threadpool(_thumbnail, content, service)
+        return Response(copy, media_type="image/webp")
 
 
 def _thumbnail(content: bytes, service: Service) -> bytes:

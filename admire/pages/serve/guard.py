@@ -1,4 +1,4 @@
-"""Checks which requests are let in: by host, origin, token, and the size of the body."""
+"""Checks which requests are let in, by host, origin and token."""
 
 from __future__ import annotations
 
@@ -34,7 +34,12 @@ class Limits:
         pictures: in the page's form, and candidates of one ranking.
         megabytes, megapixels: of a picture.
         row: megabytes of any other request, such as a row for ``/v1/rank`` with its pictures.
+        text: megabytes of a text whose language is asked for.
+        bodies: megabytes of all requests together whose bodies are in memory.
         jobs: that wait for their turn, of all pages and programs.
+        asking: jobs at a time that ask chat servers, which may keep them waiting.
+        connections: that are open at the same time.
+        arrival: seconds in which the head of a request arrives, and then each 3 MB of its body.
         patience: seconds until models are loaded although no page is open.
     """
 
@@ -42,7 +47,12 @@ class Limits:
     megabytes: float = 20
     megapixels: float = 50
     row: float = 64
+    text: float = 0.1
+    bodies: float = 128
     jobs: int = 20
+    asking: int = 16
+    connections: int = 200
+    arrival: float = 30.0
     patience: float = 30.0
 
 
@@ -53,8 +63,8 @@ class Guard:
     ``Origin`` or, if that site's name was made to point here (DNS rebinding), in ``Host``.
     """
 
-    def __init__(self, app: ASGIApp, host: str, limits: Limits, token: str | None = None):
-        self.app, self.host, self.limits, self.token = app, host.lower(), limits, token
+    def __init__(self, app: ASGIApp, host: str, token: str | None = None):
+        self.app, self.host, self.token = app, host.lower(), token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
@@ -77,22 +87,16 @@ class Guard:
         await answer(scope, receive, send_guarded)
 
     def _check(self, scope: Scope) -> None:
-        """Refuse a request that is not for this server, is another site's, or is too large."""
+        """Refuse a request that is not for this server, or is another site's."""
         headers, path = Headers(scope=scope), scope["path"]
         host = headers.get("host", "").lower()
         if not self._is_own(host):
             raise Problem(403, "This server is not called by this name. Use its own address.")
         if headers.get("origin", f"http://{host}").lower() != f"http://{host}":
             raise Problem(403, "Pages of other sites may not use this server.")
-        if scope["method"] == "POST":
-            megabytes = self.limits.megabytes if path == "/thumbnail" else self.limits.row
-            length = headers.get("content-length")
-            if length is None:
-                raise Problem(411, "Send the length of the body (Content-Length).")
-            if int(length) > megabytes * MEGABYTE:
-                raise Problem(413, f"This is more than {megabytes:g} MB, the most that is taken.")
         if not path.startswith(("/static/", "/favicon.ico", "/healthz")):
-            self._check_token(headers, scope["query_string"].decode() if path == "/" else "")
+            page = path == "/"  # its address may have the token
+            self._check_token(headers, scope["query_string"].decode("latin-1") if page else "")
 
     def _is_own(self, host: str) -> bool:
         """Tell whether a ``Host`` is this server's. Anybody can point a name here, no address."""
@@ -103,8 +107,9 @@ class Guard:
         return name in ("localhost", self.host) or _is_address(name)
 
     def _check_token(self, headers: Headers, query: str) -> None:
-        token = headers.get("authorization", "").removeprefix("Bearer ")
-        token = parse_qs(query).get("token", [token])[0]
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        bearer = credentials.strip() if scheme.lower() == "bearer" else ""
+        token = parse_qs(query).get("token", [bearer])[0]
         if self.token and not hmac.compare_digest(token.encode(), self.token.encode()):
             raise Problem(
                 401,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
+from math import inf
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
@@ -25,14 +29,18 @@ if TYPE_CHECKING:
 Opened = TypeVar("Opened")
 
 
+FORGOTTEN = 60.0
+"""Seconds after which it is tried again to open what could not be opened."""
+
+
 class OpeningError(UserError):
     """A model cannot be opened, because an extra or a key is missing, say."""
 
 
 class Models:
-    """Everything that is opened. Only the working thread uses it, except the profiles' names.
+    """Everything that is opened. Threads may use it at the same time.
 
-    What cannot be opened raises :class:`OpeningError`.
+    What cannot be opened raises :class:`OpeningError`, also when it is asked for again soon.
 
     Args:
         profile: the name of the profile that is loaded in the background and listed first.
@@ -57,6 +65,8 @@ class Models:
         self._changes = dict(changes or {})
         self._openers = open_llms, open_encoder
         self._opened: dict[Any, Any] = {}
+        self._failed: dict[Any, tuple[float, UserError]] = {}
+        self._locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
 
     def settings(self, profile: str) -> Settings:
         """Return the settings of a profile; those of the first with the changes."""
@@ -90,6 +100,21 @@ class Models:
             for model in self._once(("llm", name, url), partial(opener, name, url=url))
         ]
 
+    def open(self, profile: str) -> bool:
+        """Open what a profile needs, and return whether it asks a chat server.
+
+        No weights are loaded, but a hub may be asked, so a queue should not wait for it.
+        """
+        from admire.models.llm.prices import is_free
+
+        settings = self.settings(profile)
+        llms = [source.llm for source in self.llms(settings) if source.llm]
+        if "embeddings" in settings.rankers:
+            for name in filter(None, (settings.encoder, settings.caption_encoder)):
+                self.encoder(name, settings)
+        self.detector(settings)
+        return not all(map(is_free, llms))
+
     def encoder(self, name: str, settings: Settings) -> TextEncoder:
         """Return the encoder of that name, where the settings want it to run."""
         from admire.models.encoders import open_encoder
@@ -106,7 +131,7 @@ class Models:
         methods = [sense_method(settings.sense, llm) for llm in self.llms(settings)]
         if "detector" not in methods:
             return None
-        opener = partial(open_detector, settings.detector, keep_loaded=True)
+        opener = partial(open_detector, settings.detector)
         return self._once(("detector", settings.detector), opener)
 
     def collection(self, settings: Settings) -> tuple[Index, TextEncoder]:
@@ -136,6 +161,7 @@ class Models:
         from admire.senses import LightDetector
         from admire.senses.dictionaries.entries import look_up_item
         from admire.senses.dictionaries.opening import open_dictionaries
+        from admire.senses.light_detector import open_context_encoder
 
         settings = self.settings(self.profiles[0])
         prompts = Prompts(settings.prompts)
@@ -158,17 +184,23 @@ class Models:
                 encoder.encode_texts(["Hello"], role="query")
         detector = self.detector(settings)
         if isinstance(detector, LightDetector):
-            _within(detector.reader, "encoder").encode_queries([Query("Hello", span=(0, 5))])
+            reader = _within(open_context_encoder(detector.encoder), "encoder")
+            reader.encode_queries([Query("Hello", span=(0, 5))])
         if self.index:
             self.collection(settings)
 
     def _once(self, key: Any, opener: Callable[[], Opened]) -> Opened:
-        if key not in self._opened:
-            try:
-                self._opened[key] = opener()
-            except UserError as error:
-                raise OpeningError(str(error), *error.settings) from error
-        return cast(Opened, self._opened[key])
+        with self._locks[key]:
+            if key not in self._opened:
+                failed, cause = self._failed.get(key, (-inf, None))
+                if not cause or time.monotonic() - failed > FORGOTTEN:
+                    try:
+                        self._opened[key] = opener()
+                    except UserError as error:
+                        self._failed[key] = time.monotonic(), (cause := error)
+                if cause and key not in self._opened:
+                    raise OpeningError(str(cause), *cause.settings) from cause
+            return cast(Opened, self._opened[key])
 
 
 def _within(cached: Any, name: str) -> Any:

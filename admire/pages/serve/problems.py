@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, Field, ValidationError
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 log = logging.getLogger("admire")
 
@@ -52,13 +52,17 @@ class Problem(Exception):  # noqa: N818  it is called as RFC 9457 calls it
         return JSONResponse(content, self.status, self.headers, media_type=PROBLEM_TYPE)
 
 
+LATER = {"Retry-After": "10"}
+"""A header of problems that pass."""
+
+
 def problem_of(error: Exception) -> Problem:
     """Describe a problem, a broken schema, or an unforeseen error, which is logged."""
     match error:
         case Problem():
             return error
-        case RequestValidationError():
-            return _unfit((each["loc"][1:], each["msg"]) for each in error.errors())
+        case ClientDisconnect():  # nobody reads the answer
+            return Problem(400, "The request breaks off.")
         case ValidationError():
             return _unfit((each["loc"], each["msg"]) for each in error.errors())
         case HTTPException(status_code=404):

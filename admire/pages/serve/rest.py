@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,10 @@ from fastapi.responses import Response, StreamingResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel
-from starlette.datastructures import Headers
 from starlette.routing import Match
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
+from admire.pages.serve.bodies import JsonRoute, media_type
 from admire.pages.serve.guard import MEGABYTE, Limits
 from admire.pages.serve.language import language_of
 from admire.pages.serve.pictures import check_picture, distinct, label
@@ -58,11 +58,25 @@ class ByLine(APIRoute):
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """See Starlette."""
         match, child = super().matches(scope)
-        kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
-        return (match, child) if kind == LINES else (Match.NONE, {})
+        by_line = scope["type"] == "http" and media_type(Request(scope)) == LINES
+        return (match, child) if by_line else (Match.NONE, {})
+
+
+class Lines(StreamingResponse):
+    """An answer by line that holds something until it has been sent, or the client has left."""
+
+    def __init__(self, lines: AsyncIterator[bytes], held: AsyncExitStack | None = None):
+        super().__init__(lines, media_type=LINES)
+        self._held = held or AsyncExitStack()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        async with self._held:
+            await super().__call__(scope, receive, send)
 
 
 router = APIRouter(
+    route_class=JsonRoute,
     dependencies=[Security(TOKEN)],  # for the description; Guard checks it
     responses={"4XX": PROBLEM, "5XX": PROBLEM},
 )
@@ -72,15 +86,17 @@ by_line = APIRouter(route_class=ByLine, include_in_schema=False)
 @by_line.post("/v1/rank")
 async def rank_lines(request: Request, service: TheService) -> StreamingResponse:
     """Rank one item after the other, as :func:`rank` does, and answer each as it is ranked."""
-    return StreamingResponse(_answers(await request.body(), request, service), media_type=LINES)
+    held = AsyncExitStack()
+    body = await held.enter_async_context(service.bodies.read(request, service.limits.row))
+    return Lines(_answers(body, request, service), held)
 
 
 async def _answers(body: bytes, request: Request, service: Service) -> AsyncIterator[bytes]:
     """Yield for each line with an item a line with its ranking, or with a problem in its place."""
-    for line in filter(None, map(bytes.strip, body.splitlines())):
+    for line in filter(None, map(bytes.strip, BytesIO(body))):
         answer: BaseModel
         try:
-            row = Row.model_validate_json(line)
+            row = await run_in_threadpool(Row.model_validate_json, line)
             answer = await _last(_rank(row, request, service))
         except Stopped:
             return
@@ -128,12 +144,13 @@ async def search(search: Search, request: Request, service: TheService) -> Any:
 # ------------------------------------------------------------------------------------ answering
 
 
-async def _respond(events: AsyncGenerator[Any, None], request: Request) -> Any:
+async def _respond(events: AsyncGenerator[Any, None], request: Request) -> Response:
     """Answer with the last event, or with all of them in lines for a client that accepts lines."""
     if LINES not in request.headers.get("accept", ""):
-        return await _last(events)
+        answer: BaseModel = await _last(events)
+        return Response(answer.model_dump_json(), media_type="application/json")
     first = await anext(events)  # its place in the queue: what is wrong by then has a status
-    return StreamingResponse(_lines(first, events), media_type=LINES)
+    return Lines(_lines(first, events))
 
 
 async def _last(events: AsyncGenerator[Any, None]) -> Any:
@@ -156,7 +173,7 @@ async def _lines(first: BaseModel, events: AsyncGenerator[BaseModel, None]) -> A
 
 
 def _line(event: BaseModel) -> bytes:
-    return json.dumps(event.model_dump(), ensure_ascii=False).encode() + b"\n"
+    return event.model_dump_json().encode() + b"\n"
 
 
 # -------------------------------------------------------------------------------------- working
@@ -177,17 +194,19 @@ async def _rank(
             for k in range(1, 1 + service.limits.pictures)
         }
 
+        profile, models = row.profile or service.models.profiles[0], service.models
+
         def do() -> Ranking | bytes:
             from admire.pages.serve.ranking import describe, rank_item, zip_folder
 
-            settings = service.models.settings(row.profile or service.models.profiles[0])
-            run = rank_item(item, settings, service.models, row.readings)
+            run = rank_item(item, models.settings(profile), models, row.readings)
             return zip_folder(run) if zipped else describe(run)
 
         with service.hidden_paths(names):
             async with service.one_at_a_time:
                 item = await run_in_threadpool(_read, row, folder, service.limits)
-            async with aclosing(service.work.run(do, request)) as events:
+            asks = not row.readings and await service.asks(profile)
+            async with aclosing(service.work.run(do, request, asks=asks)) as events:
                 async for event in events:
                     yield event
 
@@ -203,7 +222,8 @@ async def _search(
         return search_collection(search, service.models, service.folder)
 
     with service.hidden_paths():
-        async with aclosing(service.work.run(do, request)) as events:
+        asks = await service.asks(service.models.profiles[0])
+        async with aclosing(service.work.run(do, request, asks=asks)) as events:
             async for event in events:
                 yield event
 
@@ -224,6 +244,7 @@ def _read(row: Row, folder: Path, limits: Limits) -> Item:
                 most = limits.megabytes
                 raise Problem(413, f"{name}: is more than {most:g} MB, the most that is taken.")
             path.write_bytes(candidate.image)
+            candidate.image = None  # the file is enough
             check_picture(path, name, limits.megapixels)
             plain[key][k]["image"] = path.name
     numbered = [f"candidate{k}" for k in range(1, 1 + len(row.candidates))]

@@ -7,6 +7,9 @@ import socket
 import threading
 import warnings
 import webbrowser
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from urllib.parse import urlencode
 
@@ -14,6 +17,7 @@ import uvicorn
 
 from admire.base.errors import UserError
 from admire.pages.serve.app import create_app
+from admire.pages.serve.connection import Connection
 from admire.pages.serve.guard import is_loopback
 from admire.pages.serve.models import Models
 from admire.pages.serve.service import Service
@@ -40,8 +44,15 @@ class Server(uvicorn.Server):
 
 def make_server(service: Service, host: str, token: str | None = None) -> Server:
     """Return a server for that address; ``run(sockets=[…])`` runs it."""
+
+    class Timed(Connection):
+        period = service.limits.arrival
+
     config = uvicorn.Config(
         create_app(service, host, token),
+        http=Timed,
+        h11_max_incomplete_event_size=16_384,
+        limit_concurrency=service.limits.connections,
         log_config=None,
         log_level=logging.CRITICAL,  # its lines name addresses; the app logs errors itself
         access_log=False,
@@ -57,7 +68,11 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens there; with port 0 at a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=128)
+        listening = socket.create_server((host, port), family=family, backlog=128)
+        # Connections inherit it. asyncio sets it only for sockets that name their protocol, and
+        # without it the last packet of an answer waits 40 ms for the client.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
     except OSError as error:
         raise UserError(
             f"{host}:{port}: cannot listen there ({error.strerror}). Take another port, or 0.",
@@ -88,13 +103,15 @@ def run_server(
         raise UserError(f"Other machines can reach {host}. Give a token.", "token")
     if token is not None and not (token and token.isascii() and token.isprintable()):
         raise UserError("The token is empty, or holds characters that no address takes.", "token")
-    with listen(host, port) as listening:
+    with listen(host, port) as listening, TemporaryDirectory(prefix="admire-") as folder:
         port = listening.getsockname()[1]
         server = make_server(Service(models), host, token)
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         log.info("Open %s%s. Ctrl-C ends.", address, "?token=… with your token" if token else "")
         if opens:
-            page = f"{address}?{urlencode({'token': token})}" if token else address
+            page = address
+            if token:
+                page = _leading_to(f"{address}?{urlencode({'token': token})}", Path(folder))
             threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
         warnings.filterwarnings("ignore", "Image size")  # Pillow's; we refuse such pictures
         log.addFilter(_is_of_the_server)
@@ -102,6 +119,21 @@ def run_server(
             server.run(sockets=[listening])
         finally:
             log.removeFilter(_is_of_the_server)
+
+
+def _leading_to(address: str, folder: Path) -> str:
+    """Write a file that leads a browser to an address, and return the file's own address.
+
+    All users of this machine can read the command line of a browser, so the token must not be in
+    it. The folder can be read by this user alone.
+    """
+    file, place = folder / "open.html", escape(address)
+    file.write_text(
+        f'<!doctype html><meta http-equiv="refresh" content="0; url={place}">'
+        f'<title>admire</title><a href="{place}">Open the page</a>',
+        encoding="utf-8",
+    )
+    return file.as_uri()
 
 
 def _is_of_the_server(record: logging.LogRecord) -> bool:

@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import Depends, FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel
 
 from admire.base.errors import UserError
 from admire.base.progress import hidden_progress
 from admire.base.storage import temporary_folder
+from admire.models.llm.chat import ServerError
+from admire.pages.serve.bodies import Bodies
 from admire.pages.serve.guard import Limits
 from admire.pages.serve.models import Models, OpeningError
-from admire.pages.serve.problems import Problem
+from admire.pages.serve.problems import LATER, Problem
 from admire.pages.serve.work import Work
 
 log = logging.getLogger("admire")
@@ -42,6 +45,7 @@ class Service:
 
     Attributes:
         folder: for files of requests under way.
+        bodies: of requests that are in memory.
         one_at_a_time: for pictures, which may take hundreds of megabytes when they are decoded.
     """
 
@@ -51,6 +55,8 @@ class Service:
     def __init__(self, models: Models, limits: Limits | None = None):
         self.models, self.limits = models, limits or Limits()
         self.state = State()
+        self.bodies = Bodies(self.limits.bodies)
+        self._asks: dict[str, bool] = {}
         self.one_at_a_time = asyncio.Semaphore(1)
 
     @asynccontextmanager
@@ -58,7 +64,7 @@ class Service:
         """Start the work, and stop it at the end."""
         loop = asyncio.get_running_loop()
         self.folder = temporary_folder()
-        self.work = Work(self.limits.jobs, self._load)
+        self.work = Work(self.limits.jobs, self.limits.asking, self._load)
         waiting = loop.call_later(self.limits.patience, self.work.want)
         try:
             yield
@@ -70,6 +76,13 @@ class Service:
         """Stop all work and remove all files."""
         self.work.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    async def asks(self, profile: str) -> bool:
+        """Open a profile, outside the queue; return whether it asks a chat server."""
+        self.work.want()
+        if profile not in self._asks:
+            self._asks[profile] = await run_in_threadpool(self.models.open, profile)
+        return self._asks[profile]
 
     def _load(self) -> None:
         """Load the first profile's models, and keep the outcome."""
@@ -101,8 +114,12 @@ class Service:
             message = str(error)
             for path, name in sorted((names or {}).items(), reverse=True):  # candidate10 before 1
                 message = message.replace(path, name)
-            status = 503 if isinstance(error, OpeningError) else 422
-            raise Problem(status, message.replace(str(self.folder), "…")) from None
+            status, headers = 422, None
+            if isinstance(error, OpeningError):
+                status = 503
+            elif isinstance(error, ServerError):
+                status, headers = (503, LATER) if error.later else (502, None)
+            raise Problem(status, message.replace(str(self.folder), "…"), headers) from None
 
 
 def _service(request: Request) -> Service:

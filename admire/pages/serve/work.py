@@ -1,4 +1,4 @@
-"""The work: one thread does one job after the other, and reports its place and its progress."""
+"""The work: threads do jobs in their order, and report their places and their progress."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TypeVar
 from fastapi import Request
 from pydantic import BaseModel, Field
 
-from admire.base.progress import progress_told_to
-from admire.pages.serve.problems import Problem
+from admire.base.progress import Cancelled, cancelled_by, progress_told_to
+from admire.pages.serve.problems import LATER, Problem
 
 Result = TypeVar("Result")
 
@@ -27,7 +27,7 @@ class Progress(BaseModel):
     total: int = Field(default=0, description="How many steps the stage has.")
 
 
-class Stopped(Problem):
+class Stopped(Problem, Cancelled):
     """Nobody waits for the result any more, or the server is ending."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Stopped(Problem):
 
 @dataclass(eq=False)
 class _Job:
-    """Something to do in the working thread; None is the last of its news."""
+    """Something to do in a working thread; None is the last of its news."""
 
     news: asyncio.Queue[Progress | None] = field(default_factory=asyncio.Queue)
     place: int | None = None
@@ -49,88 +49,104 @@ class _Job:
             self.news.put_nowait(Progress(place=place))
 
     def stop(self) -> None:
-        """Stop at the next progress, and report nothing any more."""
+        """Stop at the next question or progress, and report nothing any more."""
         self.stopped.set()
         self.news.put_nowait(None)
 
+    def check(self) -> None:
+        """End the work if nobody waits for it."""
+        if self.stopped.is_set():
+            raise Stopped
+
 
 class Work:
-    """A queue of jobs and the thread that does them, for use in the event loop's thread.
+    """Two queues of jobs and the threads that do them, for use in the event loop's thread.
+
+    One thread does the jobs that need this machine alone, one after the other. Those that ask a
+    chat server, which may keep them waiting, have several, so that they hold nobody up.
 
     Args:
-        load: what the thread does first, once somebody is there. Loading models slows down
+        limit: how many jobs can wait.
+        asking: how many jobs ask chat servers at the same time.
+        load: what the first thread does first, once somebody is there. Loading models slows down
             everything else, the first page too.
     """
 
-    def __init__(self, limit: int, load: Callable[[], None]):
+    def __init__(self, limit: int, asking: int, load: Callable[[], None]):
         self.limit, self.load = limit, load
-        self._jobs: list[_Job] = []  # the one under way, and those that wait
-        self._thread = ThreadPoolExecutor(1, "admire work")
+        threads = {False: (1, "admire work"), True: (asking, "admire asking")}
+        self._threads = {asks: ThreadPoolExecutor(*named) for asks, named in threads.items()}
+        self._jobs: dict[bool, list[_Job]] = {False: [], True: []}
         self._loads = False
+
+    @property
+    def jobs(self) -> list[_Job]:
+        """The jobs under way, and those that wait."""
+        return [job for jobs in self._jobs.values() for job in jobs]
 
     def want(self) -> None:
         """Load the models, unless that has begun."""
         if not self._loads:
             self._loads = True
-            self._thread.submit(self.load)
+            self._threads[False].submit(self.load)
 
     async def run(
-        self, do: Callable[[], Result], request: Request
+        self, do: Callable[[], Result], request: Request, *, asks: bool = False
     ) -> AsyncGenerator[Progress | Result, None]:
         """Do something when its turn comes; yield its places and progress, and last its result.
 
         When the client has closed the connection, or this generator is closed, the job leaves the
-        queue or stops at its next progress.
+        queue or stops at its next question or progress.
+
+        Args:
+            asks: whether it asks a chat server.
         """
-        if sum(job.place != 0 for job in self._jobs) >= self.limit:
+        if sum(job.place != 0 for job in self.jobs) >= self.limit:
             raise Problem(
-                429,
-                f"{self.limit} jobs are waiting, and no more can. Try again later.",
-                {"Retry-After": "10"},
+                429, f"{self.limit} jobs are waiting, and no more can. Try again later.", LATER
             )
-        self.want()
         job, leaving = _Job(), asyncio.create_task(_disconnected(request))
         leaving.add_done_callback(lambda _: job.stop())
-        loop = asyncio.get_running_loop()
-        self._jobs.append(job)
-        result = loop.run_in_executor(self._thread, self._do, job, do, loop)
+        loop, jobs = asyncio.get_running_loop(), self._jobs[asks]
+        jobs.append(job)
+        result = loop.run_in_executor(self._threads[asks], self._do, job, do, loop)
         result.add_done_callback(lambda _: job.news.put_nowait(None))
         self._report_places()
         try:
             while news := await job.news.get():
                 yield news
-            if job.stopped.is_set():
-                raise Stopped
+            job.check()
             yield result.result()
         finally:
             leaving.cancel()
             job.stopped.set()
             result.cancel()
-            self._jobs.remove(job)
+            jobs.remove(job)
             self._report_places()
 
     def close(self) -> None:
-        """Stop all jobs, without waiting for the thread."""
-        for job in self._jobs:
+        """Stop all jobs, without waiting for the threads."""
+        for job in self.jobs:
             job.stop()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for threads in self._threads.values():
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def _do(self, job: _Job, do: Callable[[], Result], loop: asyncio.AbstractEventLoop) -> Result:
         def listen(stage: str, done: int, total: int) -> None:
-            if job.stopped.is_set():
-                raise Stopped
+            job.check()
             progress = Progress(place=0, stage=stage, done=done, total=total)
             loop.call_soon_threadsafe(job.news.put_nowait, progress)
 
         loop.call_soon_threadsafe(job.move, 0)
         loop.call_soon_threadsafe(self._report_places)
-        with progress_told_to(listen):
+        with progress_told_to(listen), cancelled_by(job.check):
             return do()
 
     def _report_places(self) -> None:
-        waiting = [job for job in self._jobs if job.place != 0]
-        for place, job in enumerate(waiting, start=1):
-            job.move(place)
+        for jobs in self._jobs.values():
+            waiting = [job for job in jobs if job.place != 0]
+            for place, job in enumerate(waiting, start=1):
+                job.move(place)
 
 
 async def _disconnected(request: Request) -> None:
