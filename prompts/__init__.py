@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import jinja2
 import jinja2.sandbox
 
 from admire.base.errors import UserError
+from admire.base.storage import open_file
 from admire.base.terminal import visible
 from admire.data.items import Item
 from admire.data.languages import LANGUAGES, base_language
@@ -29,27 +32,15 @@ class Prompts:
     when a file is edited meanwhile.
 
     Raises:
-        UserError: there is no such folder.
+        UserError: there is no such folder, or a template in it cannot be read.
     """
 
     def __init__(self, folder: str | Path | None = None):
         if folder is not None and not Path(folder).is_dir():
             raise UserError(f"{folder}: is not a folder of prompt templates.", "prompts")
-        folders = [FOLDER, Path(folder)] if folder else [FOLDER]
-        files = [file for folder in folders for file in sorted(folder.glob("*.j2"))]
-        content = {file.name: file.read_bytes() for file in files}
+        content = _built_in() | (_read_folder(Path(folder)) if folder else {})
         self._fingerprints = {name: sha256(text).hexdigest() for name, text in content.items()}
-        # A template is as trusted as a setting, not as a program: it may come with a data set.
-        self._templates = jinja2.sandbox.ImmutableSandboxedEnvironment(
-            # Decoded at its first use: a damaged template that is never used does no harm.
-            loader=jinja2.FunctionLoader(
-                lambda name: content[name].decode() if name in content else None
-            ),
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters["quoted"] = quoted
+        self._templates = _environment(tuple(content.items()))
 
     def about(self, item: Item, prompt: str, **values: object) -> str:
         """Return the prompt about an item, in the item's language. See :meth:`render`.
@@ -83,6 +74,37 @@ class Prompts:
     def fingerprints(self) -> dict[str, str]:
         """Return the SHA-256 of each template by its file name, for the run's record."""
         return dict(self._fingerprints)
+
+
+@cache
+def _built_in() -> dict[str, bytes]:
+    return _read_folder(FOLDER)
+
+
+def _read_folder(folder: Path) -> dict[str, bytes]:
+    return {file.name: _read(file) for file in sorted(folder.glob("*.j2"))}
+
+
+@lru_cache(maxsize=4)  # so that a server does not compile the templates for each item
+def _environment(files: Sequence[tuple[str, bytes]]) -> jinja2.Environment:
+    content = dict(files)
+    # A template is as trusted as a setting, not as a program: it may come with a data set.
+    templates = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        # Decoded at its first use: a damaged template that is never used does no harm.
+        loader=jinja2.FunctionLoader(
+            lambda name: content[name].decode() if name in content else None
+        ),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters["quoted"] = quoted
+    return templates
+
+
+def _read(template: Path) -> bytes:
+    with open_file(template) as file:
+        return file.read()
 
 
 def quoted(text: str) -> str:

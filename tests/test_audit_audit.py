@@ -229,6 +229,12 @@ def test_a_runs_settings_rank_again_by_its_own_replies(tmp_path, monkeypatch, op
     assert found.by == f"the settings of {tmp_path / 'run'}"
     with pytest.raises(UserError, match="is a run of other items"):
         check_order(two[:1], tmp_path / "run")
+    write_run(rank(two, Settings(query="compound", track="caption")), tmp_path / "run")
+    record = (tmp_path / "run" / "run.json").read_text()
+    record = record.replace('"query": "compound"', '"query": "meaning"')
+    (tmp_path / "run" / "run.json").write_text(record)
+    found = check_order(two, tmp_path / "run")
+    assert found.unchecked == "The run lacks the replies of its chat models."
 
 
 def test_a_chat_model_that_takes_the_first_that_it_is_shown_is_noticed(tmp_path):

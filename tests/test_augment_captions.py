@@ -14,6 +14,7 @@ import pytest
 from conftest import refused
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from repeats import quickly, repeating
 from toys import ScriptedChat
 
 from admire.augment import captions as module
@@ -27,6 +28,7 @@ from admire.augment.captions import (
     rewrite_captions,
     write_rewritten,
 )
+from admire.data.limits import LIMITS
 from admire.prompts import quoted
 
 OWL = "An owl sits on a bare branch. Behind it there is a full moon in the background."
@@ -262,6 +264,24 @@ def test_model_and_template_are_the_identity(tmp_path: Path):
 )
 def test_only_the_paraphrase_is_kept(reply: str, text: str):
     assert clean_paraphrase(reply) == text
+
+
+PIECES = ("sure", "here is ", "phras", "paraphrase", ",", ".", ":", " ", "\n", "*", '"', "a ")
+
+
+@given(repeating(*PIECES, times=3_000))
+@example("sure" + ", here is phras" * 2_000)
+@example("sure, " + " " * 20_000 + "x")
+@example("a" + " " * 20_000 + "b")
+def test_a_reply_that_repeats_itself_is_cleaned_at_once(reply: str):
+    with quickly():
+        assert clean_paraphrase(reply) in reply
+        (same,) = SentenceRewriter("toy", "toy:1", "paraphrase", list).rewrite([reply])
+    assert same == reply.strip()
+
+
+def test_a_paraphrase_that_is_no_caption_is_left_out():
+    assert clean_paraphrase("a " * LIMITS["caption"]) == ""
 
 
 filled = st.text(

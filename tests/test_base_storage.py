@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,9 +21,12 @@ from admire.base.errors import UserError
 from admire.base.storage import (
     MARKER,
     cache_dir,
+    check_file,
     check_folder,
+    check_place,
     note_addition,
     only_writer,
+    open_file,
     replace_folder,
     write_whole,
 )
@@ -131,6 +138,96 @@ def whole(text: str = "new") -> dict[str, str]:
     return {"below/a.txt": text, "b.txt": text}
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError(errno.ENOENT, "No such file or directory"),  # a wrong SSL_CERT_FILE
+        PermissionError(errno.EACCES, "Permission denied", "/a/picture.png"),
+        OSError(errno.ENOSPC, "No space left on device", "/tmp/x"),
+        BrokenPipeError(errno.EPIPE, "Broken pipe"),
+        TimeoutError("timed out"),
+        ValueError("embedded null byte"),
+    ],
+    ids=repr,
+)
+def test_what_fails_elsewhere_is_not_reported_as_a_place_that_cannot_be_written(tmp_path, error):
+    for writing in (write_whole(tmp_path / "a"), replace_folder(tmp_path / "b", "run")):
+        with pytest.raises(type(error)) as caught, writing:
+            raise error
+        assert caught.value is error
+    assert content(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "names"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), ()),
+        (OSError(errno.EROFS, "Read-only file system"), ("",)),
+        (PermissionError(errno.EACCES, "Permission denied"), ("below/a.txt",)),
+        (OSError(errno.EXDEV, "Cross-device link"), ("/tmp/a", "a")),
+    ],
+    ids=repr,
+)
+def test_what_fails_in_the_folder_is_reported_as_one_that_cannot_be_written(tmp_path, error, names):
+    with pytest.raises(UserError) as caught, replace_folder(tmp_path / "b", "run") as part:  # noqa: PT012
+        for attribute, name in zip(("filename", "filename2"), names, strict=False):
+            setattr(error, attribute, str(part / name))
+        raise error
+    assert str(caught.value).startswith(f"{tmp_path / 'b'}: cannot be written ({error.strerror})")
+
+
+def test_only_files_are_read_and_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/null")
+    with closing(socket.socket(socket.AF_UNIX)) as server:
+        server.bind(str(tmp_path / "socket"))
+    for name in ("pipe", "device", "socket"):
+        path = tmp_path / name
+        for use in (open_file, write, partial(check_file, mark="", force=True), check_place):
+            with pytest.raises(UserError, match=f"{path}: is a {name}, not a file"):
+                use(path)
+        assert path.exists()
+        assert not path.is_file()
+
+
+def lock(place: Path) -> None:
+    with only_writer(place):
+        pass
+
+
+ADD = partial(check_folder, kind="run", adding=True)
+
+
+@pytest.mark.parametrize(
+    ("uses", "name"),
+    [
+        ((open_file, write, check_place, replace, ADD, lock), "a\0b"),
+        ((open_file, write, check_place, replace, ADD), "n" * 256),
+        ((check_place,), "n" * 250),  # because of what is made beside it on the way
+        ((replace, partial(check_folder, kind="run")), "n" * 245),
+        ((open_file, replace, ADD, lock), "loop"),  # a file that replaces the link can be written
+        ((open_file, write, check_place, replace, ADD, lock), "loop/a"),
+        ((open_file, write, check_place, replace, ADD), "file/a"),
+        ((open_file, write, check_place), ""),
+    ],
+)
+def test_what_cannot_be_a_path_or_is_a_folder_is_refused(
+    tmp_path, uses: tuple[Callable[[Path], object], ...], name
+):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").write_text("mine")
+    for use in uses:
+        with pytest.raises(UserError, match=r"cannot be (read|written)|is (not )?a folder"):
+            use(tmp_path / name)
+    assert {path.name for path in tmp_path.iterdir()} == {"loop", "file"}
+
+
+def test_the_root_is_never_replaced():
+    for refused in (lambda: replace(Path("/")), lambda: check_folder(Path("/"), "run")):
+        with pytest.raises(UserError, match="/: is the root"):
+            refused()
+
+
 @pytest.mark.parametrize("before", ["absent", "empty", "admire's own"])
 def test_a_folder_that_nobody_would_miss_is_replaced(tmp_path, before):
     folder = tmp_path / "new" / "place"
@@ -151,6 +248,7 @@ def test_a_folder_that_nobody_would_miss_is_replaced(tmp_path, before):
         (None, "place/thesis.txt", "years of work", "thesis.txt"),
         ("index", "place/thesis.txt", "years of work", "thesis.txt"),
         ("index", f"place/{MARKER}", '{"what": "index"', MARKER),
+        ("index", f"place/{MARKER}", "[" * 10**5, MARKER),
         ("run", "other.txt", "", "holds a run"),
         (None, "place", "years of work", "is a file"),
     ],

@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import fields
 from importlib import metadata
 
 import pytest
-from commands import HEAVY, TORCH, ended, hide, loaded, run
-from cyclopts import App
+from commands import HEAVY, TORCH, command_names, ended, hide, loaded, run
 from rich.console import Console
 
 from admire import PROFILES, Settings
@@ -176,6 +174,8 @@ def test_options_win_over_the_file_and_the_file_over_the_profile(tmp_path):
         ("rank", "profile = 'bets'", ", profile: "),
         ("rank", "query = 'compound'\nabstain_below = 0.8", ": The query compound"),
         ("rank", "votes 5", ": is not TOML (Expected '=' after a key"),
+        ("rank", "llms" + ".a" * 3000 + " = 1", ": is not TOML ("),
+        ("rank", "votes = 0x" + "f" * 9000, ": is not TOML ("),
         ("sweep", "out = 'x'", ": 'out' "),
         ("sweep", "dropout = 0.1", ", dropout: "),
         ("sweep", "epochs = 1979-05-27", ", epochs: "),
@@ -238,14 +238,6 @@ def test_the_help_shows_a_days_options_and_help_all_the_others(capsys, monkeypat
     assert {*listed("--help-all")} > all_flags
     assert len(listed("--help-all")) == len({*listed("--help-all")})
     assert {*listed("--help")} & all_flags == everyday
-
-
-def command_names(parent: App = app, *names: str) -> Iterator[tuple[str, ...]]:
-    """The words of every command, and of the groups of some."""
-    yield names
-    for name in parent:
-        if not name.startswith("-"):
-            yield from command_names(parent[name], *names, name)
 
 
 @pytest.mark.parametrize("names", [*command_names()], ids=" ".join)

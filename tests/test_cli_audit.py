@@ -171,7 +171,7 @@ def test_without_extras_the_rest_of_the_audit_stands(capsys, other, monkeypatch)
 
     hide(monkeypatch, "imagehash")
     monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
-    monkeypatch.setattr(metadata, "version", none)
+    monkeypatch.setattr("admire.models.encoders.e5.installed_version", none)
     code, out, _ = run(capsys, "audit", other, "--against", SAMPLES, "--json")
     assert code == 0
     told = json.loads(out)

@@ -127,3 +127,35 @@ def test_export_names_a_missing_extra(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("admire.base.errors.find_spec", lambda package: None)
     message = ended(capsys, "index", "--out", tmp_path, "--export", tmp_path / "x.parquet")
     assert "pyarrow, of the extra 'lance'" in message
+
+
+def test_what_cannot_be_indexed_is_refused_or_left_out_and_counted(
+    capsys, tmp_path, pictures, opened
+):
+    (tmp_path / "secret.png").write_text("a secret owl")
+    rows = [
+        *(
+            {"image": "owl.png"},
+            {"image": "../secret.png"},
+            {"image": str(tmp_path / "secret.png")},
+        ),
+        *({"image": "red.png", "caption": "x" * 20_000}, {"image": "owl.png"}, {"image": 3}),
+        {"image": str(pictures / "late.png")},
+    ]
+    source = pictures / "list.jsonl"
+    source.write_text("\n".join([*map(json.dumps, rows), "{"]))
+    out = tmp_path / "index"
+    message = ended(capsys, "index", source, "--out", out)
+    assert f"{source}, row 2, image: '../secret.png' is outside the folder" in message
+    assert "(--skip-bad)" in message
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures", "secret.png"]
+    for add in ((), ("--add",)):
+        code, _, err = run(capsys, "index", source, "--out", out, "--skip-bad", *add)
+        assert code == 0, err
+        assert f"{source}: 6 left out. {source}, row 2, image: '../secret.png'" in err
+        assert f"Wrote {out}, 2 things" in err
+    only = pictures / "only.lst"
+    only.write_text("../secret.png")
+    message = ended(capsys, "index", only, "--out", tmp_path / "other", "--skip-bad")
+    assert f"{only}: nothing of it can be indexed. {only}, row 1, image: " in message
+    assert not (tmp_path / "other").exists()

@@ -66,7 +66,7 @@ def bad_set(tmp_path: Path) -> Path:
 FAULTS = [
     ("row 1", "photo.heic", "Save it as PNG or JPEG"),
     ("row 1", "candidate 4: has a caption but no image: 'gone.png'"),
-    ("row 2", "'../far.png' lies outside the data folder"),
+    ("row 2", "'../far.png' is outside the folder"),
     ("row 2", "'link.png' is a link to", "nowhere.png"),
     ("row 3", "drawing.svg", "Save it as PNG or JPEG"),
     ("row 3", "empty.png", "is empty"),

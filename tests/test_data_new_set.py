@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import ended, run
+from test_base_storage import full_disk
 from toys import PictureEncoder, draw
 
 from admire import read_items
@@ -65,6 +66,15 @@ def test_pictures_are_named_or_those_of_the_set_where_they_are(capsys, pictures,
     assert sorted(path for path in pictures.rglob("*.*") if path.is_file()) == sorted(
         [*names, pictures / "manifest.csv"]
     )
+
+
+def test_a_full_disk_leaves_no_half_of_a_picture(capsys, tmp_path, pictures):
+    draw(pictures / "night_owl" / "1.png", "large" * 1000)
+    with full_disk():
+        error = ended(capsys, "init", tmp_path / "set", pictures)
+    assert f"{tmp_path / 'set' / 'night_owl' / '1.png'}: cannot be written" in error
+    assert not (tmp_path / "set" / "night_owl" / "1.png").exists()
+    assert run(capsys, "init", tmp_path / "set", pictures)[0] == 0
 
 
 def test_nothing_of_theirs_is_lost_by_init(capsys, tmp_path, pictures):

@@ -78,7 +78,7 @@ def test_gold_and_language_can_be_named(write, images, tmp_path, caplog):
         (LINES[1].removesuffix("\timage.9.jpg"), ("row 2", "11 cells")),
         (LINES[1].replace("fruit bat", " "), ("row 2", "cell 2: is empty")),
         (LINES[1].replace("image.4.jpg", "other.jpg"), ("row 2", "'other.jpg' is not in")),
-        (LINES[1].replace("image.4.jpg", "../a.jpg"), ("row 2", "lies outside")),
+        (LINES[1].replace("image.4.jpg", "../a.jpg"), ("row 2", "is outside")),
         (LINES[1].replace("image.4.jpg", "image.3.jpg"), ("row 2", "'image.3.jpg' appears more")),
     ],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from repeats import quickly
 
 from admire.base.errors import UserError
 from admire.base.opened import Opened
@@ -96,6 +97,12 @@ def test_e5_cuts_a_text_beyond_512_tokens(e5: E5Encoder):
     beginning = "owl " * 510
     vectors = e5.encode_texts([beginning + "at night", beginning + "tax law"], role="document")
     assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1], abs=1e-5)
+    assert np.abs(vectors[0] - vectors[1]).max() < 1e-4
+
+
+def test_e5_reads_of_a_long_word_what_it_does_not_cut(e5: E5Encoder):
+    with quickly(5):
+        vectors = e5.encode_texts(["ab" * 1_000_000, "ab" * 10_000], role="document")
     assert np.abs(vectors[0] - vectors[1]).max() < 1e-4
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -16,8 +17,17 @@ from PIL import Image
 from toys import WordEncoder, explains
 
 from admire import Settings, UserError, rank, read_items, write_run
+from admire.models.encoders import Vectors
 from admire.pages.report import write_report
 from admire.pages.report.report import plain_name
+
+
+class PictureWords(WordEncoder):
+    """Sees the same in each picture."""
+
+    def encode_images(self, images: Sequence[Path]) -> Vectors:
+        return self.encode_texts(["a river"] * len(images), role="document")
+
 
 SETTINGS = Settings(sense="vote", track="caption")
 
@@ -92,6 +102,88 @@ def test_where_the_data_have_gone_captions_stay_and_data_says_where_they_are(
     assert shown(page)["items"][0]["candidates"][0]["picture"]
     with pytest.raises(UserError, match="nowhere"):
         write_report([folder], tmp_path / "r.html", data=tmp_path / "nowhere")
+
+
+def test_data_that_are_others_are_not_read_unless_they_are_named(tmp_path, image_set, caplog):
+    """A stranger's run folder can name any data on this machine."""
+    run = ranked(image_set, tmp_path / "run")
+    foreign = shutil.copytree(run, tmp_path / "foreign")
+    private = shutil.copytree(image_set, tmp_path / "private")
+    with (private / "manifest.jsonl").open("a") as file:
+        file.write("\n")
+    record = json.loads((run / "run.json").read_text())
+    record["source"]["path"] = str(private)
+    (foreign / "run.json").write_text(json.dumps(record))
+    for data, seen in ((None, False), (private, True), (image_set, True)):
+        caplog.clear()
+        page = write_report([foreign], tmp_path / "r.html", data=data)
+        assert bool(shown(page)["items"][0]["candidates"][0]["picture"]) == seen
+        warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert len(warned) == (data != image_set)
+        assert all(f"{private} has changed since the run was made" in text for text in warned)
+        assert ("--data" in caplog.text) == (data is None)
+
+
+def test_gold_that_came_later_is_found_in_the_data_that_are_named(tmp_path, image_set, caplog):
+    manifest = image_set / "manifest.jsonl"
+    whole = manifest.read_text()
+    rows = [json.loads(line) | {"expected_order": []} for line in whole.splitlines()]
+    manifest.write_text("\n".join(map(json.dumps, rows)))
+    run = ranked(image_set, tmp_path / "run")
+    manifest.write_text(whole)
+    for data, gold in ((None, None), (image_set, [1, 0])):
+        item = shown(write_report([run], tmp_path / "r.html", data=data))["items"][0]
+        assert item["gold"] == gold
+        assert "has changed since the run was made" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["images", "gold"])
+def test_what_lies_apart_from_the_data_is_only_read_if_the_data_are_named(tmp_path, kind, caplog):
+    names = [f"{k}.png" for k in range(10)]
+    place = tmp_path / "foreign"
+    (place / "pictures").mkdir(parents=True)
+    for name in names:
+        Image.new("RGB", (8, 8), "red").save(place / "pictures" / name)
+    data, gold = place / "en.test.data.txt", tmp_path / "gold.txt"
+    data.write_text("\t".join(["bank", "bank erosion", *names]))
+    gold.write_text(names[1])
+    items = read_items(data, images=place / "pictures")
+    models = {"llms": [explains("Idiomatic")], "encoder": PictureWords()}
+    write_run(rank(items, Settings(track="image"), source=data, **models), place / "run")
+    record = json.loads((place / "run" / "run.json").read_text())
+    apart = {"images": str(place / "pictures")}
+    for named in (apart, apart | {kind: str(gold if kind == "gold" else tmp_path / "private")}):
+        record["source"] |= named
+        (place / "run" / "run.json").write_text(json.dumps(record))
+        if kind == "images":
+            shutil.copytree(place / "pictures", tmp_path / "private", dirs_exist_ok=True)
+        item = shown(write_report([place / "run"], tmp_path / "r.html"))["items"][0]
+        assert bool(item["candidates"][0]["picture"]) == (named == apart)
+        assert ("is outside the folder" in caplog.text) == (named != apart)
+    item = shown(write_report([place / "run"], tmp_path / "r.html", data=data))["items"][0]
+    assert item["candidates"][0]["picture"]
+    assert item["gold"] == ([1] if kind == "gold" else None)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        *((("limit",), value) for value in (-1, "all", 1.5)),
+        *((("left_out",), 3), (("versions",), []), (("seconds", "x"), "long"), (("asked",), [{}])),
+        *((("source",), {"path": "x"}), (("source", "path"), 3), (("source", "images"), [])),
+        *((("settings",), {}), (("settings", "scoring"), {}), (("models", "llms"), [3])),
+        *((("fused",), [{}]), (("saw",), 1), (("models", "detector"), 3)),
+    ],
+)
+def test_a_damaged_record_is_refused(tmp_path, image_set, place, value):
+    run = ranked(image_set, tmp_path / "run")
+    record = inner = json.loads((run / "run.json").read_text())
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = value
+    (run / "run.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=rf"run\.json, {place[0][:3]}"):
+        write_report([run], tmp_path / "r.html")
 
 
 def test_a_picture_that_cannot_be_read_leaves_its_caption(tmp_path, image_set, caplog):

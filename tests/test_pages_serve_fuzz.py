@@ -1,4 +1,4 @@
-"""Generated requests against the real server: none fails inside, and each answer is as described."""
+"""Generated requests to the real server: none fails inside, and answers are as described."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import json
-import socket
 from collections.abc import Iterator
 
 import pytest
-from serving import LONGEST, ROW, Gate, problem, serving, toy_models
+from commands import until
+from serving import LONGEST, Gate, problem, serving, toy_models
 
 from admire.pages.serve import Limits
 
@@ -36,19 +35,19 @@ def test_requests_wait_their_turn_and_are_told_their_place_and_progress(gate):
 
 def test_who_goes_away_is_not_worked_for_and_when_too_many_wait_no_more_can(gate):
     with serving(toy_models(gate), limits=Limits(jobs=1, asking=1)) as served:
-        head = b"POST /v1/rank HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json"
-        body = json.dumps(ROW).encode()
-        with socket.create_connection(("127.0.0.1", served.port)) as gone:
-            gone.sendall(head % served.port + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-            gate.wait()
-        waiting = served.wait(sentence="A night owl is a bird.")  # the thread is busy still
+        first = served.wait()
+        gate.wait()
+        gone = served.wait(sentence="A night owl is a bird.")
         refused = served.rank()
         assert "1 jobs are waiting" in problem(refused, 429)
         assert refused.headers["retry-after"]
+        gone.leave()
+        until(lambda: len(served.service.work.jobs) == 1)
+        last = served.wait(sentence="The night owl works.")
         gate.open()
-        waiting.until(sense="idiomatic")
-        later = [p for p in gate.prompts if "My sister" in p and "or literally" not in p]
-        assert not later
+        for client in (first, last):
+            client.until(sense="idiomatic")
+        assert not any("is a bird" in prompt for prompt in gate.prompts)
 
 
 def test_a_problem_is_the_last_line():

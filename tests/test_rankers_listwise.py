@@ -4,12 +4,15 @@ import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import example, given
 from judges import BEST, ITEM, WORTHS, Judge, item_of, settings
+from repeats import quickly, repeating
 from toys import OWL, WordEncoder
 
 from admire import Scoring, UserError, compare_runs, rank, write_run
 from admire.models.llm import Question
 from admire.rankers.listwise import read_order
+from admire.rankers.pointwise import read_numbers
 from admire.runs.tuning import tune
 
 NAMES = {"A": "one", "B": "two", "C": "three"}
@@ -144,12 +147,27 @@ def test_what_is_no_full_order_is_not_read(reply):
     assert read_order(reply, NAMES) is None
 
 
+PIECES = (TEXT, "{", "}", '{"order":', '["A", ', "]", '"', "\\", "<think>", "</think>", " ")
+
+
+@given(repeating(*PIECES, times=2_000))
+@example(f"</think>{TEXT}" * 20_000)
+@example('{"order": ' * 100_000)
+def test_a_reply_that_repeats_itself_is_read_at_once(reply: str):
+    with quickly(2):
+        read_order(reply, NAMES)
+        read_numbers(reply)
+
+
 def test_reasons_and_the_sense_are_kept_and_damaged_ones_left_out():
     said = {"A": {"elements": "a  lamp\n", "expresses": 7, "role": "meant"}, "B": "?", "X": {}}
     found = read_order(json.dumps({"sense": "Idiomatic", "candidates": said} | ORDER), NAMES)
     assert found
     assert found.reasons == {"one": {"elements": "a lamp", "role": "meant"}}
     assert found.sense == "idiomatic"
+    found = read_order(json.dumps({"meaning": "a \ud800lamp\0"} | ORDER), NAMES)
+    assert found
+    assert found.meaning == "a lamp"
     found = read_order(json.dumps({"sense": "idiomatic"} | ORDER), NAMES, "literal")
     assert found
     assert found.sense == "literal"  # as the question said

@@ -131,7 +131,8 @@ def test_a_run_of_other_rows_than_the_blind_files_is_refused(tmp_path, write_tab
     run, out = ranked({"a_tr.tsv": [blind(), blind("early bird")]}, sense=False), tmp_path / "m.zip"
     write_table(*rows, name="blind/a_tr.tsv")
     number = 1 if rows[0]["compound"] != "night owl" else 3 if len(rows) == 3 else 2
-    refused(run, f"item {number} (", out)
+    refused(run, "blind: has changed", out)
+    refused(run, f"item {number} (", out, data=tmp_path / "blind")
     good = write_table(blind(), blind("early bird"), name="elsewhere/a.tsv")
     assert hand_in(run, out, data=good) == ["submission_TR.tsv"]
 

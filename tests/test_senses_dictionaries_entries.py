@@ -7,7 +7,9 @@ import logging
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from repeats import quickly, repeating
 
+from admire.data.limits import LIMITS
 from admire.senses.dictionaries import Entry, key_of, look_up, sort_by_sense, spellings
 from admire.senses.dictionaries.entries import LONGEST
 
@@ -28,6 +30,19 @@ def test_a_key_is_its_own_key_and_the_first_spelling(text: str):
 @given(st.lists(st.sampled_from(["our", "feet", "stopped", "greys", "knives"]), max_size=30))
 def test_spellings_are_few(words: list[str]):
     assert len(list(spellings(" ".join(words), "en"))) < 300 * LONGEST
+
+
+@given(
+    repeating("stopped ", "cats'", "our", "é", "_", "-", times=60), st.sampled_from(["en", "pt"])
+)
+def test_spellings_of_what_repeats_are_listed_at_once(text: str, language: str):
+    with quickly():
+        assert len(list(spellings(text[: LIMITS["compound"]], language))) < 3_000
+
+
+def test_a_long_expression_has_one_spelling():
+    with quickly():
+        assert len(list(spellings("stopped cats " * 20_000, "en"))) == 1
 
 
 @pytest.mark.parametrize(

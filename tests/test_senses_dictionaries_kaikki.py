@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import refused
 from lexica import WIKTIONARY, sense, wiktionary
+from repeats import quickly
 
 from admire.base.progress import progress_told_to
 from admire.base.storage import cache_dir
@@ -39,6 +40,17 @@ def test_what_it_says(tmp_path: Path, name: str):
     (snake,) = look_up([dictionary], "画蛇添足", "zh").idiomatic
     assert len(snake.gloss) == GLOSS
     assert dictionary.entries("nightowl", "pt") == []
+
+
+def test_words_that_no_item_can_have_are_left_out_and_lines_have_a_limit(tmp_path, monkeypatch):
+    word = "a" + "\u0316\u0301" * 20_000
+    path = wiktionary(tmp_path / "words.jsonl", [*WIKTIONARY, {**WIKTIONARY[1], "word": word}])
+    with quickly():
+        assert Kaikki(path).entries("nightowl", "en")
+    monkeypatch.setattr("admire.senses.dictionaries.kaikki.LONGEST", 10_000)
+    bomb = tmp_path / "bomb.jsonl.gz"
+    bomb.write_bytes(gzip.compress(b"{}\n" + bytes(20_000)))
+    refused(bomb, "row 2: has more than 10,000 bytes", read=Kaikki)
 
 
 def test_it_is_read_once_and_again_when_it_has_changed(tmp_path: Path):

@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from repeats import quickly, repeating
 from toys import Replies, ScriptedChat
 
 from admire.data.items import Item
+from admire.data.limits import LIMITS
 from admire.prompts import Prompts
 from admire.senses.meaning import (
     ATTEMPTS,
@@ -190,6 +192,43 @@ def test_every_reply_gives_a_meaning_or_none(reply: str, compound: str):
     assert meaning.definitions or not meaning.scene
 
 
+@given(repeating(*PARTS, "night owl", "is ", "a b ", ". ", times=1_000), st.booleans())
+def test_a_reply_that_repeats_itself_is_read_at_once(reply: str, copied: bool):
+    sentence = reply if copied else "The night owl is a b. " * 150
+    with quickly():
+        read_meaning(reply, Item("night owl", sentence[:4_000]), reply[:500])
+        clean_gloss(reply, "'" if copied else "night owl")
+
+
+LONG = {
+    "spaces": "night owl" + " " * 20_000 + "x",
+    "signs": "night owl" + ". " * 20_000 + "x",
+    "quotes": "'" * 20_000 + "x",
+    "lines": "a b\n" * 100_000,
+    "definitions": '{"definitions": [' + '"a b",' * 100_000,
+    "escapes": '{"definitions": ["' + '\\"' * 200_000,
+}
+
+
+@pytest.mark.parametrize("reply", LONG.values(), ids=LONG)
+def test_a_long_reply_is_read_at_once_and_kept_in_part(reply: str):
+    llm = ScriptedChat(lambda prompt: reply)
+    for compound in ("night owl", "'"):
+        with quickly(2):
+            meaning = ask_meaning(Item(compound, f"A {compound}."), "literal", llm, Prompts())
+            clean_gloss(reply, compound)
+        assert len(meaning.unread or "") <= LIMITS["reply"]
+        assert all(len(text) <= LIMITS["definition"] for text in meaning.definitions)
+
+
+@pytest.mark.parametrize("escape", [r"\ud800", r"\u0000", "\0"])
+def test_what_is_no_text_is_left_out_of_a_meaning(escape: str):
+    reply = f'{{"definitions": ["awake{escape} late"], "scene": "a {escape}lamp"}}'
+    assert read_meaning(reply, ITEM) == Meaning(("awake late",), "a lamp")
+    llm = ScriptedChat(lambda prompt: "x\0\ud800")
+    assert ask_meaning(ITEM, "literal", llm, Prompts()).unread == "x"
+
+
 SENTENCE = "The concentrate is then passed through a tower of hot air to dry it."
 
 
@@ -206,6 +245,12 @@ SENTENCE = "The concentrate is then passed through a tower of hot air to dry it.
 )
 def test_a_copy_of_the_sentence_is_told_by_its_runs_of_words(text: str, expected: bool):
     assert is_copied(text, SENTENCE) == expected
+
+
+def test_a_copy_of_words_that_repeat_themselves_is_told_at_once():
+    with quickly():
+        assert is_copied("a b x " * 600, "a b " * 1_000)
+        assert not is_copied("a x " * 1_000, "a y " * 1_000)
 
 
 @pytest.mark.parametrize("sense", ["idiomatic", "literal"])

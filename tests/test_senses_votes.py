@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given as every
 from hypothesis import settings
 from hypothesis import strategies as st
+from repeats import quickly, repeating
 from toys import Replies
 
 from admire.data.items import Item
@@ -80,6 +81,8 @@ WORDS = [I.lower(), L.lower(), "not", "não é", "figurado", "isn't", ":", "**",
 
 
 @settings(max_examples=50)
-@every(st.text() | st.lists(st.sampled_from(WORDS)).map("".join))
+@every(st.text() | st.lists(st.sampled_from(WORDS)).map("".join) | repeating(*WORDS, times=3_000))
 def test_every_reply_can_be_read(reply: str):
-    assert read_label(reply) in ("idiomatic", "literal", None)
+    with quickly():
+        assert read_label(reply) in ("idiomatic", "literal", None)
+        assert read_label(reply, [reply[:2_000]]) in ("idiomatic", "literal", None)

@@ -15,6 +15,7 @@ from toys import PictureEncoder
 from admire.base.errors import UserError
 from admire.data.items import Candidate
 from admire.tasks.collections import (
+    Entry,
     add_to_index,
     changes,
     open_index,
@@ -155,6 +156,18 @@ def test_tables_and_lists_name_pictures_from_their_folder(tmp_path, suffix):
 Make = Callable[[Path], Path]
 
 
+def parquet_shards(path: Path) -> Path:
+    folder = path / "parquet"
+    folder.mkdir()
+    for part in (range(3), range(3, 5)):
+        rows = [{"image": b"owl %d" % k, "caption": CAPTIONS[k]} for k in part]
+        write(folder / f"{part[0]}.parquet", rows)
+    return folder
+
+
+CAPTIONS = [None, "caption 1", None, "caption 3", None]
+
+
 def packed_rows(as_struct: bool) -> Make:
     def make(path: Path) -> Path:
         rows: list[dict[str, Any]] = []
@@ -179,9 +192,12 @@ def tars(path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("make", [packed_rows(True), packed_rows(False), tars])
-def test_pictures_inside_files_are_indexed_and_can_be_read_again(monkeypatch, tmp_path, make):
-    monkeypatch.setattr(changes, "BATCH", 2)
+@pytest.mark.parametrize("make", [packed_rows(True), packed_rows(False), parquet_shards, tars])
+@pytest.mark.parametrize("batch", [2, 99])
+def test_pictures_inside_files_are_indexed_and_can_be_read_again(
+    monkeypatch, tmp_path, make, batch
+):
+    monkeypatch.setattr(changes, "BATCH", batch)
     source = make(tmp_path)
     left: list[int] = []
 
@@ -191,15 +207,26 @@ def test_pictures_inside_files_are_indexed_and_can_be_read_again(monkeypatch, tm
             return super().encode_images(images)
 
     write_index(source, Watching(), tmp_path / "index")
-    assert max(left) <= 3  # copies of one shard, not of all
+    assert max(left) <= batch + 1  # copies of one batch, not of all
     query = PictureEncoder().encode_texts(["owl"], role="query")[0]
     results = open_index(tmp_path / "index").search({"x": query}, {"x": 1.0}, 9)
     entries = sorted((entry for entry, _ in results), key=lambda c: c.name)
-    assert [entry.caption for entry in entries] == [None, "caption 1", None, "caption 3", None]
-    assert [read_picture(entry.image) for entry in entries] == [b"owl %d" % k for k in range(5)]
-    assert {"some.parquet/3", "0.tar/x/2.jpg"} & {entry.name for entry in entries}
+    assert [entry.caption for entry in entries] == CAPTIONS
+    assert [read_picture(entry) for entry in entries] == [b"owl %d" % k for k in range(5)]
+    expected = {"some.parquet/3", "3.parquet/1", "0.tar/x/2.jpg"}
+    assert expected & {entry.name for entry in entries}
     assert not list(tmp_path.rglob("unpacked"))
     assert add_to_index(source, Watching(), tmp_path / "index").new == 0
+
+
+@pytest.mark.parametrize("make", [packed_rows(False), lambda path: tars(path) / "0.tar"])
+def test_a_file_of_pictures_leaves_nothing_where_texts_are_searched(monkeypatch, tmp_path, make):
+    source, place = make(tmp_path), tmp_path / "here"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    with pytest.raises(UserError, match=r"holds pictures. Index them first"):
+        read_texts(source)
+    assert not list(place.iterdir())
 
 
 def test_a_tar_that_was_cut_off_is_named_and_what_was_encoded_stays(monkeypatch, tmp_path):
@@ -231,3 +258,125 @@ def test_what_is_wrong_with_a_parquet_file_is_named(tmp_path, rows, damage, word
     with pytest.raises(UserError) as caught:
         read_texts(path)
     assert str(caught.value).startswith(f"{path}{words}")
+
+
+# ------------------------------------------------------------- what a stranger's collection names
+
+LISTS = (".lst", ".jsonl", ".csv", ".tsv", ".parquet", "{path}.parquet")
+OUTSIDE = (
+    *("../secret.png", "a/../../secret.png", "./../secret.png", "{outside}/secret.png"),
+    *("..\\secret.png", "a\\..\\..\\secret.png", "C:\\secret.png", "link.png", "links/secret.png"),
+    *("x.tar/../../secret.png", "x" * 5000, "{outside}/.", ".."),
+)
+
+
+def list_of(place: Path, suffix: str, names: Sequence[str]) -> Path:
+    """A list of pictures, in a folder with links that lead out of it."""
+    folder = place / "set"
+    folder.mkdir()
+    (place / "secret.png").write_text("a secret owl")
+    (folder / "link.png").symlink_to(place / "secret.png")
+    (folder / "links").symlink_to(place)
+    for name in ("a.png", "b.png"):
+        (folder / name).write_text("an owl")
+    names = [name.format(outside=place) for name in names]
+    if suffix == "{path}.parquet":
+        return write(folder / "list.parquet", [{"image": {"path": name}} for name in names])
+    return write(folder / f"list{suffix}", [{"image": name} for name in names])
+
+
+@pytest.mark.parametrize("suffix", LISTS)
+@pytest.mark.parametrize("name", [*OUTSIDE, "a\0.png"])
+def test_no_list_leads_out_of_its_folder(tmp_path: Path, suffix: str, name: str):
+    source = list_of(tmp_path, suffix, ["a.png", name, "{outside}/set/b.png"])
+    row = "row 3" if suffix == ".lst" else "row 2"  # a line between them is blank
+    with pytest.raises(UserError) as caught:
+        read(source, tmp_path / "unpacked")
+    assert f"{source}, {row}, image: " in str(caught.value)
+    faults: list[UserError] = []
+    entries = list(read_entries(source, tmp_path / "unpacked", faults.append))
+    assert [entry.image for entry in entries] == [source.parent / "a.png", source.parent / "b.png"]
+    assert list(map(str, faults)) == [str(caught.value)]
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret.png", "/etc/secret.png", "a/../../b.png", "a\\..\\..\\b.png"]
+)
+def test_no_member_of_a_tar_file_leads_out_of_it(tmp_path: Path, name: str):
+    source = shard(tmp_path / "x.tar", {"a.png": "an owl", name: "a bat", "./b/c.png": "an elk"})
+    with pytest.raises(UserError, match=r"x\.tar, member at byte 1024: .* is outside"):
+        read(source, tmp_path / "unpacked")
+    write_index(source, PictureEncoder(), tmp_path / "index", skip_bad=True)
+    entries = found(tmp_path / "index")
+    assert [read_picture(entry) for entry in entries] == [b"an elk", b"an owl"]
+    assert [entry.image for entry in entries] == [source / "b" / "c.png", source / "a.png"]
+
+
+def found(index: Path) -> list[Entry]:
+    query = PictureEncoder().encode_texts(["owl"], role="query")[0]
+    results = open_index(index).search({"x": query}, {"x": 1.0}, 9)
+    return sorted((entry for entry, _ in results), key=lambda entry: entry.name)
+
+
+def test_a_folder_leaves_out_captions_and_shards_that_are_links_out_of_it(tmp_path, caplog):
+    (tmp_path / "secret.txt").write_text("a secret")
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for name in ("a.png", "b.png"):
+        (folder / name).write_text("an owl")
+    (folder / "a.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "b.txt").symlink_to("c.txt")
+    (folder / "c.txt").write_text("a caption")
+    captions = [entry.caption for entry in read(folder, tmp_path / "unpacked")]
+    assert captions == [None, "a caption"]
+    shard(tmp_path / "secret.tar", {"s.png": "a secret"})
+    (folder / "s.tar").symlink_to(tmp_path / "secret.tar")
+    assert len(read(folder, tmp_path / "unpacked")) == 2
+    shard(folder / "t.tar", {"t.png": "an owl"})
+    assert [entry.name for entry in read(folder, tmp_path / "unpacked")] == ["t.tar/t.png"]
+    assert "'s.tar': is a link that leads out of the folder; 1 left out." in caplog.messages
+
+
+def test_large_texts_and_pictures_are_refused_before_they_are_read(tmp_path: Path):
+    long = "x" * 50_000
+    (tmp_path / "set").mkdir()
+    for name in ("a.png", "b.png"):
+        (tmp_path / "set" / name).write_text("an owl")
+    (tmp_path / "set" / "a.txt").write_text(long)
+    os.truncate(tmp_path / "set" / "b.png", 1 << 40)  # without blocks on disk
+    tar = shard(tmp_path / "x.tar", {"a.png": "an owl", "a.txt": long, "b.png": "", "c.png": "elk"})
+    huge = tarfile.TarInfo("b.png")
+    huge.size = 10 << 30
+    content = tar.read_bytes()
+    at = content.index(b"b.png")
+    with tar.open("r+b") as file:
+        file.seek(at)
+        file.write(huge.tobuf(tarfile.GNU_FORMAT))
+        file.seek(huge.size, os.SEEK_CUR)
+        file.write(content[at + 512 :])
+    table = write(tmp_path / "t.jsonl", [{"image": "a.png", "caption": long}, {"text": long}])
+    (tmp_path / "unpacked").mkdir()
+    for source, *words in (
+        (tmp_path / "set", "a.txt: has more than 10,000 characters"),
+        (table, "row 1, caption: has 50,000", "row 2, text: has 50,000"),
+        (tar, "x.tar, a.txt: has more than 10,000", "b.png: the image file has more than 256 MB"),
+    ):
+        faults: list[UserError] = []
+        entries = list(read_entries(source, tmp_path / "unpacked", faults.append))
+        for word, fault in zip(words, faults, strict=True):
+            assert word in str(fault)
+    assert [entry.name for entry in entries] == ["x.tar/c.png"]
+    assert len(list((tmp_path / "unpacked").iterdir())) == 1
+    (tmp_path / "set" / "c.png").write_text("an elk")
+    write_index(tmp_path / "set", PictureEncoder(), tmp_path / "index", skip_bad=True)
+    assert [entry.name for entry in found(tmp_path / "index")] == ["c.png"]
+
+
+def test_a_tar_header_of_gigabytes_is_not_read(tmp_path: Path):
+    path = tmp_path / "x.tar"
+    header = tarfile.TarInfo("././@PaxHeader")
+    header.type, header.size = tarfile.XHDTYPE, 1 << 36
+    path.write_bytes(header.tobuf(tarfile.GNU_FORMAT))
+    os.truncate(path, 1 << 37)
+    with pytest.raises(UserError, match=r"x\.tar: is no tar file, or damaged \(a header has"):
+        read(path, tmp_path / "unpacked")

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,6 +30,7 @@ from admire.tasks.collections import (
     index_texts,
     lance_table,
     open_index,
+    read_picture,
     remove_from_index,
     write_index,
 )
@@ -358,6 +360,8 @@ def put_text(text: str) -> Callable[[Path], object]:
         ("index.json", Path.unlink, "index: .*No such file"),
         ("index.json", put_text('{"format": 3}'), "index: .*format 3"),
         ("index.json", put_text('{"format": 4}'), r"index\.json, encoder: "),
+        ("index.json", put_text("[" * 100_000), "index: is no index, or damaged"),
+        ("index.json", put_text("9" * 10_000), "index: is no index, or damaged"),
         ("table/*/_versions/*", cut, "index: "),
         ("table/*/data/*", cut, "index: "),
     ],
@@ -411,3 +415,109 @@ def test_lance_finds_nearly_what_exact_search_finds(tmp_path: Path):
         assert all(score == pytest.approx(scores[entry], abs=1e-6) for entry, score in matches)
         hits += len({entry for entry, _ in matches} & {entry for entry, _ in best})
     assert hits > 190
+
+
+# ----------------------------------------------------------------- an index that is a stranger's
+
+
+def changed_table(index: Path, change: Callable[[Any], Any]) -> None:
+    """Put another table into an index, as whoever made the index can."""
+    import lancedb
+
+    table = lancedb.connect(index / "table").open_table("entries").to_arrow()
+    shutil.rmtree(index / "table")
+    made = lancedb.connect(index / "table").create_table("entries", change(table))
+    record = json.loads((index / "index.json").read_text()) | {"version": made.version}
+    (index / "index.json").write_text(json.dumps(record))
+
+
+def with_column(name: str, values: Any) -> Callable[[Any], Any]:
+    import pyarrow
+
+    def change(table: Any) -> Any:
+        column = values(table[name])
+        if isinstance(column, list):
+            column = pyarrow.array(column, "string")
+        return table.set_column(table.column_names.index(name), name, column)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("{secret}.png", "{secret}.tar/s.png", "{secret}.parquet/1", "{secret}.parquet/0"),
+        *("/dev/zero", "/proc/self/pagemap", "{secret}", "{secret}\0.png", "x.tar/" + "a/" * 9000),
+    ],
+)
+def test_only_a_picture_that_was_indexed_is_handed_out(tmp_path: Path, name: str):
+    import pyarrow.parquet
+
+    source = put(tmp_path / "pictures", {"owls/night.png": "an owl", "red.png": "an elk"})
+    write_index(source, PictureEncoder(), tmp_path / "index")
+    secret = tmp_path / "private" / "secret"
+    put(secret.parent, {"secret.png": "a secret"})
+    with tarfile.open(f"{secret}.tar", "w") as tar:
+        tar.add(f"{secret}.png", "s.png")
+    table = pyarrow.table({"image": [b"a secret"]})
+    pyarrow.parquet.write_table(table, f"{secret}.parquet")
+    names = [name.format(secret=secret), str(source / "red.png")]
+    changed_table(tmp_path / "index", with_column("image", lambda _: names))
+    entries = {entry.name: entry for entry, _ in search_all(tmp_path / "index")}
+    lost, found = entries["owls/night.png"], entries["red.png"]
+    assert read_picture(found) == b"an elk"
+    with pytest.raises(UserError):
+        read_picture(lost)
+    (source / "red.png").write_text("changed since")
+    with pytest.raises(UserError, match="is not the picture that was indexed"):
+        read_picture(found)
+
+
+def vectors_of(width: int, kind: Any) -> Callable[[Any], Any]:
+    import pyarrow
+
+    def values(column: Any) -> Any:
+        flat = pyarrow.array(np.ones(len(column) * width).astype(kind))
+        return pyarrow.FixedSizeListArray.from_arrays(flat, width)
+
+    return with_column("caption_vector", values)
+
+
+COLUMNS = ("id", "image", "caption", "source", "digest", "problem", "base", "caption_vector")
+
+TABLES: dict[str, Callable[[Any], Any]] = {
+    **{f"no {name}": lambda table, name=name: table.drop_columns([name]) for name in COLUMNS},
+    "bytes for names": with_column("id", lambda column: column.cast("binary")),
+    "no names": with_column("id", lambda column: [None] * len(column)),
+    "other numbers": vectors_of(512, "f8"),
+    "other widths": vectors_of(8, "f4"),
+    "nothing": lambda table: table.slice(0, 0),
+    "all left out": with_column("problem", lambda column: column.fill_null("x")),
+}
+
+
+@pytest.mark.parametrize("engine", ["exact", "lance"])
+@pytest.mark.parametrize("change", TABLES.values(), ids=TABLES)
+def test_a_table_with_other_columns_is_refused(tmp_path: Path, texts, engine, change: Any):
+    write_index(texts, WordEncoder(), tmp_path / "index", engine=engine)
+    changed_table(tmp_path / "index", change)
+    with pytest.raises(UserError, match="index"):
+        search_all(tmp_path / "index")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_vectors_that_are_no_numbers_count_as_missing(value: float):
+    whole = index_texts(TEXTS, WordEncoder())
+    vectors = whole.entries.encoded.vectors["caption"].copy()
+    present = np.array([False, *[True] * (len(TEXTS) - 1)])
+
+    def scores(present: np.ndarray) -> dict[str, float]:
+        encoded = Encoded({"caption": vectors}, {"caption": present})
+        index = replace(whole, entries=TextsInMemory(TEXTS, encoded))
+        query = np.linspace(0.1, 1, vectors.shape[1], dtype="f4")
+        results = index.search({"compound": query}, {"compound": 1.0}, 99)
+        return {text.name: score for text, score in results}
+
+    expected = scores(present)
+    vectors[0] = value
+    assert scores(~present | present) == expected

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import FILLERS, MWES, USAGES, both_senses, semeval
+from repeats import quickly
 
 from admire.base.errors import UserError
 from admire.tasks.retrieval.benchmark import (
@@ -108,6 +109,15 @@ def test_the_words_of_a_paraphrase_that_replace_others_are_marked(
     simplifications = [d for d in all_documents(splits) if d.usage == "simplification"]
     assert [d.span for d in simplifications] == ([span] if span else [])
     assert all(d.sentence[slice(*d.place)] == span for d in simplifications)
+
+
+def test_a_paraphrase_that_repeats_words_is_compared_at_once(tmp_path):
+    first, second = (" ".join(f"a {sign}{k}" for k in range(500)) for sign in "xy")
+    uses = [("the mwe", f"{first} {k} the mwe {c}", c) for k in range(2) for c in "01"]
+    pairs = [("the mwe", use, use.replace(first, second), True) for _, use, _ in uses]
+    with quickly(5):
+        splits = build_benchmark(semeval(tmp_path, uses + FILLERS, pairs), "en")
+    assert "simplification" in {d.usage for d in all_documents(splits)}
 
 
 def test_only_sentences_of_the_language_count_and_three_mwes_are_needed(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from repeats import quickly
 from sentences import BENCHMARK, TABLE_6, assin, benchmark, dev, gold, pair, train, wrong
 
 from admire.base.errors import UserError
@@ -75,6 +76,15 @@ def test_chengyusts_has_its_idioms_in_braces_as_table_6_prints_them(write_table,
         Pair("2", "zh", second[0], second[1], 1.0, None, "戛然而止"),
         Pair("3", "zh", third[0], third[2], 0.0),
     ]
+
+
+def test_braces_and_rows_that_repeat_themselves_are_read_at_once(write_table):
+    first, *_ = TABLE_6
+    many = [train(f"t.{k}", sentence_2=f"A night owl {k}.") for k in range(4_000)]
+    with quickly(5):
+        (pair,) = read_pairs(write_table(first | {"S": "{" * 100_000 + "x"}, name="chengyu.csv"))
+        (group,) = read_groups(write_table(*many, name="train.csv"))
+    assert (pair.mwe, len(group.correct)) == (None, 4_000)
 
 
 def test_a_folder_has_a_file_for_each_split(write_table, tmp_path):

@@ -85,6 +85,8 @@ def _check_run(items: Sequence[Item], folder: Path, seed: int) -> OrderCheck:
     if "embeddings" not in settings.rankers:
         return replace(check, unchecked="Chat models alone ranked, which are not asked again.")
     interpreted = any(ranking.interpretations for ranking in run.rankings)
+    if not interpreted and (settings.query == "meaning" or settings.looks):
+        return replace(check, unchecked="The run lacks the replies of its chat models.")
     replies = open_run_replies(folder) if interpreted else None
     # The replies hold the senses, too.
     settings = replace(settings, sense="auto", prompts=None, detector=None)

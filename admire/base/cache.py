@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sqlite3
 import threading
 import time
@@ -134,6 +135,7 @@ def _number(path: Path) -> tuple[int, int]:
 
 
 _CACHES: Opened[Cache] = Opened(4, works=lambda cache: cache.in_place)
+atexit.register(_CACHES.clear)  # SQLite removes the files beside a database when it is closed
 
 
 def open_cache(name: str) -> Cache:

@@ -76,7 +76,9 @@ ProfileName = Literal["embedded", "paper", "vision", "vision-local", "best"]
 
 def not_among(word: object, words: Sequence[str]) -> str:
     """Return the complaint about a word that is none of these."""
-    return f"cannot be {word!r}.{nearest(str(word), words)} There are: {', '.join(words)}."
+    text = repr(word)
+    text = text[:80] + "…" * (len(text) > 80)
+    return f"cannot be {text}.{nearest(str(word), words)} There are: {', '.join(words)}."
 
 
 def nearest(word: str, words: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 
 from admire.base.errors import UserError
 from admire.base.notebook import in_notebook, show_line
-from admire.base.terminal import visible
+from admire.base.terminal import on_terminal, visible
 
 log = logging.getLogger("admire")
 
@@ -80,7 +79,7 @@ def progress_as_wanted(progress: Progress) -> AbstractContextManager[None]:
     What is around the block goes first: hidden progress stays hidden, a listener hears all.
     """
     if progress is None:
-        shows = in_notebook() or sys.stderr.isatty()
+        shows = in_notebook() or on_terminal()
         return _shown_progress() if shows else nullcontext()
     if callable(progress):
         return progress_told_to(progress)
@@ -125,7 +124,7 @@ def show_progress(things: Iterable[Thing], task: str, total: int | None = None) 
         for done, thing in enumerate(things, start=1):
             yield thing
             listener(task, done, total)
-    elif sys.stderr.isatty():
+    elif on_terminal():
         from rich.console import Console
         from rich.markup import escape
         from rich.progress import track

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +17,11 @@ _UNSEEN = re.compile(
 """Control characters, changes of direction, invisible characters and lone surrogates. The joiners
 and direction marks that Persian, Hebrew and emoji need are not among them."""
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+def on_terminal() -> bool:
+    """Return whether stderr is a terminal; programs without a console have none."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def visible(text: str) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from inspect import cleandoc
@@ -15,6 +18,7 @@ from pydantic import ValidationError
 
 from admire.base.errors import DISTRIBUTION, UserError
 from admire.base.schema import complaint
+from admire.base.storage import cache_dir
 from admire.base.terminal import Formatter, visible
 from admire.cli import options as opt
 from admire.cli.augment import augment_captions, augment_images
@@ -28,6 +32,7 @@ from admire.cli.reproduce import reproduce
 from admire.cli.retrieval import benchmark, retrieve, train_retriever
 from admire.cli.senses import detect, sense, train_classifier, train_detector
 from admire.cli.sets import audit, check, init
+from admire.cli.streams import BROKEN_PIPE, flush_stdout, reader_left
 from admire.cli.sts import sts, train_sentences
 from admire.cli.tuning import tune, weights
 
@@ -102,7 +107,10 @@ app.register_install_completion_command()
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; a user's error ends with one message and exit code 2."""
+    """Run a command; what a user can put right ends with one message and exit code 2.
+
+    This is where each command ends. What was left to print is printed before the message.
+    """
     words = sys.argv[1:] if arguments is None else list(arguments)
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter())
@@ -112,18 +120,76 @@ def run(arguments: Sequence[str] | None = None) -> None:
     # which repeats ours.
     logging.getLogger().addHandler(logging.NullHandler())
     opt.EVERYTHING.set("--help-all" in words)
+    code: str | int | None = 0
+    problems = []
+    try:
+        _run(words)
+    except SystemExit as stopped:
+        code = stopped.code
+    except (UserError, CycloptsError, OSError, RecursionError, MemoryError) as error:
+        problems.append(_as_user_error(error))
+    unprinted = flush_stdout()
+    if reader_left(unprinted):
+        sys.exit(BROKEN_PIPE)
+    if unprinted:
+        problems.insert(0, _of_the_system(unprinted, "stdout: cannot be written"))
+    for problem in problems:
+        print(visible(f"admire: {problem}{opt.flags(problem)}"), file=sys.stderr)
+    sys.exit(2 if problems else code)
+
+
+def _run(words: Sequence[str]) -> None:
+    for word in words:
+        if "\0" in word:
+            raise UserError(f"'{word}': contains a NUL character. Leave it out.")
     try:
         app(words)
-    except (UserError, CycloptsError) as error:
-        problem = error if isinstance(error, UserError) else _as_user_error(error)
-        print(visible(f"admire: {problem}{opt.flags(problem)}"), file=sys.stderr)
-        sys.exit(2)
+    except ValueError as error:
+        if "embedded null" not in str(error):
+            raise
+        raise UserError("A name of a file contains a NUL character. Leave it out.") from error
 
 
-def _as_user_error(error: CycloptsError) -> UserError:
+def _as_user_error(error: Exception) -> UserError:
+    """Return what one sentence says of an error that is not a bug."""
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, CycloptsError):
+        return _of_the_parser(error)
+    if isinstance(error, OSError):
+        return _of_the_system(error)
+    if isinstance(error, RecursionError):
+        return UserError("A file is nested too deeply to be read.")
+    why = f" ({error})" if str(error) else ""
+    return UserError(f"There is not enough memory{why}. Close other programs, or use fewer data.")
+
+
+def _of_the_parser(error: CycloptsError) -> UserError:
     """Return an error of the parser; a wrong value is worded as in Python and files."""
     cause = error.__cause__
     if error.argument and isinstance(cause, ValidationError):
         name = error.argument.field_info.name
         return UserError(f"{name} {complaint(cause)}", name)
     return UserError(str(error))
+
+
+CURES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Free space on its disk."),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Check its permissions."),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "Allow more open files (ulimit -n)."),
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+    errno.EBADF: "It is closed.",
+}
+"""What to do about errors of the operating system, by their numbers."""
+
+
+def _of_the_system(error: OSError, what: str = "") -> UserError:
+    """Return an error of the operating system, and what cannot be used: the files that it names."""
+    files = filter(None, (error.filename, error.filename2))
+    paths = [os.fsdecode(file) for file in files if not isinstance(file, int)]
+    named = " and ".join(dict.fromkeys(paths)) or "A file or connection"
+    if not paths and error.errno in (errno.ENOSPC, errno.EDQUOT):  # what is not ours writes there
+        named = f"{tempfile.gettempdir()} or {cache_dir()}"
+    reason = error.strerror or str(error) or type(error).__name__
+    cure = CURES.get(error.errno or 0, "")
+    return UserError(f"{what or f'{named}: cannot be used'} ({reason}). {cure}".strip())

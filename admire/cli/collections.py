@@ -92,6 +92,7 @@ def index(
     add: bool = False,
     remove: list[str] | None = None,
     export: Path | None = None,
+    skip_bad: bool = False,
     force: opt.Force = False,
     options: opt.Options = None,
 ) -> None:
@@ -111,6 +112,7 @@ def index(
         add: Add to the index; only what is new is encoded.
         remove: Take this out of the index: a name, or a pattern (cats/*). Repeat for several.
         export: Parquet file to write: names, paths, captions and vectors.
+        skip_bad: Skip unusable entries, and count them.
 
     Examples:
         admire index photos/ --out photos.index
@@ -142,13 +144,14 @@ def index(
         log.info("Took %d out of %s, %d are left", changes.gone, out, changes.entries)
     if source and add:
         name = encoder or read_record(out).encoder.name
-        changes = add_to_index(source, open_encoder(name, device=device), out, encode=encode)
+        opened = open_encoder(name, device=device)
+        changes = add_to_index(source, opened, out, encode=encode, skip_bad=skip_bad)
         counts = out, changes.entries, changes.new, changes.gone
         log.info("Wrote %s, %d things: %d new, %d gone", *counts)
     elif source:
-        name = encoder or default_encoder(source)
+        name = encoder or default_encoder(source, skip_bad=skip_bad)
         opened = open_encoder(name, device=device)
-        changes = write_index(source, opened, out, engine=engine, encode=encode)
+        changes = write_index(source, opened, out, engine=engine, encode=encode, skip_bad=skip_bad)
         log.info("Wrote %s, %d things", out, changes.entries)
     if export:
         export_index(out, export)

@@ -83,9 +83,11 @@ def sweep(
         admire sweep train.tsv --out sweep.jsonl
     """
     from admire import training
+    from admire.base.storage import check_place
     from admire.data.reader import read_items
 
     check_extra("train", "A sweep", "torch", "joblib")
+    check_place(out)
     options = with_file("sweep", options)
     axes, source = vars(opt.make(SweepAxes, options)), opt.make(HeadData, options)
     base = opt.make(HeadTraining, {name: options[name] for name in options.keys() - axes.keys()})

@@ -31,7 +31,12 @@ SHOWN = 20
 
 
 def show_run(
-    out: Path, written: Sequence[Path], *, report: bool = False, json: bool = False
+    out: Path,
+    written: Sequence[Path],
+    *,
+    report: bool = False,
+    json: bool = False,
+    data: Path | None = None,
 ) -> None:
     """Print the first rankings of a run folder, and their scores where the gold is known.
 
@@ -39,6 +44,7 @@ def show_run(
         written: the submissions, which are named as written.
         report: whether the folder also gets a page that shows the run.
         json: print where the run is, its files and its figures for programs instead.
+        data: that were ranked, for the page.
     """
     from admire.audit.run_leakage import warn_if_runs_saw
     from admire.runs.past_runs import read_record
@@ -88,7 +94,7 @@ def show_run(
     if report:
         from admire.pages.report import write_report
 
-        written = [*written, write_report([out], out / REPORT)]
+        written = [*written, write_report([out], out / REPORT, data=data)]
     for path in written:
         log.info("Wrote %s", path)
 

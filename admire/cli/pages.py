@@ -43,8 +43,8 @@ def report(
         runs: Folders of rank, fuse or retrieve, or tables of sense or detect.
         out: HTML file to write.
         images: Put thumbnails into the file, or name the picture files.
-        data: Where the data of the runs are now, for the pictures and for gold that came later;
-            else as ranked.
+        data: Where the data of the runs are now, for pictures and for gold that came later
+            (default: what was ranked, if it has not changed).
 
     Examples:
         admire report runs/my_set

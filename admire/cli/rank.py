@@ -111,7 +111,7 @@ def rank(
 
         check_report(out / REPORT)
     written = rank_file(data, out, settings, files, asking=asking, workers=workers)
-    show_run(out, written, report=report, json=json)
+    show_run(out, written, report=report, json=json, data=data)
     took = time.monotonic() - started
     minutes = "{}:{:02} min".format(*divmod(int(took), 60))
     log.info("That took %s.", f"{took:.1f} s" if took < 60 else minutes)

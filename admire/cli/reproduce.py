@@ -141,11 +141,12 @@ def _run(
     Args:
         trusts: whether code of the models' repositories may run.
     """
-    from admire.base.storage import only_writer
+    from admire.base.storage import check_place, only_writer
     from admire.cli import recipe_rows
-    from admire.reproduce.results import Cell, result_table, write_results
+    from admire.reproduce.results import TABLE, Cell, result_table, write_results
 
     cells: list[Cell] = []
+    check_place(out / TABLE)
     with only_writer(out):
         for number, (row, place, job) in enumerate(jobs, start=1):
             name = recipe.name_of(row)

@@ -12,11 +12,15 @@ from admire.base.errors import UserError
 from admire.base.files import check_columns
 from admire.data.items import Item
 from admire.data.languages import check_language
+from admire.data.limits import check_text
 from admire.data.reader import candidate_columns, read_items, with_candidates
 from admire.data.rows import RowReader, log_notes
 
 Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
 """A file or folder of items, a table, rows as dicts, or the items themselves."""
+
+COLUMNS = ("compound", "sentence", "word", "language")
+"""The texts of an item itself."""
 
 
 def items_from_frame(
@@ -82,12 +86,31 @@ def take_items(data: Data) -> Sequence[Item]:
     if isinstance(data, Iterable) and not isinstance(data, Mapping | bytes):
         values: list[Any] = list(data)
         if all(isinstance(value, Item) for value in values):
+            for number, item in enumerate(values, start=1):
+                _check_texts(item, f"item {number}")
             return values
         if all(isinstance(value, Mapping) for value in values):
             return items_from_frame(values)
     raise UserError(
         f"items are a path, a DataFrame, dicts or Items, not {describe_type(data)}.", "items"
     )
+
+
+def _check_texts(item: Item, where: str) -> None:
+    """Check the texts of an item that no reader has checked."""
+    parts = [(f"{where}, {column}", column, getattr(item, column)) for column in COLUMNS]
+    for key in ("candidates", "sequence"):
+        for number, candidate in enumerate(getattr(item, key), start=1):
+            place = f"{where}, {key.removesuffix('s')} {number}"
+            parts += [(f"{place}, name", "image", candidate.name)]
+            parts += [(f"{place}, caption", "caption", candidate.caption)]
+    parts += [(f"{where}, expected_order", "image", name) for name in item.expected_order or ()]
+    parts += [(f"{where}, expected_item", "image", item.expected_item)]
+    for place, column, text in parts:
+        try:
+            check_text(column, text)
+        except ValueError as error:
+            raise UserError(f"{place}: {error}.") from None
 
 
 def describe_type(value: object) -> str:

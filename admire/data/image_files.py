@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from admire.base.errors import UserError
+from admire.base.storage import open_file
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -19,22 +21,35 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "AVIF", "TIFF", "BMP")
 SUFFIXES = (".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 """Those by which pictures are known in folders and in tar files."""
 
+PICTURE = 256 * 2**20
+"""The most bytes of an image file."""
+
 FORMAT_NAMES = "PNG, JPEG, WebP, GIF, AVIF, TIFF or BMP"
 OTHER_FORMAT = f"is not a picture in {FORMAT_NAMES}. Save it as PNG or JPEG."
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read the content of an image file; refuse one that cannot be read or is empty."""
+    """Read the content of an image file; refuse one that cannot be read, is empty or too large."""
     with _opened(path) as file:
-        return file.read()
+        content = file.read(PICTURE + 1)  # some files do not know their size
+    check_size(path, len(content))
+    return content
+
+
+def check_size(path: Path, size: int) -> None:
+    """Refuse an image file with more than :data:`PICTURE` bytes."""
+    if size > PICTURE:
+        most = f"{PICTURE >> 20} MB"
+        raise UserError(f"{path}: the image file has more than {most}. Save it as PNG or JPEG.")
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             if not file.read(1):
                 raise UserError(f"{path}: the image file is empty. Copy or download it again.")
+            check_size(path, file.seek(0, os.SEEK_END))
             file.seek(0)
             yield file
     except OSError as error:
@@ -44,11 +59,22 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 def read_sidecar(path: Path) -> str | None:
     """Read the caption in the text file beside a picture, if there is one."""
     from admire.base.files import read_text
+    from admire.data.limits import LIMITS, check_text
 
     sidecar = path.with_suffix(".txt")
-    if not sidecar.is_file() or not sidecar.read_bytes().strip():
+    if not sidecar.exists():
         return None
-    return " ".join(read_text(sidecar).splitlines()).strip()
+    most = LIMITS["caption"]
+    with open_file(sidecar) as file:
+        content = file.read(4 * most + 1)
+    if not content.strip():
+        return None
+    try:
+        if len(content) > 4 * most:
+            raise ValueError(f"has more than {most:,} characters. Shorten it")
+        return str(check_text("caption", " ".join(read_text(sidecar).splitlines()).strip()))
+    except ValueError as error:
+        raise UserError(f"{sidecar}: {error}.") from None
 
 
 def read_image(path: Path) -> Image:

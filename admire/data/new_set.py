@@ -13,7 +13,7 @@ import pandas as pd
 
 from admire.base.errors import UserError
 from admire.base.files import add_table
-from admire.base.storage import unwritable, write_whole
+from admire.base.storage import open_file, write_whole
 from admire.data.image_files import SUFFIXES, read_sidecar
 
 
@@ -73,10 +73,7 @@ def _name_in(folder: Path, file: Path) -> str:
         copy = folder / file.parent.name / file.name
         if copy.exists() and not filecmp.cmp(file, copy, shallow=False):
             raise UserError(f"{copy}: is there already, and is not {file}. Rename one of them.")
-        try:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, copy)
-        except OSError as error:
-            raise unwritable(copy, error) from None
+        with open_file(file) as source, write_whole(copy, "wb") as target:
+            shutil.copyfileobj(source, target)
         file = copy
     return file.relative_to(folder).as_posix()

@@ -10,6 +10,7 @@ from typing import Any
 
 from admire.base.errors import UserError
 from admire.base.files import check_columns, json_rows_or_errors, table_parts
+from admire.base.storage import open_file
 from admire.data.items import Item
 from admire.data.languages import check_language, guess_language, task_code
 from admire.data.rows import Fault, RowReader, log_notes, subfolders
@@ -115,7 +116,7 @@ def data_files(path: Path, language: str | None = None) -> list[tuple[Path, str]
         UserError: the folder holds none, several manifests, or several files of one language; or
             the file is missing or of another kind.
     """
-    files = _files_in(path) if path.is_dir() else [_checked_file(path)]
+    files = _files_in(path) if os.path.isdir(path) else [_checked_file(path)]
     by_code: dict[str, tuple[Path, str]] = {}
     for file in files:
         guess = word_language if file.suffix == ".txt" else guess_language
@@ -144,11 +145,10 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _checked_file(path: Path) -> Path:
-    if not path.exists():
-        address = re.match("(https?:)/+(.+)", str(path))  # a Path has one slash for two
-        if address:
-            raise UserError(f"{address[1]}//{address[2]}: is an address. Download the file.")
-        raise UserError(f"{path}: cannot be read (No such file or folder).")
+    address = re.match("(https?:)/+(.+)", str(path))  # a Path has one slash for two
+    if address and not os.path.exists(path):
+        raise UserError(f"{address[1]}//{address[2]}: is an address. Download the file.")
+    open_file(path).close()
     if path.suffix in (".xlsx", ".xls", ".ods"):
         raise UserError(f"{path}: is a spreadsheet. Save it there as CSV UTF-8, and name that.")
     if path.suffix not in (".tsv", ".csv", ".json", ".jsonl", ".txt"):

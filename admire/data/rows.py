@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,17 +23,16 @@ from pydantic import (
 )
 
 from admire.base.errors import UserError
+from admire.base.files import path_inside
 from admire.base.schema import Text, complaint
 from admire.data.image_files import check_header
 from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.languages import check_language
+from admire.data.limits import Limit, check_text
 
 log = logging.getLogger("admire")
 
 Loss = Literal["picture", "candidate", "item"]
-
-LONGEST = 4000
-"""The most characters of a sentence: so many fit the embedded models with their prompts."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,7 @@ class RowReader:
 
         ``where`` is what messages begin with, such as the file and the row; if empty, the column.
         """
-        if where and isinstance(row.get("compound"), str):
-            where = f"{where} ('{row['compound']}')"
+        where = where and place_of(where, row.get("compound"))
         start = f"{where}, " if where else ""
         try:
             cells = Row.model_validate(row if self.words else {**row, "word": ""})
@@ -130,11 +129,13 @@ class RowReader:
             if needed:
                 raise UserError(f"{where}: has neither a caption nor an image name.")
             return None
-        if not _inside(name):
-            raise UserError(f"{where}: the image '{name}' lies outside the data folder.")
+        try:
+            path = path_inside(self.folder, name, follow_links=True)
+        except UserError as error:
+            raise UserError(f"{where}, image: {error}") from None
         # os.path's, because Path.is_file raises where a name is too long, and takes its time.
         folders = (os.path.join(self.folder, sub) for sub in ("", *subfolders(compound)))
-        files = [os.path.join(folder, name) for folder in folders]
+        files = [os.path.join(folder, path) for folder in folders]
         for file in filter(os.path.isfile, files):
             if self.look:
                 try:
@@ -153,6 +154,14 @@ class RowReader:
         return None
 
 
+def place_of(where: str, compound: object) -> str:
+    """Return the place of a row with its compound, unless that is invalid itself."""
+    with suppress(ValueError):
+        if isinstance(check_text("compound", compound), str):
+            return f"{where} ('{compound}')"
+    return where
+
+
 def log_notes(notes: Mapping[str, tuple[str, int]]) -> None:
     """Log each warning once, with the first row that it is about."""
     for note, (first, count) in notes.items():
@@ -168,6 +177,7 @@ def language_cell(tag: str) -> str:
 
 
 def _order(value: Any, names: Collection[str]) -> tuple[str, ...]:
+    check_text("expected_order", value)
     if isinstance(value, str):
         try:
             value = ast.literal_eval(value.strip())
@@ -177,11 +187,14 @@ def _order(value: Any, names: Collection[str]) -> tuple[str, ...]:
         raise ValueError("is not a list of image names like ['1.png', '2.png']")
     if len(value) < 2 and not names:
         raise ValueError(f"names {len(value)} candidates, not 2 or more")
-    for place, name in enumerate(value):
-        if name in value[:place]:
+    seen: set[str] = set()
+    for name in value:
+        check_text("image", name)
+        if name in seen:
             raise ValueError(f"names '{name}' more than once")
         if names and name not in names:
             raise ValueError(f"names '{name}', which is no candidate")
+        seen.add(name)
     if names and len(value) != len(names):
         raise ValueError(f"has {len(value)} names for {len(names)} candidates")
     return tuple(value)
@@ -201,10 +214,15 @@ Cell = Annotated[str, BeforeValidator(lambda cell: "" if cell is None else cell)
 Trimmed = Annotated[Cell, AfterValidator(str.strip)]
 # AdMIRe's captions hold line breaks as the two characters backslash and n.
 Caption = Annotated[Cell, AfterValidator(lambda text: text.replace("\\n", "\n").strip())]
-SenseCell = Annotated[
-    SenseLabel | None,
-    BeforeValidator(lambda cell: (cell.strip().lower() or None) if isinstance(cell, str) else cell),
-]
+
+
+def _sense(cell: object) -> object:
+    cell = check_text("sentence_type", cell)
+    return (cell.strip().lower() or None) if isinstance(cell, str) else cell
+
+
+SenseCell = Annotated[SenseLabel | None, BeforeValidator(_sense)]
+ImageName = Annotated[Trimmed, Limit("image")]
 
 
 class CandidateCells(BaseModel):
@@ -212,8 +230,8 @@ class CandidateCells(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    image: Trimmed = ""
-    caption: Caption = ""
+    image: ImageName = ""
+    caption: Annotated[Caption, Limit("caption")] = ""
 
 
 class Row(BaseModel):
@@ -221,15 +239,15 @@ class Row(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    compound: Text
-    sentence: Cell = ""
+    compound: Annotated[Text, Limit("compound")]
+    sentence: Annotated[Cell, Limit("sentence")] = ""
     sentence_type: SenseCell = None
     candidates: list[CandidateCells] = []
     sequence: list[CandidateCells] = []
-    expected_item: Trimmed = ""
-    language: Annotated[Trimmed, AfterValidator(language_cell)] = ""
+    expected_item: ImageName = ""
+    language: Annotated[Trimmed, AfterValidator(language_cell), Limit("language")] = ""
     expected_order: Any = None
-    word: Trimmed = ""
+    word: Annotated[Trimmed, Limit("word")] = ""
 
     def by_name(self, key: Literal["candidates", "sequence"]) -> dict[str, CandidateCells]:
         """Name candidates or a sequence after their images, or after their positions."""
@@ -251,9 +269,6 @@ class Row(BaseModel):
         """Check that the cells fit together; messages begin with the column."""
         names = self.by_name("candidates").keys()
         self.by_name("sequence")
-        if len(self.sentence) > LONGEST:
-            count = f"{len(self.sentence):,} characters, more than {LONGEST:,}"
-            raise ValueError(f"sentence: has {count}. Keep what is around the compound")
         if len(names) == 1:
             raise ValueError("candidates: there is one; a ranking needs two or more")
         if names and self.expected_item:
@@ -303,11 +318,9 @@ def _without_empty(item: Item, start: str) -> Item:
 @lru_cache(maxsize=1)
 def subfolders(compound: str) -> list[str]:
     """List the names that the folder with a compound's images may have."""
+    paths = []
     # In folder names, AdMIRe writes apostrophes as underscores.
-    return [name for name in (compound, re.sub("['\u2019]", "_", compound)) if _inside(name)]
-
-
-def _inside(name: str) -> bool:
-    """Tell whether a relative path stays below the folder that it starts from."""
-    path = os.path.normpath(name)
-    return not os.path.isabs(path) and path.split(os.sep, 1)[0] != ".."
+    for name in (compound, re.sub("['\u2019]", "_", compound)):
+        with suppress(UserError):  # it leads elsewhere
+            paths.append(path_inside("", name, follow_links=True))
+    return paths

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated
 
 import pandas as pd
 from pydantic import BaseModel
@@ -14,7 +14,8 @@ from admire.base.errors import UserError
 from admire.base.files import add_table, check_columns, read_table
 from admire.base.schema import read_as
 from admire.data.items import SenseLabel
-from admire.data.rows import SenseCell, Trimmed, parse_order
+from admire.data.limits import Limit
+from admire.data.rows import ImageName, SenseCell, parse_order, place_of
 from admire.data.vwsd import text_lines
 
 HANDED_IN = ("compound", "sentence", "expected_order", "sentence_type")
@@ -41,11 +42,11 @@ class Prediction:
 
 
 class _Row(BaseModel):
-    compound: str
-    sentence: str | None = None
+    compound: Annotated[str, Limit("compound")]
+    sentence: Annotated[str, Limit("sentence")] | None = None
     sentence_type: SenseCell = None
     expected_order: str = ""
-    expected_item: Trimmed = ""
+    expected_item: ImageName = ""
 
 
 def add_predictions(
@@ -104,7 +105,7 @@ def read_submission(path: str | Path) -> list[Prediction]:
     check_columns(path, table, () if completes else ("expected_order",))
     predictions = []
     for number, cells in enumerate(table.to_dict("records"), start=1):
-        where = f"{path}, row {number} ('{cells['compound']}')"
+        where = place_of(f"{path}, row {number}", cells["compound"])
         row = read_as(_Row, cells, where)
         if completes and not row.expected_item:
             raise UserError(f"{where}, expected_item: is empty.")

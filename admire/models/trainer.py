@@ -19,7 +19,7 @@ import numpy as np
 
 from admire.base.errors import UserError, needs_extra
 from admire.base.progress import SECONDS_BETWEEN_LINES
-from admire.base.storage import check_folder, only_writer, replace_folder, unwritable
+from admire.base.storage import check_folder, only_writer, replace_folder, unwritable, writing
 from admire.models.encoders.hub import from_disk
 from admire.models.training_settings import FitSettings as FitSettings
 
@@ -182,9 +182,8 @@ def _last_checkpoint(folder: Path) -> str | None:
 def _disk_errors(out: Path) -> Iterator[None]:
     """Turn each package's errors of a place that cannot be written into one message."""
     try:
-        yield
-    except OSError as error:
-        raise unwritable(out, error) from error
+        with writing(out, inside=out.parent):  # checkpoints are beside it
+            yield
     except (RuntimeError, SafetensorError) as error:
         if re.search(r"PytorchStreamWriter|inline_container|iostream|os error \d+", str(error)):
             raise unwritable(out, OSError("the disk is full, or fails")) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self, TypeVar
@@ -23,6 +22,7 @@ from admire.base.choices import Ranker
 from admire.base.errors import UserError
 from admire.base.schema import STRICT, UNLESS_EMPTY, UNLESS_NONE
 from admire.data.items import Item, SenseLabel
+from admire.data.limits import LIMITS, without_invalid
 from admire.models.llm import ChatModel, Question, ask_each, forget
 from admire.prompts.quotations import data_of, json_objects, without_objects
 from admire.senses.sense import Sense
@@ -143,7 +143,8 @@ def ask_twice(
         answer = read(without_objects(reply.text, data))
         if answer is None:
             forget(llm, question, again)
-    return answer or Answer(candidates, unread=reply.text, cut=reply.cut)
+    unread = without_invalid(reply.text[: LIMITS["reply"]])
+    return answer or Answer(candidates, unread=unread, cut=reply.cut)
 
 
 def check_answers(
@@ -185,11 +186,11 @@ def check_answers(
 
 def on_one_line(value: object) -> str:
     """Return a text without line breaks and double spaces; empty if it is no text."""
-    return " ".join(value.split()) if isinstance(value, str) else ""
+    return " ".join(without_invalid(value).split()) if isinstance(value, str) else ""
 
 
-Line = Annotated[str, BeforeValidator(on_one_line)]
-"""A text of a reply, on one line; anything but a text is an empty one."""
+Line = Annotated[str, BeforeValidator(lambda value: on_one_line(value)[: LIMITS["definition"]])]
+"""A text of a reply, on one line and cut; anything but a text is an empty one."""
 
 
 class StructuredReply(BaseModel):
@@ -208,10 +209,11 @@ class StructuredReply(BaseModel):
         none that fits the model, or if there are several that differ.
         """
         objects = list(json_objects(reply))
-        thought = 0
-        for end in re.finditer("</think>", reply):  # one within an object is quoted there
-            if not any(first <= end.start() < last for first, last, _ in objects):
-                thought = end.end()
+        starts = [0, *(last for _, last, _ in objects)]
+        ends = [*(first for first, _, _ in objects), len(reply)]
+        # A </think> within an object is quoted there.
+        outside = zip(starts, ends, strict=True)
+        thought = max(reply.rfind("</think>", start, end) for start, end in outside)
         values = [value for first, _, value in objects if first >= thought and key in value]
         if not values or any(value != values[0] for value in values):
             return None

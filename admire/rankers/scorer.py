@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import permutations
 
@@ -178,5 +179,6 @@ def rank_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
 def tied_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
     """Return names whose score another one has too, in the order of :func:`rank_names`."""
     rounded = np.round(scores, 9).tolist()
-    tied = {n for n, score in zip(names, rounded, strict=True) if rounded.count(score) > 1}
+    counts = Counter(rounded)
+    tied = {name for name, score in zip(names, rounded, strict=True) if counts[score] > 1}
     return tuple(name for name in rank_names(names, scores) if name in tied)

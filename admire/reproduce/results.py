@@ -14,6 +14,7 @@ from admire.pages.report.report import Report, Table
 from admire.reproduce.recipe import Recipe
 from admire.scores.figures import NOTHING, figure_text
 
+TABLE, PAGE = "table.csv", "table.html"
 HEADINGS = ("Row", "Set", "n")
 HOW_TO_READ = (
     "Each figure is ours, with its 95 % interval where items are resampled; below it is the "
@@ -115,7 +116,7 @@ def write_results(recipe: Recipe, table: pd.DataFrame, folder: Path) -> list[Pat
         (),
         {},
     )
-    files = {"table.csv": table.to_csv(index=False), "table.html": render(page)}
+    files = {TABLE: table.to_csv(index=False), PAGE: render(page)}
     for name, text in files.items():
         with write_whole(folder / name) as file:
             file.write(text)

@@ -8,16 +8,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from admire.base.choices import TRACKS
+from admire.base.choices import TRACKS, Fusion
 from admire.base.errors import UserError
 from admire.base.files import open_text, read_table, read_text, table_parts
-from admire.base.schema import read_as
+from admire.base.schema import Count, read_as
 from admire.data.items import Item
 from admire.rankers.scorer import LIKE, Scores, tied_names
 from admire.rankers.settings import Settings
@@ -52,35 +52,84 @@ def _without_votes(sense: Sense, method: Any) -> Sense:
     return Sense(sense.label, sense.probability, by=method)
 
 
-class Made(BaseModel, strict=True):
-    """What admire itself reads of the run.json of a run that is not fused."""
+class Shared(BaseModel, strict=True):
+    """What admire itself reads of the run.json of any run."""
 
     items: int
-    source: dict[str, str] | None
+    source: Source | None
+    versions: dict[str, str | None] = {}
+
+
+class Made(Shared, strict=True):
+    """What it reads of that of a run that is not fused."""
+
     settings: Settings
+    written: Annotated[Written, Field(validation_alias="settings")]
     models: Models
+    limit: Count | None = None
+    left_out: list[str] = []
+    saw: list[str] = []
+    seconds: dict[str, float] = {}
+    asked: list[Asked] = []
+
+
+class Written(BaseModel, strict=True):
+    """Settings that are read as they are in run.json, without defaults."""
+
+    query: str
+    votes: int
+    seed: int
+    track: str | None
+    scoring: WrittenScoring
+
+
+class WrittenScoring(BaseModel, strict=True):
+    gate: str
+    contrast: float
+    standardise: bool
+    texts: list[str]
+    image_weight: float
+    caption_weight: float
+
+
+class Source(BaseModel, strict=True):
+    path: str
+    sha256: str
+    images: str | None = None
+    gold: str | None = None
 
 
 class Models(BaseModel, strict=True):
     llms: list[Named]
     encoders: dict[str, Named]
+    detector: str | None = None
 
 
 class Named(BaseModel, strict=True):
     name: str
     identity: str
+    sense: str = ""
 
 
-class Fused(BaseModel, strict=True):
+class Asked(BaseModel, strict=True):
+    stage: str
+    llm: str
+    calls: int
+    from_cache: int
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    price_usd: float | str
+
+
+class Fused(Shared, strict=True):
     """What it reads of that of a fused run."""
 
-    items: int
-    source: dict[str, str] | None
-    fusion: str
+    fusion: Fusion
     fused: list[Part]
 
 
 class Part(BaseModel, strict=True):
+    run: str
     weight: float
     record: Made | Fused
 
@@ -127,8 +176,14 @@ def read_run(folder: str | Path) -> Run:
     """
     folder = Path(folder)
     record = read_record(folder)
-    table = _numbers(folder, read_table(folder / SCORES, REQUIRED))
-    return Run(tuple(_with_scores(folder, read_rows(folder), table.to_dict("records"))), record)
+    runs = len(record.get("fused", ()))
+    columns = [f"score{number}" for number in range(1, runs + 1)]
+    table = _numbers(folder, read_table(folder / SCORES, (*REQUIRED, *columns)))
+    rankings = _with_scores(folder, read_rows(folder), table.to_dict("records"))
+    for number, ranking in enumerate(rankings, start=1):
+        if len(ranking.fused) != runs or any({*columns} - part.keys() for part in ranking.parts):
+            raise _damaged(folder / ITEMS, f"item {number} is not fused of {runs} runs")
+    return Run(tuple(rankings), record)
 
 
 def first_rankings(folder: Path, rows: Sequence[Row]) -> list[Ranking]:

@@ -112,6 +112,9 @@ class Row(BaseModel):
             judged = {name for answer in judgement.answers for name in answer.shown + answer.order}
             if len(judgement.scores) != len(names) or not judged <= {*names}:
                 raise ValueError("a judgement is of other candidates")
+        gold = self.expected_order
+        if info.mode == "json" and gold and (len(gold) < 2 or not {*gold} <= {*names}):
+            raise ValueError("expected_order does not name the candidates")
         things = (*self.candidates, *self.sequence)
         if info.mode == "json" and any(thing.image for thing in things):
             raise ValueError("a candidate names an image file, which a row never does")

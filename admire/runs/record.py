@@ -65,6 +65,21 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
     }
 
 
+def is_source(path: Path, source: Mapping[str, str]) -> bool:
+    """Return whether data are those that a run was made from, by their digest.
+
+    A run folder can come from a stranger and name any file, so what it names is only read if this
+    is so, or if the user names it.
+
+    Args:
+        source: the record of a run's source.
+
+    Raises:
+        UserError: the data cannot be read.
+    """
+    return source_record(path)["sha256"] == source["sha256"]
+
+
 def versions() -> dict[str, str | None]:
     """Return the versions of Python and of :data:`PACKAGES`, None for one not installed."""
     installed: dict[str, str | None] = {"python": platform.python_version()}

@@ -28,8 +28,8 @@ from admire.data.frames import Data, take_items
 from admire.data.items import Item
 from admire.data.overlap import Kind
 from admire.models.encoders import TextEncoder
-from admire.models.llm.ledger import Ledger
 from admire.models.llm.address import Address
+from admire.models.llm.ledger import Ledger
 from admire.prompts import Prompts
 from admire.rankers import (
     Comparison,

@@ -18,8 +18,8 @@ from admire.base.workers import Workers, check_same, over_workers
 from admire.data.check import check_set, log_faults, refuse_faults
 from admire.data.items import Item
 from admire.data.settings import ItemFiles
-from admire.models.llm.ledger import Entry
 from admire.models.llm.address import Address
+from admire.models.llm.ledger import Entry
 from admire.models.llm.openai import PARALLEL
 from admire.rankers.embeddings import reads_pictures
 from admire.rankers.judge import recorded_orders

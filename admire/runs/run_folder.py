@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import pandas as pd
 
-from admire.base.files import ROWS, add_table
+from admire.base.files import ROWS, add_table, path_inside
 from admire.base.storage import replace_folder
 from admire.data.submission import add_orders, add_predictions
 from admire.runs.ranking import Ranking, Run, blocks
@@ -65,6 +65,8 @@ def write_blocks(
     widths: set[int] = set()
     begun: set[str] = set()
     count = 0
+    for name in submissions.values():  # a language is in it, which may come from a stranger
+        path_inside(folder, name, follow_links=True)
     with replace_folder(folder, "run") as part:
         with ExitStack() as stack:
             names = (SCORES, ITEMS, *submissions.values())

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from admire.base.errors import UserError, needs_extra
 from admire.base.progress import Progress
@@ -16,6 +16,7 @@ from admire.base.storage import cache_dir, write_whole
 from admire.data.frames import describe_type
 from admire.data.items import Candidate, Item
 from admire.data.languages import check_language
+from admire.data.limits import Limit
 from admire.models.encoders import TextEncoder
 from admire.rankers.settings import Asking, Settings
 from admire.runs.ranking import Run
@@ -62,7 +63,7 @@ def rank_one(
         UserError: an argument is not taken; and as for :func:`admire.rank`.
     """
     for name, text in (("compound", compound), ("sentence", sentence)):
-        check_setting(name, text, Text)
+        check_setting(name, text, Annotated[Text, Limit(name)])
     pictures, texts = _listed("images", images), _listed("captions", captions)
     check_setting("captions", texts, list[str | None])
     if pictures and texts and len(pictures) != len(texts):

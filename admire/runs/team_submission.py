@@ -17,6 +17,7 @@ from admire.data.reader import iter_items
 from admire.data.submission import HANDED_IN, Prediction, add_predictions
 from admire.runs.past_runs import read_record, read_rows
 from admire.runs.ranking import Row
+from admire.runs.record import is_source
 
 log = logging.getLogger("admire")
 
@@ -32,7 +33,8 @@ def hand_in(
     which languages of AdMIRe 2 are missing.
 
     Args:
-        data: the blind files that the run ranked; None takes those that run.json names.
+        data: the blind files that the run ranked; None takes those that run.json names, if they
+            have not changed.
         sense: whether to write the column ``sentence_type``.
 
     Raises:
@@ -43,10 +45,7 @@ def hand_in(
     run, out = Path(run), Path(out)
     if out.suffix != ".zip":
         raise UserError(f"{out}: the name of a ZIP file ends in .zip.", "out")
-    source = data or (read_record(run)["source"] or {}).get("path")
-    if not source:
-        raise UserError(f"{run}: names no data. Say where the blind files are.", "data")
-    rows = _checked_rows(run, Path(source))
+    rows = _checked_rows(run, Path(data) if data else _named_data(run))
     by_code = _by_code(run, rows)
     sequences = bool(rows[0].sequence)
     if sequences and not sense:
@@ -65,6 +64,25 @@ def hand_in(
     if missing and not set(by_code) <= {*ADMIRE_1}:
         log.warning("%s: has no file for %s.", out, ", ".join(missing))
     return [f"submission_{code}.tsv" for code in by_code]
+
+
+def _named_data(run: Path) -> Path:
+    """Return the data that a run names, if they are still the same."""
+    source = read_record(run)["source"]
+    if not source:
+        raise UserError(f"{run}: names no data. Say where the blind files are.", "data")
+    path = Path(source["path"])
+    try:
+        same = is_source(path, source)
+    except UserError as error:
+        raise UserError(f"{error} Say where the blind files are.", "data") from None
+    if not same:
+        raise UserError(
+            f"{path}: has changed since {run} was made, or is another file. Rank it again, or say "
+            "where the blind files are.",
+            "data",
+        )
+    return path
 
 
 def _checked_rows(run: Path, source: Path) -> list[Row]:

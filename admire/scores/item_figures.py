@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,8 +71,8 @@ def _join(
         return [(item, prediction) for item, prediction in pairs if item.best]
     by_sentence = all(prediction.sentence is not None for prediction in predictions)
     if not by_sentence:
-        compounds = [compound for compound, _ in {(i.compound, i.sentence) for i in gold}]
-        repeated = next((i.compound for i in gold if compounds.count(i.compound) > 1), None)
+        counts = Counter(compound for compound, _ in {(i.compound, i.sentence) for i in gold})
+        repeated = next((i.compound for i in gold if counts[i.compound] > 1), None)
         if repeated is not None:
             raise UserError(
                 f"{name}: has no column 'sentence', and the compound '{repeated}' appears more "

@@ -6,21 +6,23 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from typing import Annotated, Literal
 
 from admire.base.choices import TEXTS
 from admire.base.schema import UNLESS_NONE
 from admire.data.items import Item, SenseLabel
+from admire.data.limits import LIMITS, without_invalid
 from admire.models.llm import ChatModel, Question, forget
 from admire.prompts import Prompts, quoted
-from admire.prompts.quotations import data_of, without_lines, without_objects, words_of
+from admire.prompts.quotations import data_of, runs_of, without_lines, without_objects, words_of
 
 MEANING_TOKENS = 90
 ATTEMPTS = 3
 """How often a model is asked, each time with another seed, until a reply can be used."""
 DEFINITIONS = 2
 """How many definitions of a sense are kept."""
+CONSIDERED = 20
+"""How many definitions of a reply are considered. :data:`MEANING_TOKENS` hold no more."""
 
 IDIOMATIC, LITERAL = TEXTS[:3], TEXTS[3:]
 
@@ -111,7 +113,7 @@ def _ask(
     again = [replace(first, temperature=1.0, seed=seed + k) for k in range(1, attempts)]
     questions = [first, *again]
     for question in questions:
-        reply = llm.ask(question).text
+        reply = without_invalid(llm.ask(question).text[: LIMITS["reply"]])
         if meaning := read(reply):
             return meaning
     forget(llm, *questions)
@@ -135,13 +137,13 @@ def read_meaning(reply: str, item: Item, prompt: str = "") -> Meaning:
     is_json = "{" in reply or '"definitions"' in reply
     definitions, scene = _read_json(reply, item.phrase) if is_json else _read_lines(reply)
     usable: dict[str, str] = {}
-    for text in definitions:
+    for text in definitions[:CONSIDERED]:
         gloss = clean_gloss(text, item.phrase)
         if gloss and not _is_echo(gloss, item, examples):
             usable.setdefault(gloss.casefold().strip(" ."), gloss)
     if not usable:
         return NO_MEANING
-    scene = _plain(scene)
+    scene = _plain(scene[: LIMITS["scene"]])
     shows = re.search(r"\w", scene) and not _is_echo(scene, item, examples)
     return Meaning(tuple(usable.values())[:DEFINITIONS], scene if shows else None)
 
@@ -206,9 +208,12 @@ def is_copied(text: str, sentence: str) -> bool:
     its words are, in runs of two or more.
     """
     words, source = words_of(text), words_of(sentence)
-    blocks = SequenceMatcher(None, words, source, autojunk=False).get_matching_blocks()
-    runs = [block.size for block in blocks if block.size > 1]
-    return max(runs, default=0) >= 5 or (sum(runs) >= 4 and 3 * sum(runs) >= 2 * len(words))
+    if not {*runs_of(words, 5)}.isdisjoint(runs_of(source, 5)):
+        return True
+    pairs = {*runs_of(source, 2)}
+    places = (k for k, pair in enumerate(runs_of(words, 2)) if pair in pairs)
+    copied = {place for k in places for place in (k, k + 1)}
+    return len(copied) >= 4 and 3 * len(copied) >= 2 * len(words)
 
 
 def clean_gloss(reply: str, compound: str) -> str | None:
@@ -217,7 +222,7 @@ def clean_gloss(reply: str, compound: str) -> str | None:
     The compound's own words would draw the query to literal pictures. None if nothing is left.
     """
     for line in reply.splitlines():
-        text = _plain(line)
+        text = _plain(line[: LIMITS["definition"]])
         if text.endswith(":") or _CHATTER.match(text):
             continue
         text = _without_opening(text, compound)
@@ -227,8 +232,8 @@ def clean_gloss(reply: str, compound: str) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Return the text without markup and double quotes."""
-    return re.sub(r"[*_`#\"“”«»]+", "", text).strip()
+    """Return the text without markup, double quotes and what is no text."""
+    return re.sub(r"[*_`#\"“”«»]+", "", without_invalid(text)).strip()
 
 
 _QUOTES = "'‘’"
@@ -245,8 +250,8 @@ def _without_opening(text: str, compound: str) -> str:
         rf"^(?:(?:an?|the|um|uma|o|a)\s+)?"
         rf"(?:(?:idiomatic\s+)?(?:idiom|phrase|expression|term|compound|expressão|termo)"
         rf"(?:\s+idiomática)?\s+)?"
-        rf"[{_QUOTES}]*{re.escape(compound)}[{_QUOTES}]*\s*"
-        rf"(?:[.\s]*$|[:–—,-]|(?:means|is|are|refers to|describes|significa|é|refere-se a)"
+        rf"[{_QUOTES}]{{0,9}}{re.escape(compound)}[{_QUOTES}]{{0,9}}\s*+"
+        rf"(?:[.\s]*+$|[:–—,-]|(?:means|is|are|refers to|describes|significa|é|refere-se a)"
         rf"(?!['’\w]):?)\s*"
         rf"(?:(?:used to describe|usad[oa] para descrever|that|que)\s+)?"
     )

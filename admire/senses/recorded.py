@@ -17,6 +17,7 @@ from admire.base.errors import UserError
 from admire.base.files import json_rows, read_table
 from admire.base.schema import read_as
 from admire.data.items import Item, SenseLabel
+from admire.data.limits import Limit
 from admire.data.rows import SenseCell, parse_order
 from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, MeaningKind, clean_gloss
 from admire.senses.sense import Sense, likelier, majority
@@ -29,11 +30,11 @@ ITEM_COLUMNS = (*VOTE_COLUMNS, "order")
 
 
 class _Row(BaseModel, str_strip_whitespace=True):
-    compound: str
-    sentence: str = ""
+    compound: Annotated[str, Limit("compound")]
+    sentence: Annotated[str, Limit("sentence")] = ""
     sense: SenseCell = None
-    meaning: str = ""
-    scene: str = ""
+    meaning: Annotated[str, Limit("definition")] = ""
+    scene: Annotated[str, Limit("scene")] = ""
     votes_idiomatic: Annotated[int, Field(ge=0)] | None = None
     votes_literal: Annotated[int, Field(ge=0)] | None = None
     order: Any = None

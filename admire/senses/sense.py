@@ -13,6 +13,7 @@ from admire.base.errors import UserError
 from admire.base.schema import Text, read_as
 from admire.base.storage import write_whole
 from admire.data.items import Item, SenseLabel
+from admire.data.limits import Limit
 from admire.data.rows import SenseCell, language_cell
 from admire.scores.metrics import confidence
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-LanguageTag = Annotated[Text, AfterValidator(language_cell)]
+LanguageTag = Annotated[Text, AfterValidator(language_cell), Limit("language")]
 
 By = Literal["detector", "captions", "given", "recorded"]
 """What decides a sense without votes; ``captions`` are those of a sequence (Subtask B)."""
@@ -149,8 +150,8 @@ Votes = Annotated[int, Field(ge=0), BeforeValidator(lambda cell: cell or 0)]
 
 
 class _Row(BaseModel):
-    compound: str
-    sentence: str
+    compound: Annotated[str, Limit("compound")]
+    sentence: Annotated[str, Limit("sentence")]
     sentence_type: SenseCell
     predicted_type: SenseCell
     idiomatic: Votes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import pandas as pd
 from pydantic import BaseModel, Field
@@ -15,6 +15,7 @@ from admire.base.files import add_table, read_table, read_text
 from admire.base.schema import Text, read_as
 from admire.base.storage import write_whole
 from admire.data.items import Item, SenseLabel
+from admire.data.limits import Limit
 from admire.data.reader import read_items
 from admire.scores.leakage import warn_if_seen
 from admire.senses.detector import Detector, Setting, Use
@@ -28,12 +29,12 @@ LABELS: tuple[SenseLabel, SenseLabel] = ("idiomatic", "literal")
 
 class _Row(BaseModel):
     language: LanguageTag = Field(alias="Language")
-    mwe: Text = Field(alias="MWE")
-    target: Text = Field(alias="Target")
+    mwe: Annotated[Text, Limit("compound")] = Field(alias="MWE")
+    target: Annotated[Text, Limit("sentence")] = Field(alias="Target")
     label: Literal["0", "1"] | None = Field(None, alias="Label")
-    previous: str = Field("", alias="Previous")
-    following: str = Field("", alias="Next")
-    id: str = Field("", alias="ID")
+    previous: Annotated[str, Limit("text")] = Field("", alias="Previous")
+    following: Annotated[str, Limit("text")] = Field("", alias="Next")
+    id: Annotated[str, Limit("id")] = Field("", alias="ID")
 
 
 def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] = ()) -> list[Use]:

@@ -18,7 +18,7 @@ from admire.base.errors import UserError, needs_extra
 from admire.base.machine import cores
 from admire.base.progress import show_progress
 from admire.base.schema import check_setting
-from admire.base.storage import only_writer, unwritable, write_whole
+from admire.base.storage import only_writer, refuse_special, write_whole, writing
 from admire.data.items import Item
 from admire.data.submission import Prediction
 from admire.models.training_settings import Folds, HeadTraining
@@ -206,12 +206,11 @@ def _outcome(data: Triplets, job: _Job) -> tuple[str, dict[str, Any]]:
 
 
 def _append(path: Path, text: str) -> None:
-    try:
+    with writing(path):
+        refuse_special(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
-    except OSError as error:
-        raise unwritable(path, error) from None
 
 
 def _digest(data: Triplets) -> str:

@@ -72,8 +72,11 @@ class E5Model:
 
     def tokens(self, text: str) -> list[int]:
         """Split a text as SentencePiece's unigram model does; what is beyond the limit is cut."""
-        words = re.sub(" +", " ", text.translate(self._normal)).split(" ")
-        tokens = [token for word in words for token in self._tokens(SPACE + word)]
+        tokens: list[int] = []
+        for word in re.sub(" +", " ", text.translate(self._normal)).split(" "):
+            if len(tokens) >= self._limit:
+                break
+            tokens += self._tokens((SPACE + word)[: self._limit * self._longest])
         return [self._first, *tokens[: self._limit - 2], self._last]
 
     def _tokens(self, word: str) -> list[int]:

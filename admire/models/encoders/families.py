@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from admire.base.choices import nearest
 from admire.base.errors import UserError, check_extra
-from admire.models.encoders.torch_models import Placement
+from admire.models.encoders.torch_models import LazyModel, Placement
 
 if TYPE_CHECKING:
     from admire.base.choices import Device, Precision
@@ -102,8 +102,11 @@ def open_encoder(
         log.warning("The encoder '%s' runs on the CPU, not on '%s'.", name, device)
     options = {"own_prompts": own_prompts, "trust_remote_code": trust_remote_code}
     module, _, kind = family.encoder.partition(".")
-    encoder = getattr(import_module(f"admire.models.encoders.{module}"), kind)
-    return with_cache(encoder(*arguments, **(options if prefix == "sbert" else {})))
+    opener = getattr(import_module(f"admire.models.encoders.{module}"), kind)
+    encoder = opener(*arguments, **(options if prefix == "sbert" else {}))
+    if isinstance(encoder, LazyModel):
+        encoder.share()
+    return with_cache(encoder)
 
 
 def open_trainable(name: str, **options: Any) -> SentenceEncoder:

@@ -54,6 +54,11 @@ class MClipEncoder(LazyModel):
         version = self._source.identity if folder else f"{source}@{revision}"
         self.identity = f"mclip:{version}:{placement.precision}+{self._images.identity}"
 
+    def share(self) -> None:
+        """See :class:`LazyModel`."""
+        super().share()
+        self._images.share()
+
     def _load(self) -> tuple[Any, Any]:
         """Load text tower and tokenizer."""
         import torch

@@ -51,15 +51,13 @@ class Placement:
 class LazyModel(ABC):
     """A torch model whose weights are loaded at the first use.
 
-    Models with the same identity and placement share them.
-
     The families that derive from it take a source and a revision: a repository on the hub, or a
     folder as their library saves it. They raise a UserError where there is no such model, its files
     do not fit, or the hub cannot be reached.
     """
 
     identity: str
-    _shares = True
+    _shares = False
 
     def __init__(self, name: str, placement: Placement):
         self.name = name
@@ -80,8 +78,12 @@ class LazyModel(ABC):
                 self._parts = LOADED.get(key, self._try) if self._shares else self._try()
             return self._parts
 
+    def share(self) -> None:
+        """Share the weights with all models of the same identity and placement that do so."""
+        self._shares = True
+
     def claim(self) -> None:
-        """Share the weights with no other model, because they are going to be changed."""
+        """Share the weights no longer, because they are going to be changed."""
         with self._loading:
             if self._shares:
                 self._shares, self._parts = False, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from contextvars import ContextVar
 from math import inf
@@ -13,6 +14,7 @@ import httpx2
 import openai
 from pydantic import SecretStr
 
+from admire.base.errors import UserError
 from admire.models.llm.address import Address
 
 log = logging.getLogger("admire")
@@ -60,11 +62,26 @@ def open_client(
         timeout: seconds for each try, from the request to the end of its answer.
         retries: how often to ask again.
         model: the name that messages give to the model.
+
+    Raises:
+        UserError: the certificates that the environment names cannot be read.
     """
 
     def begin(request: httpx2.Request) -> None:
         request.extensions["deadline"] = time.monotonic() + timeout
 
+    try:
+        http_client = openai.DefaultHttpxClient(
+            timeout=timeout,
+            follow_redirects=False,
+            event_hooks={"request": [begin], "response": [_read]},
+        )
+    except OSError as error:  # names no file
+        file = os.environ.get("SSL_CERT_FILE", "")
+        raise UserError(
+            f"SSL_CERT_FILE: the certificates '{file}' cannot be read ({error}). Correct it, or "
+            "unset it."
+        ) from None
     client = Client(
         # The package insists on a key, other servers need none.
         api_key=key.get_secret_value() or "none",
@@ -73,11 +90,7 @@ def open_client(
         default_headers={"Accept-Encoding": ", ".join(ENCODINGS)},
         timeout=timeout,
         max_retries=retries,
-        http_client=openai.DefaultHttpxClient(
-            timeout=timeout,
-            follow_redirects=False,
-            event_hooks={"request": [begin], "response": [_read]},
-        ),
+        http_client=http_client,
     )
     client.model = model
     return client

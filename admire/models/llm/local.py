@@ -28,7 +28,7 @@ from admire.base.errors import UserError, check_extra, pip_install
 from admire.base.machine import cores
 from admire.base.opened import Opened
 from admire.base.progress import show_progress
-from admire.base.storage import cache_dir, only_writer, write_whole
+from admire.base.storage import cache_dir, only_writer, open_file, write_whole
 from admire.models.llm import llama_process
 from admire.models.llm.chat import EXPECTED, Question, Reply, ServerError, Usage
 from admire.models.llm.openai import SEEING, OpenAIChat
@@ -387,11 +387,8 @@ def _plain(question: Question) -> bool:
 
 
 def _check_gguf(path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            magic = file.read(4)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    with open_file(path) as file:
+        magic = file.read(4)
     if magic != b"GGUF":
         raise UserError(f"{path}: is not a GGUF file.")
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from admire.base.errors import UserError
+from admire.base.files import path_inside
 from admire.data.items import Item, item_keys
 from admire.data.reader import iter_items
 from admire.runs.ranking import Run
+from admire.runs.record import is_source
 
 log = logging.getLogger("admire")
 
@@ -29,33 +31,51 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
     If nothing is found, a warning says why.
 
     Args:
-        data: the file or folder of the data; None takes what run.json names.
+        data: the file or folder of the data; None takes what run.json names, if it is still what
+            the run was made from.
     """
-    source = data_source(run.record)
-    where = data or (Path(source["path"]) if source else None)
     hint = "Say where the data are (--data) to see pictures."
-    if where is None:
-        log.warning("%s: names no data, so there are no pictures. %s", name, hint)
-        return run
-    apart: dict[str, Any] = {kind: source[kind] for kind in ("images", "gold") if kind in source}
-    if run.record.get("left_out"):
-        apart |= {"look": True, "skip": lambda fault: None}
     try:
-        items = list(islice(iter_items(where, **apart), run.record.get("limit")))
+        items = _read_source(run, name, data)
     except UserError as error:
         if data:
             raise
-        log.warning("%s: its data cannot be read. %s %s", name, error, hint)
+        log.warning("%s: its data are not read. %s %s", name, error, hint)
         return run
     by_key = dict(zip(item_keys(items), items, strict=True))
     sources = [by_key.get(key) for key in item_keys([ranking.item for ranking in run.rankings])]
     if not any(sources):
-        log.warning("%s: none of its items is in %s. %s", name, where, hint)
+        log.warning("%s: none of its items is in its data. %s", name, hint)
     rankings = tuple(
         ranking.with_item(_completed(ranking.item, item)) if item else ranking
         for ranking, item in zip(run.rankings, sources, strict=True)
     )
     return replace(run, rankings=rankings)
+
+
+def _read_source(run: Run, name: str, data: Path | None) -> list[Item]:
+    """Read the data of a run.
+
+    A run folder can come from a stranger and name any file. So unless the user names the data,
+    they must have the digest in run.json, and V-WSD's images and gold must be in their folder.
+    """
+    source = data_source(run.record)
+    if not data and not source:
+        raise UserError("run.json names none.")
+    where = data or Path(source["path"])
+    apart: dict[str, Any] = {kind: source[kind] for kind in ("images", "gold") if source.get(kind)}
+    if source and not is_source(where, source):
+        what = f"{where} has changed since the run was made, or is another file."
+        if not data:
+            raise UserError(what)
+        log.warning("%s: %s", name, what)
+    if not data:
+        folder = where if where.is_dir() else where.parent
+        for path in apart.values():
+            path_inside(folder, path, follow_links=True)
+    if run.record.get("left_out"):
+        apart |= {"look": True, "skip": lambda fault: None}
+    return list(islice(iter_items(where, **apart), run.record.get("limit")))
 
 
 def _completed(item: Item, source: Item) -> Item:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from admire.audit.audit import in_sentence
 from admire.base.errors import UserError
@@ -30,6 +30,9 @@ from admire.runs.run_folder import write_run
 from admire.senses.meaning import DEFINITIONS, Meaning
 from admire.senses.recorded import Recorded, RecordedReply, key_of
 from admire.senses.sense import Sense
+
+if TYPE_CHECKING:
+    from admire.tasks.collections import Entry
 
 BY_HAND = ", by hand"
 """What ends the name of a chat model whose reading a person sent."""
@@ -148,7 +151,7 @@ def search_collection(search: schemas.Search, models: Models, folder: Path) -> s
     )
     entries = [
         {"id": entry.name, "score": score, "text": entry.caption or "", "caption": entry.caption}
-        | (_copy(entry.image, folder) if found.pictures else {})
+        | (_copy(entry, folder) if found.pictures else {})
         for entry, score in found.entries
     ]
     return schemas.Found.model_validate(
@@ -161,15 +164,13 @@ def search_collection(search: schemas.Search, models: Models, folder: Path) -> s
     )
 
 
-def _copy(picture: Path | None, folder: Path) -> dict[str, Any]:
-    """Copy a collection's picture to a data URI; nothing if it cannot be read any more."""
+def _copy(entry: Entry, folder: Path) -> dict[str, Any]:
+    """Copy a collection's picture to a data URI; nothing if it is not there as it was indexed."""
     from admire.tasks.collections import read_picture
 
-    if picture is None:
-        return {}
     file = folder / "copy"
     try:
-        file.write_bytes(read_picture(picture))
+        file.write_bytes(read_picture(entry))
         content, (width, height) = thumbnail(file, SIDE)
     except (UserError, OSError):
         return {}

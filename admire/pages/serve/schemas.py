@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, WithJ
 from admire.base.choices import ProfileName
 from admire.base.schema import UNLESS_NONE
 from admire.data.image_files import FORMAT_NAMES
+from admire.data.limits import Limit
 from admire.pages.serve.guard import Limits
 
 # Without admire.data.items, which takes longer to import than the page may take.
@@ -20,10 +21,14 @@ Probability = Annotated[
     float | None, Field(description="Of the idiomatic sense; null where no vote could be read.")
 ]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Language = Annotated[str, Limit("language")]
+Name = Annotated[str, Limit("image")]
+START = "data:[^,]{0,200};base64,"
+"""How the data URI of a picture begins."""
 
 
 def _decoded(value: object) -> bytes:
-    start = re.match(r"data:[^,]*;base64,", value) if isinstance(value, str) else None
+    start = re.match(START, value) if isinstance(value, str) else None
     if not start or not isinstance(value, str):
         raise ValueError("is not a data URI like data:image/png;base64,…, with the picture")
     try:
@@ -39,7 +44,7 @@ class Candidate(BaseModel):
         Annotated[
             bytes,
             BeforeValidator(_decoded),
-            WithJsonSchema({"type": "string", "pattern": "^data:[^,]*;base64,"}),
+            WithJsonSchema({"type": "string", "pattern": f"^{START}"}),
         ]
         | None
     ) = Field(
@@ -47,8 +52,8 @@ class Candidate(BaseModel):
         description=f"{FORMAT_NAMES} as a data URI, at most {Limits.megabytes} MB and "
         f"{Limits.megapixels} megapixels.",
     )
-    caption: str | None = None
-    name: str | None = Field(
+    caption: Annotated[str, Limit("caption")] | None = None
+    name: Name | None = Field(
         None, description="What the answer calls it, such as its file's name; else candidate1, …"
     )
 
@@ -64,10 +69,14 @@ class Votes(BaseModel):
 class Meaning(BaseModel):
     """What a chat model says of one sense."""
 
-    definitions: list[str] = Field(default=[], description="The first two count.")
-    scenes: list[str] = Field(default=[], description="The first one counts.")
+    definitions: list[Annotated[str, Limit("definition")]] = Field(
+        default=[], description="The first two count."
+    )
+    scenes: list[Annotated[str, Limit("scene")]] = Field(
+        default=[], description="The first one counts."
+    )
     unread: Annotated[
-        str | None,
+        Annotated[str, Limit("reply")] | None,
         UNLESS_NONE,
         Field(description="The reply, if it could not be used: a dictionary stands in, if it can."),
     ] = None
@@ -76,19 +85,21 @@ class Meaning(BaseModel):
 class Entry(BaseModel):
     """What a dictionary says of one sense."""
 
-    gloss: str
-    source: str = Field(description="The dictionary.")
+    gloss: Annotated[str, Limit("definition")]
+    source: Annotated[str, Limit("llm")] = Field(description="The dictionary.")
 
 
 class Reading(BaseModel):
     """How one chat model understands the compound here."""
 
-    llm: str
+    llm: Annotated[str, Limit("llm")]
     sense: Sense | None
     probability: Probability
     votes: Votes | None = None
     by: By | None = Field(None, description="What decided the sense in place of votes.")
-    wording: str | None = Field(None, description="The meaning in short, to show.")
+    wording: Annotated[str, Limit("definition")] | None = Field(
+        None, description="The meaning in short, to show."
+    )
     idiomatic: Meaning = Meaning()
     literal: Meaning = Meaning()
     dictionary: dict[Sense, list[Entry]] = {}
@@ -97,11 +108,11 @@ class Reading(BaseModel):
 class Row(BaseModel):
     """One row of a manifest.jsonl, with pictures as data URIs. Other keys are ignored."""
 
-    compound: str
-    sentence: str | None = Field(
+    compound: Annotated[str, Limit("compound")]
+    sentence: Annotated[str, Limit("sentence")] | None = Field(
         None, description="Uses the compound. Only an item with a sequence can do without."
     )
-    language: str | None = Field(
+    language: Language | None = Field(
         None,
         description="A language tag; without one that of the sentence, or en where it cannot be "
         "told.",
@@ -123,8 +134,8 @@ class Row(BaseModel):
         "definitions: the candidates are ranked by these, and no chat model is asked.",
     )
     sentence_type: Sense | None = None
-    expected_order: list[str] | None = None
-    expected_item: str | None = None
+    expected_order: list[Name] | None = None
+    expected_item: Name | None = None
 
 
 class Part(BaseModel):
@@ -179,9 +190,11 @@ class Ranking(BaseModel):
 class Search(BaseModel):
     """A search in the collection that the server was started with."""
 
-    text: Text = Field(description="Uses the expression.")
-    span: Text = Field(description="The expression, as it stands in the text.")
-    language: str | None = Field(
+    text: Annotated[Text, Limit("sentence")] = Field(description="Uses the expression.")
+    span: Annotated[Text, Limit("span")] = Field(
+        description="The expression, as it stands in the text."
+    )
+    language: Language | None = Field(
         None, description="A language tag; without one that of the text, or en."
     )
     top: int = Field(10, ge=1, le=100, strict=True, description="How many to find.")

@@ -182,8 +182,9 @@ def spellings(expression: str, language: str) -> Iterator[str]:
 def _changed(words: list[str], language: str) -> Iterator[list[str]]:
     """Yield the words as they are, then with one of them changed, the last first, then two."""
     lemmas = [_lemmas(word, language) for word in words]
+    able = [place for place in reversed(range(len(words))) if lemmas[place]]
     for count in range(3):
-        for places in combinations(reversed(range(len(words))), count):
+        for places in combinations(able, count):
             for chosen in product(*(lemmas[place] for place in places)):
                 changed = words.copy()
                 for place, lemma in zip(places, chosen, strict=True):

@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel
 
 from admire.base.errors import UserError
 from admire.base.files import read_table
 from admire.base.schema import Text, read_as
+from admire.data.limits import Limit, without_invalid
 from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
 from admire.senses.sense import LanguageTag
 
 
 class _Row(BaseModel, strict=True):
-    expression: Text
+    expression: Annotated[Text, Limit("compound")]
     language: LanguageTag
     sense: Literal["idiomatic", "literal", ""]
     gloss: Text
@@ -42,7 +43,8 @@ class Glossary:
             if not key:
                 raise UserError(f"{where}, expression: has no letters.")
             tags = (row.sense,) if row.sense else ()
-            entry = Entry(row.expression.strip(), row.gloss.strip()[:GLOSS], self.name, tags=tags)
+            gloss = without_invalid(row.gloss).strip()[:GLOSS]
+            entry = Entry(row.expression.strip(), gloss, self.name, tags=tags)
             self._entries.setdefault((code_of(row.language), key), []).append(entry)
         self.languages = frozenset(language for language, _ in self._entries)
         self.identity = f"glossary:{hashlib.sha256(path.read_bytes()).hexdigest()}"

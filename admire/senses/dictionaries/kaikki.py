@@ -18,13 +18,16 @@ from pydantic import BaseModel
 from admire.base.errors import UserError
 from admire.base.progress import show_progress
 from admire.base.schema import read_as
-from admire.base.storage import cache_dir, only_writer, partial_of, unwritable
+from admire.base.storage import cache_dir, only_writer, open_file, partial_of, unwritable
+from admire.data.limits import LIMITS, without_invalid
 from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
 
 VERSION = 1
 """Of what is kept of a file; an index of another version is made again."""
 EXAMPLES = 3
 """How many examples of a sense are kept."""
+LONGEST = 1 << 26
+"""How many bytes a line may have. The longest of Wiktionary have about a million."""
 PATIENCE = 3600.0
 """How many seconds to wait for another process that makes the same index."""
 POINTERS = frozenset({"alt-of", "form-of", "no-gloss"})
@@ -139,7 +142,9 @@ def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> tuple[str, st
     for row, line in _lines(path):
         digest.update(line)
         word = read_as(_Word, line, f"{path}, row {row}") if line.strip() else _Word()
-        key, language = key_of(word.word), code_of(word.lang_code)
+        # No item has a longer compound.
+        key = key_of(word.word) if len(word.word) <= LIMITS["compound"] else ""
+        language = code_of(word.lang_code)
         senses = [*filter(None, map(_shorten, word.senses))]
         if key and language and senses:
             languages.add(language)
@@ -159,7 +164,7 @@ def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> tuple[str, st
 def _shorten(sense: _Sense) -> tuple[str, list[str], list[str]] | None:
     """Return a sense's gloss, tags and examples, cut; None if it only points to other words."""
     tags = [tag.lower() for tag in sense.tags]
-    gloss = sense.glosses[-1].strip() if sense.glosses else ""  # the narrowest
+    gloss = without_invalid(sense.glosses[-1]).strip() if sense.glosses else ""  # the narrowest
     points = sense.alt_of or sense.form_of or POINTERS & set(tags)
     if points or not gloss or gloss.lower().startswith(POINTING):
         return None
@@ -171,12 +176,14 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file with their numbers; progress is shown."""
     row = 0
     try:
-        with path.open("rb") as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:
+        with open_file(path) as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:
             size = os.fstat(raw.fileno()).st_size
             ends = [*(size * hundredth // 100 for hundredth in range(1, 100)), size + 1]
             for end in show_progress(ends, f"Indexing {path.name}"):
-                while raw.tell() < end and (line := file.readline()):
+                while raw.tell() < end and (line := file.readline(LONGEST + 1)):
                     row += 1
+                    if len(line) > LONGEST:
+                        raise UserError(f"{path}, row {row}: has more than {LONGEST:,} bytes.")
                     yield row, line.removeprefix(b"\xef\xbb\xbf") if row == 1 else line
     except (OSError, EOFError, zlib.error) as error:
         message = f"{path}, row {row + 1}: cannot be read ({error})."

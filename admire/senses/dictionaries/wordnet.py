@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from admire.base.errors import UserError
+from admire.base.storage import open_file
 from admire.senses.dictionaries.entries import GLOSS, Entry, key_of
 
 FOLDER_VARIABLE = "ADMIRE_WORDNET"
@@ -107,7 +108,8 @@ class WordNet:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes().replace(b"\r\n", b"\n") + b"\n"
+        with open_file(path) as file:
+            return file.read().replace(b"\r\n", b"\n") + b"\n"
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).", "dictionaries") from None
 

@@ -6,13 +6,14 @@ import logging
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NoReturn
 
 from admire.base.choices import EngineName
 from admire.base.errors import UserError
@@ -28,11 +29,10 @@ from admire.models.encoders import TextEncoder
 from admire.tasks.collections.encoding import (
     EncodeBatches,
     EncoderRecord,
-    digest,
     encode_here,
     tracks_of,
 )
-from admire.tasks.collections.entries import Entry, check_new, read_entries
+from admire.tasks.collections.entries import Entry, check_new, digest, read_entries
 from admire.tasks.collections.index import Record, check_encoder, read_record, write_record
 from admire.tasks.collections.lance_table import Table
 
@@ -55,7 +55,7 @@ class Changes:
     Attributes:
         entries: how many there are now.
         new, gone: how many are there that were not, and are not that were.
-        left_out: how many of the source could not be encoded.
+        left_out: how many of the source could not be used.
     """
 
     entries: int
@@ -71,6 +71,7 @@ def write_index(
     *,
     engine: EngineName = "exact",
     encode: EncodeBatches = encode_here,
+    skip_bad: bool = False,
 ) -> Changes:
     """Encode a collection and write an index folder, which appears when it is complete.
 
@@ -80,6 +81,7 @@ def write_index(
     Args:
         source: see :func:`admire.tasks.collections.read_entries`.
         encode: encodes the batches.
+        skip_bad: leave out entries that cannot be used, and count them.
 
     Raises:
         UserError: something of the source cannot be used, there is nothing to search, another
@@ -93,7 +95,7 @@ def write_index(
         record = Record(encoder=EncoderRecord.of(encoder), engine=engine)
         _begin(work, record)
         try:
-            changes = _add_new(work, record, source, encoder, encode)
+            changes = _add_new(work, record, source, encoder, encode, skip_bad)
         except UserError:
             if not Table(work).size:  # nothing is lost
                 shutil.rmtree(work, ignore_errors=True)
@@ -105,7 +107,12 @@ def write_index(
 
 
 def add_to_index(
-    source: Path, encoder: TextEncoder, index: Path, *, encode: EncodeBatches = encode_here
+    source: Path,
+    encoder: TextEncoder,
+    index: Path,
+    *,
+    encode: EncodeBatches = encode_here,
+    skip_bad: bool = False,
 ) -> Changes:
     """Add a collection to an index. Only what is new, by its content, is encoded.
 
@@ -119,7 +126,7 @@ def add_to_index(
         record = read_record(index)
         check_encoder(index, record.encoder, encoder)
         check_folder(index, "index")
-        return _add_new(index, record, source, encoder, encode)
+        return _add_new(index, record, source, encoder, encode, skip_bad)
 
 
 def remove_from_index(names: Sequence[str], index: Path) -> Changes:
@@ -153,13 +160,14 @@ def remove_from_index(names: Sequence[str], index: Path) -> Changes:
         return Changes(before - len(gone), 0, len(gone), 0)
 
 
-def default_encoder(source: Path) -> str:
+def default_encoder(source: Path, *, skip_bad: bool = False) -> str:
     """Return the encoder for a source where none is named, by whether it begins with a picture."""
     if source.is_dir() and not any(source.glob("*.parquet")):
         return "sight"
     with TemporaryDirectory(prefix="admire-", ignore_cleanup_errors=True) as unpacked:
-        first = next(read_entries(source, Path(unpacked)))
-    return "sight" if first.image else "e5"
+        skip = (lambda error: None) if skip_bad else _refuse
+        first = next(read_entries(source, Path(unpacked), skip), None)
+    return "sight" if first and first.image else "e5"
 
 
 def _begin(work: Path, record: Record) -> None:
@@ -196,26 +204,43 @@ class _Contents:
             self._db.executemany(f"INSERT INTO contents VALUES ({values})", batch.to_pylist())
         self._db.execute("CREATE INDEX ids ON contents (id)")
 
-    def new(self, entries: Iterable[Entry], source: str) -> Iterator[Entry]:
+    def new(
+        self, entries: Iterable[Entry], source: str, skip: Callable[[UserError], object]
+    ) -> Iterator[Entry]:
         """Yield the entries that are not in the index, and note all of them as seen."""
         for entry in entries:
-            rows = self._db.execute(
-                "SELECT source, complete AND problem IS NULL, seen FROM contents WHERE id = ?",
-                (entry.name,),
-            ).fetchall()
-            check_new(entry, any(seen for *_, seen in rows))
-            update = "UPDATE contents SET seen = 1 WHERE id = ? AND digest = ?"
-            if rows and self._db.execute(update, (entry.name, _digest(entry))).rowcount:
+            try:
+                new = self._note(entry, source)
+            except UserError as error:
+                skip(error)
+                new = False
+            if new:
+                yield entry
+            else:
                 _remove_copy(entry)
-                continue
-            for origin, counts, _ in rows:
-                if counts and origin != source:
-                    raise UserError(
-                        f"{entry.where}: '{entry.name}' is in the index already, from {origin}. "
-                        "Remove that one first (--remove), or give this one another name."
-                    )
-            self._db.execute("INSERT INTO contents (id, seen) VALUES (?, 1)", (entry.name,))
-            yield entry
+
+    def _note(self, entry: Entry, source: str) -> bool:
+        """Note an entry as seen; return whether it is not in the index."""
+        rows = self._db.execute(
+            "SELECT source, complete AND problem IS NULL, seen FROM contents WHERE id = ?",
+            (entry.name,),
+        ).fetchall()
+        check_new(entry, any(seen for *_, seen in rows))
+        update = "UPDATE contents SET seen = 1 WHERE id = ? AND digest = ?"
+        if rows and self._db.execute(update, (entry.name, _digest(entry))).rowcount:
+            return False
+        for origin, counts, _ in rows:
+            if counts and origin != source:
+                raise UserError(
+                    f"{entry.where}: '{entry.name}' is in the index already, from {origin}. "
+                    "Remove that one first (--remove), or give this one another name."
+                )
+        self._db.execute("INSERT INTO contents (id, seen) VALUES (?, 1)", (entry.name,))
+        return True
+
+    def skip(self, error: UserError) -> None:
+        """Note why an entry of the source is left out before it has a name."""
+        self._db.execute("INSERT INTO contents (problem, seen) VALUES (?, 1)", (str(error),))
 
     def leave_out(self, name: str, problem: str) -> None:
         """Note why a new entry is left out."""
@@ -243,6 +268,11 @@ class _Contents:
         ).fetchall()
 
 
+def _refuse(error: UserError) -> NoReturn:
+    """Refuse a source with an entry that cannot be used."""
+    raise UserError(str(error), *error.settings, "skip_bad")
+
+
 def _digest(entry: Entry) -> str:
     """Return an entry's digest, or nothing if its picture cannot be read, as in the table."""
     try:
@@ -258,7 +288,12 @@ def _remove_copy(entry: Entry) -> None:
 
 
 def _add_new(
-    folder: Path, record: Record, source: Path, encoder: TextEncoder, encode: EncodeBatches
+    folder: Path,
+    record: Record,
+    source: Path,
+    encoder: TextEncoder,
+    encode: EncodeBatches,
+    skip_bad: bool,
 ) -> Changes:
     """Encode the entries of a source that are not in an index yet, and complete the index."""
     origin = os.path.abspath(source)
@@ -273,7 +308,8 @@ def _add_new(
     with closing(contents):
         try:
             with _writing(folder, (sqlite3.Error,)):
-                new = contents.new(read_entries(source, unpacked), origin)
+                skip = contents.skip if skip_bad else _refuse
+                new = contents.new(read_entries(source, unpacked, skip), origin, skip)
                 batches = iter(lambda: tuple(islice(new, BATCH)), ())
                 for batch in encode(batches, encoder):
                     with _writing(folder):
@@ -294,7 +330,8 @@ def _add_new(
     if not entries:
         raise UserError(f"{source}: nothing of it can be indexed. {problem}")
     if left_out:
-        log.warning("%s: %d left out. The first is '%s'. %s", source, left_out, name, problem)
+        first = f" The first is '{name}'." if name else ""
+        log.warning("%s: %d left out.%s %s", source, left_out, first, problem)
     with _writing(folder):
         table.delete([row for row, _, _ in obsolete])
         _complete(folder, record, table)

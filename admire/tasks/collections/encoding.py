@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ from admire.base.choices import TRACKS, Device
 from admire.base.errors import UserError
 from admire.base.machine import cores
 from admire.base.workers import Workers, check_same, over_workers
-from admire.data.image_files import read_bytes, read_image
+from admire.data.image_files import read_image
 from admire.data.items import Candidate
 from admire.models.encoders import ImageEncoder, TextEncoder, Vectors, open_encoder
-from admire.tasks.collections.entries import Entry
+from admire.tasks.collections.entries import Entry, digest
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
@@ -143,12 +142,6 @@ def encode(entries: Sequence[Entry] | Sequence[Candidate], encoder: TextEncoder)
         vectors[track][mask] = encoded
         present[track] = mask
     return Encoded(vectors, present)
-
-
-def digest(entry: Entry) -> str:
-    """Return 128 bits, as hexadecimal digits, of the digest of an entry's picture and caption."""
-    picture = hashlib.sha256(read_bytes(entry.file)).digest() if entry.file else b""
-    return hashlib.sha256(picture + (entry.caption or "").encode()).hexdigest()[:32]
 
 
 def tracks_of(encoder: TextEncoder) -> tuple[str, ...]:

@@ -2,41 +2,59 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+import re
+import shutil
 import tarfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from io import BufferedReader, BytesIO, FileIO
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from tempfile import NamedTemporaryFile, TemporaryDirectory
+from typing import Any, BinaryIO, NoReturn, cast
 
-from admire.base.errors import UserError, needs_extra
-from admire.base.files import json_rows, open_text, table_parts
-from admire.data.image_files import SUFFIXES, read_sidecar
+from admire.base.errors import UserError
+from admire.base.files import (
+    LINE,
+    LONGEST_PATH,
+    json_rows_or_errors,
+    open_text,
+    path_inside,
+    table_parts,
+)
+from admire.base.storage import open_file
+from admire.data.image_files import SUFFIXES, check_size, read_bytes, read_sidecar
 from admire.data.items import Candidate
+from admire.data.limits import LIMITS, check_text
+from admire.tasks.collections.parquet import parquet_columns, parquet_rows
 
 log = logging.getLogger("admire")
 
-PACKED = 32
-"""How many rows of a Parquet file, with their pictures, are read at once."""
+COLUMNS = ("image", "image.bytes", "image.path", "caption", "text", "id")
+"""What is read of a Parquet file."""
 
 
 @dataclass(frozen=True)
 class Entry(Candidate):
-    """An entry of a collection while it is read: a picture, a text, or a picture and its caption.
+    """An entry of a collection: a picture, a text, or a picture and its caption.
 
     Its name is unique in the collection. A picture inside a Parquet or tar file has the path
     ``FILE/ROW`` or ``FILE/MEMBER``.
 
     Attributes:
-        where: the place that messages name, a file and a row, say.
+        where: the place that messages name while it is read, a file and a row, say.
         unpacked: a copy of a picture that is inside another file. Whoever reads removes it.
+        digest: of its content when it was indexed, see :func:`digest`.
     """
 
     where: str = ""
     unpacked: Path | None = None
+    digest: str = field(default="", compare=False)
 
     @property
     def file(self) -> Path | None:
@@ -44,7 +62,9 @@ class Entry(Candidate):
         return self.unpacked or self.image
 
 
-def read_entries(source: Path, unpacked: Path) -> Iterator[Entry]:
+def read_entries(
+    source: Path, unpacked: Path, skip: Callable[[UserError], object] | None = None
+) -> Iterator[Entry]:
     """Yield the entries of a collection.
 
     - ``.txt``: a text a line;
@@ -57,16 +77,26 @@ def read_entries(source: Path, unpacked: Path) -> Iterator[Entry]:
       suffix, with captions in a ``.txt`` of the same name. What is hidden is left out, and links
       that lead out of the folder are, with a warning.
 
+    No path leads out of the folder of its file, see :func:`admire.base.files.path_inside`; nor do
+    links there.
+
     Args:
         unpacked: an empty folder for copies of pictures that are inside other files.
+        skip: takes what is wrong with an entry that cannot be used, which is then left out.
 
     Raises:
-        UserError: the file, row and column that cannot be used, and why; or there is nothing.
+        UserError: the file, row and column that cannot be used, and why; or there is nothing. With
+            ``skip`` only if the file cannot be read any further.
     """
     empty = True
     for entry in _read(source, unpacked):
         empty = False
-        yield entry
+        if isinstance(entry, Entry):
+            yield entry
+        elif skip:
+            skip(entry)
+        else:
+            raise entry
     if empty:
         raise UserError(f"{source}: holds {'no pictures' if source.is_dir() else 'no texts'}.")
 
@@ -78,11 +108,13 @@ def read_texts(path: Path) -> list[Candidate]:
         UserError: as there, or the file holds pictures.
     """
     texts: dict[str, Candidate] = {}
-    for entry in read_entries(path, Path()):
-        if entry.image:
-            raise UserError(f"{path}: holds pictures. Index them first (admire index).", "index")
-        check_new(entry, entry.name in texts)
-        texts[entry.name] = Candidate(entry.name, caption=entry.caption)
+    with TemporaryDirectory(prefix="admire-", ignore_cleanup_errors=True) as unpacked:
+        for entry in read_entries(path, Path(unpacked)):
+            if entry.image:
+                what = "holds pictures. Index them first (admire index)."
+                raise UserError(f"{path}: {what}", "index")
+            check_new(entry, entry.name in texts)
+            texts[entry.name] = Candidate(entry.name, caption=entry.caption)
     return list(texts.values())
 
 
@@ -92,40 +124,60 @@ def check_new(entry: Entry, exists: bool) -> None:
         raise UserError(f"{entry.where}, id: '{entry.name}' stands in two rows.")
 
 
-def read_picture(image: Path) -> bytes:
-    """Read the content of a collection's picture, which may be inside a Parquet or tar file.
+def digest(entry: Entry) -> str:
+    """Return 128 bits, as hexadecimal digits, of the digest of an entry's picture and caption."""
+    return _digest(read_bytes(entry.file) if entry.file else None, entry.caption)
+
+
+def _digest(picture: bytes | None, caption: str | None) -> str:
+    content = b"" if picture is None else hashlib.sha256(picture).digest()
+    return hashlib.sha256(content + (caption or "").encode()).hexdigest()[:32]
+
+
+def read_picture(entry: Entry) -> bytes:
+    """Read the picture of an entry that was found in an index.
+
+    It may be inside a Parquet or tar file. An index can come from a stranger and name any file, so
+    the picture is only returned if it is what was indexed.
 
     Raises:
-        UserError: it cannot be read any more.
+        UserError: it cannot be read any more, or has changed.
     """
-    from admire.data.image_files import read_bytes
+    if entry.image is None:
+        raise UserError(f"'{entry.name}' has no picture.")
+    content = _read_content(entry.image)
+    if _digest(content, entry.caption) != entry.digest:
+        raise UserError(f"{entry.image}: is not the picture that was indexed. Index it again.")
+    return content
 
-    outer = next((path for path in image.parents if path.suffix in (".tar", ".parquet")), None)
-    if outer is None or not outer.is_file():
+
+def _read_content(image: Path) -> bytes:
+    parents = image.parents if len(str(image)) <= LONGEST_PATH else ()
+    outer = next((path for path in parents if path.suffix in (".tar", ".parquet")), None)
+    if outer is None or not os.path.isfile(outer):
         return read_bytes(image)
     member = image.relative_to(outer).as_posix()
-    try:
-        if outer.suffix == ".tar":
-            with tarfile.open(outer, "r:") as tar:
-                packed = tar.extractfile(member)
-                content = packed.read(outer.stat().st_size) if packed else b""
-        else:
-            content = _parquet_picture(outer, int(member) - 1)
-    except (OSError, ValueError, KeyError, IndexError, tarfile.TarError) as error:
-        raise UserError(f"{image}: the image cannot be read ({error}).") from None
+    if outer.suffix == ".tar":
+        return _tar_picture(outer, member)
+    number = int(member) if re.fullmatch("[1-9][0-9]{,17}", member) else 0
+    row = next(parquet_rows(outer, COLUMNS[:3], number - 1), {}) if number else {}
+    content = _parquet_image(row)
+    if not isinstance(content, bytes):
+        raise UserError(f"{image}: is not a picture in a row of this file.")
+    check_size(image, len(content))
     return content
 
 
 # ---------------------------------------------------------------------------- files and folders
 
 
-def _read(source: Path, unpacked: Path) -> Iterator[Entry]:
-    """Yield the entries of a file or folder; nothing where there are none."""
+def _read(source: Path, unpacked: Path) -> Iterator[Entry | UserError]:
+    """Yield the entries of a file or folder, and what is wrong with those that cannot be used."""
     if not source.exists():
         raise UserError(f"{source}: cannot be read (No such file or folder).")
     files = [source]
     if source.is_dir():
-        files = sorted(source.glob("*.tar")) or sorted(source.glob("*.parquet"))
+        files = _shards(source, "*.tar") or _shards(source, "*.parquet")
         if not files:
             yield from _read_folder(source)
     for file in files:
@@ -134,13 +186,40 @@ def _read(source: Path, unpacked: Path) -> Iterator[Entry]:
         yield from READERS[file.suffix](file, unpacked)
 
 
-def _read_folder(folder: Path) -> Iterator[Entry]:
+LINKS = "is a link that leads out of the folder"
+
+
+def _shards(folder: Path, pattern: str) -> list[Path]:
+    """Return the files of a folder with these names, without links that lead out of it."""
+    files = sorted(folder.glob(pattern))
+    out = [file for file in files if _leads_out(folder, file)]
+    if out:
+        _warn(folder, LINKS, out)
+    return [file for file in files if file not in out]
+
+
+def _leads_out(folder: Path, path: Path) -> bool:
+    """Return whether a path is a link that leads out of a folder."""
+    try:
+        if path.is_symlink():
+            path_inside(folder, str(path.relative_to(folder)), follow_links=False)
+    except UserError:
+        return True
+    return False
+
+
+def _warn(folder: Path, reason: str, left_out: list[Path]) -> None:
+    name = str(left_out[0].relative_to(folder))
+    log.warning("%r: %s; %d left out.", name, reason, len(left_out))
+
+
+def _read_folder(folder: Path) -> Iterator[Entry | UserError]:
     """Yield the pictures below a folder in the order of their paths; warn of what is left out."""
 
     def fail(error: OSError) -> NoReturn:
         raise UserError(f"{error.filename}: cannot be read ({error.strerror}).") from None
 
-    root, names = folder.resolve(), list[str]()
+    names = list[str]()
     left_out: dict[str, list[Path]] = defaultdict(list)
     for parent, folders, files in os.walk(folder, onerror=fail):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -148,18 +227,33 @@ def _read_folder(folder: Path) -> Iterator[Entry]:
             path = Path(parent, name)
             if name.startswith("."):
                 continue
-            if path.is_symlink() and not path.resolve().is_relative_to(root):
-                left_out["is a link that leads out of the folder"].append(path)
+            if _leads_out(folder, path):
+                left_out[LINKS].append(path)
             elif path.suffix.lower() in SUFFIXES and path.is_file():
                 if name.encode(errors="replace").decode() == name:
                     names.append(path.relative_to(folder).as_posix())
                 else:  # half surrogates stand for bytes that are no text
                     left_out["has a name that is not UTF-8"].append(path)
     for reason, paths in left_out.items():
-        log.warning("%r: %s; %d left out.", str(paths[0].relative_to(folder)), reason, len(paths))
+        _warn(folder, reason, paths)
+    captions = {path for path in left_out[LINKS] if path.suffix == ".txt"}
     for name in sorted(names):
-        file = folder / name
-        yield Entry(name, Path(os.path.abspath(file)), read_sidecar(file), str(file))
+        yield _entry_or_error(_picture_entry, folder, name, captions)
+
+
+def _picture_entry(folder: Path, name: str, left_out: Collection[Path]) -> Entry:
+    """Make an entry of a picture in a folder, with the caption beside it if it is not left out."""
+    file = folder / name
+    caption = None if file.with_suffix(".txt") in left_out else read_sidecar(file)
+    return Entry(name, Path(os.path.abspath(file)), caption, str(file))
+
+
+def _entry_or_error(make: Callable[..., Entry], *arguments: Any) -> Entry | UserError:
+    """Return the entry that a function makes, or what is wrong with it."""
+    try:
+        return make(*arguments)
+    except UserError as error:
+        return error
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -174,20 +268,20 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 # --------------------------------------------------------------------------------------- tables
 
 
-def _read_rows(path: Path, unpacked: Path) -> Iterator[Entry]:
+def _read_rows(path: Path, unpacked: Path) -> Iterator[Entry | UserError]:
     """Yield the entries of a text file, a list, JSON lines or a table."""
     for number, row in _rows(path):
-        yield _row_entry(row, number, path)
+        yield row if isinstance(row, UserError) else _entry_or_error(_row_entry, row, number, path)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | UserError]]:
     match path.suffix:
         case ".txt":
             yield from ((number, {"text": line}) for number, line in _lines(path))
         case ".lst":
             yield from ((number, {"image": line.strip()}) for number, line in _lines(path))
         case ".jsonl":
-            yield from json_rows(path)
+            yield from json_rows_or_errors(path)
         case _:
             for table in table_parts(path, ()):
                 _check_kind(path, table.columns)
@@ -202,106 +296,141 @@ def _check_kind(path: Path, columns: Iterable[str]) -> None:
         )
 
 
-def _row_entry(row: Mapping[str, Any], number: int, path: Path, name: str | None = None) -> Entry:
-    """Make an entry of a row, called ``name`` if it has no id; paths start at the file's folder."""
+def _row_entry(
+    row: Mapping[str, Any],
+    number: int,
+    path: Path,
+    name: str | None = None,
+    packed: Path | None = None,
+) -> Entry:
+    """Make an entry of a row. Paths start at the folder of the row's file, and stay in it.
+
+    Args:
+        name: of a row without an id.
+        packed: the path of a picture that is in the row itself.
+    """
     where = f"{path}, row {number}"
-    image, key = row.get("image"), "caption" if row.get("caption") else "text"
-    caption = row.get(key)
-    if "image" in row:
-        for column, value in (("image", image), (key, caption)):
-            if not isinstance(value, str | None):
-                raise UserError(f"{where}, {column}: is not a text.")
-        if not (image or "").strip() and not (caption or "").strip():
-            raise UserError(f"{where}, image: is missing or empty.")
-    else:
-        caption = row.get("text")
-        if not isinstance(caption, str) or not caption.strip():
-            raise UserError(f"{where}, text: is missing or empty.")
+    key = "caption" if "image" in row and row.get("caption") else "text"
+    image, caption = _text(row, "image", where), _text(row, key, where)
+    if not image and not caption and not packed:
+        raise UserError(f"{where}, {'image' if 'image' in row else 'text'}: is missing or empty.")
+    if image:
+        try:
+            inside = path_inside(path.parent, image, follow_links=False)
+        except UserError as error:
+            raise UserError(f"{where}, image: {error}") from None
+        packed = Path(os.path.abspath(path.parent), inside)
     if row.get("id") not in (None, ""):
-        name = str(row["id"])
-    file = Path(os.path.abspath(path.parent / image)) if image else None
-    return Entry(str(name or image or number), file, caption or None, where)
+        name = _text({"id": str(row["id"])}, "id", where)
+    return Entry(name or image or str(number), packed, caption, where)
+
+
+def _text(row: Mapping[str, Any], column: str, where: str) -> str | None:
+    """Return a row's text; None if it has none, or a blank one."""
+    text = row.get(column)
+    if not isinstance(text, str | None):
+        raise UserError(f"{where}, {column}: is not a text.")
+    try:
+        check_text("image" if column == "id" else column, text)
+    except ValueError as error:
+        raise UserError(f"{where}, {column}: {error}.") from None
+    return text if text and text.strip() else None
 
 
 # --------------------------------------------------------------------------- pictures in files
 
 
-def _read_parquet(path: Path, unpacked: Path) -> Iterator[Entry]:
-    with needs_extra("lance", "Reading Parquet"):
-        import pyarrow
-        import pyarrow.parquet
-    number = 0
+def _read_parquet(path: Path, unpacked: Path) -> Iterator[Entry | UserError]:
+    _check_kind(path, parquet_columns(path))
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            _check_kind(path, names)
-            columns = [name for name in ("image", "caption", "text", "id") if name in names]
-            for batch in file.iter_batches(PACKED, columns=columns):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield _parquet_entry(row, number, path, unpacked)
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path}: is no Parquet file, or damaged ({reason}).") from None
+        for number, row in enumerate(parquet_rows(path, COLUMNS), start=1):
+            yield _entry_or_error(_parquet_entry, row, number, path, unpacked)
+    except OSError as error:
+        raise _unusable(path, error) from None
 
 
 def _parquet_entry(row: dict[str, Any], number: int, path: Path, unpacked: Path) -> Entry:
     """Make an entry of a row, and copy a picture that is in it."""
-    image, name = row.get("image"), f"{path.name}/{number}"
-    if isinstance(image, dict):
-        image = image.get("bytes") or image.get("path")
-    if isinstance(image, bytes):
-        entry = _row_entry(row | {"image": name}, number, path, name)
-        place = Path(os.path.abspath(path), str(number))
-        return replace(entry, image=place, unpacked=_copy(image, unpacked / str(number)))
-    if "image" in row:
-        row |= {"image": image}
-    return _row_entry(row, number, path, image or name)
+    image, name = _parquet_image(row), f"{path.name}/{number}"
+    if not isinstance(image, bytes):
+        if "image" in row:
+            row["image"] = image
+        return _row_entry(row, number, path, image or name)
+    place = Path(os.path.abspath(path), str(number))
+    check_size(place, len(image))
+    entry = _row_entry(row | {"image": None}, number, path, name, place)
+    return replace(entry, unpacked=_copy(BytesIO(image), unpacked))
 
 
-def _parquet_picture(path: Path, row: int) -> bytes:
-    """Read the picture in a row of a Parquet file, from 0."""
-    with needs_extra("lance", "Reading Parquet"):
-        import pyarrow.parquet
-    with pyarrow.parquet.ParquetFile(path) as file:
-        for group in range(file.num_row_groups):
-            size = file.metadata.row_group(group).num_rows
-            if row < size:
-                column = file.read_row_group(group, columns=["image"]).column("image")
-                content = column[row].as_py()
-                return cast(bytes, content["bytes"] if isinstance(content, dict) else content)
-            row -= size
-    raise IndexError("there is no such row")
+def _parquet_image(row: Mapping[str, Any]) -> Any:
+    """Return the picture in a row, or its path."""
+    image = row.get("image")
+    return (image.get("bytes") or image.get("path")) if isinstance(image, dict) else image
 
 
-def _read_tar(path: Path, unpacked: Path) -> Iterator[Entry]:
+def _read_tar(path: Path, unpacked: Path) -> Iterator[Entry | UserError]:
     """Yield the pictures of a tar file in its order. Members of one key stand beside each other."""
-    key = ""
+    with _open_tar(path) as tar:
+        for _, members in groupby(_members(tar), _key_of):
+            yield from _read_sample(tar, members, path, unpacked)
+
+
+def _read_sample(
+    tar: tarfile.TarFile, members: Iterable[tarfile.TarInfo], path: Path, unpacked: Path
+) -> Iterator[Entry | UserError]:
+    """Yield the pictures of one key with its caption, or what is wrong with these."""
+    pictures, faults, caption = list[Entry](), list[UserError](), None
+    for member in members:
+        suffix = member.name[len(_key_of(member)) :].lower()
+        try:
+            if suffix == ".txt":
+                caption = _tar_caption(tar, member, path)
+            elif suffix.endswith(SUFFIXES):
+                pictures.append(_tar_entry(tar, member, path, unpacked))
+        except UserError as error:
+            faults.append(error)
+    if faults:
+        for picture in pictures:
+            cast(Path, picture.unpacked).unlink()
+    yield from faults or (replace(picture, caption=caption) for picture in pictures)
+
+
+def _tar_entry(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path, unpacked: Path) -> Entry:
+    """Make an entry of a member, and copy its picture."""
+    where = f"{path}, member at byte {member.offset}"
+    name = cast(str, _text({"image": member.name}, "image", where))
     try:
-        _check_end(path)
-        with tarfile.open(path, "r|") as tar:
-            for key, members in groupby(iter(tar.next, None), _key_of):
-                pictures, caption = [], None
-                for member in members:
-                    tar.members = []  # type: ignore[attr-defined]  # else it remembers all
-                    packed = tar.extractfile(member) if member.isfile() else None
-                    suffix = member.name[len(key) :].lower()
-                    if packed and suffix == ".txt":
-                        caption = packed.read().decode().strip() or None
-                    elif packed and suffix.endswith(SUFFIXES):
-                        file = _copy(packed.read(), unpacked / f"{path.stem}-{member.offset}")
-                        place = Path(os.path.abspath(path), member.name)
-                        where = f"{path}, {member.name}"
-                        name = f"{path.name}/{member.name}"
-                        pictures.append(Entry(name, place, None, where, file))
-                for picture in pictures:
-                    yield replace(picture, caption=caption)
+        inside = path_inside(path, name, follow_links=True)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+    place = Path(os.path.abspath(path), inside)
+    check_size(place, member.size)
+    copy = _copy(_content(tar, member), unpacked)
+    return Entry(f"{path.name}/{name}", place, None, f"{path}, {name}", copy)
+
+
+def _tar_caption(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> str | None:
+    """Read the text of a member."""
+    where, most = f"{path}, {member.name}", LIMITS["caption"]
+    if member.size > 4 * most:
+        raise UserError(f"{where}: has more than {most:,} characters. Shorten it.")
+    try:
+        text = _content(tar, member).read().decode().strip()
     except UnicodeDecodeError:
-        raise UserError(f"{path}, {key}.txt: is not UTF-8 text.") from None
-    except (tarfile.TarError, EOFError) as error:
-        raise UserError(f"{path}: is no tar file, or damaged ({error}). Copy it again.") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read or unpacked ({error.strerror}).") from None
+        raise UserError(f"{where}: is not UTF-8 text.") from None
+    return _text({"caption": text}, "caption", where)
+
+
+def _tar_picture(path: Path, name: str) -> bytes:
+    """Read the picture of a member."""
+    with _open_tar(path) as tar:
+        for member in _members(tar):
+            if os.path.normpath(member.name) == os.path.normpath(name):
+                check_size(path / name, member.size)
+                content = BytesIO()
+                shutil.copyfileobj(_content(tar, member), content)
+                return content.getvalue()
+    raise UserError(f"{path}: contains no '{name}'.")
 
 
 def _key_of(member: tarfile.TarInfo) -> str:
@@ -310,25 +439,58 @@ def _key_of(member: tarfile.TarInfo) -> str:
     return folder + slash + name.partition(".")[0]
 
 
-def _check_end(path: Path) -> None:
-    """Refuse a tar file that was cut off: a whole one ends with two empty blocks."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - 1024, 0))
-        if file.read() != bytes(1024):
-            raise tarfile.ReadError("its end is missing")
+class _TarFile(BufferedReader):
+    """A tar file, of which no header is read that has gigabytes."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read so many bytes."""
+        if size and size > LINE:
+            raise tarfile.ReadError(f"a header has {size:,} bytes")
+        return super().read(size)
 
 
-def _copy(content: bytes, file: Path) -> Path:
-    """Write a picture that is inside another file to a file of its own."""
+@contextmanager
+def _open_tar(path: Path) -> Iterator[tarfile.TarFile]:
+    """Open a tar file; whatever the block cannot read says that it is damaged."""
     try:
-        file.write_bytes(content)
+        with open_file(path) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - 1024, 0))
+            if file.read() != bytes(1024):  # a whole one ends with two empty blocks
+                raise tarfile.ReadError("its end is missing")
+        with _TarFile(FileIO(path)) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            yield tar
+    except (tarfile.TarError, EOFError, ValueError, LookupError, ArithmeticError) as error:
+        raise UserError(f"{path}: is no tar file, or damaged ({error}). Copy it again.") from None
     except OSError as error:
-        raise UserError(f"{file}: cannot be unpacked ({error.strerror}). Free space.") from None
-    return file
+        raise _unusable(path, error) from None
 
 
-READERS: dict[str, Callable[[Path, Path], Iterator[Entry]]] = {
+def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the members that are files. Links are left out."""
+    while member := tar.next():
+        tar.members = []  # type: ignore[attr-defined]  # it would remember all
+        if member.isfile():
+            yield member
+
+
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO:
+    return cast(BinaryIO, tar.extractfile(member))
+
+
+def _copy(content: BinaryIO, folder: Path) -> Path:
+    """Write a picture that is inside another file to a file of its own."""
+    with NamedTemporaryFile(dir=folder, delete=False) as copy:
+        shutil.copyfileobj(content, copy)
+    return Path(copy.name)
+
+
+def _unusable(path: Path, error: OSError) -> UserError:
+    """Return the error of a file that cannot be read, or whose pictures cannot be copied."""
+    return UserError(f"{path}: cannot be read or unpacked ({error.strerror}). Free space.")
+
+
+READERS: dict[str, Callable[[Path, Path], Iterator[Entry | UserError]]] = {
     **dict.fromkeys((".txt", ".lst", ".jsonl", ".csv", ".tsv"), _read_rows),
     ".parquet": _read_parquet,
     ".tar": _read_tar,

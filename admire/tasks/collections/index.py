@@ -6,19 +6,21 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from admire.base.choices import EngineName
 from admire.base.errors import UserError, check_extra
+from admire.base.files import LINE
 from admire.base.schema import read_as
-from admire.base.storage import unwritable, write_whole
+from admire.base.storage import refuse_special, unwritable, write_whole
 from admire.data.items import Candidate
 from admire.models.encoders import TextEncoder, Vectors
 from admire.tasks.collections.encoding import Encoded, EncoderRecord, Rows, encode
+from admire.tasks.collections.entries import Entry
 
 if TYPE_CHECKING:
     from admire.tasks.collections.lance_table import Table
@@ -42,15 +44,17 @@ class Record(BaseModel):
     format: int = FORMAT
     encoder: EncoderRecord
     engine: EngineName
-    version: int = 0
+    version: Annotated[int, Field(ge=0, lt=2**63)] = 0
     trained: int = 0
 
 
 def read_record(folder: Path) -> Record:
     """Read ``index.json``."""
     try:
-        content: Any = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        refuse_special(folder / "index.json")
+        with (folder / "index.json").open("rb") as file:
+            content: Any = json.loads(file.read(LINE))
+    except (OSError, ValueError, RecursionError) as error:
         raise _damaged(folder, error) from None
     if isinstance(content, dict) and content.get("format") != FORMAT:
         raise UserError(
@@ -86,9 +90,10 @@ class TextsInMemory:
         """Yield all rows with their vectors."""
         yield np.arange(len(self.texts)), self.encoded
 
-    def candidates(self, rows: Sequence[int]) -> list[Candidate]:
+    def candidates(self, rows: Sequence[int]) -> list[Entry]:
         """Return the entries in these rows."""
-        return [self.texts[row] for row in rows]
+        texts = [self.texts[row] for row in rows]
+        return [Entry(text.name, text.image, text.caption) for text in texts]
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ class Index:
         weights: Mapping[str, float],
         k: int,
         tracks: Mapping[str, float] | None = None,
-    ) -> list[tuple[Candidate, float]]:
+    ) -> list[tuple[Entry, float]]:
         """Return the k best entries with their scores, best first; of equal ones the first.
 
         As in :func:`admire.rankers.scorer.score`, an entry d scores Σ w (q·d − μ) / σ over tracks
@@ -176,6 +181,7 @@ def _cosines(encoded: Encoded, queries: Vectors) -> dict[str, Vectors]:
         # einsum: threads of BLAS wait long for each other on a busy machine
         cosines[track] = np.einsum("ij,kj->ik", vectors, queries)
         cosines[track][~encoded.present[track]] = np.nan
+        cosines[track][np.isinf(cosines[track])] = np.nan  # of vectors that are not ours
     return cosines
 
 
@@ -222,6 +228,8 @@ def open_index(folder: Path) -> Index:
     try:
         table = Table(folder, record.version)
         tracks = table.tracks
+        if not tracks:
+            raise ValueError("it has no vectors")
     except (OSError, RuntimeError, ValueError) as error:
         raise _damaged(folder, error) from None
     return Index(record.encoder, tracks, table, table if record.engine == "lance" else None)

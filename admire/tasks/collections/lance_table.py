@@ -14,9 +14,9 @@ import numpy as np
 
 from admire.base.choices import TRACKS
 from admire.base.errors import needs_extra
-from admire.data.items import Candidate
 from admire.models.encoders import Vectors
 from admire.tasks.collections.encoding import Batch, Encoded, Rows
+from admire.tasks.collections.entries import Entry
 
 os.environ.setdefault("LANCEDB_LOG", "error")  # it would warn of each new table
 os.environ.setdefault("LANCE_DEFAULT_IO_BUFFER_SIZE", str(16 * 2**20))  # else it reads far ahead
@@ -45,6 +45,9 @@ PROBES = 64
 FRAGMENTS = 1024
 """How many parts the table may have before they are merged."""
 
+TEXTS = ("id", "image", "caption", "source", "digest", "problem")
+"""The columns that contain texts; ``base`` contains integers, the others vectors."""
+
 ENCODED = "problem IS NULL"
 """The rows that have vectors; the others say why they were left out."""
 
@@ -71,6 +74,8 @@ class Table:
             self._table = self._database.open_table("entries")
         if version is not None:
             self._table.checkout(version)
+        if self._table is not None:
+            _check_schema(self._table.schema)
 
     @property
     def size(self) -> int:
@@ -209,14 +214,40 @@ class Table:
         ids, first = np.unique(rows["_rowid"].to_numpy(), return_index=True)
         return ids, _encoded(rows.take(first).combine_chunks().to_batches()[0], list(queries))
 
-    def candidates(self, rows: Sequence[int]) -> list[Candidate]:
+    def candidates(self, rows: Sequence[int]) -> list[Entry]:
         """Return the entries in these rows."""
-        query = self._table.take_row_ids(list(rows)).select(["id", "image", "caption"])
+        query = self._table.take_row_ids(list(rows)).select(["id", "image", "caption", "digest"])
         by_row = {row["_rowid"]: row for row in query.with_row_id().to_list()}
+        if None in (row["id"] for row in by_row.values()):
+            raise ValueError("an entry has no name")
         return [
-            Candidate(row["id"], Path(row["image"]) if row["image"] else None, row["caption"])
+            Entry(
+                name=row["id"],
+                image=Path(row["image"]) if row["image"] else None,
+                caption=row["caption"],
+                digest=row["digest"],
+            )
             for row in map(by_row.__getitem__, rows)
         ]
+
+
+def _check_schema(schema: Any) -> None:
+    """Refuse a table with other columns than :class:`Table` has.
+
+    Raises:
+        ValueError: a column is missing, or has another type.
+    """
+    columns = dict.fromkeys(TEXTS, pyarrow.string()) | {"base": pyarrow.int64()}
+    for name, kind in columns.items():
+        if name not in schema.names or schema.field(name).type != kind:
+            raise ValueError(f"its table has no column '{name}' of the type {kind}")
+    for track in TRACKS:
+        name = f"{track}_vector"
+        kind = schema.field(name).type if name in schema.names else None
+        if kind and not (
+            pyarrow.types.is_fixed_size_list(kind) and kind.value_type == pyarrow.float32()
+        ):
+            raise ValueError(f"the column '{name}' of its table has the type {kind}")
 
 
 def _encoded(batch: Any, tracks: Sequence[str]) -> Encoded:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from admire.base.choices import Meanings
 from admire.base.errors import UserError
-from admire.data.items import Candidate, Item
+from admire.data.items import Item
+from admire.data.limits import check_text
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
 from admire.rankers.embeddings import PICTURES_BESIDE_CAPTIONS
@@ -16,7 +17,7 @@ from admire.rankers.settings import Scoring
 from admire.senses import Detector
 from admire.senses.interpretation import Interpretation
 from admire.senses.source import Source
-from admire.tasks.collections.entries import read_texts
+from admire.tasks.collections.entries import Entry, read_texts
 from admire.tasks.collections.index import Index, check_encoder, index_texts, open_index
 from admire.tasks.collections.settings import SearchSettings
 from admire.tasks.retrieval.passages import locate
@@ -33,7 +34,7 @@ class SearchResult:
         pictures: whether it was searched among pictures.
     """
 
-    entries: list[tuple[Candidate, float]]
+    entries: list[tuple[Entry, float]]
     reading: Interpretation | None
     pictures: bool = False
 
@@ -77,6 +78,11 @@ def search_index(
             file cannot be read, or a model cannot be opened or asked.
     """
     settings = settings or SearchSettings()
+    for name, column, value in (("text", "sentence", text), ("span", "span", span)):
+        try:
+            check_text(column, value)
+        except ValueError as error:
+            raise UserError(f"{name} {error}.", name) from None
     try:
         locate(text, span)
     except ValueError as error:

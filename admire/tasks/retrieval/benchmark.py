@@ -30,6 +30,10 @@ SHARES = (0.5, 0.15, 0.35)
 
 SENSES: tuple[Usage, ...] = ("idiomatic", "literal")
 
+COMPARED = 250
+"""How many words of a sentence are compared with its paraphrase, in a time that can grow with their
+third power. The longest sentence of Task 2 has 98."""
+
 KINDS: tuple[Usage, ...] = ("literal", "idiomatic", "simplification", "distractor")
 """Usages of documents that a benchmark of Task 2 can have."""
 
@@ -180,7 +184,7 @@ def _paraphrases(pairs: Sequence[Pair], usage: Usage) -> list[Passage]:
 
 def _replacement(sentence: str, paraphrase: str) -> tuple[int, int] | None:
     """Return the place in the paraphrase of the first words that replace words of the sentence."""
-    matches = [list(re.finditer(r"\w+", text)) for text in (sentence, paraphrase)]
+    matches = [list(re.finditer(r"\w+", text))[:COMPARED] for text in (sentence, paraphrase)]
     words = [[match[0] for match in text] for text in matches]
     matcher = SequenceMatcher(None, words[0], words[1], autojunk=False)
     for tag, _, _, first, last in matcher.get_opcodes():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from admire.base.errors import UserError, check_extra
 from admire.base.files import json_rows
 from admire.base.schema import Text, check_setting, read_as
 from admire.base.storage import write_whole
+from admire.data.limits import Limit
 from admire.models.encoders import hub
 from admire.tasks.retrieval.settings import SPLITS, Usage
 
@@ -43,12 +43,12 @@ class Passage:
         occurrence: which occurrence of the span in the sentence is meant, from 1.
     """
 
-    id: Text
-    sentence: Text
-    idiom: Text
-    span: Text
+    id: Annotated[Text, Limit("id")]
+    sentence: Annotated[Text, Limit("text")]
+    idiom: Annotated[Text, Limit("compound")]
+    span: Annotated[Text, Limit("span")]
     usage: Usage
-    subject: Annotated[str, BeforeValidator(lambda subject: subject or "")] = ""
+    subject: Annotated[str, BeforeValidator(lambda subject: subject or ""), Limit("id")] = ""
     is_gold: bool = True
     occurrence: Annotated[StrictInt, Field(ge=1)] = 1
 
@@ -93,7 +93,10 @@ def locate(text: str, span: str, occurrence: int = 1) -> tuple[int, int]:
 
 def occurrences(text: str, span: str) -> list[int]:
     """List the positions where a span begins in a text; occurrences may overlap."""
-    return [match.start() for match in re.finditer(f"(?={re.escape(span)})", text)]
+    starts: list[int] = []
+    while (start := text.find(span, starts[-1] + 1 if starts else 0)) >= 0:
+        starts.append(start)
+    return starts
 
 
 def relevance(split: Split) -> npt.NDArray[np.bool_]:

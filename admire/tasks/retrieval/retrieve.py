@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pandas as pd
 
+from admire.data.frames import take_items
 from admire.data.items import Item, SenseLabel
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
@@ -105,10 +106,10 @@ def retrieve_split(
         )
         record["identity"] = encoder.identity
         if settings.query == "meaning":
-            items = [
+            items = take_items(
                 Item(q.idiom, q.sentence, settings.lang, sentence_type=cast(SenseLabel, q.usage))
                 for q in split.queries
-            ]
+            )
             readings = interpret_queries(items, settings, llm, meanings="gloss")
             similarities = by_meaning(split, encoder, readings, settings.scoring)
             record |= {key: getattr(settings, key) for key in ("llm", "sense", "lang")}

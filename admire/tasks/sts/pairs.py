@@ -15,6 +15,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 from admire.base.errors import UserError
 from admire.base.files import check_columns, read_table, read_text
 from admire.base.schema import Text, read_as
+from admire.data.limits import Limit
 
 Cells = dict[str, str]
 
@@ -67,6 +68,7 @@ class Group:
 
 
 NoneIfEmpty = BeforeValidator(lambda cell: None if cell in ("", "None") else cell)
+Sentence = Annotated[Text, Limit("sentence")]
 Language = Annotated[Literal["en", "pt", "gl", "zh"], BeforeValidator(str.lower)]
 UpToOne = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Similarity = Annotated[UpToOne | None, NoneIfEmpty]
@@ -87,17 +89,19 @@ SPLITS = ("train", "dev", "test")
 class _Row(BaseModel):
     """A pair in any of the files; the aliases are their columns."""
 
-    name: str = Field(alias="ID")
+    name: Annotated[str, Limit("id")] = Field(alias="ID")
     language: Language = Field(alias="Language")
-    first: Text = Field(validation_alias=AliasChoices("sentence1", "sentence_1", "S", "t"))
-    second: Text = Field(validation_alias=AliasChoices("sentence2", "sentence_2", "A_i", "h"))
-    mwe: Annotated[str | None, NoneIfEmpty] = Field(None, alias="MWE1")
+    first: Sentence = Field(validation_alias=AliasChoices("sentence1", "sentence_1", "S", "t"))
+    second: Sentence = Field(validation_alias=AliasChoices("sentence2", "sentence_2", "A_i", "h"))
+    mwe: Annotated[Annotated[str, Limit("compound")] | None, NoneIfEmpty] = Field(
+        None, alias="MWE1"
+    )
     sim: Similarity = None
     score: Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)] | None = Field(
         None, validation_alias=AliasChoices("score", "similarity")
     )
-    alternative_1: Text = "-"
-    alternative_2: Text = "-"
+    alternative_1: Sentence = "-"
+    alternative_2: Sentence = "-"
 
     def pair(self) -> Pair:
         similarity = self.sim if self.score is None else self.score / 5
@@ -111,9 +115,9 @@ class _Row(BaseModel):
 class _Gold(BaseModel):
     """A row of the gold file of Task 2B's dev file."""
 
-    name: str = Field(alias="ID")
+    name: Annotated[str, Limit("id")] = Field(alias="ID")
     sim: Similarity
-    other: str = Field(alias="otherID")
+    other: Annotated[str, Limit("id")] = Field(alias="otherID")
 
 
 def read_pairs(path: Path, gold: Path | None = None, *, split: str | None = None) -> list[Pair]:
@@ -185,7 +189,7 @@ def _table(path: Path) -> pd.DataFrame:
 
 
 def _chengyu(row: Cells, where: str) -> Cells:
-    marked = re.search(r"\{(.+?)\}", row["S"])
+    marked = re.search(r"\{([^{}]+)\}", row["S"])
     mwe = row.get("idiom") or (marked[1] if marked else "")
     sentence, correct, incorrect = (re.sub(r"[{}]", "", row[c]) for c in ("S", "A_c", "A_i"))
     both, has_sim = bool(correct and incorrect), row["sim"] not in ("", "None")
@@ -248,22 +252,23 @@ def read_groups(path: Path) -> list[Group]:
     kind, rows = _rows(path)
     if kind not in ("A_c", "sentence_1") or not rows:
         raise UserError(f"{path}: has no groups of paraphrases to learn from.")
-    groups: dict[tuple[str, str], Group] = {}
+    groups: dict[tuple[str, str], tuple[Pair, dict[str, None], dict[str, None]]] = {}
     for number, row in rows:
         pair = _pair(path, number, row)
         if pair.similarity not in (None, 0, 1):
             raise UserError(f"{path}, row {number}, sim: must be 0, 1 or empty to learn from.")
         key = pair.language, pair.first
-        group = groups.get(key) or Group(pair.first, (), (), pair.language, pair.mwe)
-        correct, incorrect = dict.fromkeys(group.correct), dict.fromkeys(group.incorrect)
+        _, correct, incorrect = groups.setdefault(key, (pair, {}, {}))
         if kind == "A_c" and pair.reference:
             correct[pair.reference[0]] = None
         (correct if pair.similarity == 1 else incorrect)[pair.second] = None
-        groups[key] = replace(group, correct=tuple(correct), incorrect=tuple(incorrect))
-    for (_, sentence), group in groups.items():
-        if kind == "sentence_1" and not group.correct:
-            raise UserError(f"{path}: “{sentence}” has no correct paraphrase (a row with sim 1).")
-    return list(groups.values())
+    for pair, correct, _ in groups.values():
+        if kind == "sentence_1" and not correct:
+            raise UserError(f"{path}: “{pair.first}” has no correct paraphrase (a row with sim 1).")
+    return [
+        Group(pair.first, tuple(correct), tuple(incorrect), pair.language, pair.mwe)
+        for pair, correct, incorrect in groups.values()
+    ]
 
 
 def without(pairs: Sequence[Pair], others: Sequence[Pair]) -> list[Pair]:

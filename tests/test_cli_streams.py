@@ -1,0 +1,229 @@
+"""Where a command ends: what cannot be printed, and what the operating system refuses."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+from commands import command_names, ended, run
+from conftest import admire_row
+from toys import WordEncoder
+
+from admire.cli import main
+
+UNPRINTED = "admire: stdout: cannot be written ("
+FULL = UNPRINTED + "No space left on device). Free space on its disk.\n"
+
+
+def reader_gone() -> TextIO:
+    """A pipe whose reader has ended, as after ``| head -1``."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return open(writer, "w", encoding="utf-8")
+
+
+def full_disk() -> TextIO:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    return open("/dev/full", "w", encoding="utf-8")
+
+
+def ends(stdout: TextIO | None, *arguments: object) -> object:
+    """The exit code of a command that prints to this stream."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", stdout)
+        with pytest.raises(SystemExit) as stopped:
+            main([str(argument) for argument in arguments])
+    logging.getLogger("admire").handlers.clear()  # they would write to this test's stderr
+    return stopped.value.code
+
+
+@pytest.mark.parametrize("names", [*command_names()], ids=" ".join)
+def test_what_no_command_can_print_is_reported_once(names, capsys, monkeypatch):
+    with reader_gone() as stream:
+        assert (ends(stream, *names, "--help"), capsys.readouterr().err) == (141, "")
+    with full_disk() as stream:
+        assert (ends(stream, *names, "--help"), capsys.readouterr().err) == (2, FULL)
+    assert ends(None, *names, "--help") == 2
+    assert capsys.readouterr().err.startswith(UNPRINTED)
+    monkeypatch.setattr(sys, "stderr", None)  # as pythonw has it
+    assert ends(None, *names, "--help") == 0
+
+
+@pytest.mark.parametrize(
+    "command", ["models", "models --json", "config", "cache", "reproduce", "reproduce --json"]
+)
+def test_tables_json_and_lines_are_printed_in_one_way(capsys, command):
+    with reader_gone() as stream:
+        assert (ends(stream, *command.split()), capsys.readouterr().err) == (141, "")
+    with full_disk() as stream:
+        assert (ends(stream, *command.split()), capsys.readouterr().err) == (2, FULL)
+
+
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of captions in place of all encoders."""
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: WordEncoder())
+
+
+@pytest.mark.usefixtures("words")
+@pytest.mark.parametrize(("opened", "code"), [(reader_gone, 141), (full_disk, 2)])
+def test_all_files_are_written_although_nothing_can_be_printed(
+    capsys, tmp_path, write_table, opened, code
+):
+    command = ("rank", write_table(admire_row()), "--query", "compound", "--report")
+    with opened() as stream:
+        assert ends(stream, *command, "--out", tmp_path / "run") == code
+    assert {"run.json", "report.html"} <= {path.name for path in (tmp_path / "run").iterdir()}
+    assert capsys.readouterr().err.count(UNPRINTED) == (code == 2)
+
+
+@pytest.mark.usefixtures("words")
+def test_a_command_needs_no_stderr(monkeypatch, capsys, tmp_path, write_table):
+    command = ("rank", write_table(admire_row()), "--query", "compound", "--out", tmp_path / "run")
+    for stream in (None, full_disk()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert ends(sys.stdout, *command) == 0
+        assert ends(sys.stdout, "check", tmp_path / "none.csv") == 2
+        if stream:
+            with pytest.raises(OSError, match="No space"), closing(stream):
+                print("The stream is as it was.", file=stream, flush=True)
+    assert (tmp_path / "run" / "run.json").exists()
+
+
+CLOSED = """
+import os, subprocess
+from admire.cli.streams import standard_streams
+with standard_streams():
+    files = [open(os.devnull) for _ in range(3)]
+    assert min(file.fileno() for file in files) > 2
+    subprocess.run(["sh", "-c", "echo out; echo err >&2"])
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a Unix shell")
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_no_file_gets_the_number_of_a_closed_stream(closed):
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", CLOSED],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Error" not in done.stderr
+
+
+@pytest.mark.usefixtures("words")
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_characters_that_an_encoding_lacks_are_escaped(
+    capsys, monkeypatch, tmp_path, write_table, encoding
+):
+    data = write_table(admire_row("夜梟", sentence="夜梟 ★"))
+    log = tmp_path / "log"
+    for command in (
+        ("rank", data, "--query", "compound", "--out", tmp_path / "run"),
+        ("check", data, "--json"),
+        ("check", data),
+        ("check", tmp_path / "夜.tsv"),
+    ):
+        with log.open("a", encoding=encoding) as stream:
+            monkeypatch.setattr(sys, "stderr", stream)
+            assert ends(stream, *command) == (2 if "夜.tsv" in str(command) else 0)
+    text = log.read_text(encoding)
+    assert r"\u591c\u689f" in text
+    assert r"\u591c.tsv: cannot be read" in text
+
+
+# ------------------------------------------------------------------- what the system refuses
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "/a/b"), "/a/b: cannot be used"),
+        (OSError(errno.ENOSPC, "No space left on device", b"/tmp/x"), "/tmp/x: cannot be used"),
+        (OSError(errno.EXDEV, "Cross-device link", "a", None, "b"), "a and b: cannot be used"),
+        (OSError(errno.ENOSPC, "No space left on device"), f"{tempfile.gettempdir()} or "),
+        (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), "Broken pipe"),  # of a socket
+        (TimeoutError("timed out"), "timed out"),
+        (OSError(), "(OSError)"),
+        (RecursionError("maximum recursion depth exceeded"), "nested too deeply"),
+        (MemoryError("Unable to allocate 9 GiB"), "memory (Unable to allocate 9 GiB)"),
+        (MemoryError(), "memory."),
+        (ValueError("embedded null byte"), "NUL character"),
+    ],
+    ids=repr,
+)
+def test_what_is_no_fault_of_admire_ends_in_one_sentence(capsys, monkeypatch, error, says):
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("admire.cli.app.app", fail)
+    assert says in ended(capsys)
+
+
+@pytest.mark.parametrize("error", [TypeError("a"), KeyError("b"), ValueError("c")], ids=repr)
+def test_a_fault_of_admire_keeps_its_traceback(monkeypatch, error):
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("admire.cli.app.app", fail)
+    with pytest.raises(type(error)):
+        main([])
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_certificates_that_cannot_be_read_are_named(
+    capsys, monkeypatch, tmp_path, write_table, content
+):
+    certificates = tmp_path / "ca.pem"
+    if content:
+        certificates.write_text(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates))
+    chat = ("--llm", "openai:any", "--llm-url", "http://127.0.0.1:9/v1")
+    command = ("rank", write_table(admire_row()), *chat, "--out", tmp_path / "run")
+    code, _, err = run(capsys, *command)
+    assert (code, f"SSL_CERT_FILE: the certificates '{certificates}'" in err) == (2, True)
+    assert "cannot be written" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["check a\0.tsv", "rank a.tsv --out \0", "one a\0 a a.png b.png", "report --out \0"],
+)
+def test_no_argument_contains_a_nul(capsys, arguments):
+    assert "contains a NUL character" in ended(capsys, *arguments.split(" "))
+
+
+@pytest.mark.parametrize(
+    ("command", "out"),
+    [
+        *(("rank none.tsv", out) for out in ("/", "/proc/a", "/sys/a", "n" * 245, "loop/a")),
+        *(("demo", out) for out in ("a/../" + "n" * 245, "loop", "file", "file/a")),
+        *(("reproduce admire:ablation", out) for out in ("/proc/a", "/sys/a", "n" * 256, "file")),
+        *(("audit none.tsv", out) for out in ("/proc/a", "/sys/a", "n" * 251, "file/a", "pipe")),
+        *(("sweep none.tsv", out) for out in ("/proc/a", "/dev/null", "pipe")),
+        *(("report none", out) for out in ("/dev/full", "pipe", "loop/a", "n" * 251)),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    capsys, monkeypatch, tmp_path, command, out
+):
+    if out != "/" and not Path(out).absolute().parents[-2].exists():
+        pytest.skip(f"needs {Path(out).parent}")
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    Path("file").write_text("mine")
+    os.mkfifo("pipe")
+    error = ended(capsys, *command.split(), "--out", out)
+    assert error.startswith((f"admire: {out}", f"admire: {os.path.abspath(out)}"))
+    assert {path.name for path in tmp_path.iterdir()} == {"loop", "file", "pipe"}

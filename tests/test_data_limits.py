@@ -1,0 +1,246 @@
+"""Texts that are too long or that no model can read are refused on every way in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from commands import ended, run
+from conftest import refused
+from hypothesis import given
+from hypothesis import strategies as st
+from repeats import quickly
+from toys import OWL, WordEncoder, explains
+
+from admire import Candidate, Settings, UserError, plan, rank, rank_one, read_items
+from admire.augment.captions import read_rewritten
+from admire.data.limits import LIMITS, check_text
+from admire.data.submission import read_submission
+from admire.senses.dictionaries.glossary import Glossary
+from admire.senses.recorded import open_replies
+from admire.senses.sense import read_senses
+from admire.senses.task2a import read_uses
+from admire.tasks.retrieval.passages import read_passages
+from admire.tasks.sts.pairs import read_pairs
+
+
+def spoilt(column: str) -> list[tuple[str, str]]:
+    """Texts that are refused, and why."""
+    most = LIMITS[column]
+    return [
+        ("x" * (most + 1), f"has {most + 1:,} characters, more than {most:,}"),
+        ("x\0x", "contains a NUL character"),
+        ("x\ud800x", "contains half a surrogate pair"),
+    ]
+
+
+@given(st.sampled_from([*LIMITS]), st.text(st.characters(exclude_characters="\0")))
+def test_a_text_is_whatever_utf_8_can_hold(column: str, text: str):
+    if text.isascii() or text.encode(errors="replace").decode() == text:
+        assert check_text(column, text) == text
+    else:
+        with pytest.raises(ValueError, match="half a surrogate"):
+            check_text(column, text)
+    whole = "x" * LIMITS[column]
+    assert check_text(column, whole) == whole
+
+
+# ------------------------------------------------------------------------------- items in memory
+
+ROW = {
+    "compound": "night owl",
+    "sentence": "My sister is a night owl.",
+    "candidates": [{"image": "a.png", "caption": "a bird"}, {"caption": "a lamp"}],
+}
+PLACES = [
+    ("compound", "compound", lambda text: {"compound": text}),
+    ("sentence", "sentence", lambda text: {"sentence": text}),
+    ("language", "language", lambda text: {"language": text}),
+    ("sentence_type", "sentence_type", lambda text: {"sentence_type": text}),
+    ("expected_item", "image", lambda text: {"expected_item": text}),
+    ("expected_order", "expected_order", lambda text: {"expected_order": text}),
+    ("expected_order", "image", lambda text: {"expected_order": [text, "a.png"]}),
+    ("candidate 1, image", "image", lambda text: one(image=text)),
+    ("candidate 1, caption", "caption", lambda text: one(caption=text)),
+    ("sequence 1, caption", "caption", lambda text: {"sequence": one(caption=text)["candidates"]}),
+]
+
+
+def one(**cells: str) -> dict[str, Any]:
+    return {"candidates": [{"caption": "a bird", **cells}, {"caption": "a lamp"}]}
+
+
+@pytest.mark.parametrize(("place", "column", "changes"), PLACES)
+def test_a_row_in_memory(place: str, column: str, changes: Callable[[str], Any]):
+    for text, why in spoilt(column):
+        with pytest.raises(UserError, match=rf"rows, row 2.*, {place}: {why}") as caught:
+            rank([ROW, ROW | changes(text)])
+        assert len(str(caught.value).encode()) < 300
+
+
+THINGS = (Candidate("a.png", caption="a bird"), Candidate("b.png", caption="a lamp"))
+HAND_MADE = [
+    ("compound", "compound", lambda text: {"compound": text}),
+    ("sentence", "sentence", lambda text: {"sentence": text}),
+    ("word", "word", lambda text: {"word": text}),
+    ("language", "language", lambda text: {"language": text}),
+    ("expected_item", "image", lambda text: {"expected_item": text}),
+    ("expected_order", "image", lambda text: {"expected_order": (text, "a.png")}),
+    ("candidate 2, name", "image", lambda text: {"candidates": (*THINGS[:1], Candidate(text))}),
+    (
+        "sequence 1, caption",
+        "caption",
+        lambda text: {"sequence": (Candidate("x", caption=text),)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("place", "column", "changes"), HAND_MADE)
+def test_an_item_made_by_hand(place: str, column: str, changes: Callable[[str], Any]):
+    for text, why in spoilt(column):
+        for use in (rank, plan):
+            with pytest.raises(UserError, match=rf"item 2, {place}: {why}"):
+                use([OWL, replace(OWL, **changes(text))])
+
+
+def test_one_item(capsys: pytest.CaptureFixture[str]):
+    for column in ("compound", "sentence"):
+        for text, why in spoilt(column):
+            texts = {"compound": "night owl", "sentence": "A night owl."} | {column: text}
+            with pytest.raises(UserError, match=f"{column} {why}") as caught:
+                rank_one(**texts, captions=["a bird", "a lamp"])
+            assert caught.value.settings == (column,)
+    for text, why in spoilt("caption"):
+        with pytest.raises(UserError, match=f"candidate 2, caption: {why}"):
+            rank_one(OWL.compound, OWL.sentence, captions=["a bird", text])
+        assert why in ended(
+            capsys, "one", OWL.compound, OWL.sentence, "--caption", "a", "--caption", text
+        )
+
+
+# --------------------------------------------------------------------------------------- files
+
+
+def table(*rows: dict[str, str]) -> str:
+    return pd.DataFrame(rows).to_csv(index=False)
+
+
+CAPTIONS = {"image1_caption": "a bird", "image2_caption": "a lamp"}
+ITEM = {"compound": "night owl", "sentence": "A night owl."}
+USE = {"Language": "EN", "MWE": "night owl", "Target": "A night owl.", "Label": "0"}
+VOTES = dict.fromkeys(("sentence_type", "predicted_type", "idiomatic", "literal", "unparsed"), "")
+PAIR = {"ID": "1", "Language": "EN", "MWE1": "night owl", "sentence1": "A", "sentence2": "B"}
+PASSAGE = {"id": "1", "sentence": "A night owl.", "idiom": "night owl", "span": "night owl"}
+PASSAGE["usage"] = "idiomatic"
+FILES: dict[str, tuple[Callable[[Path], object], dict[str, str], dict[str, str]]] = {
+    "set.csv": (
+        read_items,
+        ITEM | CAPTIONS,
+        {
+            **{name: name for name in ("compound", "sentence", "language", "sentence_type")},
+            "expected_order": "expected_order",
+            "image1_name": "image",
+            "image2_caption": "caption",
+        },
+    ),
+    "submission.csv": (
+        read_submission,
+        ITEM | {"expected_order": "['a.png', 'b.png']"},
+        {"compound": "compound", "sentence": "sentence", "expected_order": "expected_order"},
+    ),
+    "uses.csv": (read_uses, USE, {"MWE": "compound", "Target": "sentence", "Previous": "text"}),
+    "senses.csv": (
+        read_senses,
+        ITEM | VOTES | {"language": "en", "probability": "1"},
+        {"compound": "compound", "sentence": "sentence", "predicted_type": "sentence_type"},
+    ),
+    "pairs.csv": (read_pairs, PAIR, {"MWE1": "compound", "sentence1": "sentence", "ID": "id"}),
+    "replies.csv": (
+        open_replies,
+        ITEM | {"sense": "literal", "meaning": "a bird"},
+        {"compound": "compound", "meaning": "definition", "scene": "scene"},
+    ),
+    "glossary.csv": (
+        Glossary,
+        {"expression": "night owl", "language": "en", "sense": "", "gloss": "a bird"},
+        {"expression": "compound", "language": "language"},
+    ),
+    "rewrites.csv": (
+        read_rewritten,
+        {"caption": "a", "kind": "paraphrase", "made_by": "x", "text": "b"},
+        {"caption": "caption", "text": "caption"},
+    ),
+    "queries.jsonl": (
+        read_passages,
+        PASSAGE,
+        {"sentence": "text", "idiom": "compound", "span": "span", "id": "id", "subject": "id"},
+    ),
+}
+
+
+CELLS = [(name, *pair) for name, (_, _, columns) in FILES.items() for pair in columns.items()]
+
+
+@pytest.mark.parametrize(("name", "cell", "column"), CELLS)
+def test_a_file(tmp_path: Path, name: str, cell: str, column: str):
+    reader, row, _ = FILES[name]
+    path = tmp_path / name
+    for text, why in spoilt(column)[:2]:
+        rows = [row | {cell: row.get(cell, "")}, row | {cell: text}]
+        path.write_text("\n".join(map(json.dumps, rows)) if name.endswith("l") else table(*rows))
+        message = refused(path, "row 2", why, read=reader)
+        place = re.sub("image(.)_(name|caption)", "candidate.*", cell)
+        assert re.search(rf"{place}:? {why}", message)
+        assert len(message) < 300 + len(str(path))
+
+
+@pytest.mark.parametrize(("spoil", "why"), [("\0", "NUL"), ("\ud800", "half a surrogate pair")])
+def test_json_with_escapes_that_are_no_text(tmp_path: Path, spoil: str, why: str):
+    path = tmp_path / "manifest.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in (ROW, ROW | {"sentence": spoil})))
+    refused(path, "row 2", why)
+    path = tmp_path / "queries.jsonl"
+    path.write_text(json.dumps(PASSAGE | {"sentence": f"A night owl{spoil}"}))
+    refused(path, "row 1", why, read=read_passages)
+
+
+# ------------------------------------------------------------------------------ what takes long
+
+ROWS = {
+    "words": ("aaa " * 80, "aaa " * 25 + "zzz"),
+    "stems": (" aaa" * 900, "aa aaa aaaa " * 20 + "z"),
+    "one word": ("a" * 4_000, "a" * 299),
+    "signs": ("-" * 3_000 + "a", "- " * 100 + "a"),
+    "marks": ("a" + "\u0316\u0301" * 1_900, "a" + "\u0316\u0301" * 140),
+}
+
+
+@pytest.mark.parametrize(("sentence", "compound"), ROWS.values(), ids=ROWS)
+def test_a_row_that_repeats_itself_is_ranked_and_checked_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sentence: str, compound: str
+):
+    row = ROW | {"compound": compound.strip(), "sentence": sentence.strip()}
+    path = tmp_path / "manifest.jsonl"
+    path.write_text(json.dumps(row | {"candidates": [{"caption": "a a a"}, {"caption": "- b"}]}))
+    items = read_items(path)
+    models: dict[str, Any] = {"llms": [explains("idiomatic")], "encoder": WordEncoder()}
+    settings = Settings(sense="vote", votes=1)
+    texts = items[0].compound, items[0].sentence
+    with quickly(5):
+        rank(items, settings, **models)
+        rank_one(*texts, captions=["a a", "b"], settings=settings, **models)
+        assert run(capsys, "check", path)[0] == 0
+
+
+def test_an_order_of_many_names_is_checked_at_once(tmp_path: Path):
+    names = [f"{k}.png" for k in range(50_000)]
+    path = tmp_path / "manifest.jsonl"
+    path.write_text(json.dumps({**ITEM, "expected_order": [*names, names[-1]]}))
+    with quickly(3):
+        refused(path, f"names '{names[-1]}' more than once")

@@ -1,0 +1,69 @@
+"""Texts of requests are limited as in files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from serving import Served, drawn, problem, serving, uri
+
+from admire.data.limits import LIMITS
+
+PICTURES = [{"image": uri(drawn(colour=colour))} for colour in ("blue", "red")]
+ROW = {"compound": "night owl", "sentence": "A night owl.", "candidates": PICTURES}
+READING = {"llm": "x", "sense": "literal", "probability": 0}
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serving() as served:
+        yield served
+
+
+def reading(**changes: Any) -> dict[str, Any]:
+    return {"readings": [READING | changes]}
+
+
+CASES = [
+    ("compound", "compound", lambda text: {"compound": text}),
+    ("sentence", "sentence", lambda text: {"sentence": text}),
+    ("language", "language", lambda text: {"language": text}),
+    ("expected_item", "image", lambda text: {"expected_item": text}),
+    ("expected_order[1]", "image", lambda text: {"expected_order": ["a", text]}),
+    ("candidates[1].name", "image", lambda text: {"candidates": [*PICTURES[:1], {"name": text}]}),
+    ("sequence[0].caption", "caption", lambda text: {"sequence": [{"caption": text}]}),
+    ("readings[0].llm", "llm", lambda text: reading(llm=text)),
+    ("readings[0].wording", "definition", lambda text: reading(wording=text)),
+    (
+        "readings[0].literal.definitions[0]",
+        "definition",
+        lambda text: reading(literal={"definitions": [text]}),
+    ),
+    ("readings[0].literal.scenes[0]", "scene", lambda text: reading(literal={"scenes": [text]})),
+    ("readings[0].idiomatic.unread", "reply", lambda text: reading(idiomatic={"unread": text})),
+]
+
+
+@pytest.mark.parametrize(("key", "column", "changes"), CASES)
+def test_a_text_that_is_too_long_or_is_none_is_named(served, key, column, changes):
+    most = LIMITS[column]
+    for text, why in (
+        ("x" * (most + 1), f"{key}: has {most + 1:,} characters, more than {most:,}"),
+        ("x\0", f"{key}: contains a NUL character"),
+        ("x\ud800", "JSON"),
+    ):
+        body = json.dumps(ROW | changes(text))
+        for kind in ("application/json", "application/x-ndjson"):
+            sent = {"content": body, "headers": {"Content-Type": kind}}
+            answer = served.client.post("/v1/rank", **sent)
+            assert why in (answer.json()["detail"] if "ndjson" in kind else problem(answer, 422))
+
+
+def test_the_description_has_the_limits(served):
+    schemas = served.client.get("/v1/openapi.json").json()["components"]["schemas"]
+    row, search = (schemas[name]["properties"] for name in ("Row", "Search"))
+    assert row["compound"]["maxLength"] == LIMITS["compound"]
+    assert row["sentence"]["anyOf"][0]["maxLength"] == LIMITS["sentence"]
+    assert search["span"]["maxLength"] == LIMITS["span"]
