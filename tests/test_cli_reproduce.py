@@ -103,6 +103,31 @@ def test_python_runs_the_rows_that_are_named_and_loads_nothing_heavy_before(tmp_
     assert not loaded("from admire import reproduce_table") & HEAVY
 
 
+@pytest.mark.parametrize("name", ["sbert:/nowhere", "sbert:a b", "sbert:../x", "dual:a/b/c"])
+def test_a_model_that_cannot_be_is_lacking(capsys, tmp_path, recipe, name):
+    recipe.write_text(RECIPE.replace('"e5"', f'"{name}"'))
+    _, out, _ = run(capsys, "reproduce", recipe, "--data", tmp_path, "--out", tmp_path / "o")
+    assert name in out
+
+
+@pytest.mark.parametrize("place", ["settings", "sets.EN.settings"])
+def test_code_of_a_model_does_not_run_because_a_recipe_says_so(capsys, tmp_path, place):
+    (tmp_path / "pairs.csv").write_text("sentence1,sentence2,score\nAn owl.,A bird.,4\n")
+    recipe = tmp_path / "theirs.toml"
+    recipe.write_text(
+        'paper = "P"\ntable = "T"\ntitle = "t"\ncommand = "sts"\nmetrics = ["spearman"]\n'
+        f'rows = [{{ name = "a", settings = {{ encoder = "sbert:{tmp_path}" }} }}]\n'
+        f'sets.EN.files = ["pairs.csv"]\n{place}.trust_remote_code = true\n'
+    )
+    command = ["reproduce", recipe, "--data", tmp_path, "--out", tmp_path / "out", "--json"]
+    for option, said in (
+        ((), "needs --trust-remote-code"),
+        (("--trust-remote-code",), "did not run"),
+    ):
+        notes = {row["note"] for row in json.loads(run(capsys, *command, *option)[1])["figures"]}
+        assert all(said in note for note in notes)
+
+
 def test_embedded_models_stand_in_and_are_marked(capsys, monkeypatch, tmp_path, recipe):
     ranked = []
 

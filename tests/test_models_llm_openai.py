@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import socket
+import ssl
 import threading
 import zlib
 from collections.abc import Callable
@@ -321,6 +322,39 @@ def test_a_fault_of_the_server_is_told_in_one_message_and_not_kept(
     httpserver.clear()
     echo(httpserver)
     assert said(llm, "hi") == "HI"
+
+
+CERTIFICATE = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgaXKCNyFaSxUsKsaN
+2+kZnM45srm+D/pSlpuEG0b1ZJ2hRANCAARFbijcystzlCiRWyYfwt+/k+3jvtwX
+yAspKr/1hGRmj4Ejy0WPLHTHgUHCRv800U/kEoUb4abntdgOEE721B1z
+-----END PRIVATE KEY-----
+-----BEGIN CERTIFICATE-----
+MIIBmzCCAUGgAwIBAgIUOlYcgxLpf0fVyCxTDyLexoHyghswCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyNjE2MDg1OVoYDzIxMjYxMTAy
+MTYwODU5WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAARFbijcystzlCiRWyYfwt+/k+3jvtwXyAspKr/1hGRmj4Ejy0WPLHTH
+gUHCRv800U/kEoUb4abntdgOEE721B1zo28wbTAdBgNVHQ4EFgQUhWTQJ4FauvOZ
+6Z6R0kq+L0Zxh6wwHwYDVR0jBBgwFoAUhWTQJ4FauvOZ6Z6R0kq+L0Zxh6wwDwYD
+VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgglsb2NhbGhvc3SHBH8AAAEwCgYIKoZI
+zj0EAwIDSAAwRQIhAKfOjr5rhQ7rJOOb/T2xASKs3rzOmf7lAr4EUK/f3X/UAiA1
+lCnvw3+IjGeHq3EAG8A4+S9zWYNwAHvm5HfF3uwW3Q==
+-----END CERTIFICATE-----
+"""
+"""Of localhost, signed by itself; nothing else uses its key."""
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path, waits: list[float]):
+    file = tmp_path / "localhost.pem"
+    file.write_text(CERTIFICATE)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    with HTTPServer("localhost", ssl_context=context) as server:
+        echo(server)
+        message = failure(OpenAIChat("tiny", url=server.url_for("/v1"), retries=0))
+        assert "CERTIFICATE_VERIFY_FAILED" in message
+        assert not server.log
 
 
 def test_an_answer_may_be_compressed(httpserver: HTTPServer, tiny):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -83,10 +84,13 @@ def _clip_status(repositories: Sequence[str]) -> str:
     if find_spec("open_clip") is None:
         return f"no: {pip_install('clip')}"
     from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
 
     def cached(repository: str) -> bool:
-        files = (try_to_load_from_cache(repository, name) for name in WEIGHTS)
-        return any(isinstance(file, str) for file in files)
+        with suppress(HFValidationError):  # it is not the name of a repository
+            files = (try_to_load_from_cache(repository, name) for name in WEIGHTS)
+            return any(isinstance(file, str) for file in files)
+        return False
 
     if not repositories:
         return "fetched at first use"
@@ -145,6 +149,8 @@ def lacks(name: str) -> str:
     family, _, source = name.partition(":")
     if family in ("dictionary", "recorded", "run", "gguf") or Path(source).expanduser().is_dir():
         return ""
+    if source.startswith((".", "/", "~")):  # as open_encoder reads names
+        return "there is no such folder"
     if not os.environ.get("OPENAI_BASE_URL") and (ended := retired(name)).startswith("retired"):
         return ended
     model = find_model(name)

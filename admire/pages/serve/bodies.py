@@ -70,10 +70,11 @@ def media_type(request: Request) -> str:
 
 
 class JsonRoute(APIRoute):
-    """A route for a JSON object, which its function gets as a pydantic model, its first parameter.
+    """A route for a JSON object about which there is work to do.
 
-    Its other parameters are the request and the service, and it returns the response. FastAPI would
-    read a body of any size, and parse it in the event loop.
+    Its function gets it as a pydantic model, its first parameter. The others are the request and
+    the service. It returns the response. FastAPI would read a body of any size, and parse it in the
+    event loop.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -86,6 +87,7 @@ class JsonRoute(APIRoute):
             if media_type(request) != "application/json":
                 raise Problem(415, "Send JSON, with the header Content-Type: application/json.")
             async with service.bodies.read(request, service.limits.row) as body:
+                service.work.check_room()
                 value = await run_in_threadpool(kind.model_validate_json, body)
                 del body
                 response: Response = await endpoint(value, request, service)

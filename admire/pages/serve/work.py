@@ -101,10 +101,7 @@ class Work:
         Args:
             asks: whether it asks a chat server.
         """
-        if sum(job.place != 0 for job in self.jobs) >= self.limit:
-            raise Problem(
-                429, f"{self.limit} jobs are waiting, and no more can. Try again later.", LATER
-            )
+        self.check_room()
         job, leaving = _Job(), asyncio.create_task(_disconnected(request))
         leaving.add_done_callback(lambda _: job.stop())
         loop, jobs = asyncio.get_running_loop(), self._jobs[asks]
@@ -123,6 +120,13 @@ class Work:
             result.cancel()
             jobs.remove(job)
             self._report_places()
+
+    def check_room(self) -> None:
+        """Refuse a job if too many wait; call it before work is done for one."""
+        if sum(job.place != 0 for job in self.jobs) >= self.limit:
+            raise Problem(
+                429, f"{self.limit} jobs are waiting, and no more can. Try again later.", LATER
+            )
 
     def close(self) -> None:
         """Stop all jobs, without waiting for the threads."""
