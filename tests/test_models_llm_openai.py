@@ -37,7 +37,8 @@ from werkzeug import Request, Response
 from admire.base.errors import UserError
 from admire.models.llm import Image, Question, Usage, open_llm
 from admire.models.llm.address import OFFICIAL
-from admire.models.llm.openai import MOST_TOKENS, RETRIES, THINKING_TOKENS, OpenAIChat
+from admire.models.llm.answers import MOST_TOKENS
+from admire.models.llm.openai import RETRIES, THINKING_TOKENS, OpenAIChat
 
 pytestmark = pytest.mark.usefixtures("waits")
 
@@ -250,7 +251,7 @@ def answered(body: str, status: int = 200, **headers: str) -> Response:
     return Response(body, status, headers, content_type="application/json")
 
 
-NO_MESSAGE = ["holds no message", "OpenAI-compatible", "/v1"]
+NO_MESSAGE = ["has no message, but", "OpenAI-compatible", "/v1"]
 FAULTS: dict[str, tuple[Response, int, list[str]]] = {
     "a wrong key": (refusal(401), 1, ["refused the key", "OPENAI_API_KEY"]),
     "an unknown model": (refusal(404), 1, ["does not know the model 'tiny'", "address"]),
@@ -293,7 +294,20 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
         ["unknown encoding 'br'"],
     ),
     "no choices": (answered('{"choices": []}'), 1, NO_MESSAGE),
-    "a message that is no text": (completion(["Literal"]), 1, NO_MESSAGE),
+    "a message that is no text": (completion(7), 1, NO_MESSAGE),
+    "a list": (answered("[1]"), 1, [*NO_MESSAGE, "a list"]),
+    "a stream": (
+        Response('data: {"choices": []}', content_type="text/event-stream"),
+        1,
+        [*NO_MESSAGE, "text/event-stream"],
+    ),
+    "another API's complaint": (answered('{"detail": "Log in."}'), 1, ["an error: Log in."]),
+    "a large question": (Response("<html>", 413), 1, ["too large", "413", "smaller images"]),
+    "a quota": (
+        answered('{"error": {"message": "No quota", "code": "insufficient_quota"}}', 429),
+        1,
+        ["too many requests", "quota"],
+    ),
     "an error in spite of its status": (
         answered(json.dumps({"error": {"message": f"No quota for {KEY}"}})),
         1,
@@ -357,6 +371,97 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path, waits:
         assert not server.log
 
 
+PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "It could be idiomatic."}]},
+    {"type": "text", "text": "Lit"},
+    "er",
+    {"type": "output_text", "text": "al"},
+    {"type": "image_url", "text": "x"},
+    {"type": "text", "text": None},
+    None,
+]
+MESSAGE = completion("Literal").get_data(as_text=True)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        completion(PARTS),
+        completion("<think>Idiomatic?</think>Literal"),
+        Response(MESSAGE, content_type="text/plain"),
+        Response(MESSAGE),
+        Response(f"\ufeff{MESSAGE}", content_type="application/json"),
+        Response(MESSAGE.encode("utf-16"), content_type="application/json; charset=utf-16"),
+        answered('{"choices": [{"text": "Literal"}]}'),
+        answered('{"message": {"role": "assistant", "content": "Literal"}, "done": true}'),
+        answered(MESSAGE.replace('"created": 1', '"created": NaN')),
+    ],
+)
+def test_a_reply_is_read_wherever_a_server_puts_it(httpserver: HTTPServer, tiny, answer: Response):
+    serve(httpserver, answer)
+    assert said(tiny, "hi") == "Literal"
+
+
+@pytest.mark.parametrize("content", [None, [], PARTS[:1], "<think>Is it literal"])
+def test_a_reply_without_an_answer_is_empty_and_not_cached(
+    httpserver: HTTPServer, caplog, content: object
+):
+    serve(httpserver, completion(content), completion(content), completion("Idiomatic"))
+    llm = open_llm("openai:tiny", url=httpserver.url_for("/v1"))
+    assert [said(llm, "hi") for _ in range(3)] == ["", "", "Idiomatic"]
+    assert caplog.text.count("thoughts that do not end") == (content == "<think>Is it literal")
+
+
+TOKEN_A, TOKENS = {"token": "A", "logprob": -0.1}, {"A": -0.1, "B": -2.5}
+LIKELIEST = [{"token": token, "logprob": value} for token, value in TOKENS.items()]
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "read"),
+    [
+        ({"content": [TOKEN_A | {"top_logprobs": LIKELIEST}]}, (TOKENS,)),
+        ({"content": [TOKEN_A | {"top_logprobs": TOKENS}]}, (TOKENS,)),
+        ({"content": [TOKEN_A | {"top_logprobs": [*LIKELIEST, {"token": "C"}, 7]}]}, (TOKENS,)),
+        *(({"content": [TOKEN_A | {"top_logprobs": none}]}, ({"A": -0.1},)) for none in (None, [])),
+        ({"content": [TOKEN_A]}, ({"A": -0.1},)),
+        *((odd, None) for odd in (None, True, [TOKEN_A], {"content": None}, {"tokens": ["A"]})),
+    ],
+)
+def test_log_probabilities_that_can_be_read_are_read(httpserver, tiny, logprobs, read):
+    serve(httpserver, told(choice={"logprobs": logprobs}))
+    assert tiny.ask(Question("A or B?", logprobs=2)).logprobs == read
+
+
+LITELLM = "litellm.UnsupportedParamsError: gpt-5 models don't support temperature=0.0."
+LOC = {"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}
+USE_OTHER = "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "left_out"),
+    [
+        (400, {"error": {"message": LITELLM}}, "temperature"),
+        (400, {"error": {"message": f"Unsupported parameter: {USE_OTHER}"}}, "max_tokens"),
+        (422, {"detail": [LOC]}, "seed"),
+        (422, {"object": "error", "message": {"detail": [LOC]}, "param": None}, "seed"),
+        (400, {"error": "'seed' is unknown"}, "seed"),
+    ],
+)
+def test_an_option_that_a_message_or_its_place_names_is_left_out(
+    httpserver: HTTPServer, tiny, status: int, error: dict[str, object], left_out: str
+):
+    serve(httpserver, answered(json.dumps(error), status), completion("Literal"))
+    assert said(tiny, "hi", temperature=0.7, seed=3) == "Literal"
+    assert [left_out in body for body in bodies(httpserver)] == [True, False]
+
+
+def test_a_complaint_of_too_much_context_is_about_no_option(httpserver: HTTPServer, tiny):
+    message = "maximum context length is 8 tokens; you asked for 9: reduce max_tokens"
+    serve(httpserver, refusal(400, message))
+    assert "too long" in failure(tiny)
+    assert len(httpserver.log) == 1
+
+
 def test_an_answer_may_be_compressed(httpserver: HTTPServer, tiny):
     body = gzip.compress(completion("Literal").data)
     serve(httpserver, answered(body, **{"Content-Encoding": "gzip"}))
@@ -408,13 +513,41 @@ def test_a_retry_is_logged_with_its_reason_and_wait(httpserver: HTTPServer, capl
     ]
 
 
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "https_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize(
+    ("proxy", "words"),
+    [
+        ("socks5://user:{}@127.0.0.1:1", "socksio"),
+        ("ftp://{}@host", "not the address of a proxy"),
+        ("http://user:{}@host:port", "not the address of a proxy"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_named_and_never_asked_about_this_machine(
+    httpserver: HTTPServer, chat, monkeypatch, variable: str, proxy: str, words: str
+):
+    monkeypatch.setenv(variable, proxy.format(PASSWORD))
+    echo(httpserver)
+    assert said(chat(), "hi") == "HI"
+    message = failure(OpenAIChat("tiny", url="http://gateway.example/v1"))
+    assert message.startswith(f"{variable}: the proxy cannot be used")
+    assert words in message
+    assert PASSWORD not in message
+
+
+def test_a_proxy_that_does_not_run_is_no_server_that_does_not_run(monkeypatch, waits):
+    monkeypatch.setenv("http_proxy", f"http://user:{PASSWORD}@127.0.0.1:1")
+    message = failure(OpenAIChat("tiny", url="http://gateway.example/v1"))
+    assert "by the proxy of http_proxy" in message
+    assert "NO_PROXY" in message
+
+
 def test_a_server_that_does_not_run_is_asked_about(waits: list[float], caplog):
     caplog.set_level(logging.INFO, "admire")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
     where = f"http://127.0.0.1:{port}/v1"
-    message = failure(OpenAIChat("tiny", url=where, retries=2))
+    message = failure(OpenAIChat("tiny", url=where))
     assert f"{where} cannot be reached after 2 retries (" in message
     assert len(waits) == 2
     assert caplog.text.count("no answer; asking again") == 1  # the second follows within a second

@@ -46,7 +46,8 @@ def vote(
             seed=seed,
             purpose="senses",
         )
-        label = read_label(llm.ask(question).text, data_of(item))
+        reply = llm.ask(question)
+        label = read_label(reply.text, data_of(item), cut=reply.cut)
         if label is None:
             forget(llm, question)
         return label
@@ -75,26 +76,55 @@ _LABEL = re.compile(
 )
 
 
-def read_label(reply: str, data: Collection[str] = ()) -> SenseLabel | None:
+_ALOUD = re.compile(
+    r"\W*(?:okay|ok|alright|hmm|let me|let['’]s|let us|we (?:need|have|are|must|should)|"
+    r"i (?:need|have|must|should|think|will)|the user|first,|so,? the)\b",
+    re.IGNORECASE,
+)
+"""How models begin that think aloud."""
+ANSWER, CUT = 30, 12
+"""The most words of a line that is an answer, and of its first sentence where the reply was cut
+off. Longer ones are thoughts."""
+ANSWERED = 8
+"""The most words of an answer that begins as thoughts do: "Okay, it is literal"."""
+
+
+def read_label(reply: str, data: Collection[str] = (), *, cut: bool = False) -> SenseLabel | None:
     """Return the sense that a reply names; None if it names none or both.
 
-    A negated sense ("not literal") does not count. If the whole reply names both, the first of
-    these lines that names a single sense counts: the first line if it has at most two words, the
-    last line, the first line.
+    A negated sense ("not literal") does not count. If the whole reply is not an answer that names
+    a single sense, the first of these that is one counts: the first line if it has at most two
+    words, the last line, the first line, its first sentence.
 
     Args:
         data: texts of the question. Quotations from those that name a sense themselves do not
             count; see :mod:`admire.prompts.quotations`.
+        cut: whether the reply was cut off, so that its end is not an answer.
     """
     reply = without_words(reply, [text for text in data if _LABEL.search(text)])
     lines = [line for line in reply.splitlines() if line.strip()]
-    answer = [line for line in lines[:1] if len(re.findall(r"\w+", line)) <= 2]
-    for part in (reply, *answer, *lines[-1:], *lines[:1]):
+    first = lines[0] if lines else ""
+    sentence = re.split(r"(?<=[.!?:;])\s", first, maxsplit=1)[0]
+    if cut:
+        parts = [first, sentence] if len(lines) > 1 else [sentence]
+    else:
+        parts = [reply, *([first] if _words(first) <= 2 else []), *lines[-1:], first, sentence]
+    for part in parts:
         labels: set[SenseLabel] = {
             "idiomatic" if match["idiomatic"] else "literal"
             for match in _LABEL.finditer(part)
             if not match["negated"]
         }
-        if len(labels) == 1:
+        if len(labels) == 1 and _is_answer(part, CUT if cut else ANSWER):
             return labels.pop()
     return None
+
+
+def _words(text: str) -> int:
+    return len(re.findall(r"\w+", text))
+
+
+def _is_answer(text: str, most: int) -> bool:
+    """Return whether a text is short enough for an answer, and does not think aloud."""
+    count = _words(text)
+    return count <= (ANSWERED if _ALOUD.match(text) else most)

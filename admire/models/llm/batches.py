@@ -17,9 +17,10 @@ from pydantic import TypeAdapter
 
 from admire.base.errors import UserError
 from admire.base.storage import cache_dir, write_whole
+from admire.models.llm.answers import NoReply, Withheld, read_reply
 from admire.models.llm.cached import CachedChat
 from admire.models.llm.chat import Question
-from admire.models.llm.openai import NO_REPLY, OpenAIChat, Withheld, read_reply
+from admire.models.llm.openai import OpenAIChat
 
 if TYPE_CHECKING:
     from openai.types import Batch
@@ -149,8 +150,8 @@ class Batches:
             reply = read_reply(body) if status == 200 else None
         except Withheld as why:
             return self._give_up(key, str(why))
-        except NO_REPLY:
-            return self._give_up(key, "an answer holds no message")
+        except (NoReply, AttributeError) as why:
+            return self._give_up(key, f"an answer has no message, but {why}")
         if reply:
             self.llm.keep(key, replace(reply, batched=True))
             return None if reply.text.strip() else self._give_up(key, "an answer holds no text")

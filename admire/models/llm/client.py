@@ -1,14 +1,16 @@
-"""The openai package's client: it logs why it asks again, and bounds the size of answers."""
+"""The openai package's client: when it asks again, and which answers it reads."""
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from contextvars import ContextVar
 from math import inf
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 import openai
@@ -23,6 +25,8 @@ LONGEST = 16_000_000
 """The most bytes of an answer: 4,096 tokens with 20 log-probabilities each take about 8 million."""
 SECONDS_BETWEEN_RETRIES = 1.0
 """A retry is not logged if another one was within so many seconds, as of questions beside it."""
+REFUSALS = 2
+"""How often a server is asked again that refuses the connection: it may be starting."""
 ENCODINGS = ("gzip", "deflate")
 """How answers may be compressed. A packet in one of these cannot grow beyond 70 megabytes."""
 
@@ -40,8 +44,14 @@ class Client(openai.OpenAI):
     """The name that messages give to the model."""
     _logged = -inf
 
+    def _should_retry(self, response: httpx2.Response) -> bool:
+        # A quota that is used up stays so, unlike a rate limit.
+        return b"insufficient_quota" not in response.content and super()._should_retry(response)
+
     def _sleep_for_retry(self, **retry: Any) -> None:
-        response = retry.get("response")
+        response, error = retry.get("response"), sys.exc_info()[1]
+        if isinstance(error, httpx2.ConnectError) and retry["retries_taken"] >= REFUSALS:
+            raise openai.APIConnectionError(request=error.request) from error
         _reason.set("no answer" if response is None else f"status {response.status_code}")
         super()._sleep_for_retry(**retry)
 
@@ -64,7 +74,7 @@ def open_client(
         model: the name that messages give to the model.
 
     Raises:
-        UserError: the certificates that the environment names cannot be read.
+        UserError: a proxy or the certificates that the environment names cannot be used.
     """
 
     def begin(request: httpx2.Request) -> None:
@@ -75,6 +85,7 @@ def open_client(
             timeout=timeout,
             follow_redirects=False,
             event_hooks={"request": [begin], "response": [_read]},
+            trust_env=not address.on_this_machine,  # no proxy reaches this machine's servers
         )
     except OSError as error:  # names no file
         file = os.environ.get("SSL_CERT_FILE", "")
@@ -82,6 +93,8 @@ def open_client(
             f"SSL_CERT_FILE: the certificates '{file}' cannot be read ({error}). Correct it, or "
             "unset it."
         ) from None
+    except (ImportError, ValueError, httpx2.InvalidURL):
+        raise _wrong_proxy() from None
     client = Client(
         # The package insists on a key, other servers need none.
         api_key=key.get_secret_value() or "none",
@@ -94,6 +107,38 @@ def open_client(
     )
     client.model = model
     return client
+
+
+def _wrong_proxy() -> UserError:
+    """Return the error of the first proxy in the environment that cannot be used."""
+    for scheme, proxy in getproxies().items():
+        try:
+            httpx2.HTTPTransport(proxy=proxy if "://" in proxy else f"http://{proxy}")
+        except ImportError:
+            why = "SOCKS proxies need the package socksio (pip install socksio)"
+        except (ValueError, httpx2.InvalidURL):
+            why = "it is not the address of a proxy"
+        else:
+            continue
+        return UserError(
+            f"{_variable(scheme)}: the proxy cannot be used: {why}. Correct it, or unset it."
+        )
+    return UserError("A proxy in the environment cannot be used. Correct it, or unset it.")
+
+
+def proxy_variable(address: Address) -> str | None:
+    """Return the environment variable of the proxy between us and a server, if there is one."""
+    parts, proxies = urlsplit(address.shown), getproxies()
+    if address.on_this_machine or proxy_bypass(parts.hostname or ""):
+        return None
+    return next(
+        (_variable(scheme) for scheme in (parts.scheme, "all") if proxies.get(scheme)), None
+    )
+
+
+def _variable(scheme: str) -> str:
+    name = f"{scheme}_proxy"
+    return name if name in os.environ else name.upper()
 
 
 def _read(response: httpx2.Response) -> None:

@@ -212,7 +212,7 @@ class LlamaServer:
         url, kind = f"{self.address}/{route}", {"Content-Type": "application/json"}
         request = urllib.request.Request(url, json.dumps(question).encode(), kind)
         try:
-            with urllib.request.urlopen(request) as answer:
+            with _DIRECTLY.open(request) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             message = json.load(error)["error"]["message"]
@@ -240,6 +240,10 @@ def _name(begun: str) -> str:
 def alike(begun: str, text: str) -> bool:
     """Return whether a text begins so, and the beginning is the most of it."""
     return text.startswith(begun) and 2 * len(begun) > len(text)
+
+
+_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Opens addresses of this machine, which no proxy reaches."""
 
 
 def _end(process: subprocess.Popen[str]) -> None:

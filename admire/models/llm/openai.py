@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from admire.base.errors import UserError
 from admire.models.llm.address import api_key, redact, server_address
-from admire.models.llm.chat import Question, Reply, ServerError, Usage
+from admire.models.llm.answers import (
+    Malformed,
+    NoReply,
+    Withheld,
+    holds_thoughts,
+    message_text,
+    read_json,
+    read_reply,
+    read_target,
+)
+from admire.models.llm.chat import Question, Reply, ServerError
 from admire.models.llm.pictures import data_uri
 
 if TYPE_CHECKING:
@@ -25,12 +35,10 @@ RETRIES = 6
 PARALLEL = 8
 THINKING_TOKENS = 4096
 """The most tokens of reasoning before an answer."""
-MOST_TOKENS = 1_000_000_000
-"""The most tokens that a server's count is taken for."""
 OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
 """Options that are left out if a server refuses them."""
-WORDS = {"response_format": ("response_format", "json_schema"), "logprobs": ("logprobs",)}
-"""Words in the message of a server that refuses an option without naming it."""
+WORDS = {"response_format": "response_format|json_schema", "logprobs": r"(?:top_)?logprobs"}
+"""What a server's message calls an option that it refuses, where this is not the option's name."""
 IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
 SEEING = (
     "Show it captions alone, or take a model that sees: openai:gpt-6.1-sol, or a server with Gemma "
@@ -89,6 +97,7 @@ class OpenAIChat:
         Few servers go on with such a start."""
         name = _THINKS.match(model)
         self._thinks = bool(name)
+        self._warned = False
         self._refused = {"max_tokens"} if name and name["openai"] else set[str]()
 
     @cached_property
@@ -120,26 +129,39 @@ class OpenAIChat:
             if question.target:
                 rated = read_target(answer, question.target)
                 return replace(reply, text=question.target, cut=False, logprobs=rated)
-            if reply.cut and not thinks and _holds_thoughts(answer, reply.text):
+            if reply.cut and not thinks and holds_thoughts(answer, reply.text):
                 self._thinks = True
                 answer = self._complete(question)
                 reply = read_reply(answer, time.perf_counter() - started)
+            if not reply.text and message_text(answer).strip():
+                self._warn_of_thoughts()
             return reply
         except openai.OpenAIError as error:
             raise self.explained(error, question) from error
         except Withheld as why:
             reason = f"{where} {self._redact(why)[:300]}. Try again later, or name another model."
             raise ServerError(f"{self.name}: {reason}", "llms") from why
-        except (json.JSONDecodeError, RecursionError) as error:
+        except Malformed as why:
             raise ServerError(
-                f"{self.name}: {where} returned malformed or truncated JSON ({error}). Try again; "
-                "if it happens again, the server's log may say why."
-            ) from error
-        except NO_REPLY as error:
+                f"{self.name}: {where} returned malformed or truncated JSON "
+                f"({self._redact(why)[:100]}). Try again; if it happens again, the server's log "
+                "may say why."
+            ) from why
+        except NoReply as why:
             raise ServerError(
-                f"{self.name}: the answer holds no message. Is {where} the address of an "
-                "OpenAI-compatible API? (It often ends in /v1.)"
-            ) from error
+                f"{self.name}: the answer has no message, but {self._redact(why)[:200]}. Is "
+                f"{where} the address of an OpenAI-compatible API? (It often ends in /v1.)"
+            ) from why
+
+    def _warn_of_thoughts(self) -> None:
+        """Warn, once, of replies that are thoughts alone."""
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "%s: a reply begins with thoughts that do not end. Such replies are not used. "
+                "Switch thinking off on the server, or let its parser take thoughts out.",
+                self.name,
+            )
 
     def request(self, question: Question) -> dict[str, Any]:
         """Return the body of a request to ``/chat/completions``.
@@ -188,7 +210,8 @@ class OpenAIChat:
         thinks = self._thinks or "max_tokens" in self._refused
         return question.max_tokens + (THINKING_TOKENS if thinks else 0)
 
-    def _complete(self, question: Question) -> object:
+    def _complete(self, question: Question) -> Any:
+        import httpx2
         import openai
 
         while True:
@@ -196,16 +219,20 @@ class OpenAIChat:
             try:
                 # Not chat.completions.create, which goes through a body that is right already: that
                 # took nearly half of the client's time.
-                return self.client.post("/chat/completions", body=body, cast_to=object)
+                return read_json(
+                    self.client.post("/chat/completions", body=body, cast_to=httpx2.Response)
+                )
             except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
-                if not self.refuse(error.param, str(error.message), body):
+                if not self.refuse(error.param, f"{error.message} {error.body}", body):
                     raise
 
     def refuse(self, param: object, message: str, body: Mapping[str, Any]) -> bool:
         """Remember which option of a request the server refused; whether there was one."""
-        refused = [option for option in OPTIONAL if option == param]
-        refused += [option for option, words in WORDS.items() if any(w in message for w in words)]
-        options = [option for option in refused if option in body]
+        named = [option for option in OPTIONAL if option == param]
+        if not named and not _CONTEXT.search(message):
+            places = {option: _place(option, message) for option in OPTIONAL if option in body}
+            named = sorted((o for o, place in places.items() if place >= 0), key=places.__getitem__)
+        options = [option for option in named if option in body]
         self._refused.update(options[:1])
         return bool(options)
 
@@ -213,7 +240,7 @@ class OpenAIChat:
         """Return the error as a message that says what to do, without key or web page."""
         import openai
 
-        from admire.models.llm.client import TooLong
+        from admire.models.llm.client import TooLong, proxy_variable
 
         where = self.address.shown
         seen = question.images if question else []
@@ -250,10 +277,19 @@ class OpenAIChat:
             later = True
         elif isinstance(error, openai.APIConnectionError):
             reason = f"{where} cannot be reached{again} ({_cause(error)}). Is the server running?"
+            if variable := proxy_variable(self.address):
+                reason = (
+                    f"{where} cannot be reached by the proxy of {variable}{again} "
+                    f"({_cause(error)}). Is the proxy running? Unset {variable}, or name the "
+                    "server in NO_PROXY, to do without it."
+                )
             later = True
         elif isinstance(error, openai.InternalServerError):
             reason = f"{where} fails with status {error.status_code}{again}. Try again later."
             later = True
+        elif isinstance(error, openai.APIStatusError) and error.status_code == 413:
+            reason = f"the question is too large for {where} (status 413). Show smaller images."
+            settings = ["image_side", "track"]
         elif isinstance(error, TooLong):
             reason = f"{where} cannot be used: {error}. Is it an OpenAI-compatible API?"
         elif response is not None and response.is_redirect:
@@ -281,8 +317,6 @@ _THINKS = re.compile(
 )
 """Names of models that reason first. Others show it by what they refuse, or by a reply that their
 thoughts use up."""
-_THOUGHTS = re.compile(r"\A(?:\s*<think>.*?|[^{]*?)</think>\s*", re.DOTALL)
-"""Thoughts that a server leaves before the answer; some chat templates open them themselves."""
 _CONTEXT = re.compile(r"(?i)context[ _](?:length|size|window)|maximum context|too many tokens")
 _BLIND = re.compile(
     r"mmproj|not (?:a )?(?:multimodal|vision)|"
@@ -292,86 +326,10 @@ _BLIND = re.compile(
 )
 
 
-NO_REPLY = (ValueError, AttributeError, LookupError, TypeError)
-"""What reading an answer without a reply raises: a compatible server may send anything."""
-
-
-class Withheld(Exception):  # noqa: N818  it becomes a UserError, which names the model
-    """An answer that says why it holds no reply."""
-
-
-def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
-    """Return the reply in the JSON of a chat completion.
-
-    Raises:
-        Withheld: the answer is an error in spite of its status, or was held back.
-        NO_REPLY: it holds none.
-    """
-    choice = next(iter(answer.get("choices") or []), None) or {}
-    error = answer.get("error") or choice.get("error")
-    if error:
-        message = error.get("message") if isinstance(error, dict) else error
-        raise Withheld(f"answers with an error: {' '.join(str(message or error).split())}")
-    text = choice["message"].get("content")
-    if choice.get("finish_reason") == "content_filter":
-        raise Withheld("holds the answer back (content_filter)")
-    if not isinstance(text, str | None):
-        raise TypeError("the message is no text")
-    places = (choice.get("logprobs") or {}).get("content") or ()
-    likeliest = [{t["token"]: float(t["logprob"]) for t in p["top_logprobs"]} for p in places]
-    return Reply(
-        _THOUGHTS.sub("", text or ""),
-        _usage(answer.get("usage")),
-        seconds,
-        choice.get("finish_reason") == "length",
-        tuple(likeliest) or None,
-        model=str(answer.get("model") or ""),
-    )
-
-
-def read_target(answer: Any, target: str) -> tuple[Mapping[str, float], ...] | None:
-    """Return the log-probability of each token of a target; None if the server told none.
-
-    vLLM tells those of the whole prompt, which the target ends.
-    """
-    places: list[Mapping[str, float]] = []
-    length = 0
-    for place in reversed(answer.get("prompt_logprobs") or ()):
-        if length >= len(target) or not place:  # the prompt's first token has none
-            break
-        (token,) = place.values()
-        places.append({token["decoded_token"]: float(token["logprob"])})
-        length += len(token["decoded_token"])
-    return tuple(reversed(places)) or None
-
-
-def _holds_thoughts(answer: Any, text: str) -> bool:
-    """Return whether thoughts took the tokens of an answer that was cut off."""
-    usage = answer.get("usage")
-    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
-    reasoned = isinstance(details, dict) and bool(details.get("reasoning_tokens"))
-    return reasoned or not text.strip() or text.lstrip().startswith("<think>")
-
-
-def _usage(usage: Any) -> Usage | None:
-    """Return the counts of tokens that can be read; servers may send anything."""
-    if not isinstance(usage, dict):
-        return None
-    details = usage.get("prompt_tokens_details")
-    details = details if isinstance(details, dict) else {}
-    return Usage(
-        _count(usage.get("prompt_tokens")),
-        _count(details.get("cached_tokens")),
-        _count(usage.get("completion_tokens")),
-        _count(details.get("image_tokens")),
-    )
-
-
-def _count(value: Any) -> int:
-    try:
-        return min(max(int(value), 0), MOST_TOKENS)
-    except (TypeError, ValueError, OverflowError):
-        return 0
+def _place(option: str, message: str) -> int:
+    """Return where a message names an option; -1 if it does not."""
+    found = re.search(rf"\b(?:{WORDS.get(option, option)})\b", message)
+    return found.start() if found else -1
 
 
 def _retried(error: openai.OpenAIError) -> str:
