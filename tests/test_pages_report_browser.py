@@ -193,9 +193,7 @@ def test_the_wrong_items_come_first_and_each_filter_keeps_what_it_says(
     assert set(first[: len(wrong)]) == wrong
 
     expected = {
-        ("#filter-sense", "literal"): lambda a, b: (
-            (a.item.sentence_type or a.predicted_type) == "literal"
-        ),
+        ("#filter-sense", "literal"): lambda a, b: a.item.sentence_type == "literal",
         ("#filter-language", "pt"): lambda a, b: a.item.language == "pt",
         ("#filter-outcome", "right"): lambda a, b: is_right(a),
         ("#filter-outcome", "wrong"): lambda a, b: has_gold(a) and not is_right(a),
@@ -261,6 +259,7 @@ def test_a_card_shows_both_runs_with_their_pictures_side_by_side(reported: Repor
     knowing, credulous = both.locator(".run").all()
     assert knowing.locator(".predicted").inner_text().startswith("predicted: literal")
     assert credulous.locator(".predicted").inner_text().startswith("predicted: idiomatic")
+    assert both.locator(".gold-sense").inner_text() == "gold: literal"
     assert both.locator(".differs").count() == 1
     ranking = reported.runs[0].rankings[1]
     names = [one.name for one in ranking.item.candidates]
@@ -313,6 +312,9 @@ def test_a_click_on_a_plot_shows_its_items_and_they_become_a_table(reported: Rep
     rankings = [reported.runs[1].rankings[int(row["number"]) - 1] for row in rows]
     assert [row["sentence"] for row in rows] == [one.item.sentence for one in rankings]
     assert [row["credulous: order"] for row in rows] == [" ".join(one.order) for one in rankings]
+    p = [float(row["credulous: probability_idiomatic"]) for row in rows]
+    assert p == [one.probability for one in rankings]
+    assert [float(row["credulous: confidence"]) for row in rows] == [max(q, 1 - q) for q in p]
 
 
 def test_judgements_survive_a_reload_and_become_a_file_that_corrects_gold(
@@ -469,7 +471,8 @@ def test_sentences_are_shown_with_their_senses(tmp_path: Path, look: Look):
     write_senses(tmp_path / "senses.tsv", items, senses)
     page = ready(look(write_report([tmp_path / "senses.tsv"], tmp_path / "report.html").as_uri()))
     assert numbers(page) == [3, 2, 1]  # wrong ones by how wrong they are
-    assert "0.60" in card(page, 2).locator(".probability").inner_text()
+    assert card(page, 2).locator(".probability").inner_text() == "confidence 0.60"
+    assert card(page, 3).locator(".probability").inner_text() == "confidence 0.80"  # literal
     page.locator("#filter-outcome").select_option("right")
     assert numbers(page) == [1]
     check_narrow(page)

@@ -154,6 +154,28 @@ def test_a_reading_has_what_a_dictionary_says_and_its_scene(owls):
     }
 
 
+def test_a_sense_that_was_given_is_no_prediction(tmp_path):
+    item = replace(OWL, sentence_type="idiomatic")
+    words = WordEncoder()
+    predicted = rank([item], BOTH, llms=[explains("Idiomatic")], encoder=words)
+    given = rank([item], replace(BOTH, sense="given"), llms=[explains("")], encoder=words)
+    folders = [tmp_path / "given", tmp_path / "predicted"]
+    for run, folder in zip((given, predicted), folders, strict=True):
+        write_run(run, folder)
+    fused = fuse(folders)
+    for run, expected in (
+        (predicted, (1.0, 1.0, True)),
+        (given, (None,) * 3),
+        (fused, (None,) * 3),
+    ):
+        card = only(run)
+        (told,) = card["runs"]
+        assert (card["sense"], told["sense"]) == ("idiomatic", "idiomatic")
+        sure = (told[key] for key in ("probability_idiomatic", "confidence", "sense_right"))
+        assert (*sure,) == expected
+        assert ("given" in told) == (run is not predicted)
+
+
 def test_a_card_says_where_no_meaning_was_found():
     def reply(prompt: str) -> str:
         return "Idiomatic" if "or literally" in prompt else "?"

@@ -29,7 +29,7 @@ IDIOMATIC, LITERAL = "idiomatic", "literal"
 def result(order: list[int], sense: str | None, probability: float | None, **more: Any) -> dict:
     right = order[0] == 0
     figures = {"top1": float(right), "dcg": 3.0 + order.index(0), "corr_rank": 0.5}
-    given = {"order": order, "sense": sense, "probability": probability, "right": right}
+    given = {"order": order, "sense": sense, "probability_idiomatic": probability, "right": right}
     return given | {"figures": figures, "margin": 0.25} | more
 
 
@@ -68,6 +68,16 @@ def texts(svg: str) -> list[str]:
     return [part.text or "" for part in parts if part.tag.endswith("text")]
 
 
+def test_senses_that_were_given_are_in_no_plot_of_predictions():
+    data = ranking("a", "given")
+    for item in data["items"]:
+        if given := item["runs"][1]:
+            item["runs"][1] = given | {"probability_idiomatic": None, "given": True}
+    cases = result_table(data)
+    for table in (reliability(cases), risk_curves(cases), confusion(cases).reset_index()):
+        assert set(table["run"]) == {0}
+
+
 def test_reliability_has_the_bins_of_the_calibration_error():
     cases = result_table(ranking("a"))
     bins = reliability(cases).set_index("bin")
@@ -80,7 +90,7 @@ def test_reliability_has_the_bins_of_the_calibration_error():
     (plot,) = (p for p in draw_plots(ranking("a")) if p.title.startswith("Reliability"))
     assert f"a {error:.3f}" in plot.words
     edge = ranking("a")
-    edge["items"][0]["runs"][0]["probability"] = 1.0
+    edge["items"][0]["runs"][0]["probability_idiomatic"] = 1.0
     assert reliability(result_table(edge))["bin"].tolist() == [3, 9]
 
 

@@ -84,7 +84,7 @@ def test_each_use_has_its_sense_and_how_wrong_it_is(tmp_path):
     assert wrong["sentence"] == [("My sister is a ", False), ("night owl", True), (".", False)]
     assert wrong["runs"][0] == {
         "sense": "literal",
-        "probability": 0.25,
+        "probability_idiomatic": 0.25,
         "confidence": 0.75,
         "votes": {"idiomatic": 1, "literal": 4, "unparsed": 0},
         "sense_right": False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -34,6 +35,25 @@ LATE, BIRD = read_items(SAMPLES)[:2]
 IDIOM = "a young woman smiles at her laptop"
 PICTURES = 12
 """How many the form takes."""
+FORMER_NAMES = """() => new Promise(done => {
+  const opening = indexedDB.open("admire");
+  opening.onsuccess = () => {
+    const changing = opening.result.transaction("kept", "readwrite");
+    changing.oncomplete = done;
+    changing.objectStore("kept").openCursor().onsuccess = ({target: {result: at}}) => {
+      if (!at) return;
+      const {ranking} = at.value;
+      for (const one of ranking ? [ranking, ...ranking.readings] : []) {
+        one.probability = one.probability_idiomatic;
+        delete one.probability_idiomatic;
+        delete one.confidence;
+      }
+      at.update(at.value);
+      at.continue();
+    };
+  };
+})"""
+"""Renames in what the browser keeps the keys that had other names in an earlier version."""
 THING = "a brown owl with yellow eyes on a branch"
 
 
@@ -129,13 +149,13 @@ def first_place(page: Page) -> Locator:
 
 def rank_form(page: Page, sense: str = "idiomatic") -> None:
     page.locator("#rank").click()
-    expect(page.locator("#result .predicted")).to_contain_text(sense)
+    expect(page.locator("#result .predicted")).to_have_text(f"predicted: {sense}")
 
 
 def rank_literally(page: Page) -> None:
     page.locator("#by-hand-literal").check()
     page.locator("#again").click()
-    expect(page.locator("#result .predicted")).to_contain_text("literal")
+    expect(page.locator("#result .predicted")).to_have_text("given: literal")
 
 
 def search(page: Page) -> None:
@@ -180,6 +200,11 @@ def test_from_an_empty_form_to_a_saved_set_that_rank_reads(
     expect(page.locator("#result .sentence")).to_contain_text("barn roof")
     expect(page.locator("#earlier .earlier")).to_have_count(3)
     unpack(page, "#save-set", tmp_path / "set")
+    lines = (tmp_path / "set" / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
+    by_hand, as_ranked = map(json.loads, lines)
+    assert by_hand["sentence_type"] == "idiomatic"
+    assert by_hand["definitions"] == ["a red bicycle on the pavement", "a brick wall"]
+    assert as_ranked.keys().isdisjoint({"sentence_type", "definitions"})
     saved = read_items(tmp_path / "set")
     assert [item.sentence for item in saved] == [LATE.sentence, BIRD.sentence]
     for item in saved:
@@ -285,6 +310,8 @@ def test_the_other_tab_searches_pictures(look: Look, tmp_path: Path):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_keeps_people_out(site: Served, look: Look, scheme: str):
     page = look(site.address, color_scheme=scheme)
+    expect(page.locator(".example").first).to_be_visible()
+    assert barriers(page) == []
     page.locator("#files").set_input_files(uploads({"notes.png": b"no picture"}))
     expect(page.locator("#refused")).to_be_visible()
     fill(page)
@@ -303,6 +330,8 @@ def test_nothing_keeps_people_out(site: Served, look: Look, scheme: str):
 
 def test_it_fits_a_phone(site: Served, look: Look):
     page = look(site.address, **PHONE)
+    expect(page.locator(".example").last).to_be_visible()
+    assert overflow(page) <= 0
     fill(page)
     rank_form(page)
     assert overflow(page) <= 0
@@ -310,12 +339,49 @@ def test_it_fits_a_phone(site: Served, look: Look):
     assert overflow(page) <= 0
 
 
-def test_the_example_is_ranked_and_its_result_has_an_address(site: Served, page: Page, look: Look):
-    page.locator("#example").click()
-    expect(page.locator("#candidates > .tile[data-state=ready] img")).to_have_count(5)
-    expect(page.locator("#language option:checked")).to_have_text("English (guessed)")
-    rank_form(page)
+def test_an_example_is_filled_in_and_ranked_by_one_click_or_key(page: Page):
+    examples, shown = page.locator(".example"), page.locator("#result .sentence")
+    assert decoded(examples.locator("img")) == 15
+    for _ in range(3):  # to the first one, after the tabs and the summary
+        page.keyboard.press("Tab")
+    expect(examples.first).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(shown).to_have_text(LATE.sentence)
+    expect(page.locator("#result .predicted")).to_have_text("predicted: idiomatic")
+    expect(page.locator("#result .probability")).to_have_text("confidence 1.00")
+    assert decoded(page.locator("#result img")) == 5
+    assert "gold" not in page.locator("main").inner_text().lower()  # nobody gave any
+    expect(page.locator("#examples")).not_to_have_attribute("open")
+    expect(page.locator("#rank")).to_be_focused()
+
+    page.locator("#examples > summary").click()
+    examples.nth(1).click()  # in place of another example, without a question
+    expect(shown).to_have_text(BIRD.sentence)
+    expect(page.locator("#result .predicted")).to_have_text("predicted: literal")
+    page.locator("#examples > summary").click()
+    examples.nth(2).click()
+    expect(page.locator("#language option:checked")).to_have_text("Portuguese (guessed)")
+    expect(page.locator("#earlier .earlier")).to_have_count(2)
+
+    page.locator("#sentence").fill("A sentence of my own.")
+    page.locator("#examples > summary").click()
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    examples.first.click()
+    expect(page.locator("#sentence")).to_have_value("A sentence of my own.")
+    page.once("dialog", lambda dialog: dialog.accept())
+    examples.first.click()
+    expect(page.locator("#sentence")).to_have_value(LATE.sentence)
+    expect(shown).to_have_text(LATE.sentence)
+    page.reload()
+    expect(shown).to_have_text(LATE.sentence)
+    expect(page.locator("#examples")).not_to_have_attribute("open")
+
+
+def test_a_result_has_an_address(site: Served, page: Page, look: Look):
+    page.locator(".example").first.click()
+    expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
     rank_literally(page)
+    expect(page.locator("#result .probability")).to_have_count(0)
 
     other = page.context.new_page()  # another tab of this browser
     other.goto(page.url)
@@ -330,7 +396,7 @@ def test_the_example_is_ranked_and_its_result_has_an_address(site: Served, page:
     expect(page.locator("#earlier .earlier")).to_have_count(1)
 
     lost = look(f"{site.address}#0123")
-    expect(lost.locator("#lost")).to_contain_text("no result at this address")
+    expect(lost.locator("#lost")).to_contain_text("no longer has the result at this address")
     assert barriers(lost) == []
 
 
@@ -343,8 +409,10 @@ def test_a_reload_keeps_results_and_form(page: Page, chat: Owlish):
         expect(page.locator("#waiting")).to_be_hidden()
     shown, places = page.locator("#result .candidate"), "all => all.map(one => one.dataset.place)"
     order = shown.evaluate_all(places)
+    page.evaluate(FORMER_NAMES)
     page.reload()
     expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
+    expect(page.locator("#result .probability")).to_have_text("confidence 1.00")
     assert order == shown.evaluate_all(places)
     expect(page.locator("#earlier .earlier")).to_have_count(1)
     assert decoded(page.locator("#result img, .tile img")) == 10

@@ -8,6 +8,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from commands import until
@@ -22,6 +23,8 @@ from admire.models.llm.chat import ServerError
 from admire.models.llm.local import alike, beginning
 from admire.pages.serve import Models
 from admire.prompts import Prompts
+from admire.senses.detector import Use
+from admire.senses.sense import Sense, likelier
 from admire.tasks.collections import write_index
 
 
@@ -37,12 +40,17 @@ def test_readings_that_are_sent_are_ranked_without_a_question(llm):
         as_it_was = served.rank(readings=before["readings"]).json()
         assert as_it_was["candidates"] == before["candidates"]
 
-        literal = {"sense": "literal", "probability": 0, "votes": {}}
+        literal = {"sense": "literal", "probability_idiomatic": 0, "votes": {}}
         changed = served.rank(readings=[before["readings"][0] | literal]).json()
-        assert (changed["sense"], changed["probability"]) == ("literal", 0)
-        detected = literal | {"probability": 0.14, "votes": None, "by": "detector"}
-        (told,) = served.rank(readings=[before["readings"][0] | detected]).json()["readings"]
-        assert {key: told[key] for key in detected} == detected
+        sure = ("sense", "probability_idiomatic", "confidence")
+        assert [changed[key] for key in sure] == ["literal", 0, 1]
+        detected = literal | {"probability_idiomatic": 0.14, "votes": None, "by": "detector"}
+        changed = served.rank(readings=[before["readings"][0] | detected]).json()
+        for told in (changed, *changed["readings"]):
+            assert [told[key] for key in sure] == ["literal", 0.14, 0.86]
+        old = {"llm": "x", "sense": "literal", "probability": 0.14}  # as pages may have kept it
+        (told,) = served.rank(readings=[old]).json()["readings"]
+        assert [told[key] for key in sure] == ["literal", 0.14, 0.86]
 
         edited = {"definitions": [" bird  with wings ", "", "an owl", "more"]}
         reading = before["readings"][0] | {"idiomatic": edited}
@@ -55,12 +63,57 @@ def test_readings_that_are_sent_are_ranked_without_a_question(llm):
         assert len(llm.prompts) == asked
 
 
+def test_a_sense_that_was_given_or_not_read_has_no_probability_and_no_confidence():
+    none = {"probability_idiomatic": None, "confidence": None}
+    with serving(toy_models(ScriptedChat(lambda prompt: "?"))) as served:
+        reading = {"llm": "x", "sense": "literal", "probability_idiomatic": 0}
+        given = served.rank(readings=[reading | {"by": "given"}], sentence_type="literal").json()
+        assert given["sense"] == "literal"
+        assert given | none == given
+        assert given["readings"][0]["confidence"] is None
+        unread = served.rank(readings=[reading | {"sense": None}]).json()
+        assert (unread | none, unread["readings"][0] | none) == (unread, unread["readings"][0])
+
+
+class Trained:
+    """A detector that was trained on two languages."""
+
+    identity, columns, setting = "trained", (), None
+    card: ClassVar = {"languages": ["en", "pt-br"]}
+
+    def classify(self, uses: list[Use]) -> list[Sense]:
+        return [likelier(0.7, "detector") for _ in uses]
+
+
+@pytest.mark.parametrize(
+    ("row", "warned"),
+    [
+        ({}, []),
+        ({"language": "xe"}, []),
+        ({"language": "pt"}, []),
+        ({"language": "de"}, ["not trained on German, only on English and Portuguese:"]),
+        (
+            {"language": None, "sentence": "Seine Schwester ist eine richtige Nachteule."},
+            ["not trained on German (guessed from the sentence), only on English and"],
+        ),
+    ],
+)
+def test_a_language_that_the_detector_was_not_trained_on_is_told(monkeypatch, row, warned):
+    monkeypatch.setattr("admire.senses.open_detector", lambda path: Trained())
+    models = toy_models(changes=TOYS | {"sense": "detector"})
+    with serving(models) as served:
+        answer = served.rank(compound="Nachteule", **{"sentence": "Nachteule."} | row).json()
+    assert answer["confidence"] == 0.7
+    assert len(answer["warnings"]) == len(warned)
+    assert all(map(str.__contains__, answer["warnings"], warned))
+
+
 def test_readings_are_refused_where_a_chat_model_would_have_to_look_again():
     judge = Judge({"a bird with wings": 0.1, "a person awake late": 0.9})
     with serving(toy_models(judge, TOYS | {"rankers": ("listwise",)})) as served:
         answer = served.rank().json()
         assert answer["order"] == ["candidate2", "candidate1"]
-        readings = [{"llm": "x", "sense": "literal", "probability": 0}]
+        readings = [{"llm": "x", "sense": "literal", "probability_idiomatic": 0}]
         refused = served.rank(readings=readings)
         assert "ranks by listwise alone" in problem(refused, 422)
 
@@ -161,8 +214,12 @@ def test_a_search_needs_an_index_and_a_number():
     question = {"text": "a", "span": "a"}
     with serving() as served:
         assert "--index" in problem(served.client.post("/v1/search", json=question), 422)
-        wrong = served.client.post("/v1/search", json=question | {"top": 0})
-        assert problem(wrong, 422).startswith("top: ")
+        for wrong, said in (
+            ({"top": 0}, "top: "),
+            ({"tops": 1}, "'tops' is unknown. Did you mean"),
+        ):
+            refused = served.client.post("/v1/search", json=question | wrong)
+            assert problem(refused, 422).startswith(said)
 
 
 def test_pictures_are_found_and_come_as_small_copies(tmp_path: Path):

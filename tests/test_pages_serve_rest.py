@@ -45,7 +45,7 @@ def check(described: dict[str, Any], schema: str, value: object) -> None:
 
 def test_a_row_is_ranked_as_the_description_says(served, described, owls):
     check(described, "Row", ROW)
-    answer = served.client.post("/v1/rank", json=ROW | {"profile": None, "other": 1})
+    answer = served.client.post("/v1/rank", json=ROW | {"profile": None})
     assert answer.status_code == 200
     told = answer.json()
     check(described, "Ranking", told)
@@ -58,6 +58,9 @@ def test_a_row_is_ranked_as_the_description_says(served, described, owls):
     assert reading["llm"] == "explains idiomatic"
     assert reading["idiomatic"]["scenes"] == ["a lamp at night"]
     assert reading["dictionary"]["idiomatic"][0]["gloss"] == "who stays up late"
+    for sure in (told, reading):
+        assert "probability" not in sure
+        assert (sure["probability_idiomatic"], sure["confidence"]) == (1, 1)
     assert (told["sense"], told["language"]) == ("idiomatic", "en")
     assert not list(served.service.folder.iterdir())
     *_, last = served.client.post("/v1/rank", json=ROW, headers=LINES).iter_lines()
@@ -84,7 +87,7 @@ def test_candidates_that_share_no_view_are_told(served):
     row = ROW | {"candidates": [ROW["candidates"][0], ROW["candidates"][2]]}
     told = served.client.post("/v1/rank", json=row).json()
     assert {one["score"] for one in told["candidates"]} == {0}  # its encoder has no words for them
-    assert told["warnings"] == ["The candidates share no view: scores are 0."]
+    assert told["warnings"] == ["The candidates have no modality in common: scores are 0."]
 
 
 def test_a_sequence_stands_in_for_the_sentence(served, described):
@@ -104,11 +107,15 @@ def test_a_sequence_stands_in_for_the_sentence(served, described):
         ({"sentence": "Depois do casamento veio um balde de água fria."}, "pt"),
         ({"sentence": "Depois do casamento veio um balde de água fria.", "language": "gl"}, "gl"),
         ({"sentence": "12 + 12"}, "en"),
+        ({"sentence": "12 + 12", "language": " "}, "en"),
         ({"sentence": "أختي بومة ليلية حقيقية ولا تنام قبل منتصف الليل."}, "ar"),
     ],
 )
 def test_a_language_that_nobody_says_is_that_of_the_sentence(served, row, language):
-    assert served.client.post("/v1/rank", json=ROW | row).json()["language"] == language
+    answer = served.client.post("/v1/rank", json=ROW | row).json()
+    assert answer["language"] == language
+    unsaid = "The language could not be detected, so English is assumed."
+    assert (unsaid in answer["warnings"]) == (language == "en")
 
 
 def test_lines_are_answered_one_by_one_and_what_is_wrong_stops_no_other(described):
@@ -135,6 +142,66 @@ def test_lines_are_answered_one_by_one_and_what_is_wrong_stops_no_other(describe
         goes_on.set()
         (last,) = told
         assert last["sentence"] == third["sentence"]
+
+
+def test_a_row_of_a_manifest_is_ranked_as_it_is(served, described):
+    row = {
+        "id": 7,
+        "subset": "Train",
+        "compound": "night owl",
+        "sentence": "My sister is a night owl.",
+        "language": "en",
+        "sentence_type": "Idiomatic ",
+        "definitions": ["a person awake late"],
+        "candidates": [{"caption": "a person awake late"}, {"caption": "an owl in a tree"}],
+        "expected_order": ["candidate1", "candidate2"],
+    }
+    assert served.client.post("/v1/rank", json=row).json()["order"] == row["expected_order"]
+    known = described["components"]["schemas"]["Row"]["properties"].keys()
+    assert row.keys() | {"sequence", "expected_item"} <= known
+
+
+READING = {"llm": "x", "sense": "literal", "probability_idiomatic": 0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sentense": "x"}, "'sentense' is unknown. Did you mean 'sentence'?"),
+        ({"image1_name": "x"}, "'image1_name' is unknown. Known keys: compound, sentence, "),
+        (
+            {"candidates": [{"capton": "a"}, {"caption": "b"}]},
+            "candidates[0]: 'capton' is unknown. Did you mean 'caption'?",
+        ),
+        (
+            {"sequence": [{"images": "a"}]},
+            "sequence[0]: 'images' is unknown. Did you mean 'image'?",
+        ),
+        (
+            {"readings": [READING | {"bye": "given"}]},
+            "readings[0]: 'bye' is unknown. Did you mean 'by'?",
+        ),
+        (
+            {"readings": [READING | {"literal": {"definition": ["a"]}}]},
+            "readings[0].literal: 'definition' is unknown. Did you mean 'definitions'?",
+        ),
+        (
+            {"readings": [READING | {"votes": {"literally": 1}}]},
+            "readings[0].votes: 'literally' is unknown. Did you mean 'literal'?",
+        ),
+        (
+            {"readings": [READING | {"probability": 0}]},
+            "readings[0]: 'probability' is the former name of 'probability_idiomatic'.",
+        ),
+    ],
+)
+def test_unknown_keys_are_named_with_the_one_that_may_be_meant(served, changes, said):
+    body = json.dumps(ROW | changes)
+    for kind in ("application/json", "application/x-ndjson"):
+        headers = {"Content-Type": kind}
+        answer = served.client.post("/v1/rank", content=body, headers=headers)
+        detail = answer.json()["detail"] if "ndjson" in kind else problem(answer, 422)
+        assert detail.startswith(said)
 
 
 def changed(k: int, **thing: object) -> dict[str, Any]:

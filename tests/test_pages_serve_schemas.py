@@ -13,7 +13,7 @@ from admire.data.limits import LIMITS
 
 PICTURES = [{"image": uri(drawn(colour=colour))} for colour in ("blue", "red")]
 ROW = {"compound": "night owl", "sentence": "A night owl.", "candidates": PICTURES}
-READING = {"llm": "x", "sense": "literal", "probability": 0}
+READING = {"llm": "x", "sense": "literal", "probability_idiomatic": 0}
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +34,7 @@ CASES = [
     ("expected_order[1]", "image", lambda text: {"expected_order": ["a", text]}),
     ("candidates[1].name", "image", lambda text: {"candidates": [*PICTURES[:1], {"name": text}]}),
     ("sequence[0].caption", "caption", lambda text: {"sequence": [{"caption": text}]}),
+    ("definitions[0]", "definition", lambda text: {"definitions": [text]}),
     ("readings[0].llm", "llm", lambda text: reading(llm=text)),
     ("readings[0].wording", "definition", lambda text: reading(wording=text)),
     (

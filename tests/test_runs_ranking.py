@@ -112,4 +112,4 @@ def test_a_card_in_a_notebook_says_what_decided_and_a_literal_use_in_its_own_wor
     ranking = Ranking.of(run.rankings[0].item, run.rankings[0].scores, interpretations=(reading,))
     html = replace(run, rankings=(ranking,))._repr_html_()
     text = " ".join(re.sub("<[^>]*>", " ", html).split())
-    assert "predicted: literal p 0.86 (detector) literal meaning: night owl" in text
+    assert "predicted: literal confidence 0.86 (detector) literal meaning: night owl" in text

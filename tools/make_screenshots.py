@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def show_report(page: Page, folder: Path) -> None:
-    """Return the first card of the report of what ``admire demo`` does."""
+    """Show the first card of the report of what ``admire demo`` does."""
     write_run(rank(read_items(SAMPLES)[:2], source=SAMPLES), folder / "demo")
     page.goto(write_report([folder / "demo"], folder / "report.html").as_uri())
     page.keyboard.press("j")
@@ -61,11 +61,9 @@ def served() -> str:
 
 
 def show_served(page: Page) -> None:
-    """Return the page's example, ranked."""
+    """Show the page's first example, ranked."""
     page.set_viewport_size({"width": 1200, "height": 900})
-    page.locator("#example").click()
-    expect(page.locator("#rank")).to_have_attribute("aria-disabled", "false")
-    page.locator("#rank").click()
+    page.locator(".example").first.click()
     page.locator("#result .predicted").wait_for()
     page.evaluate("scrollTo(0, 0)")
 

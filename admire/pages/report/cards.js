@@ -261,28 +261,33 @@ const Cards = (() => {
     return [line];
   }
 
-  function senseLine({ sense, probability, votes, by }, right) {
-    const said = make("span", { class: "predicted" }, "predicted: ", senseWord(sense));
+  /** The sense that a run or a model predicts, or that was given, and what it is based on. */
+  function senseLine({ sense, votes, by, given, ...more }, right) {
+    const isGiven = given || by === "given";
+    const label = isGiven ? "given: " : "predicted: ";
+    const said = make("span", { class: "predicted" }, label, senseWord(sense));
     const line = make("div", { class: "sense" }, said);
     if (right === false) said.append(" ", span("wrong", "✗"), unseen("wrong"));
     if (right === true) said.append(" ", span("right", "✓"), unseen("right"));
-    if (known(probability)) line.append(chance(probability, by && sense));
+    if (isGiven) return line;
+    const p = more.probability_idiomatic ?? more.probability;
+    if (sense && known(p)) line.append(chance(p));
     const told = votes ? votesTold(votes) : "";
     if (told) line.append(span("votes", told, { title: "What the chat model answered" }));
     if (by) line.append(span("votes", `(${by})`, { title: "What decided the sense" }));
     return line;
   }
 
-  /** A bar from 0 to 1: how probable the idiomatic sense is. */
-  /** The probability of the idiomatic sense as a bar, and in figures it or that of `sense`. */
-  function chance(probability, sense) {
+  /** The probability of the idiomatic sense as a bar, and the confidence in figures. */
+  function chance(probability) {
     const fill = span("fill");
     fill.style.width = `${100 * probability}%`;
     const bar = make("span", { class: "bar", "aria-hidden": "true" }, fill);
-    const title = "Probability of the idiomatic sense; the rest is that of the literal one";
-    const p = sense === "literal" ? 1 - probability : probability;
-    const told = `${sense ? "p" : "idiomatic"} ${p.toFixed(2)}`;
-    return make("span", { class: "probability", title }, bar, told);
+    const title =
+      "Confidence is the probability of the predicted sense. " +
+      `The bar shows that of the idiomatic sense (${probability.toFixed(2)}); the rest is the literal one.`;
+    const confidence = Math.max(probability, 1 - probability);
+    return make("span", { class: "probability", title }, bar, `confidence ${confidence.toFixed(2)}`);
   }
 
   function votesTold(votes) {

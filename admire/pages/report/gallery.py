@@ -23,6 +23,7 @@ from admire.rankers.scorer import Scores, comparable, contributions, query_weigh
 from admire.rankers.settings import Scoring
 from admire.runs.past_runs import recorded_cosines
 from admire.runs.ranking import Ranking, Run, score_rankings
+from admire.runs.record import used_gold_sense
 from admire.scores.metrics import ITEM_METRICS, confidence, dcg
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
@@ -142,16 +143,20 @@ def result(
     own = [candidate.name for candidate in ranking.item.candidates]
     mine = [own.index(name) for name in names]
     scores = ranking.scores[mine]
-    probability = ranking.probability
     sense = ranking.predicted_type
-    right = None if None in (sense, item.sentence_type) else sense == item.sentence_type
+    # A sense that was given is no prediction, so it is neither right nor sure.
+    by = {reading.sense.by for reading in ranking.interpretations}
+    given = used_gold_sense(record) or "given" in by
+    probability = None if given else ranking.probability
+    right = None if given or None in (sense, item.sentence_type) else sense == item.sentence_type
     top = np.sort(scores)[::-1]
     added = _parts(ranking, record)
     return {
+        **({"given": True} if given else {}),
         **({"unsure": True} if ranking.unsure else {}),
         **({"no_meaning": True} if _lacks_meaning(sense, added, record) else {}),
         "sense": sense,
-        "probability": probability,
+        "probability_idiomatic": probability,
         "confidence": None if probability is None else confidence(probability),
         "readings": [describe_reading(r, item.phrase) for r in ranking.interpretations],
         "order": [names.index(name) for name in ranking.order],
@@ -210,7 +215,7 @@ def decided(sense: Sense) -> dict[str, Any]:
     """Return a sense with its probability, and its votes or what decided it without."""
     votes = {"idiomatic": sense.idiomatic, "literal": sense.literal, "unparsed": sense.unparsed}
     based = {"by": sense.by} if sense.by else {"votes": votes}
-    return {"sense": sense.label, "probability": sense.probability, **based}
+    return {"sense": sense.label, "probability_idiomatic": sense.probability, **based}
 
 
 def _meaning(meaning: Meaning) -> dict[str, Any]:

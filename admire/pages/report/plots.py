@@ -74,8 +74,8 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
         {
             "run": run,
             "sentence_type": item["sense"],
-            "predicted_type": result.get("sense"),
-            "probability": result.get("probability"),
+            "predicted_type": None if result.get("given") else result.get("sense"),
+            "probability": result.get("probability_idiomatic"),
             "right": result.get("right"),
             "margin": result.get("margin"),
             "place": _place(item, result),
@@ -139,10 +139,12 @@ def confusion(cases: pd.DataFrame) -> pd.DataFrame:
     """Return how many items of each sense were taken as which.
 
     Returns:
-        A row for each run and true sense, a column for each predicted sense: the two, and ``none``
-        where some items were not decided.
+        A row for each true sense and run that predicts senses, a column for each predicted sense:
+        the two, and ``none`` where some items were not decided.
     """
     labelled = cases.dropna(subset="sentence_type")
+    predicts = labelled.groupby("run")["predicted_type"].transform("count") > 0
+    labelled = labelled[predicts]
     predicted = labelled["predicted_type"].fillna("none")
     runs = sorted(set(labelled["run"]))
     columns = [*SENSES, *(["none"] if (predicted == "none").any() else [])]

@@ -67,8 +67,6 @@
     return values.some((value) => unlike(item, value)) || item.runs.some((one) => !one);
   }
 
-  const senseOf = (item) => item.sense ?? result(item)?.sense ?? result(item)?.reading?.sense;
-
   const takenAs = (item, one = result(item)) => (one ? (one.sense ?? "none") : null);
 
   /** Where the best candidate or the first relevant document stands, as in the plot of places. */
@@ -80,8 +78,9 @@
 
   /** Where its bin of probabilities begins, as in the plot of reliability, which needs gold. */
   function binOf(item, one = result(item)) {
-    if (!known(one?.probability) || !item.sense) return null;
-    return (Math.min(Math.trunc(one.probability * BINS), BINS - 1) / BINS).toFixed(1);
+    const p = one?.probability_idiomatic;
+    if (!known(p) || !item.sense) return null;
+    return (Math.min(Math.trunc(p * BINS), BINS - 1) / BINS).toFixed(1);
   }
 
   const binName = (from) => `${from}–${(Number(from) + 1 / BINS).toFixed(1)}`;
@@ -202,7 +201,7 @@
         .map((value) => [value, nameOf(value)]);
     const ofRuns = (value) =>
       data.items.flatMap((item) => item.runs.map((one) => value(item, one)));
-    offer("filter-sense", distinct(data.items.map(senseOf)));
+    offer("filter-sense", distinct(data.items.map((item) => item.sense)));
     offer("filter-taken", data.kind === "retrieval" ? [] : distinct(ofRuns(takenAs)));
     offer("filter-place", distinct(ofRuns(placeOf)));
     offer("filter-probability", distinct(ofRuns(binOf), binName));
@@ -268,9 +267,8 @@
       (item) =>
         (!outcome || outcome(result(item))) &&
         (!agreement || agreement(item)) &&
-        (!state.sense || senseOf(item) === state.sense) &&
+        (!state.sense || item.sense === state.sense) &&
         (!state.taken || takenAs(item) === state.taken) &&
-        (!state.taken || !state.sense || item.sense) && // a cell of the confusion: gold and taken
         (!state.place || placeOf(item) === state.place) &&
         (!state.probability || binOf(item) === state.probability) &&
         (!state.language || item.language === state.language) &&
@@ -478,7 +476,7 @@
 
   /** The items that are shown, a row an item, for tables of one's own. */
   function csv() {
-    const columns = ["sense", "probability", "right", "loss", "margin"];
+    const columns = ["sense", "probability_idiomatic", "confidence", "right", "loss", "margin"];
     const heading = ["number", "compound", "sentence", "language", "gold_sense"];
     const name = (run, column) => (several ? `${run.name}: ${column}` : column);
     for (const run of data.runs) {

@@ -32,7 +32,14 @@ STATIC = {
     **dict.fromkeys(("serve.js", "store.js", "client-zip.js", "serve.css"), HERE),
     **{picture.name: picture.parent for picture in (SAMPLES / "images").iterdir()},
 }
-"""The folders of the page's files, and of the example's pictures."""
+"""The folders of the page's files, and of the examples' pictures."""
+
+EXAMPLES = {
+    ("night owl", "idiomatic"): "An idiom",
+    ("night owl", "literal"): "The same words, meant literally",
+    ("mão aberta", "idiomatic"): "An idiom in Portuguese",
+}
+"""Samples to try, by compound and sense, with what is special about each."""
 
 router = APIRouter(include_in_schema=False)
 
@@ -72,7 +79,7 @@ async def show_page(service: TheService) -> HTMLResponse:
     page = template("page.html.j2").render(
         profiles=service.models.profiles,
         languages=sorted({name: code for code, name in LANGUAGES.items()}.items()),
-        example=_example(),
+        examples=_examples(),
         index=service.models.index.name if service.models.index else None,
         limits=service.limits,
         version=__version__,
@@ -81,15 +88,24 @@ async def show_page(service: TheService) -> HTMLResponse:
 
 
 @cache
-def _example() -> dict[str, Any]:
-    """Return the first of the samples, which fills the form to try it."""
+def _examples() -> list[dict[str, Any]]:
+    """Return the samples that a click fills in and ranks, without their gold."""
     with (SAMPLES / "manifest.jsonl").open(encoding="utf-8") as file:
-        row = json.loads(file.readline())
+        rows = [json.loads(line) for line in file]
+    return [
+        _example(title, next(row for row in rows if (row["compound"], row["sentence_type"]) == key))
+        for key, title in EXAMPLES.items()
+    ]
+
+
+def _example(title: str, row: dict[str, Any]) -> dict[str, Any]:
+    before, _, after = row["sentence"].partition(row["compound"])
     candidates = [
         {"name": Path(candidate["image"]).name, "caption": candidate["caption"]}
         for candidate in row["candidates"]
     ]
-    return {key: row[key] for key in ("compound", "sentence")} | {"candidates": candidates}
+    texts = {key: row[key] for key in ("compound", "sentence", "language")}
+    return texts | {"title": title, "before": before, "after": after, "candidates": candidates}
 
 
 @router.get("/healthz")
@@ -120,7 +136,7 @@ async def report_models(service: TheService) -> State:
 
 @router.post("/language")
 async def guess_language(request: Request, service: TheService) -> dict[str, str | None]:
-    """Guess the language of a text, which is the body; null where it cannot be told."""
+    """Guess the language of a text, which is the body; null if it cannot be detected."""
     async with service.bodies.read(request, service.limits.text) as body:
         return {"language": await run_in_threadpool(language_of, body.decode(errors="replace"))}
 

@@ -14,7 +14,7 @@ from admire.pages.serve.problems import Problem
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "Referrer-Policy": "no-referrer",
@@ -91,7 +91,11 @@ class Guard:
         headers, path = Headers(scope=scope), scope["path"]
         host = headers.get("host", "").lower()
         if not self._is_own(host):
-            raise Problem(403, "This server is not called by this name. Use its own address.")
+            raise Problem(
+                403,
+                "The Host header does not match this server. Use the address that admire serve "
+                "printed.",
+            )
         if headers.get("origin", f"http://{host}").lower() != f"http://{host}":
             raise Problem(403, "Pages of other sites may not use this server.")
         if not path.startswith(("/static/", "/favicon.ico", "/healthz")):

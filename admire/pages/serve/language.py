@@ -1,4 +1,4 @@
-"""The language of a text, where nobody says it."""
+"""Detects the language of a text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OWN_SCRIPTS = "am ar bn fa gu he hy km kn lo ml or pa si ta te th ur"
 
 
 def language_of(text: str) -> str | None:
-    """Return the language of a text; None where it cannot be told.
+    """Return the language of a text; None if it cannot be detected.
 
     It is one of :data:`LANGUAGES` or :data:`OWN_SCRIPTS`.
     """

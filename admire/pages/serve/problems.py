@@ -93,5 +93,6 @@ def _unfit(errors: Iterable[tuple[Sequence[int | str], str]]) -> Problem:
     for location, message in errors:
         names = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
         key = "".join([*names, ": "]).lstrip(".") if location else ""
-        sentences.append(f"{key}{message.removeprefix('Value error, ').rstrip('.')}.")
+        message = message.removeprefix("Value error, ").rstrip(".")
+        sentences.append(f"{key}{message}{'' if message.endswith('?') else '.'}")
     return Problem(422, " ".join(sentences))

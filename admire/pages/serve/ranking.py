@@ -1,20 +1,20 @@
-"""What the working thread does: rank an item, by given readings perhaps, and search."""
+"""What the working thread does: rank an item, if asked with given readings, and search."""
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from admire.audit.audit import in_sentence
 from admire.base.errors import UserError
 from admire.data.compounds import find_compound
 from admire.data.items import Item, SenseLabel
-from admire.data.languages import check_language
+from admire.data.languages import LANGUAGES, base_language, check_language
 from admire.pages.report.gallery import describe_reading, result
 from admire.pages.report.thumbnails import data_uri, thumbnail
 from admire.pages.serve import schemas
@@ -32,7 +32,10 @@ from admire.senses.recorded import Recorded, RecordedReply, key_of
 from admire.senses.sense import Sense
 
 if TYPE_CHECKING:
+    from admire.senses import Detector
     from admire.tasks.collections import Entry
+
+LanguageFrom = Literal["request", "sentence", "default"]
 
 BY_HAND = ", by hand"
 """What ends the name of a chat model whose reading a person sent."""
@@ -71,9 +74,9 @@ def rank_item(
 
 def _recorded(item: Item, reading: schemas.Reading) -> Recorded:
     """Turn a reading into a source that answers with it."""
-    probability = reading.probability
+    probability = reading.probability_idiomatic
     if probability is None:
-        probability = float(reading.sense != "literal")
+        probability = {"idiomatic": 1.0, "literal": 0.0}.get(reading.sense or "", 0.5)
     votes = (reading.votes or schemas.Votes()).model_dump()
     sense = Sense(reading.sense, probability, **votes, by=reading.by)
     meanings = {label: _meaning(getattr(reading, label)) for label in get_args(SenseLabel)}
@@ -87,8 +90,15 @@ def _meaning(meaning: schemas.Meaning) -> Meaning:
     return Meaning(tuple(definitions)[:DEFINITIONS], next(iter(meaning.scenes), None))
 
 
-def describe(run: Run) -> schemas.Ranking:
-    """Describe a run of one item."""
+def describe(
+    run: Run, detector: Detector | None = None, language_from: LanguageFrom = "request"
+) -> schemas.Ranking:
+    """Describe a run of one item.
+
+    Args:
+        detector: of the run, to warn if it was not trained on the item's language.
+        language_from: where that language is from.
+    """
     (ranking,) = run.rankings
     item, facts = ranking.item, result(ranking.item, ranking, None, run.record)
     candidates = [
@@ -101,10 +111,15 @@ def describe(run: Run) -> schemas.Ranking:
         for k, candidate in enumerate(item.candidates)
     ]
     warnings = []
+    if language_from == "default":
+        warnings.append("The language could not be detected, so English is assumed.")
+    if any(reading.get("by") == "detector" for reading in facts["readings"]):
+        warnings += _untrained(item, detector, language_from)
     if item.sentence and not in_sentence(item):
         warnings.append(f"The compound “{item.phrase}” is not in the sentence.")
     if "embeddings" in run.record["settings"]["rankers"] and shares_no_view(item):
-        warnings.append(f"The candidates share no view: {_compared_by(facts['scores'])}.")
+        how = _compared_by(facts["scores"])
+        warnings.append(f"The candidates have no modality in common: {how}.")
     return schemas.Ranking.model_validate(
         facts
         | {
@@ -119,8 +134,22 @@ def describe(run: Run) -> schemas.Ranking:
     )
 
 
+def _untrained(item: Item, detector: Detector | None, language_from: LanguageFrom) -> Iterator[str]:
+    """Warn if a detector was not trained on the item's language."""
+    trained = dict.fromkeys(map(base_language, getattr(detector, "card", {}).get("languages", ())))
+    code = base_language(item.language)
+    if trained and code not in trained:
+        name, *names = (LANGUAGES.get(each, each) for each in (code, *trained))
+        guessed = " (guessed from the sentence)" if language_from == "sentence" else ""
+        yield (
+            f"The detector was not trained on {name}{guessed}, only on {' and '.join(names)}: its "
+            "sense is less reliable here."
+        )
+
+
 def _compared_by(scores: Sequence[float]) -> str:
-    return "pictures count by the words that sight has for them" if any(scores) else "scores are 0"
+    by_words = "pictures are compared by what sight recognises in them"
+    return by_words if any(scores) else "scores are 0"
 
 
 def zip_folder(run: Run) -> bytes:

@@ -30,6 +30,7 @@ from admire.pages.serve.work import Progress, Stopped
 
 if TYPE_CHECKING:
     from admire.data.items import Item
+    from admire.pages.serve.ranking import LanguageFrom
 
 FILES = {"candidates": "candidate", "sequence": "sequence"}
 """What pictures' files are called, without their number; a candidate has its file's name."""
@@ -199,12 +200,17 @@ async def _rank(
         def do() -> Ranking | bytes:
             from admire.pages.serve.ranking import describe, rank_item, zip_folder
 
-            run = rank_item(item, models.settings(profile), models, row.readings)
-            return zip_folder(run) if zipped else describe(run)
+            settings = models.settings(profile)
+            run = rank_item(item, settings, models, row.readings)
+            if zipped:
+                return zip_folder(run)
+            detector = None if row.readings else models.detector(settings)
+            return describe(run, detector, language_from)
 
         with service.hidden_paths(names):
             async with service.one_at_a_time:
-                item = await run_in_threadpool(_read, row, folder, service.limits)
+                language, language_from = await run_in_threadpool(_language, row)
+                item = await run_in_threadpool(_read, row, folder, service.limits, language)
             asks = not row.readings and await service.asks(profile)
             async with aclosing(service.work.run(do, request, asks=asks)) as events:
                 async for event in events:
@@ -228,7 +234,15 @@ async def _search(
                 yield event
 
 
-def _read(row: Row, folder: Path, limits: Limits) -> Item:
+def _language(row: Row) -> tuple[str, LanguageFrom]:
+    """Return the language of a row, and where it is from."""
+    if row.language and row.language.strip():
+        return row.language, "request"
+    detected = language_of(row.sentence or "")
+    return (detected, "sentence") if detected else ("en", "default")
+
+
+def _read(row: Row, folder: Path, limits: Limits, language: str) -> Item:
     """Read a row as an item, its pictures written to the folder under numbers."""
     from admire.data.rows import RowReader
 
@@ -256,7 +270,6 @@ def _read(row: Row, folder: Path, limits: Limits) -> Item:
         plain["expected_order"] = [files.get(name, name) for name in row.expected_order]
     if row.expected_item:
         plain["expected_item"] = files.get(row.expected_item, row.expected_item)
-    language = (not row.language and language_of(row.sentence or "")) or "en"
     item = RowReader(folder, language).item(plain, "")
     return replace(
         item,

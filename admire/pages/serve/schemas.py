@@ -1,14 +1,22 @@
-"""What ``/v1`` takes and answers: rows of a ``manifest.jsonl``, rankings, searches."""
+"""What ``/v1`` accepts and returns: rows of a ``manifest.jsonl``, rankings, searches."""
 
 from __future__ import annotations
 
 import base64
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
 
-from admire.base.choices import ProfileName
+from admire.base.choices import ProfileName, nearest
 from admire.base.schema import UNLESS_NONE
 from admire.data.image_files import FORMAT_NAMES
 from admire.data.limits import Limit
@@ -17,9 +25,8 @@ from admire.pages.serve.guard import Limits
 # Without admire.data.items, which takes longer to import than the page may take.
 Sense = Literal["idiomatic", "literal"]
 By = Literal["detector", "captions", "given", "recorded"]
-Probability = Annotated[
-    float | None, Field(description="Of the idiomatic sense; null where no vote could be read.")
-]
+NONE = "null if no vote could be parsed"
+CONFIDENCE = f"Probability of the predicted sense, from 0.5 to 1; {NONE}, or the sense was given."
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Language = Annotated[str, Limit("language")]
 Name = Annotated[str, Limit("image")]
@@ -37,7 +44,27 @@ def _decoded(value: object) -> bytes:
         raise ValueError("is not base64 after base64,") from None
 
 
-class Candidate(BaseModel):
+def _plain_sense(value: object) -> object:
+    return (value.strip().lower() or None) if isinstance(value, str) else value
+
+
+class Sent(BaseModel):
+    """An object in a request. An unknown key is refused, because it may be a misspelt one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, value: object) -> object:
+        if isinstance(value, dict):
+            names = [*cls.model_fields]
+            for key in [key for key in value if key not in names]:
+                hint = nearest(key[:80], names) or f" Known keys: {', '.join(names)}."
+                raise ValueError(f"'{key[:80]}' is unknown.{hint}")
+        return value
+
+
+class Candidate(Sent):
     """A picture, a caption, or a picture with its caption."""
 
     image: (
@@ -54,11 +81,11 @@ class Candidate(BaseModel):
     )
     caption: Annotated[str, Limit("caption")] | None = None
     name: Name | None = Field(
-        None, description="What the answer calls it, such as its file's name; else candidate1, …"
+        None, description="Its name in the answer, such as a file's name (default: candidate1, …)."
     )
 
 
-class Votes(BaseModel):
+class Votes(Sent):
     """How often each sense was given."""
 
     idiomatic: int = 0
@@ -66,7 +93,7 @@ class Votes(BaseModel):
     unparsed: int = 0
 
 
-class Meaning(BaseModel):
+class Meaning(Sent):
     """What a chat model says of one sense."""
 
     definitions: list[Annotated[str, Limit("definition")]] = Field(
@@ -82,19 +109,24 @@ class Meaning(BaseModel):
     ] = None
 
 
-class Entry(BaseModel):
+class Entry(Sent):
     """What a dictionary says of one sense."""
 
     gloss: Annotated[str, Limit("definition")]
     source: Annotated[str, Limit("llm")] = Field(description="The dictionary.")
 
 
-class Reading(BaseModel):
+class Reading(Sent):
     """How one chat model understands the compound here."""
 
     llm: Annotated[str, Limit("llm")]
     sense: Sense | None
-    probability: Probability
+    probability_idiomatic: float | None = Field(
+        description=f"Probability of the idiomatic sense; {NONE}."
+    )
+    confidence: float | None = Field(
+        None, description=f"{CONFIDENCE} Requests can omit it: it is computed."
+    )
     votes: Votes | None = None
     by: By | None = Field(None, description="What decided the sense in place of votes.")
     wording: Annotated[str, Limit("definition")] | None = Field(
@@ -104,9 +136,29 @@ class Reading(BaseModel):
     literal: Meaning = Meaning()
     dictionary: dict[Sense, list[Entry]] = {}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _rename(cls, value: object) -> object:
+        old, new = "probability", "probability_idiomatic"
+        if not isinstance(value, dict) or old not in value:
+            return value
+        if new in value:
+            raise ValueError(f"'{old}' is the former name of '{new}'. Send only one of them")
+        return {new if key == old else key: kept for key, kept in value.items()}
 
-class Row(BaseModel):
-    """One row of a manifest.jsonl, with pictures as data URIs. Other keys are ignored."""
+    @model_validator(mode="after")
+    def _follow(self) -> Self:
+        from admire.scores.metrics import confidence
+
+        if self.sense is None:
+            self.probability_idiomatic = None
+        p = None if self.by == "given" else self.probability_idiomatic
+        self.confidence = None if p is None else confidence(p)
+        return self
+
+
+class Row(Sent):
+    """One row of a manifest.jsonl, with pictures as data URIs."""
 
     compound: Annotated[str, Limit("compound")]
     sentence: Annotated[str, Limit("sentence")] | None = Field(
@@ -114,8 +166,7 @@ class Row(BaseModel):
     )
     language: Language | None = Field(
         None,
-        description="A language tag; without one that of the sentence, or en where it cannot be "
-        "told.",
+        description="A language tag (default: detected from the sentence; en if that fails).",
     )
     candidates: list[Candidate] = Field(
         min_length=2,
@@ -123,19 +174,28 @@ class Row(BaseModel):
         description=f"At most {Limits.pictures} together with the sequence.",
     )
     sequence: list[Candidate] = Field(
-        [], description="In place of the sentence: what the best candidate continues."
+        [], description="Instead of a sentence: what the best candidate continues."
     )
     profile: ProfileName | None = Field(
-        None, description="The models and settings; by default those of the server's start."
+        None, description="The models and settings (default: those that the server started with)."
     )
     readings: list[Reading] = Field(
         [],
-        description="Readings of an earlier answer, perhaps with another sense or other "
-        "definitions: the candidates are ranked by these, and no chat model is asked.",
+        description="Readings of an earlier answer, unchanged or with another sense or other "
+        "definitions. The candidates are ranked by these, and no chat model is asked.",
     )
-    sentence_type: Sense | None = None
-    expected_order: list[Name] | None = None
-    expected_item: Name | None = None
+    definitions: (
+        Annotated[list[Annotated[str, Limit("definition")]], Field(max_length=2)] | None
+    ) = Field(
+        None, description="What the compound means in the sentence, in place of a model's words."
+    )
+    sentence_type: Annotated[Sense | None, BeforeValidator(_plain_sense)] = Field(
+        None, description="Gold; as in a manifest, in any case of letters."
+    )
+    expected_order: list[Name] | None = Field(None, description="Gold: names, best first.")
+    expected_item: Name | None = Field(None, description="Gold of an item with a sequence.")
+    id: str | int | None = Field(None, description="Not used; manifests may have it.")
+    subset: str | None = Field(None, description="Not used; AdMIRe's files have it.")
 
 
 class Part(BaseModel):
@@ -143,8 +203,8 @@ class Part(BaseModel):
 
     of: str = Field(description="What is compared (image, caption), or the ranker.")
     text: str | None = Field(
-        description="With what it is compared: gloss, scene, compound, …, or unlike compound, … "
-        "where likeness counts against it, or pair; null for a ranker."
+        description="What it is compared with: gloss, scene, compound, …; unlike compound, … if "
+        "similarity lowers the score; or pair. Null for a ranker."
     )
     value: float
 
@@ -173,21 +233,24 @@ class Ranking(BaseModel):
     compound: str
     sentence: str
     span: Span
-    language: str = Field(description="As in the request, or as told from the sentence.")
+    language: str = Field(description="As in the request, or as detected from the sentence.")
     sense: Sense | None
-    probability: Probability
+    probability_idiomatic: float | None = Field(
+        description=f"Probability of the idiomatic sense; {NONE}, or the sense was given."
+    )
+    confidence: float | None = Field(description=CONFIDENCE)
     readings: list[Reading]
     order: list[str] = Field(description="The candidates' names, best first.")
     candidates: list[Scored] = Field(description="In the order of the request.")
     judgements: list[dict[str, Any]] = Field(
-        description="What rankers answered that looked at the candidates."
+        description="Answers of chat models that ranked the candidates."
     )
-    unsure: bool = Field(False, description="The sense is less sure than the settings ask for.")
-    no_meaning: bool = Field(False, description="No meaning was found, the compound alone counts.")
-    warnings: list[str] = Field(description="What is odd about the item.")
+    unsure: bool = Field(False, description="The confidence is below what the settings require.")
+    no_meaning: bool = Field(False, description="No meaning was found; only the compound counts.")
+    warnings: list[str] = Field(description="What makes the result less reliable.")
 
 
-class Search(BaseModel):
+class Search(Sent):
     """A search in the collection that the server was started with."""
 
     text: Annotated[Text, Limit("sentence")] = Field(description="Uses the expression.")
@@ -195,7 +258,7 @@ class Search(BaseModel):
         description="The expression, as it stands in the text."
     )
     language: Language | None = Field(
-        None, description="A language tag; without one that of the text, or en."
+        None, description="A language tag (default: detected from the text; en if that fails)."
     )
     top: int = Field(10, ge=1, le=100, strict=True, description="How many to find.")
 
@@ -224,7 +287,7 @@ class FoundPicture(BaseModel):
 
 
 class Found(BaseModel):
-    """What a search found, best first: texts or pictures, whichever the collection holds."""
+    """What a search found, best first: texts or pictures, depending on the collection."""
 
     readings: list[Reading] = Field(description="How the expression is understood.")
     gloss: str | None

@@ -3,12 +3,14 @@
 import { downloadZip } from "./client-zip.js";
 import { find, keep, removeOld } from "./store.js";
 
-const { example, ...limits } = document.querySelector("main").dataset;
+const { examples: samples, ...limits } = document.querySelector("main").dataset;
+const examples = JSON.parse(samples);
 const [PICTURES, MEGABYTES, TOGETHER] = [limits.pictures, limits.megabytes, limits.together].map(Number);
 const token = new URLSearchParams(location.search).get("token");
 const SESSION = "admire-session"; // where this tab's form and results are named during a reload
 const LINES = "application/x-ndjson";
 const RETRY = 1000; // milliseconds
+const DEFINITIONS = 2; // of a sense, that count
 const PAUSE = 300; // milliseconds without typing before a language is guessed
 
 const { counted, download, make } = Cards;
@@ -82,11 +84,17 @@ function waitingRoom(prefix) {
     problem: part("problem"),
   };
   part("stop").addEventListener("click", () => {
-    room.work.abort();
-    finish(room);
+    stop(room);
     say("Stopped.");
   });
   return room;
+}
+
+/** Stop what is under way, if anything is. */
+function stop(room) {
+  if (!room.work) return;
+  room.work.abort();
+  finish(room);
 }
 
 const ranking = waitingRoom("");
@@ -111,10 +119,13 @@ async function start(room, path, body, show, accept = LINES) {
   } catch (error) {
     if (signal.aborted) return;
     finish(room);
-    room.problem.textContent =
-      error instanceof Refusal ? error.message : "The connection to the server is lost.";
-    room.problem.hidden = false;
+    fail(room, error instanceof Refusal ? error.message : "The connection to the server is lost.");
   }
+}
+
+function fail(room, message) {
+  room.problem.textContent = message;
+  room.problem.hidden = false;
 }
 
 /** Show the progress that an answer tells; return its last object. */
@@ -373,7 +384,6 @@ function update() {
   hint("compound", "sentence");
   guessLanguage("sentence", "language");
   element("clear").hidden = isEmpty();
-  if (example) element("example").hidden = !isEmpty();
   if (!searching) return;
   offer(element("find"), element("search-why"), lackingToSearch(), searching);
   hint("search-span", "search-text");
@@ -420,7 +430,7 @@ function hint(wordsId, textId) {
   const text = element(textId).value;
   const stands = text.toLowerCase().includes(words.toLowerCase());
   element(`${wordsId}-hint`).textContent =
-    !words || !text.trim() || stands ? "" : `“${words}” does not stand in the text like this.`;
+    !words || !text.trim() || stands ? "" : `“${words}” is not in the text in this form.`;
 }
 
 /** Take what is selected in a text as the words that are meant. */
@@ -484,27 +494,55 @@ async function fill({ sentence, compound, language, profile, candidates: kept })
   update();
 }
 
-/** Fill the form with the example, whose pictures are added like any others. */
-async function fillExample() {
-  const { candidates: samples, ...texts } = JSON.parse(example);
+/** Whether the form has nothing but an example, which can be had again. */
+const isExample = () =>
+  examples.some(
+    ({ sentence, compound, candidates: things }) =>
+      element("sentence").value === sentence &&
+      element("compound").value === compound &&
+      candidates.length === things.length &&
+      candidates.every(({ caption }, place) => caption.value === things[place].caption),
+  );
+
+/** Fill the form with an example, whose pictures are added like any others, and rank it. */
+async function tryExample({ candidates: things, sentence, compound }) {
+  const question = "Replace the sentence and all candidates in the form by the example?";
+  if (!isEmpty() && !isExample() && !confirm(question)) return;
+  showExamples(false);
+  element("rank").focus({ preventScroll: true });
+  stop(ranking);
+  empty();
+  fill({ sentence, compound, candidates: [] });
   const open = async ({ name }) => {
-    const picture = await (await fetch(`/static/${name}`)).blob();
+    const picture = await (await send("GET", `/static/${name}`)).blob();
     return new File([picture], name, { type: picture.type });
   };
-  const files = await Promise.all(samples.map(open));
-  if (!isEmpty()) return;
-  fill({ ...texts, candidates: [] });
-  addFiles(files);
-  candidates.forEach(({ caption }, place) => (caption.value = samples[place].caption));
+  try {
+    const files = await Promise.all(things.map(open));
+    if (candidates.length || element("sentence").value !== sentence) return; // changed meanwhile
+    addFiles(files);
+  } catch (refusal) {
+    return fail(ranking, refusal.message);
+  }
+  candidates.forEach(({ caption }, place) => (caption.value = things[place].caption));
   update();
+  await adding;
+  if (!lackingToRank().length && isExample()) rank();
 }
 
-function clear() {
-  if (!confirm("Remove the sentence and all candidates from the form?")) return;
+const showExamples = (open) => (element("examples").open = open);
+
+function empty() {
   for (const candidate of [...candidates]) remove(candidate);
   forgetRefused();
   ranking.problem.hidden = true;
   fill({ sentence: "", compound: "", language: element("language").value, candidates: [] });
+}
+
+function clear() {
+  if (!confirm("Remove the sentence and all candidates from the form?")) return;
+  empty();
+  showExamples(true);
   element("sentence").focus();
 }
 
@@ -532,6 +570,7 @@ let found = null; // by the last search, as it is kept
 
 function rank() {
   if (!ready(element("rank"), ranking.work ? [] : lackingToRank())) return;
+  showExamples(false);
   startRanking(ranking, rowOfForm(), null);
 }
 
@@ -578,14 +617,20 @@ const definitionsOf = ({ ranking: { readings } }, sense) =>
 
 /** The model's readings, with what a person says in place of what it said. */
 function readingsByHand({ ranking: { readings } }, { sense, meanings }) {
-  const decided = sense && { sense, probability: Number(sense === "idiomatic"), votes: {}, by: "given" };
+  const p = Number(sense === "idiomatic");
+  const decided = sense && { sense, probability_idiomatic: p, votes: {}, by: "given" };
   const defined = Object.fromEntries(
     Object.entries(meanings).map(([label, text]) => [label, { definitions: linesOf(text) }]),
   );
-  return readings.map((reading) => ({ ...reading, ...decided, ...defined }));
+  return readings.map(({ probability, ...reading }) => ({
+    probability_idiomatic: probability, // what was kept before has its former name
+    ...reading,
+    ...decided,
+    ...defined,
+  }));
 }
 
-/** A result as an item that cards.js draws. */
+/** A result as an item that cards.js draws. Nobody gave gold, so the item itself has no sense. */
 async function itemOf({ row, ranking: answer }) {
   const names = answer.candidates.map(({ name }) => name);
   const shown = await Promise.all(row.candidates.map(({ picture }) => picture && find(picture)));
@@ -599,8 +644,10 @@ async function itemOf({ row, ranking: answer }) {
   });
   const order = answer.order.map((name) => names.indexOf(name));
   const scores = answer.candidates.map(({ score }) => score);
+  const { compound, language } = answer;
   const sentence = marked(answer.sentence, answer.span);
-  return { ...answer, sentence, candidates: things, runs: [{ ...answer, order, scores, parts }] };
+  const runs = [{ ...answer, order, scores, parts }];
+  return { compound, language, sentence, candidates: things, runs };
 }
 
 /** Show a result, and under it the one that was on show; one of earlier comes back up. */
@@ -615,12 +662,14 @@ async function drawResult(result) {
   results.push(result);
   if (told.id !== current?.told.id) fillByHand(told);
   current = { ...result, item, told, card: drawCard(item) };
-  const warnings = item.warnings.map((text) => make("p", { class: "warning", role: "note", text }));
-  element("result").replaceChildren(...warnings, current.card);
+  element("result").replaceChildren(...warningsOf(result), current.card);
   element("outcome-title").textContent = `Result${byHand(hand)}`;
   element("nothing-yet").hidden = true;
   element("outcome").hidden = false;
 }
+
+const warningsOf = ({ ranking: { warnings } }) =>
+  warnings.map((text) => make("p", { class: "warning", role: "note", text }));
 
 /** Make the page's address that of the result on show, or of the other tab. */
 function keepAddress() {
@@ -654,12 +703,12 @@ function drawCard(item, kind = "ranking") {
 function fillByHand(told) {
   const { sense, language } = told.ranking;
   element("by-hand-told").checked = true;
-  element("as-told").textContent = sense ? `as told (${sense})` : "as told";
+  element("as-told").textContent = sense ? `as detected (${sense})` : "as detected";
   for (const label of ["idiomatic", "literal"]) {
     const field = element(`meaning-${label}`);
     field.value = definitionsOf(told, label);
     field.lang = language;
-    field.placeholder = field.value ? "" : "The model said nothing of it.";
+    field.placeholder = field.value ? "" : "The model gave no meaning for this sense.";
   }
 }
 
@@ -671,9 +720,9 @@ function byHand(hand) {
   return words.length ? ` by hand: ${listed(words)} given` : " by hand";
 }
 
-function inWords({ compound, sense, candidates: things, runs: [{ order }] }) {
+function inWords({ compound, candidates: things, runs: [{ sense, order }] }) {
   const { picture, name, caption } = things[order[0]];
-  return `${compound}: ${sense ?? "sense not told"}; first is ${picture ? name : caption}`;
+  return `${compound}: ${sense ?? "sense unknown"}; first is ${picture ? name : caption}`;
 }
 
 /** Bring a result into view, and the focus with it where it was on the button that is gone. */
@@ -685,9 +734,9 @@ function goTo(id, focused) {
 }
 
 /** Show a result folded under the one that is on show. */
-function keepEarlier({ id, when, row, hand, item, card }) {
+function keepEarlier({ id, when, row, hand, ranking: { sense }, item, card }) {
   const time = new Date(when).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  const facts = `${item.sense ?? "sense not told"}${byHand(hand)}, ${row.profile}, ${time}`;
+  const facts = `${sense ?? "sense unknown"}${byHand(hand)}, ${row.profile}, ${time}`;
   const compound = make("strong", { text: item.compound, lang: item.language });
   const summary = make("summary", {}, compound, ` ${facts}`);
   const open = make("a", { href: `#${id}`, text: "Open again" });
@@ -712,7 +761,10 @@ async function saveSet() {
     const key = JSON.stringify([compound.toLowerCase(), sentence, language]);
     last.delete(key);
     const sense = hand?.sense ? { sentence_type: hand.sense } : {};
-    last.set(key, { compound, sentence, language, candidates: row.candidates, ...sense });
+    const written = hand?.meanings[answer.sense]; // of the sense that the item is ranked by
+    const meaning = written ? { definitions: linesOf(written).slice(0, DEFINITIONS) } : {};
+    const { candidates: things } = row;
+    last.set(key, { compound, sentence, language, candidates: things, ...sense, ...meaning });
   }
   const files = new Map(); // picture's id → `{name, input}`
   for (const id of [...last.values()].flatMap((row) => row.candidates.map(({ picture }) => picture))) {
@@ -761,7 +813,7 @@ function search() {
     drawFound((found = await keep({ question, answer })));
     const { pictures: shown, texts, gloss, readings } = answer;
     const count = shown ? counted(shown.length, "picture") : counted(texts.length, "text");
-    const meant = [readings[0]?.sense ?? "sense not told", gloss].filter(Boolean).join(", ");
+    const meant = [readings[0]?.sense ?? "sense unknown", gloss].filter(Boolean).join(", ");
     say(`${count} found. ${question.span}: ${meant}.`);
     goTo("search-outcome-title", focused);
   });
@@ -775,15 +827,15 @@ function drawFound({ question, answer }) {
 
 /** What was found as an item that cards.js draws, and its kind. */
 function itemOfFound({ text, span: compound, language }, { span, readings, gloss, ...things }) {
-  const { sense, probability } = readings[0] ?? {};
+  const { sense, probability_idiomatic } = readings[0] ?? {};
   const item = { compound, language, sentence: marked(text, span) };
   if (things.texts) {
     const documents = things.texts.map((each) => ({ ...each, text: [[each.text, false]] }));
-    return [{ ...item, runs: [{ reading: { sense, probability, gloss }, documents }] }, "retrieval"];
+    return [{ ...item, runs: [{ reading: { sense, probability_idiomatic, gloss }, documents }] }, "retrieval"];
   }
   const candidates = things.pictures.map(({ id, image, ...rest }) => ({ name: id, picture: image, ...rest }));
   const scores = candidates.map(({ score }) => score);
-  const run = { sense, probability, readings, scores, order: [...scores.keys()] };
+  const run = { sense, probability_idiomatic, readings, scores, order: [...scores.keys()] };
   return [{ ...item, candidates, runs: [run] }, "ranking"];
 }
 
@@ -885,7 +937,9 @@ function listenToForm() {
     element("files").focus();
   });
   onClick("clear", clear);
-  if (example) onClick("example", fillExample);
+  document.querySelectorAll(".example").forEach((button, place) => {
+    button.addEventListener("click", () => tryExample(examples[place]));
+  });
   onClick("save-set", saveSet);
   onClick("save-run", saveRun);
 }
@@ -923,5 +977,6 @@ watchModels();
 removeOld();
 await resumeSession();
 await openResult(false);
+showExamples(isEmpty() && !current);
 showLanguages();
 update();
