@@ -83,11 +83,27 @@ def test_a_chat_model_is_asked_one_question_of_each_kind(httpserver: HTTPServer,
 def test_a_model_that_understands_nothing_is_shown_as_such(capsys, httpserver: HTTPServer):
     httpserver.expect_request(CHAT).respond_with_handler(lambda _: completion("3"))
     url = httpserver.url_for("/v1")
-    code, out, _ = run(capsys, "models", "check", "openai:tiny", "--llm-url", url)
-    assert code == 0
+    code, out, err = run(capsys, "models", "check", "openai:tiny", "--llm-url", url)
+    assert (code, err.count("failed all 6 checks")) == (2, 1)
     assert len(re.findall(r"│ no +│", out)) == 6
     assert "no JSON of the schema: '3'" in out
     # It is asked anew each time: what it said before is not what it would say now.
     asked = len(httpserver.log)
     run(capsys, "models", "check", "openai:tiny", "--llm-url", url)
     assert len(httpserver.log) == 2 * asked
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_exit_code_2_says_that_every_check_failed(capsys, httpserver: HTTPServer, passes: bool):
+    def handle(request: Request) -> Response:
+        body = request.get_json()
+        reads = passes and body.get("response_format")
+        return judge(body) if reads else refusal(400, "no such model")
+
+    httpserver.expect_request(CHAT).respond_with_handler(handle)
+    url = httpserver.url_for("/v1")
+    code, out, err = run(capsys, "models", "check", "openai:tiny", "--llm-url", url)
+    assert code == (0 if passes else 2)
+    assert len(re.findall(r"│ no +│", out)) == (4 if passes else 6)
+    message = "admire: openai:tiny: failed all 6 checks. The column Understood says why.\n"
+    assert err == ("" if passes else message)

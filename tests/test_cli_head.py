@@ -126,6 +126,35 @@ def test_a_sweep_tries_what_is_asked_for_and_its_folds_go_on(
     assert "Training" not in err
 
 
+@pytest.mark.parametrize(
+    ("command", "options", "message"),
+    [
+        (
+            "train head",
+            "",
+            "30 soft negatives are too many: a training item has only 2 other items",
+        ),
+        ("train head", "--folds 6", "6 folds need 6 compounds, not 5. (--folds)"),
+        ("train head", "--folds 5 --soft-negatives 3", "has only 2 other items"),
+        ("sweep", "--soft-negatives 2,9", "9 soft negatives are too many"),
+        ("sweep", "--soft-negatives 2", "sweep.jsonl: is not the file of a sweep"),
+        ("train head", "--soft-negatives 2 --glosses-only", "too few items are idiomatic"),
+    ],
+)
+def test_settings_that_do_not_suit_the_data_are_refused_before_a_model_is_opened(
+    capsys, tmp_path, opened, table, write_table, command, options, message
+):
+    out = tmp_path / "sweep.jsonl"
+    if "not the file" in message:
+        out.write_text('{"job": 1}\n')
+    if "idiomatic" in message:
+        table = write_table(*(admire_row(c, sentence_type="literal") for c in COMPOUNDS))
+    code, printed, err = run(capsys, *command.split(), table, "--out", out, *options.split())
+    assert (code, printed) == (2, "")
+    assert message in err.splitlines()[-1]
+    assert not opened
+
+
 def write_head(folder: Path, **changes: object) -> Projection:
     """An untrained head for the vectors of WordEncoder."""
     settings = replace(SETTINGS, **changes)

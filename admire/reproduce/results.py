@@ -32,8 +32,9 @@ class Cell:
     Attributes:
         figures: what came out; none where it did not run.
         n: how many items, pairs or queries the figures are of.
-        note: why it did not run, or what stands in for what.
-        stand_in: whether models stand in for those of the paper.
+        note: why it did not run or has no figures, or what stands in for what.
+        stand_in: whether models stand in for those of the recipe.
+        ran: whether it ran, or what came out before was read.
     """
 
     row: str
@@ -43,6 +44,7 @@ class Cell:
     n: int = 0
     note: str = ""
     stand_in: bool = False
+    ran: bool = False
 
 
 def result_table(recipe: Recipe, cells: Sequence[Cell]) -> pd.DataFrame:

@@ -113,7 +113,10 @@ ENDS = [(1 - 0.95) / 2, (1 + 0.95) / 2]
 def bootstrap_intervals(
     statistics: Sequence[Statistic], count: int, *, resamples: int = 10_000, seed: int = 0
 ) -> list[tuple[float, float]]:
-    """Return each statistic's 95 % percentile interval, from resampling its ``count`` items."""
+    """Return each statistic's 95 % percentile interval, from resampling its ``count`` items.
+
+    Samples of which a statistic is NaN, because they do not define it, are left out.
+    """
     rng = np.random.default_rng(seed)
     values = np.empty((len(statistics), resamples))
     step = max(1, DRAWN // count)
@@ -121,7 +124,7 @@ def bootstrap_intervals(
         drawn = rng.integers(0, count, size=(min(step, resamples - start), count))
         for k, statistic in enumerate(statistics):
             values[k, start : start + step] = statistic(drawn)
-    return [(float(low), float(high)) for low, high in np.quantile(values, ENDS, axis=1).T]
+    return [(float(low), float(high)) for low, high in np.nanquantile(values, ENDS, axis=1).T]
 
 
 def macro_intervals(

@@ -7,17 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from pydantic import BaseModel, Field
 
-from admire.base.errors import UserError, needs_extra
+from admire.base.errors import UserError
 from admire.base.files import add_table, read_table, read_text
 from admire.base.schema import Text, read_as
 from admire.base.storage import write_whole
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
 from admire.data.reader import read_items
+from admire.scores.figures import interval
 from admire.scores.leakage import warn_if_seen
+from admire.scores.metrics import Drawn, Statistic, apply_to_all, bootstrap_intervals, mean
 from admire.senses.detector import Detector, Setting, Use
 from admire.senses.sense import LanguageTag, Sense, known_senses, sense_table, write_senses
 
@@ -25,6 +29,9 @@ log = logging.getLogger("admire")
 
 LABELS: tuple[SenseLabel, SenseLabel] = ("idiomatic", "literal")
 """The senses of Task 2A's labels 0 and 1."""
+
+FIGURES = ("macro_f1", "accuracy")
+"""What decisions are scored by."""
 
 
 class _Row(BaseModel):
@@ -117,6 +124,7 @@ def detect_uses(
     out: Path | None = None,
     setting: Setting | None = None,
     table: Path | None = None,
+    limit: int | None = None,
 ) -> pd.DataFrame | None:
     """Decide the sense of every row of a Task 2A file, and score the decisions if it has labels.
 
@@ -125,6 +133,7 @@ def detect_uses(
         out: a submission to write, see :func:`write_predictions`.
         setting: the submission's setting; None is the detector's own, or else zero_shot.
         table: a TSV to write, see :func:`admire.senses.write_senses`.
+        limit: how many rows to read, the first ones; None reads all.
 
     Returns:
         :func:`score_senses`; None without labels.
@@ -133,7 +142,8 @@ def detect_uses(
         UserError: a file cannot be read or written, or there are neither labels nor a file to
             write.
     """
-    uses = read_uses(data, gold, required=(*detector.columns, *(["ID"] if out else [])))
+    required = (*detector.columns, *(["ID"] if out else []))
+    uses = read_uses(data, gold, required=required)[:limit]
     labelled = uses[0].item.sentence_type is not None  # then all of them are
     if not (labelled or out or table):
         raise UserError(f"{data}: has no labels. Give gold, or write a submission.", "gold", "out")
@@ -141,10 +151,10 @@ def detect_uses(
     items = [use.item for use in uses]
     if out:
         write_predictions(out, uses, senses, setting or detector.setting or "zero_shot")
-        log.info("Wrote %s", out)
+        log.info("Wrote %s (%d rows)", out, len(uses))
     if table:
         write_senses(table, items, senses)
-        log.info("Wrote %s", table)
+        log.info("Wrote %s (%d rows)", table, len(uses))
     if not labelled:
         return None
     scores = score_senses(items, senses)
@@ -171,27 +181,54 @@ def write_predictions(
         add_table(file, pd.DataFrame(columns))
 
 
-def score_senses(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
+def score_senses(items: Sequence[Item], senses: Sequence[Sense], *, seed: int = 0) -> pd.DataFrame:
     """Return Task 2A's macro F1 and the accuracy of each language, alphabetically, and of all rows.
 
-    The columns are ``language, n, macro_f1, accuracy``; figures are from 0 to 1. Without
-    scikit-learn it is a UserError.
+    The columns are ``language, n, macro_f1, macro_f1_low, macro_f1_high, accuracy, accuracy_low,
+    accuracy_high``; figures are from 0 to 1. The ends are those of 95 % intervals by bootstrap over
+    the rows, see :func:`admire.scores.figures.interval`.
+
+    Args:
+        seed: of the bootstrap.
     """
     table = sense_table(items, senses)
     rows = []
     for language, part in [*table.groupby("language"), ("all", table)]:
         gold, predicted = part["sentence_type"], part["predicted_type"]
-        accuracy = float((gold == predicted).mean())
-        rows.append((language, len(part), macro_f1([*gold], [*predicted]), accuracy))
-    return pd.DataFrame(rows, columns=["language", "n", "macro_f1", "accuracy"])
+        statistics = sampled_macro_f1(gold, predicted), mean(gold == predicted)
+        n, row = len(part), {"language": language, "n": len(part)}
+        intervals = bootstrap_intervals(statistics, n, seed=seed)
+        for name, statistic, ends in zip(FIGURES, statistics, intervals, strict=True):
+            figure = apply_to_all(statistic, n)
+            low, high = interval(figure, n, ends, share=name == "accuracy")
+            row |= {name: figure, f"{name}_low": low, f"{name}_high": high}
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def macro_f1(gold: Sequence[SenseLabel | None], predicted: Sequence[SenseLabel | None]) -> float:
     """Return the mean F1 score of both senses, as the organisers compute it, from 0 to 1.
 
-    Raises:
-        UserError: scikit-learn is missing.
+    A sense that is neither in the gold nor predicted is left out of the mean.
     """
-    with needs_extra("train", "Macro F1"):
-        from sklearn.metrics import f1_score
-    return float(f1_score(gold, predicted, average="macro", zero_division=0))
+    return apply_to_all(sampled_macro_f1(gold, predicted), len(gold))
+
+
+def sampled_macro_f1(
+    gold: Sequence[SenseLabel | None], predicted: Sequence[SenseLabel | None]
+) -> Statistic:
+    """Return :func:`macro_f1` as a statistic of samples."""
+    sides = [
+        np.array([[sense == label for sense in side] for label in LABELS])
+        for side in (gold, predicted)
+    ]
+
+    def scores(drawn: Drawn) -> npt.NDArray[np.float64]:
+        of_gold, of_predicted = (side[:, drawn] for side in sides)  # (senses, samples, rows)
+        hits = (of_gold & of_predicted).sum(axis=2)
+        total = of_gold.sum(axis=2) + of_predicted.sum(axis=2)
+        f1 = 2 * hits / np.maximum(total, 1)
+        means: npt.NDArray[np.float64] = f1.sum(axis=0) / np.maximum((total > 0).sum(axis=0), 1)
+        return means
+
+    return scores

@@ -2,7 +2,14 @@ from .classifier import train_classifier
 from .heads import fit_head, head_scores, info_nce, top1_share, train_head, triplet_loss
 from .light_detector import sample_items, train_detector
 from .settings import ClassifierTraining, DetectorTraining, SweepAxes, TripletSettings
-from .sweep import PAPER_AXES, compare_heads, cross_validate_heads, head_grid, sweep_heads
+from .sweep import (
+    PAPER_AXES,
+    check_heads,
+    compare_heads,
+    cross_validate_heads,
+    head_grid,
+    sweep_heads,
+)
 from .triplets import (
     Triplets,
     caption_modalities,
@@ -21,6 +28,7 @@ __all__ = [
     "TripletSettings",
     "Triplets",
     "caption_modalities",
+    "check_heads",
     "compare_heads",
     "cross_validate_heads",
     "draw_soft_negatives",

@@ -67,7 +67,6 @@ def train_classifier(
     gold = [_label(use) for use in validation]
     if {_label(use) for use in train} != set(LABELS):
         raise UserError("Training needs idiomatic and literal uses.")
-    macro_f1(gold, gold)  # a missing package is reported now, not after hours of training
     check_folder(out, "model")
     base = base.removeprefix("sbert:")
     layers = settings.layers or usual_layers(settings.setting)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
+import numpy.typing as npt
 
 from admire.base.errors import UserError, needs_extra
 from admire.data.overlap import digests
@@ -107,6 +108,27 @@ def fit_and_test_head(
     return head, history, outcome
 
 
+def choose_glosses(
+    gloss: npt.NDArray[np.bool_], training: Indices, validation: Indices
+) -> tuple[Indices, Indices]:
+    """Return the samples for training and for validation whose anchors are glosses.
+
+    Args:
+        gloss: which anchors are, shape (S,).
+
+    Raises:
+        UserError: one of the parts has none.
+    """
+    training, validation = (part[gloss[part]] for part in (training, validation))
+    if not len(training) or not len(validation):
+        raise UserError(
+            "There are no glosses to train on and to validate on, because too few items are "
+            "idiomatic. Use more items, or learn from compounds too.",
+            "glosses_only",
+        )
+    return training, validation
+
+
 def fit_head(
     data: Triplets,
     training: Indices,
@@ -130,9 +152,7 @@ def fit_head(
     """
     pool = training
     if settings.glosses_only:
-        training, validation = (part[data.gloss[part]] for part in (training, validation))
-        if not len(training) or not len(validation):
-            raise UserError("There are no glosses to train on. Use more items.", "glosses_only")
+        training, validation = choose_glosses(data.gloss, training, validation)
     rng = np.random.default_rng(settings.seed)
     fixed = np.random.default_rng(settings.seed)  # the same draws after every epoch
     checks = draw_soft_negatives(data, validation, pool, len(pool), fixed)

@@ -47,10 +47,10 @@ class HeadData:
     """How the items that heads learn from are read and divided."""
 
     lang: Annotated[str | None, Option(DATA, daily=True)] = None
-    """Language tag (en, pt, xe, pt-br); else the file's name tells."""
+    """Language tag (en, pt, xe, pt-br; default: inferred from the file name)."""
     folds: Annotated[Folds | None, Option(DATA, daily=True)] = None
-    """Folds of a cross-validation that shows whether heads help; each fold is ranked by the head
-    that validates best on the others."""
+    """Number of folds of a cross-validation that shows whether heads help. Each fold is ranked by
+    the head that validates best on the others."""
 
 
 @settings(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class DetectorTraining:
     """How a light detector is trained."""
 
     per_compound: Annotated[Count, Option(DATA)] = 10
-    """Sentences for each compound and sense, at most."""
+    """Maximum number of sentences for each compound and sense."""
     neutral: Annotated[bool, Option(LEARNED)] = True
     """Score what a sentence adds to neutral ones, so that a compound which is usually an idiom
     counts no more than another. Without it, knowledge of the compound counts too, as suits Task 2A,
@@ -90,8 +90,8 @@ class DetectorData:
     """What a light detector reads, and must not read."""
 
     leave_out: Annotated[tuple[Path, ...], Option(DATA)] = ()
-    """Files, as for rank or of Task 2A, whose compounds are kept unseen; or a .txt with one a line.
-    Repeat for several."""
+    """File whose compounds the detector must not see: as for rank, of Task 2A, or a .txt with one
+    compound a line. Repeat for several."""
     encoder: Annotated[str, Option("Models")] = "embedded-state"
     """Encoder of words in their context: embedded-state or sbert:…."""
 
@@ -103,12 +103,12 @@ class ClassifierTraining:
     setting: Annotated[Setting, Option(LEARNED, daily=True)]
     """Input: the sentence with its context (zero_shot), or the sentence and the MWE (one_shot)."""
     layers: Annotated[Layers | None, Option(LEARNED)] = None
-    """Hidden layers whose first states are classified; else those of the paper's submission: all
-    for zero_shot, the last for one_shot."""
+    """Hidden layers whose first states are classified (default: those of the paper's submission,
+    all for zero_shot and the last for one_shot)."""
     max_length: Annotated[int, Field(ge=8), Option(LEARNED)] = 128
-    """Tokens that are read, special tokens included."""
+    """Maximum sequence length in tokens, special tokens included."""
     fit: FitSettings | None = None
-    """Settings of the trainer; else the paper's (section 3.3)."""
+    """Settings of the trainer (default: the paper's, section 3.3)."""
 
 
 @settings(frozen=True, kw_only=True)

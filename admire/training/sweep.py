@@ -25,9 +25,14 @@ from admire.models.training_settings import Folds, HeadTraining
 from admire.rankers.scorer import Scores, rank_names
 from admire.scores.figures import paired_difference, summarise
 from admire.scores.item_figures import score_items
-from admire.training.heads import fit_and_test_head, head_scores, warn_of_shared_samples
+from admire.training.heads import (
+    choose_glosses,
+    fit_and_test_head,
+    head_scores,
+    warn_of_shared_samples,
+)
 from admire.training.settings import SweepAxes
-from admire.training.triplets import Indices, Triplets, split_compounds
+from admire.training.triplets import Indices, Triplets, check_soft_negatives, split_compounds
 
 with needs_extra("train", "A sweep"):
     import joblib
@@ -50,6 +55,37 @@ def head_grid(
     ]
 
 
+def check_heads(
+    items: Sequence[Item],
+    settings: Sequence[HeadTraining],
+    out: Path | None = None,
+    *,
+    folds: int | None = None,
+    seed: int = 0,
+) -> None:
+    """Check whether heads can be trained on items, before anything is asked or encoded.
+
+    Args:
+        settings: of all heads.
+        out: the file of a sweep to go on with.
+        folds, seed: of :func:`cross_validate_heads`; None splits as for :func:`sweep_heads`.
+
+    Raises:
+        UserError: there are too few compounds for the split, the folds or the soft negatives, or no
+            idiomatic items where glosses alone are wanted; or ``out`` is not the file of a sweep.
+    """
+    if out and out.exists():
+        _read_lines(out)
+    compounds = [item.compound.casefold() for item in items]
+    # The other items are compared with their compounds, see true_queries.
+    gloss = np.array([bool(item.word) or item.sentence_type == "idiomatic" for item in items])
+    for setting, (pool, validation, _) in _jobs(compounds, settings, folds, seed):
+        anchors = pool
+        if setting.glosses_only:
+            anchors, _ = choose_glosses(gloss, pool, validation)
+        check_soft_negatives(compounds, anchors, pool, setting.soft_negatives)
+
+
 def sweep_heads(
     data: Triplets, settings: Sequence[HeadTraining], out: Path, *, processes: int | None = None
 ) -> pd.DataFrame:
@@ -70,8 +106,8 @@ def sweep_heads(
         UserError: a setting does not suit the data, or ``out`` is not the file of a sweep, cannot
             be written, or another process is adding to it.
     """
-    splits = {setting.seed: split_compounds(data.compounds, setting.seed) for setting in settings}
-    jobs = [(setting, splits[setting.seed]) for setting in settings]
+    jobs = _jobs(data.compounds, settings)
+    splits = {setting.seed: parts for setting, parts in jobs}
     outcomes = _outcomes(data, jobs, out, processes)
     warn_of_shared_samples(data, [*splits.values()], "the heads")
     rows = [asdict(s) | outcome for s, outcome in zip(settings, outcomes, strict=True)]
@@ -126,8 +162,8 @@ def cross_validate_heads(
         UserError: there are fewer compounds than folds; and as for :func:`sweep_heads`.
     """
     check_setting("folds", folds, Folds)
-    parts = _folds(data.compounds, folds, seed)
-    jobs = [(setting, part) for part in parts for setting in settings]
+    jobs = _jobs(data.compounds, settings, folds, seed)
+    parts = [part for _, part in jobs[:: len(settings)]]
     outcomes = _outcomes(data, jobs, out, processes)
     warn_of_shared_samples(data, parts, "their heads")
     plain = head_scores(data, np.arange(len(items)))
@@ -166,6 +202,20 @@ def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
 _Parts = tuple[Indices, Indices, Indices]
 _Job = tuple[HeadTraining, _Parts]
 """A head to train: its settings, and the samples for training, validation and test."""
+
+
+def _jobs(
+    compounds: Sequence[str],
+    settings: Sequence[HeadTraining],
+    folds: int | None = None,
+    seed: int = 0,
+) -> list[_Job]:
+    """Combine all settings with the split of each, or with each of the folds."""
+    if folds is not None:
+        return [(s, parts) for parts in _folds(compounds, folds, seed) for s in settings]
+    seeds = {s.seed for s in settings}
+    splits = {number: split_compounds(compounds, number) for number in seeds}
+    return [(s, splits[s.seed]) for s in settings]
 
 
 def _key(job: _Job) -> str:
@@ -223,14 +273,21 @@ def _digest(data: Triplets) -> str:
 def _read(path: Path, digest: str) -> dict[str, dict[str, Any]]:
     """Read these data's outcomes so far, by job. A last line that was cut short is removed."""
     _append(path, "")  # fails before anything is trained if it cannot be written
+    rows, whole = _read_lines(path)
+    if whole != path.read_text(encoding="utf-8"):
+        with write_whole(path) as file:
+            file.write(whole)
+    return {row["job"]: row["outcome"] for row in rows if row["data"] == digest}
+
+
+def _read_lines(path: Path) -> tuple[list[dict[str, Any]], str]:
+    """Read the results of a sweep, and the text of its whole lines."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         whole = [line for line in lines if line.endswith("\n")]
         rows = [json.loads(line) for line in whole]
-        done = {row["job"]: row["outcome"] for row in rows if row["data"] == digest}
-    except (ValueError, LookupError, TypeError):
-        raise UserError(f"{path}: is not the file of a sweep. Choose another.", "out") from None
-    if whole != lines:
-        with write_whole(path) as file:
-            file.writelines(whole)
-    return done
+        if all({"data", "job", "outcome"} <= row.keys() for row in rows):
+            return rows, "".join(whole)
+    except (ValueError, AttributeError):
+        pass
+    raise UserError(f"{path}: is not the file of a sweep. Choose another.", "out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,6 +115,8 @@ def open_triplets(
 ) -> tuple[Triplets, TextEncoder]:
     """Make triplets of items whose types and orders are known; the chat model writes the glosses.
 
+    What can be refused is refused before the chat model is asked.
+
     Args:
         seed: of the sampled glosses.
 
@@ -131,17 +134,13 @@ def open_triplets(
             raise UserError(
                 f"{path}: the track {track} uses no {part}s. Use the track image+caption.", "track"
             )
+    files = image_modalities(items, images) if "image" in track else None
+    texts = caption_modalities(items, captions) if "caption" in track else None
     encoder = open_encoder(settings.encoder, device=settings.device)
+    _find_inputs(items, encoder, files, texts)
     source = open_source(settings.llm, url=settings.llm_url)
     queries = true_queries(items, source, Prompts(settings.prompts), seed=seed)
-    triplets = encode_triplets(
-        items,
-        queries,
-        encoder,
-        images=image_modalities(items, images) if "image" in track else None,
-        captions=caption_modalities(items, captions) if "caption" in track else None,
-    )
-    return triplets, encoder
+    return encode_triplets(items, queries, encoder, images=files, captions=texts), encoder
 
 
 def encode_triplets(
@@ -163,10 +162,8 @@ def encode_triplets(
         UserError: an item's best candidate is unknown or has none of the modalities, no candidate
             has any of them, or the encoder does not suit the track.
     """
+    inputs, positive = _find_inputs(items, encoder, images, captions)
     width = max(len(item.candidates) for item in items)
-    inputs = _inputs(items, "image", images or {}) | _inputs(items, "caption", captions or {})
-    if not inputs:
-        raise UserError("No candidate has an image or caption of the track to train on.", "track")
     anchors = encoder.encode_texts(list(queries), role="query")
     shape = (len(items), width, len(inputs))
     documents = np.zeros((*shape, anchors.shape[1]), dtype=np.float32)
@@ -179,16 +176,6 @@ def encode_triplets(
             )
         for (s, c), vector in zip(by_candidate, vectors, strict=True):
             documents[s, c, m], present[s, c, m] = vector, True
-    positive = []
-    for s, item in enumerate(items):
-        names = [candidate.name for candidate in item.candidates]
-        best = (item.expected_order or ("",))[0]
-        if best not in names or not present[s, names.index(best)].any():
-            raise UserError(
-                f"Item {s + 1} ('{item.compound}'): its best candidate '{best}' by expected_order "
-                "has no image or caption of the track to train on."
-            )
-        positive.append(names.index(best))
     return Triplets(
         tuple(item.compound.casefold() for item in items),
         anchors,
@@ -201,11 +188,45 @@ def encode_triplets(
     )
 
 
+_Inputs = dict[str, dict[tuple[int, int], Path | str]]
+"""The file or text of each candidate that has one, by modality and by sample and candidate."""
+
+
+def _find_inputs(
+    items: Sequence[Item],
+    encoder: TextEncoder,
+    images: Mapping[str, Mapping[Path, Path]] | None,
+    captions: Mapping[str, Mapping[str, str]] | None,
+) -> tuple[_Inputs, list[int]]:
+    """Find what to encode, and the place of each item's best candidate.
+
+    Raises:
+        UserError: as for :func:`encode_triplets`, except for what only vectors show.
+    """
+    inputs = _inputs(items, "image", images or {}) | _inputs(items, "caption", captions or {})
+    if not inputs:
+        raise UserError("No candidate has an image or caption of the track to train on.", "track")
+    if images and not images.keys().isdisjoint(inputs) and not isinstance(encoder, ImageEncoder):
+        raise UserError(f"The encoder '{encoder.name}' reads no images. Use captions.", "track")
+    there = {place for by_candidate in inputs.values() for place in by_candidate}
+    positive = []
+    for s, item in enumerate(items):
+        names = [candidate.name for candidate in item.candidates]
+        best = (item.expected_order or ("",))[0]
+        if best not in names or (s, names.index(best)) not in there:
+            raise UserError(
+                f"Item {s + 1} ('{item.compound}'): its best candidate '{best}' by expected_order "
+                "has no image or caption of the track to train on."
+            )
+        positive.append(names.index(best))
+    return inputs, positive
+
+
 def _inputs(
     items: Sequence[Item],
     part: Literal["image", "caption"],
     modalities: Mapping[str, Mapping[Any, Path | str]],
-) -> dict[str, dict[tuple[int, int], Path | str]]:
+) -> _Inputs:
     """Find the file or text for each item's candidates, by their places, in each modality."""
     parts = {
         (s, c): getattr(candidate, part)
@@ -221,11 +242,9 @@ def _inputs(
 
 def _encode(inputs: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[np.float32]:
     paths = [path for path in inputs if isinstance(path, Path)]
-    if not paths:
-        return encoder.encode_texts([*map(str, inputs)], role="document")
-    if not isinstance(encoder, ImageEncoder):
-        raise UserError(f"The encoder '{encoder.name}' reads no images. Use captions.", "track")
-    return encoder.encode_images(paths)
+    if paths and isinstance(encoder, ImageEncoder):
+        return encoder.encode_images(paths)
+    return encoder.encode_texts([*map(str, inputs)], role="document")
 
 
 def split_compounds(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, Indices, Indices]:
@@ -263,16 +282,27 @@ def draw_soft_negatives(
     Raises:
         UserError: the pool has fewer than K samples of other compounds.
     """
+    check_soft_negatives(data.compounds, anchors, pool, k)
     names = np.array(data.compounds)
     keys = rng.random((len(anchors), len(pool)))
     own = np.equal.outer(names[anchors], names[pool])
-    smallest = int((~own).sum(axis=1).min()) if len(anchors) else k
-    if k > smallest:
-        raise UserError(
-            f"{k} soft negatives, of only {smallest} samples of other compounds. Use fewer.",
-            "soft_negatives",
-        )
     samples = pool[np.argsort(np.where(own, 2.0, keys), axis=1)[:, :k]]
     there = data.present[samples].any(axis=3)
     candidates = np.where(there, rng.random(there.shape), -1.0).argmax(axis=2)
     return samples, candidates
+
+
+def check_soft_negatives(compounds: Sequence[str], anchors: Indices, pool: Indices, k: int) -> None:
+    """Refuse to draw more soft negatives of an anchor than there are samples of other compounds.
+
+    Args:
+        compounds: of all samples; ``anchors`` and ``pool`` are as in :func:`draw_soft_negatives`.
+    """
+    counts = Counter(compounds[sample] for sample in pool)
+    most = max((counts[compounds[anchor]] for anchor in anchors), default=0)
+    if k > len(pool) - most:
+        raise UserError(
+            f"{k} soft negatives are too many: a training item has only {len(pool) - most} other "
+            "items whose compounds differ from its own. Use fewer soft negatives or more data.",
+            "soft_negatives",
+        )

@@ -64,8 +64,8 @@ class QuerySettings:
     llm_url: LlmUrl = None
     sense: DecidedBy = "auto"
     contrast: Annotated[Weight | None, Option("Scoring")] = None
-    """Weight of the bare expression against candidates if the sense is idiomatic; else 0 for texts,
-    and 1 for pictures."""
+    """Penalty for similarity to the bare expression if the sense is idiomatic (default: 0 for
+    texts, 1 for pictures)."""
     lang: Annotated[str, Option(DATA)] = "en"
     """Language of queries, for the prompts."""
     prompts: PromptFolder = None
@@ -91,7 +91,7 @@ class RetrieveSettings(QuerySettings):
     split: Annotated[SplitName, Option(DATA)] = "test"
     """Split to score."""
     usage: Annotated[tuple[str, ...], Option(DATA)] = ()
-    """Usage of documents to keep in the index; else all. Repeat for several."""
+    """Usage of documents to keep in the index (default: all). Repeat for several."""
     gold: Annotated[bool, Option(DATA)] = False
     """Only queries and documents that people checked."""
     trust_remote_code: RemoteCode = False
@@ -99,7 +99,7 @@ class RetrieveSettings(QuerySettings):
     bm25_variant: Annotated[Bm25Variant, Option("Scoring")] = "robertson"
     """Formula of BM25: Robertson's, or rank_bm25's Okapi, which the paper has."""
     k1: Annotated[Weight | None, Option("Scoring")] = None
-    """Parameter k1 of BM25; without it k1 and b are tuned on val, or the paper's for okapi."""
+    """Parameter k1 of BM25 (default: k1 and b are tuned on val, or the paper's for okapi)."""
     b: Annotated[Annotated[float, Field(ge=0, le=1)] | None, Option("Scoring")] = None
     """Parameter b of BM25."""
 

@@ -60,7 +60,8 @@ def draw_examples(split: Split, settings: RetrieverTraining) -> list[Example]:
             continue
         if len(soft) < settings.soft_negatives:
             raise UserError(
-                f"There are only {len(soft)} documents of other PIEs than '{query.idiom}'.",
+                f"{settings.soft_negatives} soft negatives are too many: there are only "
+                f"{len(soft)} documents of other PIEs than '{query.idiom}'.",
                 "soft_negatives",
             )
         negatives = [
@@ -109,23 +110,13 @@ def train_retriever(
     """
     encoder.claim()
     model = encoder.model
-    if settings.query == "instruction+sentence" and any(
-        isinstance(module, Pooling) and not module.include_prompt for module in model
-    ):
-        raise UserError(
-            f"{encoder.name}: leaves instructions out of its sentences' vectors and cannot be "
-            "trained with the query 'instruction+sentence'. Use 'instruction+span' or 'sentence'.",
-            "query",
-        )
-    if settings.instruction_format == "auto":
-        instruction_format = usual_instruction_format(encoder.name)
-        settings = replace(settings, instruction_format=instruction_format)
+    settings = _resolved(settings, encoder)
 
     def validate() -> Figures:
         similarities = dense(val, encoder, settings.query, settings.instruction_format)
         return {"ndcg": float(score_queries(val, similarities)["ndcg"].mean())}
 
-    rows = [_row(example, settings, model) for example in draw_examples(train, settings)]
+    rows = _rows(encoder, train, settings)
     loss = _ContrastiveLoss(model, settings)
     data = TrainingSet(rows, loss, collate=lambda batch: _features(model, batch))
     of = f"{encoder.identity} {settings}"
@@ -144,6 +135,8 @@ def train_retrievers(
     trust_remote_code: bool = False,
 ) -> pd.DataFrame:
     """Train several models, which differ in their seeds, and score them on the test split.
+
+    What can be refused is refused before anything is encoded.
 
     Args:
         name: the encoder to begin with.
@@ -165,6 +158,10 @@ def train_retrievers(
     folders = {seed: out / f"seed-{seed}" if seeds > 1 else out for seed in numbers}
     for folder in folders.values():
         check_folder(folder, "model")
+    draw_examples(splits["train"], settings)
+    for part in ("val", "test"):
+        if not relevance(splits[part]).any():
+            raise UserError(f"No query of the split '{part}' has a relevant document.")
     tables: list[pd.DataFrame] = []
 
     def score(encoder: SentenceEncoder, model: str) -> None:
@@ -177,6 +174,7 @@ def train_retrievers(
             name, device=device, own_prompts=False, trust_remote_code=trust_remote_code
         )
         if not tables:
+            _rows(encoder, splits["train"], _resolved(settings, encoder))
             score(encoder, "before")
         seeded = replace(settings, fit=replace(settings.fit, seed=seed))
         train_retriever(encoder, splits["train"], splits["val"], seeded, folder)
@@ -185,6 +183,36 @@ def train_retrievers(
     figures = pd.concat(tables).groupby(["model", "group"], sort=False)[["r_precision", "ndcg"]]
     deviations = figures.std(ddof=0).add_suffix("_deviation")
     return pd.concat([figures.mean(), deviations], axis=1).reset_index()
+
+
+def _resolved(settings: RetrieverTraining, encoder: SentenceEncoder) -> RetrieverTraining:
+    """Return settings with the form of instructions that the encoder's name stands for."""
+    if settings.instruction_format != "auto":
+        return settings
+    return replace(settings, instruction_format=usual_instruction_format(encoder.name))
+
+
+def _rows(
+    encoder: SentenceEncoder, train: Split, settings: RetrieverTraining
+) -> list[dict[str, Any]]:
+    """Return what to learn from, see :func:`_row`.
+
+    Raises:
+        UserError: the split or the model lacks what the settings ask for.
+    """
+    model = encoder.model
+    if settings.query == "instruction+sentence" and any(
+        isinstance(module, Pooling) and not module.include_prompt for module in model
+    ):
+        raise UserError(
+            f"{encoder.name}: leaves instructions out of its sentences' vectors and cannot be "
+            "trained with the query 'instruction+sentence'. Use 'instruction+span' or 'sentence'.",
+            "query",
+        )
+    rows = [_row(example, settings, model) for example in draw_examples(train, settings)]
+    for start in range(0, len(rows), settings.fit.batch_size):
+        _query_features(model, rows[start : start + settings.fit.batch_size])
+    return rows
 
 
 def _row(
@@ -205,15 +233,7 @@ def _row(
 
 def _features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
     """Return features of the queries, with the masks of their spans, and of their documents."""
-    texts = [row["query"] for row in rows]
-    if rows[0]["start"] >= 0:
-        try:
-            queries, mask = prepare_spans(model, texts, [(r["start"], r["end"]) for r in rows])
-        except ValueError as error:
-            raise UserError(f"A query to train on: {error}.") from None
-        queries["span_mask"] = mask
-    else:
-        queries = model.preprocess(texts, task="query")
+    queries = _query_features(model, rows)
     texts = [text for row in rows for text in row["documents"]]
     documents = model.preprocess(texts, task="document")
     return {
@@ -222,6 +242,22 @@ def _features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, torc
         for name, value in features.items()
         if isinstance(value, torch.Tensor)
     }
+
+
+def _query_features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, Any]:
+    """Return features of the queries, with the masks of their spans.
+
+    Raises:
+        UserError: a span has no token that the model reads.
+    """
+    texts = [row["query"] for row in rows]
+    if rows[0]["start"] < 0:
+        return model.preprocess(texts, task="query")
+    try:
+        queries, mask = prepare_spans(model, texts, [(r["start"], r["end"]) for r in rows])
+    except ValueError as error:
+        raise UserError(f"A query to train on: {error}.", "query") from None
+    return queries | {"span_mask": mask}
 
 
 class _ContrastiveLoss(torch.nn.Module):

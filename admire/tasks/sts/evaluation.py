@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from admire.base.errors import UserError
@@ -23,6 +24,8 @@ from admire.models.encoders.sentence import SentenceEncoder
 from admire.models.llm import ChatModel, Question, ask_each, open_llm
 from admire.prompts import Prompts
 from admire.prompts.quotations import without_words
+from admire.scores.figures import interval
+from admire.scores.metrics import Drawn, Statistic, bootstrap_intervals
 from admire.tasks.sts.mwes import reader
 from admire.tasks.sts.pairs import Pair
 from admire.tasks.sts.settings import SimilaritySettings, TrainingSetting
@@ -42,7 +45,7 @@ class MeasuredPairs:
 
     Attributes:
         similarities: of each pair and each reference. Pairs without a rating are missing.
-        correlations: Spearman's, see :func:`correlate`.
+        correlations: Spearman's with 95 % intervals, see :func:`correlate`.
     """
 
     similarities: Similarities
@@ -83,7 +86,7 @@ def measure_similarity(
         if isinstance(inner, SentenceEncoder):
             read = reader(inner.model, {pair.mwe for pair in pairs if pair.mwe})
         similarities = compare(pairs, encoder, read)
-    return MeasuredPairs(similarities, correlate(pairs, similarities))
+    return MeasuredPairs(similarities, correlate(pairs, similarities, seed=settings.seed))
 
 
 def _open(settings: SimilaritySettings) -> TextEncoder:
@@ -167,16 +170,22 @@ def read_rating(reply: str) -> float | None:
     return rating if 0 <= rating <= 1 else None
 
 
-def correlate(pairs: Sequence[Pair], similarities: Similarities) -> pd.DataFrame:
+def correlate(
+    pairs: Sequence[Pair], similarities: Similarities, *, seed: int | None = None
+) -> pd.DataFrame:
     """Compute Spearman's correlation as the organisers of SemEval-2022 Task 2 do.
 
     The gold of a pair with a reference is the similarity that the model predicts for the reference.
     Pairs without a gold or without a rating are left out.
 
+    Args:
+        seed: of the bootstrap over the pairs that gives 95 % intervals; None gives no intervals.
+
     Returns:
         ``language, subset, n, spearman``, a row for each language and each subset of pairs (all,
         idiom, sts); if there are several languages, also for all of them together (``"all"``). The
-        correlation is NaN if all predictions or all golds are equal.
+        correlation is NaN if all predictions or all golds are equal. With a ``seed`` also
+        ``spearman_low`` and ``spearman_high``, NaN for fewer than 3 pairs.
     """
     table = pd.DataFrame(
         [
@@ -196,8 +205,19 @@ def correlate(pairs: Sequence[Pair], similarities: Similarities) -> pd.DataFrame
         for subset, group in (("all", part), ("idiom", part[idioms]), ("sts", part[~idioms])):
             if len(group):
                 correlation = spearman(group["predicted"], group["gold"])
-                rows.append((language, subset, len(group), correlation))
-    return pd.DataFrame(rows, columns=["language", "subset", "n", "spearman"])
+                ends = () if seed is None else _interval(group, correlation, seed)
+                rows.append((language, subset, len(group), correlation, *ends))
+    ends_columns = [] if seed is None else ["spearman_low", "spearman_high"]
+    return pd.DataFrame(rows, columns=["language", "subset", "n", "spearman", *ends_columns])
+
+
+def _interval(group: pd.DataFrame, correlation: float, seed: int) -> tuple[float, float]:
+    """Return the 95 % interval of a correlation, see :func:`admire.scores.figures.interval`."""
+    if math.isnan(correlation):
+        return math.nan, math.nan
+    resampled = resampled_spearman(group["predicted"].tolist(), group["gold"].tolist())
+    (ends,) = bootstrap_intervals([resampled], len(group), seed=seed)
+    return interval(correlation, len(group), ends, share=False)
 
 
 def _gold(pair: Pair, similarities: Similarities) -> float | None:
@@ -209,6 +229,28 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> float:
     if len(set(a)) < 2 or len(set(b)) < 2:
         return math.nan
     return float(np.corrcoef(pd.Series(a).rank(), pd.Series(b).rank())[0, 1])
+
+
+def resampled_spearman(a: Sequence[float], b: Sequence[float]) -> Statistic:
+    """Return :func:`spearman` as a statistic of samples, which have many ties."""
+    sides = [np.unique(side, return_inverse=True)[1] for side in (a, b)]
+
+    def ranks(side: npt.NDArray[np.int64], drawn: Drawn) -> npt.NDArray[np.float64]:
+        """Return the ranks in each sample, (samples, pairs), which sum to 0."""
+        values, width = side[drawn], side.max() + 1
+        cells = (values + width * np.arange(len(drawn))[:, None]).ravel()
+        counts = np.bincount(cells, minlength=width * len(drawn)).reshape(-1, width)
+        means = counts.cumsum(axis=1) - (counts + drawn.shape[1]) / 2
+        return np.take_along_axis(means, values, axis=1)
+
+    def correlations(drawn: Drawn) -> npt.NDArray[np.float64]:
+        x, y = (ranks(side, drawn) for side in sides)
+        spread = (x * x).sum(axis=1) * (y * y).sum(axis=1)
+        constant = spread == 0
+        rho: npt.NDArray[np.float64] = (x * y).sum(axis=1) / np.sqrt(np.where(constant, 1, spread))
+        return np.where(constant, np.nan, rho)
+
+    return correlations
 
 
 def write_similarities(

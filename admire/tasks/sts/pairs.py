@@ -120,7 +120,9 @@ class _Gold(BaseModel):
     other: Annotated[str, Limit("id")] = Field(alias="otherID")
 
 
-def read_pairs(path: Path, gold: Path | None = None, *, split: str | None = None) -> list[Pair]:
+def read_pairs(
+    path: Path, gold: Path | None = None, *, split: str | None = None, limit: int | None = None
+) -> list[Pair]:
     """Read pairs from one of these files, which are recognised by their columns, or from a folder.
 
     - SemEval-2022 Task 2B: ``ID, Language, MWE1, sentence1, sentence2``. The similarities are in
@@ -137,6 +139,9 @@ def read_pairs(path: Path, gold: Path | None = None, *, split: str | None = None
     A folder has a file for each split: ``train.csv``, ``dev.csv`` and ``test.csv``. Without a
     ``split`` all of them are read.
 
+    Args:
+        limit: return only the first pairs of each file; None returns all.
+
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
@@ -144,7 +149,8 @@ def read_pairs(path: Path, gold: Path | None = None, *, split: str | None = None
         names = (split,) if split else [s for s in SPLITS if (path / f"{s}.csv").is_file()]
         if not names:
             raise UserError(f"{path}: has no {', '.join(f'{s}.csv' for s in SPLITS)}.")
-        return [pair for name in names for pair in read_pairs(path / f"{name}.csv", gold)]
+        files = [path / f"{name}.csv" for name in names]
+        return [pair for file in files for pair in read_pairs(file, gold, limit=limit)]
     kind, rows = _rows(path)
     pairs = [_pair(path, n, row) for n, row in rows if split in (None, row.get("split", split))]
     if gold:
@@ -153,7 +159,7 @@ def read_pairs(path: Path, gold: Path | None = None, *, split: str | None = None
         pairs = _with_gold(path, pairs, gold)
     if not pairs:
         raise UserError(f"{path}: has no pairs{f' of the split {split}' if split else ''}.")
-    return pairs
+    return pairs[:limit]
 
 
 def _pair(path: Path, number: int, row: Cells) -> Pair:

@@ -136,7 +136,7 @@ def triples(groups: Sequence[Group]) -> list[Row]:
         for incorrect in group.incorrect
     ]
     if not rows:
-        raise UserError("No group has both a correct and an incorrect paraphrase.")
+        raise UserError("No group has both a correct and an incorrect paraphrase.", "objective")
     return rows
 
 
@@ -171,7 +171,10 @@ def filled_triples(groups: Sequence[Group], rng: np.random.Generator) -> list[Ro
         negatives = group.incorrect
         if not negatives:
             if len(groups) < 2:
-                raise UserError("One group alone has no negative to draw from others.")
+                raise UserError(
+                    "A group without an incorrect paraphrase needs another group to draw one from.",
+                    "objective",
+                )
             other = (place + 1 + int(rng.integers(len(groups) - 1))) % len(groups)
             negatives = (groups[other].sentence,)
         rows += [

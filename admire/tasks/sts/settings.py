@@ -67,14 +67,14 @@ class VectorSettings:
     """How a sentence encoder makes vectors, if not in its own way."""
 
     pooling: Annotated[Literal["mean", "cls", "first-last-avg"] | None, Option("Models")] = None
-    """How an sbert: model makes a vector of its last layer: the mean of all tokens, or the first
-    token (cls); first-last-avg (YNU-HPCC) is the mean of the first and the last layer; else its
-    own way."""
+    """Pooling of an sbert: model's last layer: mean of all tokens, or the first token (cls);
+    first-last-avg (YNU-HPCC) is the mean of the first and the last layer (default: the model's
+    own)."""
     last_layers: Annotated[int, Field(ge=1, le=2), Option("Models")] = 1
     """Layers to pool: the last one, or the mean of the last two (He et al.)."""
     max_length: Annotated[Annotated[int, Field(ge=8)] | None, Option("Models")] = None
-    """Tokens of a sentence that are read, in training and later, at most as many as the model has
-    positions for; else the model's own limit."""
+    """Maximum sequence length in tokens, up to the number of positions that the model has (default:
+    the model's)."""
     drop_dense: Annotated[bool, Option("Models")] = False
     """Leave out the dense layer behind the pooling (YNU-HPCC)."""
 
@@ -124,8 +124,8 @@ class SentenceTraining(VectorSettings):
     """Margin of He et al.'s miner: a triplet is used if its negative is less than this farther from
     the anchor than its positive (Euclidean distance of unit vectors)."""
     margin: Annotated[Weight | None, Option(LOSS)] = None
-    """Margin of the triplet loss, and of consistent; else the paper's: 0.3 (He et al.), 0.1
-    (YNU-HPCC), and 0 for consistent."""
+    """Margin of the triplet loss, and of consistent (default: the paper's, 0.3 for He et al. and
+    0.1 for YNU-HPCC; 0 for consistent)."""
     temperature: Annotated[Positive, Option(LOSS)] = 0.05
     """Divisor of cosines in SimCSE, ranking, CoSENT (0.05 is its λ = 20) and consistent."""
     mwe_tokens: Annotated[bool, Option(LEARNED, daily=True)] = False
@@ -133,8 +133,8 @@ class SentenceTraining(VectorSettings):
     token_rate: Annotated[Positive, Option(OPTIMISER)] = 1e-3
     """Learning rate of these tokens' vectors, which are in few batches."""
     shuffle: Annotated[bool, Option(OPTIMISER)] = True
-    """Shuffle the groups to learn from. Without it they come in the order of the files (He et al.);
-    for adaptive, multi-negative and consistent."""
+    """Shuffle the groups to learn from. Without it they are in the order of the files (He et al.),
+    which adaptive, multi-negative and consistent allow."""
     repeat: Annotated[Count, Option(LOSS)] = 1
     """Repeat the groups of rare expressions up to this number."""
     sts_weight: Annotated[Positive, Option(LOSS)] = 1.0

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from admire.base.errors import UserError, needs_extra
+from admire.base.errors import UserError, check_extra, needs_extra
 from admire.models.encoders.sentence import SentenceEncoder, query_prompt
 from admire.tasks.sts import mwes
 from admire.tasks.sts.evaluation import Similarities, compare, correlate
@@ -74,23 +74,8 @@ def train_sentences(
             cannot be changed as the settings say, or ``out`` cannot be written.
     """
     groups, pairs, validation = data.groups, data.pairs, data.validation
-    from_pairs = settings.objective in FROM_PAIRS
-    if from_pairs and groups:
-        raise UserError(f"'{settings.objective}' learns from pairs with similarities alone.")
-    if not (pairs if from_pairs else groups):
-        needed = "pairs with similarities" if from_pairs else "groups with paraphrases"
-        raise UserError(f"'{settings.objective}' needs {needed} to learn from.")
-    expressions = {mwe for mwe in (*(g.mwe for g in groups), *(p.mwe for p in pairs)) if mwe}
-    if settings.mwe_tokens and not expressions:
-        raise UserError("The data name no expressions to make tokens of.", "mwe_tokens")
-    if not settings.shuffle and BATCHES[settings.objective] != "neighbours":
-        raise UserError(
-            f"'{settings.objective}' draws its batches at random. Leave shuffle on.", "shuffle"
-        )
-    if any(pair.similarity is None for pair in pairs):
-        raise UserError("Pairs to learn from need similarities of their own.")
-    if not any(pair.gold for pair in validation):
-        raise UserError("There is nothing to validate on.", "validation")
+    check_training(data, settings)
+    expressions = _expressions(data)
     encoder.claim()
     model = encoder.model
     change_vectors(model, settings)
@@ -129,6 +114,41 @@ def train_sentences(
         of=f"{encoder.identity} {settings} {validation}",
         learning_rates=rates,
     )
+
+
+def check_training(data: TrainingData, settings: SentenceTraining) -> None:
+    """Check settings against the data, before a model is opened.
+
+    Raises:
+        UserError: there is nothing for the objective to learn from, to make tokens of or to
+            validate on, or a package is missing.
+    """
+    objective, groups, pairs = settings.objective, data.groups, data.pairs
+    from_pairs = objective in FROM_PAIRS
+    if from_pairs and groups:
+        raise UserError(f"'{objective}' learns from pairs with similarities alone.", "objective")
+    if not (pairs if from_pairs else groups):
+        needed = "pairs with similarities" if from_pairs else "groups with paraphrases"
+        raise UserError(f"'{objective}' needs {needed} to learn from.", "objective")
+    if settings.mwe_tokens and not _expressions(data):
+        raise UserError("The data name no expressions to make tokens of.", "mwe_tokens")
+    if not settings.shuffle and BATCHES[objective] != "neighbours":
+        raise UserError(f"'{objective}' draws its batches at random. Leave shuffle on.", "shuffle")
+    if any(pair.similarity is None for pair in pairs):
+        raise UserError("Pairs to learn from need similarities of their own.")
+    if not any(pair.gold for pair in data.validation):
+        raise UserError("There is nothing to validate on.", "validation")
+    if objective in TRIPLET_LOSSES:
+        check_extra("finetune", "The triplet loss", "pytorch_metric_learning")
+    elif objective in ("consistent", "triplet+ranking"):
+        triples(groups)
+    elif objective == "simcse":
+        filled_triples(groups, np.random.default_rng(0))
+
+
+def _expressions(data: TrainingData) -> set[str]:
+    mwes = (*(group.mwe for group in data.groups), *(pair.mwe for pair in data.pairs))
+    return {mwe for mwe in mwes if mwe}
 
 
 def _tasks(
