@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,11 +10,11 @@ from toys import Replies, ScriptedChat
 
 from admire.data.items import Item
 from admire.data.limits import LIMITS
+from admire.models.llm import Question, Reply
 from admire.prompts import Prompts
 from admire.senses.meaning import (
     ATTEMPTS,
     DEFINITIONS,
-    NO_MEANING,
     Meaning,
     ask_gloss,
     ask_meaning,
@@ -164,7 +166,9 @@ def test_definitions_and_scene_are_read(reply: str, expected: Meaning):
     ],
 )
 def test_a_reply_without_a_usable_definition(reply: str):
-    assert read_meaning(reply, ITEM, Prompts().about(ITEM, "idiomatic")) == NO_MEANING
+    meaning = read_meaning(reply, ITEM, Prompts().about(ITEM, "idiomatic"))
+    assert not meaning
+    assert meaning.fault
 
 
 def test_what_the_prompts_example_says_of_the_compound_itself_is_no_copy():
@@ -253,13 +257,46 @@ def test_a_copy_of_words_that_repeat_themselves_is_told_at_once():
         assert not is_copied("a x " * 1_000, "a y " * 1_000)
 
 
+THOUGHTS = "Okay, the user wants to know what a night owl is. It is a bird of the night."
+
+
+@pytest.mark.parametrize(
+    ("reply", "cut", "expected"),
+    [
+        (f"{THOUGHTS}\nSo it may be a person, too.\n{LATE}", False, LATE),
+        (f"{THOUGHTS}\nSo it may be a person, too.\n{LATE}", True, None),
+        (THOUGHTS, False, None),
+        (f"{LATE}\nWait, the sentence says", True, None),
+        (f"{LATE}\nThe sentence says that the sister", True, LATE),
+        (f"{LATE}. It is said of people who", True, f"{LATE}."),
+        ("The phrase is used here of a person who could be said to", True, None),
+        ("late " * 51, False, None),
+        (f"```\n{LATE}\n```", False, LATE),
+        (f'```json\n{{"definitions": ["{LATE}"]}}\n```', False, LATE),
+        ('{"answer": "yes"}', False, None),
+    ],
+)
+def test_a_thought_is_no_definition(reply: str, cut: bool, expected: str | None):
+    class Chat(ScriptedChat):
+        def ask(self, question: Question) -> Reply:
+            return replace(super().ask(question), cut=cut)
+
+    chat = Chat(lambda _: reply)
+    gloss = ask_gloss(ITEM, chat, Prompts(), max_tokens=60)
+    assert gloss.definitions == ((expected,) if expected else ())
+    assert bool(gloss.fault) == (not expected)
+    meaning = ask_meaning(ITEM, "idiomatic", chat, Prompts())
+    assert meaning.definitions[:1] == gloss.definitions
+
+
 @pytest.mark.parametrize("sense", ["idiomatic", "literal"])
 def test_the_prompt_of_a_sense_is_asked_until_a_reply_can_be_used(sense):
     llm = Replies("", "I'm sorry.", OBJECT)
     assert ask_meaning(ITEM, sense, llm, Prompts(), seed=7) == WHOLE
     assert llm.sampled == [(0.0, 7), (1.0, 8), (1.0, 9)]
     chat = ScriptedChat(lambda _: "")
-    assert ask_meaning(ITEM, sense, chat, Prompts()) == Meaning(unread="")
+    meaning = ask_meaning(ITEM, sense, chat, Prompts())
+    assert (meaning.unread, meaning.fault) == ("", "no line of it is a definition")
     assert chat.prompts == [Prompts().about(ITEM, sense)] * ATTEMPTS
 
 
@@ -278,7 +315,8 @@ HINT = ("who stays up late", "an owl")
 )
 def test_a_dictionary_may_be_repeated_and_stands_in_for_what_cannot_be_used(reply, expected):
     chat = Replies(reply)  # asked again, it has no reply
-    assert ask_meaning(ITEM, "idiomatic", chat, Prompts(), hint=HINT) == expected
+    meaning = ask_meaning(ITEM, "idiomatic", chat, Prompts(), hint=HINT)
+    assert replace(meaning, fault=None) == expected
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -286,18 +286,33 @@ def _check_meanings(pairs: Sequence[tuple[Item, Meaning]], name: str, *, strict:
     if strict and len(pairs) >= FEW and len(unread) == len(pairs):
         example = textwrap.shorten(unread[0][1].unread or "", 80, placeholder="…")
         first = f"the first reply is {f'“{example}”' if example else 'empty'}"
+        if example and unread[0][1].fault:
+            first += f": {unread[0][1].fault}"
         raise _unusable(name, f"none of its {len(pairs)} meanings can be used ({first})")
     if unread:
-        names = [f"'{compound}'" for compound in dict.fromkeys(item.compound for item, _ in unread)]
         log.warning(
-            "%d of %d meanings of %s unusable (%s%s); the dictionary was used for %d.",
+            "%d of %d meanings of %s unusable (%s); the dictionary was used for %d.",
             len(unread),
             len(pairs),
             name,
-            ", ".join(names[:3]),
-            f" and {len(names) - 3} more" if len(names) > 3 else "",
+            _names(item for item, _ in unread),
             sum(bool(meaning) for _, meaning in unread),
         )
+    repeating = [item for item, meaning in pairs if meaning.fault and meaning.unread is None]
+    if repeating:
+        log.warning(
+            "%d of %d meanings of %s only repeat the compound's words (%s).",
+            len(repeating),
+            len(pairs),
+            name,
+            _names(repeating),
+        )
+
+
+def _names(items: Iterable[Item]) -> str:
+    """Return the first compounds of these items, and how many more there are."""
+    names = [f"'{compound}'" for compound in dict.fromkeys(item.compound for item in items)]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _unusable(name: str, reason: str, *settings: str) -> UserError:

@@ -12,9 +12,11 @@ from admire.base.choices import TEXTS
 from admire.base.schema import UNLESS_NONE
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import LIMITS, without_invalid
-from admire.models.llm import ChatModel, Question, forget
+from admire.models.llm import ChatModel, Question, Reply, forget
+from admire.models.llm.thoughts import thinks_aloud
 from admire.prompts import Prompts, quoted
 from admire.prompts.quotations import data_of, runs_of, without_lines, without_objects, words_of
+from admire.senses.own_words import ask_words, repeats_words
 
 MEANING_TOKENS = 90
 ATTEMPTS = 3
@@ -23,6 +25,9 @@ DEFINITIONS = 2
 """How many definitions of a sense are kept."""
 CONSIDERED = 20
 """How many definitions of a reply are considered. :data:`MEANING_TOKENS` hold no more."""
+LONGEST = 50
+"""The most words of a line that is a definition. Longer ones are thoughts."""
+REPEATS = "it only repeats the compound's words"
 
 IDIOMATIC, LITERAL = TEXTS[:3], TEXTS[3:]
 
@@ -37,11 +42,13 @@ class Meaning:
     Attributes:
         unread: a chat model's last reply, if none could be used. Definitions are then those of a
             dictionary.
+        fault: why that reply could not be used; of definitions that are kept, :data:`REPEATS`.
     """
 
     definitions: tuple[str, ...] = ()
     scene: str | None = None
     unread: Annotated[str | None, UNLESS_NONE] = None
+    fault: Annotated[str | None, UNLESS_NONE] = None
 
     def __bool__(self) -> bool:
         return bool(self.definitions or self.scene)
@@ -55,16 +62,18 @@ def ask_gloss(
 ) -> Meaning:
     """Ask for one definition of the idiomatic sense, as in section 2.1 of the UoR-NCL paper.
 
-    The model is first asked for its likeliest reply. If that is empty, a refusal, the bare compound
-    or a copy of the sentence, it is asked again at temperature 1.
+    The model is first asked for its likeliest reply. If that is empty, a refusal, a thought, the
+    bare compound or its words, or a copy of the sentence, it is asked again at temperature 1.
     """
     prompt = prompts.about(item, "gloss")
 
-    def read(reply: str) -> Meaning:
-        text = clean_gloss(without_lines(reply, prompt, item.sentence), item.phrase)
-        return Meaning((text,)) if text and not is_copied(text, item.sentence) else NO_MEANING
+    def read(reply: Reply) -> Meaning:
+        text = without_lines(_text(reply), prompt, item.sentence)
+        definitions = _read_json(text, item.phrase)[0] if '"definitions"' in text else None
+        lines = _answers(text, cut=reply.cut) if definitions is None else definitions
+        return _usable(lines, "", item, "", 1)
 
-    return _ask(prompt, read, llm, max_tokens, seed)
+    return _ask(prompt, read, llm, max_tokens, seed, own=_own_words(item, llm, prompts, seed))
 
 
 def ask_meaning(
@@ -87,12 +96,19 @@ def ask_meaning(
     prompt = prompts.about(item, template(item, sense), hint=hint)
     examples = prompts.about(item, template(item, sense), hint=())
 
-    def read(reply: str) -> Meaning:
-        return read_meaning(reply, item, examples)
+    def read(reply: Reply) -> Meaning:
+        return read_meaning(_text(reply), item, examples, cut=reply.cut)
 
     stand_in = () if item.word else tuple(hint)[:DEFINITIONS]
-    meaning = _ask(prompt, read, llm, MEANING_TOKENS, seed, 1 if stand_in else ATTEMPTS)
-    return meaning or replace(meaning, definitions=stand_in)
+    own = _own_words(item, llm, prompts, seed) if sense == "idiomatic" and not item.word else ()
+    attempts = 1 if stand_in else ATTEMPTS
+    meaning = _ask(prompt, read, llm, MEANING_TOKENS, seed, attempts, own=own)
+    if not meaning:
+        return replace(meaning, definitions=stand_in)
+    if meaning.fault and stand_in:  # what a dictionary says in the same words is right
+        agreed = repeats_words(stand_in[0], own)
+        return replace(meaning, fault=None) if agreed else Meaning(stand_in)
+    return meaning
 
 
 def template(item: Item, kind: MeaningKind) -> str:
@@ -100,34 +116,58 @@ def template(item: Item, kind: MeaningKind) -> str:
     return "word" if item.word else kind
 
 
+def _own_words(item: Item, llm: ChatModel, prompts: Prompts, seed: int) -> tuple[str, ...]:
+    """Return the compound and its words in English."""
+    return (item.phrase, *filter(None, [ask_words(item, llm, prompts, seed=seed)]))
+
+
+def _text(reply: Reply) -> str:
+    return without_invalid(reply.text[: LIMITS["reply"]])
+
+
 def _ask(
     prompt: str,
-    read: Callable[[str], Meaning],
+    read: Callable[[Reply], Meaning],
     llm: ChatModel,
     max_tokens: int,
     seed: int,
     attempts: int = ATTEMPTS,
+    *,
+    own: Sequence[str] = (),
 ) -> Meaning:
-    """Ask until a reply can be read; return the last one as unread if none can."""
+    """Ask until a reply can be read and says more than the compound's own words.
+
+    The first reply that says no more counts if no other one can be read; if none can at all, the
+    last one is unread.
+    """
     first = Question(prompt, temperature=0.0, max_tokens=max_tokens, seed=seed, purpose="meanings")
     again = [replace(first, temperature=1.0, seed=seed + k) for k in range(1, attempts)]
     questions = [first, *again]
+    repeating = NO_MEANING
     for question in questions:
-        reply = without_invalid(llm.ask(question).text[: LIMITS["reply"]])
-        if meaning := read(reply):
+        reply = llm.ask(question)
+        meaning = read(reply)
+        if meaning and not repeats_words(meaning.definitions[0], own):
             return meaning
+        repeating = repeating or meaning
+    if repeating:
+        return replace(repeating, fault=REPEATS)
     forget(llm, *questions)
-    return Meaning(unread=reply)
+    return replace(meaning, unread=_text(reply))
 
 
-def read_meaning(reply: str, item: Item, prompt: str = "") -> Meaning:
+def read_meaning(reply: str, item: Item, prompt: str = "", *, cut: bool = False) -> Meaning:
     """Read definitions and a scene from a JSON object, or from lines of which one is the scene.
 
     A line of one word is no definition: a server that is none may answer so.
 
     What a reply that was cut off does hold is kept. Copies from the sentence or from the prompt's
     examples of other phrases are left out, and so is what is about another phrase. Without a
-    definition the meaning is empty.
+    definition the meaning is empty, and its fault says why.
+
+    Args:
+        prompt: the question, from which nothing may be copied.
+        cut: whether the reply was cut off, so that its last line is not an answer.
     """
     reply = without_objects(reply, data_of(item))
     if re.match(r'(?s)\s*[^\s"`{][^{]*"\s*[]}]', reply):  # goes on with the prompt's last line
@@ -135,17 +175,42 @@ def read_meaning(reply: str, item: Item, prompt: str = "") -> Meaning:
     phrase = quoted(item.phrase).casefold()
     examples = "\n".join(line for line in prompt.splitlines() if phrase not in line.casefold())
     is_json = "{" in reply or '"definitions"' in reply
-    definitions, scene = _read_json(reply, item.phrase) if is_json else _read_lines(reply)
+    definitions, scene = _read_json(reply, item.phrase) if is_json else _read_lines(reply, cut=cut)
+    if is_json and not definitions:
+        return Meaning(fault=f"it has no definitions of '{item.phrase}'")
+    return _usable(definitions, scene, item, examples, DEFINITIONS)
+
+
+def _usable(
+    definitions: Sequence[str], scene: str, item: Item, examples: str, most: int
+) -> Meaning:
+    """Return what can be used of a reply; if no definition can, why the first one cannot."""
     usable: dict[str, str] = {}
+    faults = []
     for text in definitions[:CONSIDERED]:
         gloss = clean_gloss(text, item.phrase)
-        if gloss and not _is_echo(gloss, item, examples):
+        fault = _fault(gloss or "", item, examples)
+        if gloss and not fault:
             usable.setdefault(gloss.casefold().strip(" ."), gloss)
+        faults.append(fault)
     if not usable:
-        return NO_MEANING
+        return Meaning(fault=next(filter(None, faults), "no line of it is a definition"))
     scene = _plain(scene[: LIMITS["scene"]])
-    shows = re.search(r"\w", scene) and not _is_echo(scene, item, examples)
-    return Meaning(tuple(usable.values())[:DEFINITIONS], scene if shows else None)
+    shows = re.search(r"\w", scene) and not _fault(scene, item, examples)
+    return Meaning(tuple(usable.values())[:most], scene if shows else None)
+
+
+def _fault(text: str, item: Item, examples: str) -> str | None:
+    """Return why a definition cannot be used; None if it can."""
+    if not text:
+        return "it is a refusal, or only the compound itself"
+    if is_copied(text, item.sentence):
+        return "it copies the sentence"
+    if text.strip(" .") in examples:
+        return "it copies an example of the prompt"
+    if len(words_of(text)) > LONGEST:
+        return f"it has more than {LONGEST} words"
+    return None
 
 
 def _read_json(reply: str, compound: str) -> tuple[list[str], str]:
@@ -183,10 +248,25 @@ def _unescape(text: str) -> str:
         return text
 
 
-def _read_lines(reply: str) -> tuple[list[str], str]:
+def _answers(reply: str, *, cut: bool) -> list[str]:
+    """Return the lines of a reply that may be its answer.
+
+    Code and its fences are not, and no line of thoughts, which go on until the last line. Of a line
+    that was cut off, its whole sentences count.
+    """
+    lines = [line for line in reply.splitlines() if not re.match(r"\s*(?:```|[]{}[]|$)", line)]
+    if any(map(thinks_aloud, lines)):
+        return [] if cut or thinks_aloud(lines[-1]) else lines[-1:]
+    if cut and lines:
+        whole = re.match(r".*[.!?。！？](?=\s|$)", lines[-1])
+        lines[-1:] = [whole[0]] if whole else []
+    return lines
+
+
+def _read_lines(reply: str, *, cut: bool) -> tuple[list[str], str]:
     """Read definitions, one a line, numbered or not, and a line that begins with ``Scene:``."""
     definitions, scene = [], ""
-    for line in reply.splitlines():
+    for line in _answers(reply, cut=cut):
         text = re.sub(r"^[\s*_#>-]*(?:\d+[.)]\s*)?[\s*_]*", "", line)
         label = re.match(r"(?i)(?:scene|cena)\W*:\W*", text)
         if label:
@@ -194,11 +274,6 @@ def _read_lines(reply: str) -> tuple[list[str], str]:
         elif len(words_of(text)) > 1:
             definitions.append(text)
     return definitions, scene
-
-
-def _is_echo(text: str, item: Item, examples: str) -> bool:
-    """Return whether a text is copied from the sentence or from the prompt's examples."""
-    return is_copied(text, item.sentence) or text.strip(" .") in examples
 
 
 def is_copied(text: str, sentence: str) -> bool:

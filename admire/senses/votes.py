@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from admire.data.items import Item, SenseLabel
 from admire.models.llm import ChatModel, Question, ask_each, forget
+from admire.models.llm.thoughts import thinks_aloud
 from admire.prompts import Prompts
 from admire.prompts.quotations import data_of, without_words
 from admire.senses.sense import Sense, majority
@@ -76,12 +77,6 @@ _LABEL = re.compile(
 )
 
 
-_ALOUD = re.compile(
-    r"\W*(?:okay|ok|alright|hmm|let me|let['’]s|let us|we (?:need|have|are|must|should)|"
-    r"i (?:need|have|must|should|think|will)|the user|first,|so,? the)\b",
-    re.IGNORECASE,
-)
-"""How models begin that think aloud."""
 ANSWER, CUT = 30, 12
 """The most words of a line that is an answer, and of its first sentence where the reply was cut
 off. Longer ones are thoughts."""
@@ -127,4 +122,4 @@ def _words(text: str) -> int:
 def _is_answer(text: str, most: int) -> bool:
     """Return whether a text is short enough for an answer, and does not think aloud."""
     count = _words(text)
-    return count <= (ANSWERED if _ALOUD.match(text) else most)
+    return count <= (ANSWERED if thinks_aloud(text) else most)

@@ -1,0 +1,93 @@
+"""Tells the meanings that only repeat the words of their compound, or its words in English."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from admire.data.items import Item
+from admire.data.languages import base_language
+from admire.models.llm import ChatModel, Question, Unanswered
+from admire.prompts import Prompts
+from admire.prompts.quotations import json_objects, words_of
+
+WORDS_TOKENS = 40
+"""How long a compound's words in English may be."""
+
+_FRAME = frozenset(
+    words_of(
+        "a about an and are as at be being between by for from in into is it its like no not of "
+        "off on one ones or out over s somebody someone something than that the these this to "
+        "under up very what when where which who whose with without anyone anything"
+    )
+)
+"""Words that say nothing by themselves."""
+_AFTER_HEAD = frozenset(
+    words_of(
+        "about and are as at between by for from in into is like made of on or over than that "
+        "to under used when where which who whose with without"
+    )
+)
+"""Words that follow the head of a definition: a bridge *made* of logs."""
+
+
+def repeats_words(definition: str, phrases: Sequence[str]) -> bool:
+    """Return whether a definition says no more than the words of a compound do.
+
+    It does if all of its words are the compound's ("feet that are cold"), or if it names the thing
+    that the compound's last word names ("a small, round ear" for "pig's ear").
+
+    Args:
+        phrases: the compound, and its words in English.
+    """
+    own = [_stems(phrase) for phrase in phrases]
+    words = words_of(definition)
+    stems = set(_stems(definition))
+    if stems and stems <= {stem for stems_of_phrase in own for stem in stems_of_phrase}:
+        return True
+    if words[:1] == ["to"]:  # of a verb, the first word tells little: take heart, take advice
+        return False
+    end = next((k for k, word in enumerate(words) if word in _AFTER_HEAD), len(words))
+    head = _stems(" ".join(words[:end]))[-1:]
+    return any(head == stems_of_phrase[-1:] for stems_of_phrase in own if head)
+
+
+def _stems(text: str) -> list[str]:
+    """Return the words of a text that say something, without the endings of English."""
+    return [
+        re.sub(r"(?<=\w{3})(?:es?|s|ed|ing)$", "", word)
+        for word in words_of(text)
+        if word not in _FRAME
+    ]
+
+
+def ask_words(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) -> str | None:
+    """Ask for the words of a compound in English, one by one and as they stand.
+
+    Returns:
+        None for an English compound, for a reply that cannot be read, and where a model that
+        answers from its cache alone has none.
+    """
+    if base_language(item.language) == "en":
+        return None
+    prompt = prompts.about(item, "words")
+    question = Question(prompt, max_tokens=WORDS_TOKENS, seed=seed, purpose="meanings")
+    try:
+        reply = llm.ask(question).text
+    except Unanswered:
+        return None
+    for *_, answer in json_objects(reply):
+        words = answer.get("words")
+        if isinstance(words, str) and words_of(str(answer.get("phrase"))) == words_of(item.phrase):
+            return words
+    return _continued(prompt, reply)
+
+
+def _continued(prompt: str, reply: str) -> str | None:
+    """Return the words of a reply that goes on with the prompt's last line."""
+    line = (prompt.rpartition("\n")[2] + reply).partition("}")[0]
+    try:
+        return str(json.loads(line + "}")["words"])
+    except (ValueError, LookupError, TypeError):
+        return None
