@@ -33,7 +33,8 @@ def test_a_shipped_prompt_holds_what_it_asks_about(file: str):
     text = Prompts().render(prompt, language, **VALUES)
     assert "night owl" in text
     # What a compound's words say, and neutral contexts, do not depend on the sentence.
-    needs = prompt not in ("literal", "neutral", "word", "words") and not prompt.startswith("sequence")
+    apart = ("literal", "neutral", "word", "words")
+    needs = prompt not in apart and not prompt.startswith("sequence")
     assert ('"My sister is a night owl."' in text) == needs
     shows = prompt in ("sequence", "sequence-sense")
     assert all(caption in text for caption in SHOWN) == shows
