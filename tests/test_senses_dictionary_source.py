@@ -10,7 +10,7 @@ from admire import Item
 from admire.prompts import Prompts
 from admire.runs.sources import open_source
 from admire.senses.dictionaries import open_dictionaries
-from admire.senses.dictionary_source import DictionarySource
+from admire.senses.dictionary_source import NO_ENTRY, DictionarySource
 from admire.senses.interpretation import ReadingSettings, interpret
 from admire.senses.sense import NO_SENSE
 
@@ -37,13 +37,21 @@ def test_a_dictionary_alone_defines_both_senses(owls):
         ("night owl", "All Night Owls work.", "All who stays up late work."),
         ("night owls", "No night owl works.", "No who stays up late works."),
         ("night owl", "She never sleeps.", "She never sleeps."),
-        ("cold feet", "He got cold feet.", "He got cold feet."),
+        ("cold feet", "He got cold feet.", None),  # no entry
         ("night owl", "", None),
-        ("cold feet", "", None),
     ],
 )
 def test_its_scene_is_the_sentence_in_other_words(owls, compound, sentence, scene):
     assert looked_up(Item(compound, sentence)).get("scene") == scene
+
+
+def test_compounds_without_an_entry_are_marked_and_counted(owls, caplog):
+    feet = Item("cold feet", "He got cold feet.", sentence_type="idiomatic")
+    items = [feet, replace(feet, sentence_type="literal"), replace(OWL, sentence_type="idiomatic")]
+    source, settings = open_source("dictionary"), ReadingSettings("given")
+    (found,) = interpret(items, [source], Prompts(), settings)
+    assert [one.idiomatic.fault for one in found] == [NO_ENTRY, NO_ENTRY, None]
+    assert "of 1 of 2 idiomatic items ('cold feet')" in caplog.text
 
 
 def test_of_a_word_in_a_phrase_the_gloss_nearest_to_the_phrase_counts(tmp_path, monkeypatch):

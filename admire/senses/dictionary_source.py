@@ -13,13 +13,16 @@ from admire.senses.dictionaries import Dictionary, look_up_item
 from admire.senses.meaning import DEFINITIONS, Meaning, MeaningKind
 from admire.senses.sense import Sense
 
+NO_ENTRY = "no dictionary has this sense of it"
+
 
 @dataclass(frozen=True)
 class DictionarySource:
     """Dictionaries as a :class:`admire.senses.source.Source` of meanings.
 
-    The sentence with the gloss in the compound's place stands for a scene. For a word in a phrase,
-    the gloss nearest to the phrase counts, by the encoder or else ``e5``.
+    The sentence with the gloss in the compound's place stands for a scene. Without an entry there
+    is neither. For a word in a phrase, the gloss nearest to the phrase counts, by the encoder or by
+    default ``e5``.
     """
 
     name: str
@@ -33,7 +36,7 @@ class DictionarySource:
         return "dictionary:" + "+".join(each.identity for each in self.dictionaries)
 
     def check(self, items: Iterable[Item]) -> None:
-        """Accept all items: unknown compounds fall back to the sentence."""
+        """Accept all items: of unknown compounds, the meaning is empty."""
 
     def senses(self, *_: object, **__: object) -> list[Sense]:
         """Refuse to decide senses."""
@@ -50,7 +53,9 @@ class DictionarySource:
         meanings = {}
         for item in items:
             glosses = look_up_item(self.dictionaries, item).glosses(sense)
-            if item.word and encoder:
+            if not glosses:
+                meanings[item] = Meaning(fault=NO_ENTRY)
+            elif item.word and encoder:
                 meanings[item] = Meaning(_nearest(item.phrase, glosses, encoder))
             elif kind == "gloss":
                 meanings[item] = Meaning(glosses[:1])
@@ -72,6 +77,5 @@ def _nearest(phrase: str, glosses: tuple[str, ...], encoder: TextEncoder) -> tup
 
 
 def _paraphrase(item: Item, glosses: tuple[str, ...]) -> str | None:
-    """Return the sentence, with the first gloss in the compound's place if there are both."""
-    text = replace_compound(item.sentence, item.phrase, glosses[0]) if glosses else None
-    return text or item.sentence or None
+    """Return the sentence with the first gloss in the compound's place; None without a sentence."""
+    return replace_compound(item.sentence, item.phrase, glosses[0]) or item.sentence or None

@@ -273,6 +273,17 @@ def _ask_meanings(
                 pairs += meanings.items()
     if source.llm:
         _check_meanings(pairs, source.name, strict=settings.strict)
+    meant = [item for item, sense in zip(items, senses, strict=True) if sense.label == "idiomatic"]
+    lacking = [item for item in meant if not source.llm and idiomatic[item].fault]
+    if lacking:
+        log.warning(
+            "%s has no idiomatic sense of the compounds of %d of %d idiomatic items (%s). They are "
+            "ranked by the compound alone.",
+            source.name,
+            len(lacking),
+            len(meant),
+            _names(lacking),
+        )
     return idiomatic, literal
 
 
