@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admire import Scoring
-from admire.rankers.scorer import pair_chances, query_weights, rank_names, score
+from admire.rankers.scorer import contributions, pair_chances, query_weights, rank_names, score
 from admire.senses.meaning import TEXTS
 from admire.senses.sense import Sense
 
@@ -100,8 +100,26 @@ def test_of_two_candidates_how_far_the_queries_see_them_apart_decides():
     cosines = np.array([[0.2, 0.6], [0.5, 0.6]])
     spread = sqrt((0.04 + 0.0025) / 2)
     found = score({"caption": cosines}, [1.0, -1.0], Scoring())
-    assert found == pytest.approx([-0.15 / spread, 0.15 / spread])
-    assert score({"caption": cosines[:, ::-1]}, [1.0, -1.0], Scoring()) == pytest.approx(-found)
+    assert found == pytest.approx([-0.2 / spread, 0.15 / spread])
+    turned = score({"caption": cosines[:, ::-1]}, [1.0, -1.0], Scoring())
+    assert turned == pytest.approx(found[::-1])
+
+
+@pytest.mark.parametrize("others", [1, 2, 3, 5, 7])
+def test_what_is_like_neither_sense_does_not_win_by_being_unlike_the_words(others):
+    # A man on a sofa resembles the meaning most and the words a little, and the rest nothing much.
+    meaning, words = [0.6, *[0.4] * others], [0.55, 0.9, *[0.3] * (others - 1)]
+    [added] = contributions({"caption": np.array([meaning, words])}, [1, -1], Scoring()).values()
+    assert added.sum(axis=0).argmax() == 0
+    assert (added[1] <= 0).all()
+    assert added[1].argmin() == 1
+
+
+def test_without_a_caption_a_candidate_loses_what_others_lose_on_average():
+    # The words' cosines standardise to 1.22, 0 and -1.22; only the first subtracts.
+    cosines = np.array([[0.4, 0.4, np.nan, 0.4], [0.6, 0.5, np.nan, 0.4]])
+    found = score({"caption": cosines}, [1.0, -1.0], Scoring())
+    assert found == pytest.approx([-sqrt(1.5), 0, -sqrt(1.5) / 3, 0])
 
 
 @pytest.mark.parametrize("standardise", [False, True])

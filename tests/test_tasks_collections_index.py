@@ -135,7 +135,10 @@ def test_search_sorts_by_the_sum_of_standardised_cosines(size: int, k: int, seed
             cosines = (vectors[track] @ query).astype(float)
             some = cosines[present[track]]
             standardised = (cosines - some.mean()) / (some.std() or 1)
-            expected += share * WEIGHTS[role] * np.where(present[track], standardised, 0)
+            if WEIGHTS[role] < 0:
+                standardised = standardised.clip(0)
+            usual = standardised[present[track]].mean()
+            expected += share * WEIGHTS[role] * np.where(present[track], standardised, usual)
     texts = [Candidate(str(number)) for number in range(size)]
     encoder = EncoderRecord(name="x", identity="x:1")
     index = Index(encoder, [*TRACKS], TextsInMemory(texts, Encoded(vectors, present)))

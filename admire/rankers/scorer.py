@@ -26,6 +26,9 @@ PAIRED = 5
 LIKE = tuple(f"like{number}" for number in range(1, PAIRED + 1))
 """Names of the cosines of such candidates with each other, beside those of the texts."""
 
+SMALLEST = 1e-6
+"""Deviations of cosines below this one come from rounding."""
+
 SHARPNESS = 2.0
 """How much surer of the pairs a standard deviation makes; from 1 to 3 train ranks alike."""
 
@@ -46,7 +49,7 @@ def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dic
         weights["sequence"] = 1.0
     if not idiomatic:
         return weights | {"compound": 1.0}
-    p = sense.probability if scoring.gate == "soft" else float(sense.label == "idiomatic")
+    p = sense.probability_idiomatic if scoring.gate == "soft" else float(sense.label == "idiomatic")
     for role in idiomatic:
         weights[role] += p / len(idiomatic)
     for role in literal:
@@ -77,9 +80,14 @@ def contributions(
 
     The shape is (queries, candidates). One more row follows where the pairs add something too. A
     track that no candidate has anything of is left out.
+
+    A standardised query with a negative weight only subtracts, from candidates that are more like
+    it than the mean, unless there are five, as in AdMIRe. A candidate without the track loses what
+    the others lose on average.
     """
     terms: dict[str, Scores] = {}
     queries = np.asarray(weights)[:, None]
+    unlike = queries[:, 0] < 0
     for track, rows in cosines.items():
         values, likeness = rows[: len(weights)], rows[len(weights) :]
         there = ~np.isnan(values).any(axis=0)
@@ -91,10 +99,14 @@ def contributions(
             spread = values[:, there].std(axis=1, keepdims=True)
             if values.shape[1] == 2:
                 spread = np.sqrt((spread**2).mean(keepdims=True))
-            filled = (filled - mean) / np.where(spread > 0, spread, 1.0)
+            filled = (filled - mean) / np.where(spread > SMALLEST, spread, 1.0)
+            if values.shape[1] != PAIRED:
+                # Where most candidates show no sense, to be unlike the compound says little.
+                penalties = np.maximum(filled, 0.0)
+                usual = penalties[:, there].mean(axis=1, keepdims=True)
+                filled = np.where(unlike[:, None], np.where(there, penalties, usual), filled)
         weight = scoring.image_weight if track == "image" else scoring.caption_weight
         added = queries * filled
-        unlike = queries[:, 0] < 0
         if scoring.pairs and scoring.standardise and len(likeness) and unlike.any() and there.all():
             chances = pair_chances(added[~unlike].sum(axis=0), -added[unlike].sum(axis=0), likeness)
             added = np.vstack([added, scoring.pairs * chances])

@@ -19,6 +19,7 @@ from admire.base.schema import read_as
 from admire.base.storage import refuse_special, unwritable, write_whole
 from admire.data.items import Candidate
 from admire.models.encoders import TextEncoder, Vectors
+from admire.rankers.scorer import SMALLEST
 from admire.tasks.collections.encoding import Encoded, EncoderRecord, Rows, encode
 from admire.tasks.collections.entries import Entry
 
@@ -31,6 +32,10 @@ MADE_BY = "of an index of admire"
 """What an exported file says of itself."""
 
 Numbers = npt.NDArray[np.float64]
+
+Spread = tuple[Numbers, Numbers, Numbers]
+"""Of each query's cosines: mean, deviation (1 if all are equal), and the mean of what is above the
+mean, in deviations."""
 
 
 class Record(BaseModel):
@@ -122,7 +127,8 @@ class Index:
 
         As in :func:`admire.rankers.scorer.score`, an entry d scores Σ w (q·d − μ) / σ over tracks
         and queries q, with the mean μ and deviation σ of the query's cosines in the whole
-        collection (with the engine ``lance``, in a sample of it). What an entry lacks adds 0.
+        collection (with the engine ``lance``, in a sample of it). Where w is negative, what is
+        below μ counts as 0. What an entry lacks adds what others have on average.
 
         Args:
             queries: vectors of unit length, shape (width,), by role.
@@ -168,7 +174,7 @@ class Index:
         spreads = _spreads(_cosines(table.sample, matrix))
         combined = {
             track: ((weights[track] / deviation) @ matrix).astype(np.float32)
-            for track, (_, deviation) in spreads.items()
+            for track, (_, deviation, _) in spreads.items()
         }
         rows, encoded = table.nearest(combined, k)
         return rows, _scores(_cosines(encoded, matrix), spreads, weights)
@@ -185,26 +191,29 @@ def _cosines(encoded: Encoded, queries: Vectors) -> dict[str, Vectors]:
     return cosines
 
 
-def _spreads(cosines: Mapping[str, Vectors]) -> dict[str, tuple[Numbers, Numbers]]:
-    """Return mean and deviation of each query's cosines; the deviation is 1 if all are equal."""
+def _spreads(cosines: Mapping[str, Vectors]) -> dict[str, Spread]:
     spreads = {}
     for track, values in cosines.items():
         mean = np.nanmean(values, axis=0, dtype=float)
         deviation = np.nanstd(values, axis=0, dtype=float)
-        spreads[track] = mean, np.where(deviation > 1e-6, deviation, 1.0)
+        deviation = np.where(deviation > SMALLEST, deviation, 1.0)
+        penalty = np.nanmean(np.maximum(values - mean, 0), axis=0) / deviation
+        spreads[track] = mean, deviation, penalty
     return spreads
 
 
 def _scores(
-    cosines: Mapping[str, Vectors],
-    spreads: Mapping[str, tuple[Numbers, Numbers]],
-    weights: Mapping[str, Numbers],
+    cosines: Mapping[str, Vectors], spreads: Mapping[str, Spread], weights: Mapping[str, Numbers]
 ) -> Numbers:
     """Return the weighted sum over tracks and queries of standardised cosines, shape (entries,)."""
     scores: Numbers = np.zeros(len(next(iter(cosines.values()))))
     for track, values in cosines.items():
-        mean, deviation = spreads[track]
-        scores += np.nan_to_num((values - mean) / deviation) @ weights[track]
+        mean, deviation, penalty = spreads[track]
+        unlike = weights[track] < 0
+        standardised = (values - mean) / deviation
+        standardised[:, unlike] = np.maximum(standardised[:, unlike], 0)  # NaN stays
+        lacking = np.where(unlike, penalty, 0.0)
+        scores += np.where(np.isnan(standardised), lacking, standardised) @ weights[track]
     return scores
 
 
