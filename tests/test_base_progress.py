@@ -20,11 +20,15 @@ def test_plain_lines_say_how_far_long_work_has_come(log, monkeypatch):
     assert list(show_progress("ab", "Writing")) == ["a", "b"]  # short work has one line
     assert list(show_progress("", "Nothing")) == []
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1.0)
+    clock = iter([0, 0, 4, 100])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     assert list(show_progress(iter("abc"), "Reading", 3)) == ["a", "b", "c"]
     assert log.messages == [
         "Writing",
         "Reading",
-        *(f"Reading: {done} of 3" for done in range(3)),
+        "Reading: 0 of 3",
+        "Reading: 1 of 3, 4.0 s each, about 0:08 min left",
+        "Reading: 2 of 3, 50 s each, about 0:50 min left",
     ]
 
 

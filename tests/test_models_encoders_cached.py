@@ -70,7 +70,7 @@ def test_what_is_encoded_is_counted_in_words(caplog, texts, said):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("sbert:x", "Reading 2 queries"), ("embedded-state", "Reading the sense at")]
+    ("name", "said"), [("sbert:x", "Reading 2 queries"), ("embedded-state", "Detecting senses (")]
 )
 def test_queries_are_no_places_whose_sense_is_read(caplog, name, said):
     with caplog.at_level("INFO", "admire"):

@@ -134,9 +134,18 @@ def show_progress(things: Iterable[Thing], task: str, total: int | None = None) 
         )
     else:
         log.info("%s", task)
-        reported = time.monotonic()
+        started = reported = time.monotonic()
         for done, thing in enumerate(things):
-            if time.monotonic() - reported > SECONDS_BETWEEN_LINES:
-                reported = time.monotonic()
-                log.info("%s: %d of %d", task, done, total)
+            if (now := time.monotonic()) - reported > SECONDS_BETWEEN_LINES:
+                reported = now
+                log.info("%s: %d of %d%s", task, done, total, _pace(now - started, done, total))
             yield thing
+
+
+def _pace(seconds: float, done: int, total: int) -> str:
+    """Say how long each thing takes and how long the others will, once one is done."""
+    if not done:
+        return ""
+    each = seconds / done
+    left = round(each * (total - done))
+    return f", {each:.{1 if each < 10 else 0}f} s each, about {left // 60}:{left % 60:02} min left"

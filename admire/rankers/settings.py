@@ -47,7 +47,9 @@ class Scoring:
     phrase (V-WSD) the score is the mean over all texts, of which the phrase is one.
 
     Where an idiomatic use has five candidates, as in AdMIRe, the pairs are added: see
-    :func:`admire.rankers.scorer.pair_chances`.
+    :func:`admire.rankers.scorer.pair_chances`. With any other number of candidates a standardised L
+    below the item's mean counts as 0: what shows neither sense does not gain by being unlike the
+    literal one.
 
     Of two candidates each standardised query would have -1 and 1, and I − L would be 0, so there
     all queries share one spread, the root of their mean variance. Where images and captions have
@@ -181,7 +183,9 @@ class Asking:
     """How chat models are asked, which is no part of a run's settings."""
 
     parallel: Annotated[Count | None, Option("Chat models and costs", in_file=False)] = None
-    """Questions that a server gets at the same time (else 8)."""
+    """Questions that a server gets at the same time (default: 8)."""
+    timeout: Annotated[Positive | None, Option("Chat models and costs", in_file=False)] = None
+    """Seconds that a server may take for a whole answer (default: 60)."""
     budget: Annotated[
         Positive | None, Option("Chat models and costs", daily=True, in_file=False)
     ] = None

@@ -149,8 +149,8 @@ def plan(
 ) -> list[Forecast]:
     """Return what :func:`admire.rank` would ask its chat models, and about what that would cost.
 
-    Nothing is asked, encoded or loaded; only the cache of replies is read. A question that is asked
-    again because its reply cannot be used is not counted.
+    Nothing is asked, encoded or loaded, so no key is needed; only the cache of replies is read. A
+    question that is asked again because its reply cannot be used is not counted.
 
     Args:
         items, asking, llms: as for :func:`admire.rank`.
@@ -165,7 +165,7 @@ def plan(
     """
     items = take_items(items)
     arguments = take_arguments(settings, asking, llms)
-    settings, models = arguments.settings, arguments.open_sources()
+    settings, models = arguments.settings, arguments.open_sources(asked=False)
     check_questions(items, models, settings)
     prompts = Prompts(settings.prompts)
     dictionaries = open_dictionaries(settings.dictionaries)

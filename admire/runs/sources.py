@@ -45,8 +45,10 @@ def open_sources(
     name: str,
     *,
     url: str | None = None,
+    timeout: float | None = None,
     parallel: int | None = None,
     fresh: bool = False,
+    asked: bool = True,
     dictionaries: Sequence[str] = ("wordnet",),
 ) -> list[Source]:
     """Open what the user names: one source, or one for each chat model of an earlier run.
@@ -57,7 +59,7 @@ def open_sources(
     - ``dictionary``: the dictionaries alone.
 
     Args:
-        parallel, fresh: see :func:`admire.models.llm.open_llm`.
+        timeout, parallel, fresh, asked: see :func:`admire.models.llm.open_llm`.
     """
     family, _, source = name.partition(":")
     if name == "dictionary":
@@ -68,7 +70,8 @@ def open_sources(
         return [open_replies(Path(source).expanduser())]
     if family == "run":
         return [*open_run_replies(Path(source).expanduser())]
-    return [ChatSource(open_llm(name, url=url, parallel=parallel, fresh=fresh))]
+    options: Any = {"timeout": timeout, "parallel": parallel, "fresh": fresh, "asked": asked}
+    return [ChatSource(open_llm(name, url=url, **options))]
 
 
 Model = str | ChatModel | Source
@@ -86,8 +89,12 @@ class Arguments:
     caption_encoder: TextEncoder | None
     detector: Detector | None
 
-    def open_sources(self) -> list[Source]:
-        """Open the chat models and other sources; none where the settings are a baseline's."""
+    def open_sources(self, *, asked: bool = True) -> list[Source]:
+        """Open the chat models and other sources; none where the settings are a baseline's.
+
+        Args:
+            asked: see :func:`admire.models.llm.open_llm`.
+        """
         settings = self.settings
         if settings.query != "meaning" and not settings.looks:
             return []
@@ -97,8 +104,10 @@ class Arguments:
                 sources += open_sources(
                     llm,
                     url=settings.llm_url,
+                    timeout=self.asking.timeout,
                     parallel=self.asking.parallel,
                     fresh=self.asking.fresh,
+                    asked=asked,
                     dictionaries=settings.dictionaries,
                 )
             else:

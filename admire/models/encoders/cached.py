@@ -24,13 +24,13 @@ log = logging.getLogger("admire")
 VECTORS = "embeddings.sqlite"
 """The file in the cache directory."""
 PROGRESS = {
-    "texts": ("Reading", "text", "texts"),
-    "queries": ("Reading", "query", "queries"),
-    "places": ("Reading the sense at", "place", "places"),
-    "images": ("Looking at", "picture", "pictures"),
+    "texts": ("Reading {} text", "Reading {} texts"),
+    "queries": ("Reading {} query", "Reading {} queries"),
+    "places": ("Detecting senses", "Detecting senses"),  # several places an item say nothing
+    "images": ("Looking at {} picture", "Looking at {} pictures"),
 }
-"""The verb and the noun, for one and for several, that progress is shown with, by the kind of
-input. Places are those of compounds, whose sense the detector reads."""
+"""What progress is called, for one and for several, by the kind of input. Places are those of
+compounds, whose sense the detector reads."""
 
 Input = TypeVar("Input")
 
@@ -73,8 +73,7 @@ class CachedEncoder:
         missing = {
             key: value for key, value in zip(keys, inputs, strict=True) if vectors[key] is None
         }
-        verb, *nouns = PROGRESS[kind]
-        message = f"{verb} {len(missing)} {nouns[len(missing) != 1]} (model {self.name})"
+        message = f"{PROGRESS[kind][len(missing) != 1].format(len(missing))} (model {self.name})"
         waiting: list[tuple[str, Any]] = []
         # The zip has no name, so that its threads end with an error, and not with the traceback.
         for done, pair in enumerate(

@@ -88,7 +88,8 @@ def message_text(answer: Any) -> str:
 
 def _choice(answer: Any) -> Mapping[str, Any]:
     if not isinstance(answer, Mapping):
-        raise NoReply(f"a {type(answer).__name__}")
+        kinds = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+        raise NoReply(f"{kinds.get(type(answer), 'a number')} in place of an object")
     choices = answer.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else {}
     return first if isinstance(first, Mapping) else {}

@@ -58,9 +58,10 @@ def open_llm(
     name: str,
     *,
     url: str | None = None,
-    timeout: float = 60.0,
+    timeout: float | None = None,
     parallel: int | None = None,
     fresh: bool = False,
+    asked: bool = True,
 ) -> ChatModel:
     """Open the chat model of that name.
 
@@ -74,20 +75,27 @@ def open_llm(
 
     Args:
         url: the address of a server, for ``openai:`` models.
-        timeout: how many seconds a server may take for a reply.
+        timeout: how many seconds a server may take for a whole answer; None is 60.
         parallel: how many questions to ask a server at the same time; None is 8.
         fresh: whether to ask anew, and to replace the replies that were kept before.
+        asked: whether it is to be asked at all; else a server's key may be missing.
 
     Raises:
         UserError: no chat model has that name, or a file or key is missing.
     """
     from admire.models.llm.cached import CachedChat
     from admire.models.llm.local import LocalChat, embedded_chat
-    from admire.models.llm.openai import PARALLEL, OpenAIChat
+    from admire.models.llm.openai import PARALLEL, TIMEOUT, OpenAIChat
 
     family, _, source = name.partition(":")
     if family == "openai" and source:
-        server = OpenAIChat(source, url=url, timeout=timeout, parallel=parallel or PARALLEL)
+        server = OpenAIChat(
+            source,
+            url=url,
+            key=None if asked else "none",
+            timeout=timeout or TIMEOUT,
+            parallel=parallel or PARALLEL,
+        )
         when = retired(name)
         if when and server.address.official:
             log.warning(
