@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from admire.base.cache import Cache
 from admire.base.errors import UserError, check_extra
-from admire.base.files import add_table, read_table
+from admire.base.files import add_table, numbered_rows, read_table
 from admire.base.machine import cores
 from admire.base.progress import show_progress
 from admire.base.schema import Text, settings
@@ -343,7 +343,7 @@ def read_rewritten(path: str | Path) -> dict[str, list[Rewritten]]:
     """
     path = Path(path)
     rows: dict[str, list[Rewritten]] = {}
-    for number, cells in enumerate(read_table(path, _COLUMNS).to_dict("records"), start=1):
+    for number, cells in numbered_rows(read_table(path, _COLUMNS)):
         try:
             row = Rewritten(**{column: cells[column] for column in _COLUMNS})
         except UserError as error:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from admire.base import files
 from admire.base.errors import UserError
-from admire.base.files import json_rows, open_text, path_inside, read_text, table_parts
+from admire.base.files import (
+    add_table,
+    json_rows,
+    open_text,
+    path_inside,
+    read_table,
+    read_text,
+    table_parts,
+)
 
 PARTS = ("a", "..", ".", "", "out", "in", "up", "/", "\\", "C:", "\0", " ", "~", "a.png", "é")
 
@@ -121,3 +130,93 @@ def test_a_file_that_is_read_whole_has_a_limit_of_its_own(monkeypatch, tmp_path:
     path.write_text("x\n" * 600)
     with pytest.raises(UserError, match=r"t\.json: has more than"):
         read_text(path)
+
+
+HEAD = "compound\tsentence\timage1_name\timage1_caption\n"
+JOINED = {
+    "last cells": 'a\tb\tc\t"d\ne\tf\tg\th\ni\tj\tk\t"l\nm\tn\to\tp\n',
+    "cells in the middle": 'a\t"b\tc\td\ne\tf\tg\th\ni\t"j\tk\tl\nm\tn\to\tp\n',
+    "beside a quoted cell": 'a\t"b\tc\td\ne\tf\tg\th\ni\t"j"\tk\tl\nm\tn\to\tp\n',
+    "closed where a cell ends": 'a\t"b\tc\td\ne\tf\tg\th\ni\tj"\tk\tl\nm\tn\to\tp\n',
+    "three of them": 'a\t"b\tc\td\ne\tf\tg\th\ni\t"j\tk\tl\nm\t"n\to\tp\n',
+}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("separator", ["\t", ",", ";"])
+@pytest.mark.parametrize("rows", JOINED.values(), ids=JOINED)
+def test_no_row_vanishes_in_a_cell_whose_quotation_mark_is_not_closed(
+    tmp_path: Path, rows: str, separator: str, end: str
+):
+    path = tmp_path / ("t.tsv" if separator == "\t" else "t.csv")
+    first = f'x\t"Night owl" is what they call me\t\t"two\nlines"\n\t\t\t\n\n{rows}'
+    text = (HEAD + first).replace("\t", separator).replace("\n", end)
+    path.write_text(text, encoding="utf-8", newline="")
+    column = "image1_caption" if rows.startswith("a\tb") else "sentence"
+    with pytest.raises(UserError, match=rf"t\..sv, row 3, {column}: .* closed only in row 5"):
+        read_table(path, ("compound",))
+
+
+@pytest.mark.parametrize(
+    ("row", "cells"),
+    [
+        ('"Night owl" is me\t5" and 6"', ["Night owl is me", '5" and 6"']),
+        ('"a\tb"\t"two\nlines"', ["a\tb", "two\nlines"]),
+        ('"a\n\tb"\t"c"', ["a\n\tb", "c"]),  # all quoted, as programs write them
+        ('"""So,"" he said,\nand left, at once"\tb', ['"So," he said,\nand left, at once', "b"]),
+        ('"Well, owl" it is\t"I am one," she said', ["Well, owl it is", "I am one, she said"]),
+    ],
+)
+@pytest.mark.parametrize("separator", ["\t", ","])
+def test_other_quotation_marks_stay_what_they_are(tmp_path: Path, row, cells, separator):
+    path = tmp_path / ("t.tsv" if separator == "\t" else "t.csv")
+    path.write_text(f"x\ty\n{row}\n".replace("\t", separator), encoding="utf-8")
+    expected = [cell.replace("\t", separator) for cell in cells]
+    assert read_table(path, ()).to_numpy().tolist() == [expected]
+
+
+def test_a_cell_that_holds_others_of_its_row_is_refused(tmp_path: Path):
+    (tmp_path / "t.tsv").write_text(f'{HEAD}a\t"b\t"c\td\n')
+    with pytest.raises(UserError, match=r"row 1, sentence: .* closed only in a later one"):
+        read_table(tmp_path / "t.tsv", ())
+
+
+CELLS = st.text(st.sampled_from('a"\t,; \n\r'), max_size=6)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=3), st.sampled_from("\t,"))
+def test_a_table_that_was_written_is_read_back_cell_for_cell(tmp_path: Path, rows, separator):
+    path = tmp_path / ("t.tsv" if separator == "\t" else "t.csv")
+    table = pd.DataFrame([(*row, "x") for row in rows], columns=["a", "b", "c", "d"])
+    with path.open("w", encoding="utf-8", newline="") as file:
+        add_table(file, table, separator=separator)
+    assert read_table(path, ()).to_numpy().tolist() == table.to_numpy().tolist()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+def test_what_spreadsheets_write_is_read(tmp_path: Path, encoding: str):
+    path = tmp_path / "t.CSV"
+    path.write_bytes("id;text\r\n;\r\n1;Schön – 夜\r\n ;\t\r\n".encode(encoding))
+    table = read_table(path, ("id",))
+    assert (table.to_numpy().tolist(), [*table.index]) == ([["1", "Schön – 夜"]], [1])
+
+
+def test_windows_1252_is_told_how_to_save_it(tmp_path: Path):
+    (tmp_path / "t.csv").write_bytes("id\n1\nSchön\n".encode("cp1252"))
+    with pytest.raises(UserError, match=r"row 2: is not UTF-8 .* 'CSV UTF-8'"):
+        read_table(tmp_path / "t.csv", ())
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (" Compound,x", "'compound' is missing. Rename ' Compound'"),
+        ("x,y", "'compound' is missing. The file has: x, y"),
+        ("compound,x,compound", "'compound' is there twice"),
+    ],
+)
+def test_a_column_that_is_needed_is_there_once(tmp_path: Path, header: str, message: str):
+    (tmp_path / "t.csv").write_text(f"{header}\n1,2,3\n"[: -3 if header.count(",") < 2 else None])
+    with pytest.raises(UserError, match=message):
+        read_table(tmp_path / "t.csv", ("compound",))

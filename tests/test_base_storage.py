@@ -331,7 +331,7 @@ def test_the_cache_folder_follows_the_environment_and_is_named_if_it_cannot_hold
     assert cache_dir().is_absolute()
     assert "admire" in cache_dir().parts
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / "file"))
-    assert cache_dir() == tmp_path / "file"
-    with pytest.raises(UserError, match="ADMIRE_CACHE"):
-        replace(tmp_path / "run")
+    for below, words in (("file", "is not a folder. Set"), ("file/a", "cannot be locked .* set")):
+        monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / below))
+        with pytest.raises(UserError, match=f"{words} ADMIRE_CACHE to a folder"):
+            replace(tmp_path / "run")

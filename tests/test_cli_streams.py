@@ -181,18 +181,22 @@ def test_a_fault_of_admire_keeps_its_traceback(monkeypatch, error):
         main([])
 
 
-@pytest.mark.parametrize("content", [None, "no certificate"])
+@pytest.mark.parametrize("make", [None, Path.touch, Path.mkdir, os.mkfifo])
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
 def test_certificates_that_cannot_be_read_are_named(
-    capsys, monkeypatch, tmp_path, write_table, content
+    capsys, monkeypatch, tmp_path, write_table, variable, make
 ):
+    if (variable, make) == ("SSL_CERT_DIR", Path.mkdir):
+        return
     certificates = tmp_path / "ca.pem"
-    if content:
-        certificates.write_text(content)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificates))
-    chat = ("--llm", "openai:any", "--llm-url", "http://127.0.0.1:9/v1")
+    if make:
+        make(certificates)
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv(variable, str(certificates))
+    chat = ("--llm", "openai:any", "--llm-url", "https://127.0.0.1:9/v1")
     command = ("rank", write_table(admire_row()), *chat, "--out", tmp_path / "run")
     code, _, err = run(capsys, *command)
-    assert (code, f"SSL_CERT_FILE: the certificates '{certificates}'" in err) == (2, True)
+    assert (code, f"{variable}: the certificates '{certificates}' cannot" in err) == (2, True)
     assert "cannot be written" not in err
 
 
@@ -202,6 +206,30 @@ def test_certificates_that_cannot_be_read_are_named(
 )
 def test_no_argument_contains_a_nul(capsys, arguments):
     assert "contains a NUL character" in ended(capsys, *arguments.split(" "))
+
+
+def test_no_name_is_anything_but_utf_8(capsys, monkeypatch, tmp_path):
+    picture, folder = (
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff") + end) for end in (".png", "")
+    )
+    try:
+        picture.touch()
+        folder.mkdir()
+    except OSError:
+        pytest.skip("needs a file system with names of any bytes")
+    data = tmp_path / "x.csv"
+    data.write_text("compound,sentence,image1_caption,image2_caption\na,a b,c,d\n")
+    out = tmp_path / "out"
+    for command in (
+        ("init", out, tmp_path),
+        ("one", "a", picture),
+        ("rank", data, "--out", folder),
+    ):
+        assert "not UTF-8" in ended(capsys, *command)
+    monkeypatch.chdir(folder)
+    for words in (("check", "x.csv"), ("rank", data, "--out", "run"), ("init", ".", tmp_path)):
+        assert "not UTF-8" in ended(capsys, *words)
+    assert [*folder.iterdir(), *out.glob("*")] == []
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,14 @@ from admire.data.compounds import find_compound, replace_compound
         ("They kicked the old bucket.", "kick the bucket", "kicked the old bucket"),
         ("Somos pés-frios.", "pé-frio", "pés-frios"),
         ("他是夜猫子啊", "夜猫子", "夜猫子"),
+        ("Who spilled the beans?", "spill the beans", "spilled the beans"),
+        ("She has made a real killing.", "make a killing", "made a real killing"),
+        ("It blew my mind.", "blow someone's mind", "blew my mind"),
+        ("He got on one's nerves, on hers.", "get on one's nerves", "got on one's nerves"),
+        ("They Stood him in good stead.", "stand someone in good stead", "Stood him in good stead"),
+        ("He was in a real fog.", "in the fog", "in a real fog"),
+        ("Two flies on walls.", "fly on the wall", "flies on walls"),
+        ("Test eden kişi.", "test etmek", "Test eden"),
     ],
 )
 def test_a_compound_is_found_as_the_sentence_has_it(sentence, compound, place):
@@ -29,6 +37,8 @@ def test_a_compound_is_replaced_where_it_is_found():
     assert find_compound("Nobody is here.", "night owl") is None
     assert replace_compound("Nobody is here.", "night owl", "They") is None
     assert replace_compound("Nobody is here.", "!?", "They") is None
+    assert find_compound("Nobody is here.", "someone's") is None
+    assert find_compound("Once Mona came.", "on the money") is None
 
 
 def by_one_expression(sentence: str, compound: str) -> tuple[int, int] | None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from admire import SAMPLES, UserError, items_from_frame, read_items
+from admire import SAMPLES, Candidate, Item, UserError, items_from_frame, items_to_frame, read_items
 from admire.data.frames import take_items
 
 ROW = {
@@ -41,13 +43,63 @@ def test_rows_as_dicts_may_list_their_candidates_and_name_pictures_below_a_folde
         items_from_frame([])
 
 
+PICTURE = read_items(SAMPLES)[0].candidates[0].image
+BOTH = (Candidate("owl.png", PICTURE), Candidate("2", None, "A lamp."))
+OWL = Item("night owl", "", "pt-br", BOTH)
+ITEMS = {
+    "pictures below a folder, gold": read_items(SAMPLES),
+    "other names": [replace(OWL, sentence="A night owl.", expected_order=("2", "owl.png"))],
+    "a sequence": [replace(OWL, sequence=(Candidate("sequence1", None, "Dusk."), BOTH[0]))],
+    "V-WSD": [replace(OWL, word="owl", expected_item="2")],
+    "no candidates": [replace(OWL, sentence="1\\n2.", candidates=(), sentence_type="literal")],
+    "definitions": [replace(OWL, sentence="A night owl.", definitions=("a person", "a bird"))],
+}
+
+
+ITEMS["all"] = [item for items in ITEMS.values() for item in items]
+
+
+@pytest.mark.parametrize("items", ITEMS.values(), ids=ITEMS)
+def test_a_table_of_items_gives_the_same_items_back(items, tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    table = items_to_frame(items)
+    assert take_items(table) == items
+    assert take_items(table[::-1].copy()) == items[::-1]
+    assert items_from_frame(table.to_dict("records")) == items
+    assert "not read" not in caplog.text
+    assert "missing" not in caplog.text
+
+
+def test_a_picture_that_is_gone_is_named():
+    table = items_to_frame([OWL]).assign(sentence="x", image1_path="/none.png")
+    with pytest.raises(UserError, match=r"row 1 .*, candidate 1: there is no picture /none\.png"):
+        items_from_frame(table)
+
+
+CANDIDATES = [Candidate("a", None, "An owl."), Candidate("b", None, "A lamp.")]
+
+
+@pytest.mark.parametrize("series", [list, pd.Series, lambda them: np.array(them, dtype=object)])
+def test_columns_and_arrays_are_as_good_as_lists(series):
+    (item,) = take_items(series([Item("owl", "An owl.", candidates=series(CANDIDATES))]))
+    assert item.candidates == tuple(CANDIDATES)
+    cells = series([{"caption": np.str_("An owl.")}, {"caption": "A lamp.", "image": np.nan}])
+    (item,) = take_items([{**PLAIN, "candidates": cells}])
+    assert [candidate.caption for candidate in item.candidates] == ["An owl.", "A lamp."]
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
+        ([replace(OWL, candidates=pd.Series(["a", "b"]))], "item 1, candidate 1: is a str, no adm"),
+        ([replace(OWL, candidates="ab")], "item 1, candidates: is a tuple, not a str"),
+        ([replace(OWL, candidates=None)], "item 1, candidates: is a tuple, not a NoneType"),
+        ([replace(OWL, candidates=[Candidate("a", "a.png")])], "candidate 1, image: is a str, no"),
+        ([replace(OWL, sentence=pd.Series(["a"]))], "item 1, sentence: is a Series, not a text"),
         (pd.DataFrame({"word": ["x"]}), "DataFrame: the column 'compound'"),
         ([ROW, {**ROW, "compound": 9}], "rows, row 2, compound: cannot be 9"),
         ([{**ROW, "sentence": ""}], "rows, row 1 .'cold feet'., sentence: is empty"),
-        ([{**ROW, "candidates": "ab"}], "row 1 .'cold feet'., candidates: cannot be 'ab'"),
+        ([{**PLAIN, "candidates": "ab"}], "row 1 .'cold feet'., candidates: cannot be 'ab'"),
         ([{**PLAIN, "captions": ["a", "b"]}], "row 1, captions: is not read. .*'candidates': "),
         (3, "items are a path, .* not a int"),
         ([1, 2], "items are .* not a list of int"),

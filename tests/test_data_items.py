@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,11 @@ def test_a_row_with_gold_gives_an_item_with_its_candidates(write_table):
 
 
 def test_texts_are_kept_but_backslash_n_in_a_caption_is_a_line_break(write_table):
-    sentence = 'The "night owl",\tsaid: I\'m up\nagain – não é?'
+    sentence = 'The "night owl",\tsaid: I\'m up – não é?'
     row = admire_row(sentence=sentence, image1_caption=r" **Owl**\n\nat night\n")
-    (item,) = read_items(write_table(row))
-    assert item.sentence == sentence
+    items = read_items(write_table(row, row | {"sentence": "The\nowl"}))
+    assert [item.sentence for item in items] == [sentence, "The\nowl"]
+    item = items[0]
     assert item.candidates[0].caption == "**Owl**\n\nat night"
 
 
@@ -68,6 +70,24 @@ def test_a_csv_may_have_semicolons(write_table, tmp_path):
     path = write_table(row, name="items.csv")
     pd.read_csv(path).to_csv(tmp_path / "semicolons.csv", sep=";", index=False)
     assert read_items(tmp_path / "semicolons.csv") == read_items(path)
+
+
+@pytest.mark.parametrize(
+    ("cell", "meant"),
+    [
+        ("", ()),
+        (" who is up late ", ("who is up late",)),
+        ("['who is up late', \"a night's worker\"]", ("who is up late", "a night's worker")),
+        ("['a', 'b', 'c']", "definitions: has 3 texts, and two are read"),
+        ("[who is up late", "definitions: "),
+    ],
+)
+def test_what_a_person_says_of_a_meaning_is_a_text_or_a_list_of_two(write_table, cell, meant):
+    path = write_table(admire_row(definitions=cell))
+    if isinstance(meant, str):
+        refused(path, "row 1", meant)
+    else:
+        assert read_items(path)[0].definitions == meant
 
 
 def test_an_address_is_no_file():
@@ -251,6 +271,11 @@ def test_a_folder_of_files_has_one_for_each_language(write_table, tmp_path):
     for name in ("submission_Turkish.tsv", "submission_Serbian-Latin.tsv", "._set_uz.tsv"):
         write_table(admire_row(), admire_row("owl"), name=name)
     assert [item.language for item in read_items(tmp_path)] == ["sr-latn"] * 2 + ["tr"] * 2
+    first = iter_items(tmp_path, limit=1)
+    assert [(item.language, item.compound) for item in first] == [
+        ("sr-latn", "night owl"),
+        ("tr", "night owl"),
+    ]
     write_table(admire_row(), name="set_sr.tsv")
     names = ("submission_Serbian-Latin.tsv", "set_sr.tsv")
     refused(tmp_path, "two files of one language (SR)", *names)
@@ -303,6 +328,68 @@ def test_a_jsonl_row_has_the_same_keys_and_a_list_of_candidates(tmp_path):
     )
 
 
+NFD = unicodedata.normalize("NFD", "pé frio")
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("1.png", "1.PNG"),
+        ("É.png", unicodedata.normalize("NFD", "é.png")),
+        ("1.png", f"{NFD}/1.png"),  # the compound's folder
+        ("sub\\1.png", "Sub/1.png"),
+    ],
+)
+def test_a_picture_whose_name_is_spelt_otherwise_is_found_with_a_warning(
+    write_table, tmp_path, caplog, name, file
+):
+    pictures((tmp_path / file).parent, (tmp_path / file).name)
+    row = admire_row("pé frio", image1_name=name, expected_order="")
+    rows = [row, row | {"sentence": "Um pé frio."}]
+    items = read_items(write_table(*rows, name="manifest.csv"))
+    assert [item.candidates[0].image for item in items] == [tmp_path / file] * 2
+    assert items[0].candidates[0].name == name
+    (warning,) = [text for text in caplog.messages if "spelt otherwise" in text]
+    assert warning.endswith("(and 1 more)")
+    pictures(tmp_path / "SUB", "1.png")
+    pictures(tmp_path, "1.Png", "é.Png")  # now there are two
+    with pytest.raises(UserError, match=r"row 1 .*candidate 1: .* are called almost so"):
+        read_items(tmp_path / "manifest.csv")
+
+
+def test_no_other_spelling_leads_out_of_the_folder(write_table, tmp_path):
+    pictures(tmp_path, "X.png")
+    (tmp_path / "set").mkdir()
+    for name in ("..\\x.png", "../x.png", "a\\..\\..\\x.png"):
+        row = admire_row(image1_name=name, expected_order="")
+        refused(write_table(row, name="set/manifest.csv"), "is outside the folder")
+
+
+def test_a_sequences_pictures_may_be_spelt_otherwise(write_table, tmp_path):
+    pictures(tmp_path / NFD, "S1.PNG", "s2.png")
+    (item,) = read_items(write_table(sequence_row("pé frio")))
+    assert [one.image for one in item.sequence] == [
+        tmp_path / NFD / "S1.PNG",
+        tmp_path / NFD / "s2.png",
+    ]
+
+
+@pytest.mark.parametrize("name", ["Subtask_A_dev.TSV", "MANIFEST.CSV", "Manifest.JSONL", "x.TSV"])
+def test_names_of_files_may_have_capitals(tmp_path, name):
+    row = {"compound": "night owl", "sentence": "A night owl."}
+    if name.endswith("JSONL"):
+        json_lines(tmp_path / name, row)
+    else:
+        separator = "\t" if name.endswith("TSV") else ","
+        pd.DataFrame([row]).to_csv(tmp_path / name, sep=separator, index=False)
+    assert read_items(tmp_path) == read_items(tmp_path / name) == [Item(**row)]
+
+
+def test_rows_of_empty_cells_are_skipped_but_count(tmp_path):
+    (tmp_path / "x.csv").write_text("compound,sentence\na,a b\n,\n , \nc,\n,\n")
+    refused(tmp_path / "x.csv", "row 4 ('c'), sentence: is empty")
+
+
 def test_null_and_missing_keys_are_empty_in_json_lines_and_in_a_json_list(tmp_path):
     nulls = json_row(sentence_type=None, expected_order=None, language=None)
     bare = {"compound": "night owl", "sentence": "A night owl."}
@@ -326,7 +413,10 @@ def test_blank_lines_and_line_separators_of_unicode_do_not_matter_in_jsonl(tmp_p
         ('{"compound": "night owl"', "row 3: is not JSON"),
         ('{"compound": ' + "1" * 5000 + "}", "row 3: is not JSON"),
         (["night owl"], "row 3: is not a JSON object"),
-        ('{"compound": "\\ud800", "sentence": "\\ud800"}', "row 3: holds half a surrogate"),
+        (
+            '{"compound": "\\ud800", "sentence": "\\ud800"}',
+            "row 3, compound: holds half a surrogate",
+        ),
         (json_row(candidates=["x", "y"]), "row 3 ('night owl'), candidate 1: is not an object"),
         (json_row(sequence="a lamp"), "row 3 ('night owl'), sequence"),
         (json_row(compound=7), "row 3, compound"),
@@ -430,6 +520,7 @@ def test_blind_files_of_admire_2_are_read(shared, caplog):
     ],
 )
 def test_admires_own_files_are_read_without_a_warning(shared, name, count, language, caplog):
+    caplog.set_level("WARNING", "admire")
     items = read_items(shared / name)
     assert len(items) == count
     assert {item.language for item in items} == {language}

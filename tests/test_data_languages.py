@@ -28,6 +28,11 @@ from admire.data.reader import read_items
         ("submission_Serbian-Cyrillic.tsv", "sr-cyrl"),
         ("submission_sr-latn.tsv", "sr-latn"),
         ("submission_Igbo-Test.tsv", "ig"),
+        ("PT_subtask_a.tsv", "pt"),  # AdMIRe 2's folders
+        ("pt-BR_subtask_b_test.tsv", "pt-br"),
+        ("sr_latn_train.tsv", "sr-latn"),
+        ("Portuguese-Brazil_subtask_a.tsv", "pt-br"),
+        ("no_captions.tsv", "en"),  # no word of a set follows
         ("german/data/train.tsv", "en"),  # a name counts in the file's own name alone
     ],
 )
@@ -47,6 +52,28 @@ def test_the_rows_own_language_goes_before_the_callers_and_that_before_the_names
     )
     assert [item.language for item in read_items(path)] == ["xp", "ka", "xp"]
     assert [item.language for item in read_items(path, "ES_ec")] == ["es-ec", "ka", "es-ec"]
+
+
+def test_a_language_that_a_name_tells_is_logged_once(write_table, caplog):
+    caplog.set_level("INFO", "admire")
+    path = write_table(admire_row(), name="PT_subtask_a.tsv")
+    assert [item.language for item in read_items(path) + read_items(path)] == ["pt", "pt"]
+    read_items(path, "gl")
+    assert [text for text in caplog.messages if "read as" in text] == [
+        f"{path}: read as Portuguese (pt) by the name."
+    ]
+
+
+def test_a_language_that_nobody_names_is_detected_in_all_sentences_together(write_table, caplog):
+    caplog.set_level("INFO", "admire")
+    german = "Er bekam vor der Hochzeit kalte Füße.", "Kalte Füße.", "Hm."
+    rows = [admire_row(compound="kalte Füße", sentence=sentence) for sentence in german]
+    path = write_table(*rows, admire_row(language="pt"), name="mine.csv")
+    assert [item.language for item in read_items(path)] == ["de", "de", "de", "pt"]
+    assert f"{path}: read as German (de) by the sentences." in caplog.messages
+    assert {item.language for item in read_items(path, "nl")} == {"nl", "pt"}
+    unclear = write_table(admire_row(sentence="Hm.", image1_caption="x"), name="other.csv")
+    assert read_items(unclear)[0].language == "en"
 
 
 def test_base_language_drops_regions_and_admires_own_tags():

@@ -11,7 +11,9 @@ from conftest import admire_row, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from admire import score
 from admire.base.storage import write_whole
+from admire.data.reader import read_items
 from admire.data.submission import Prediction, add_predictions, read_submission
 
 NAMES = ("a.png", "b.png", "c.png", "d.png", "e.png")
@@ -86,3 +88,17 @@ def test_a_submission_to_subtask_b_is_its_three_columns_and_comes_back(tmp_path)
 )
 def test_a_bad_submission_is_named_with_row_and_column(write_table, rows, words):
     refused(write_table(*rows), words, read=read_submission)
+
+
+def test_a_row_that_is_there_twice_is_named_with_both_numbers(write_table, caplog):
+    gold = write_table(admire_row(), admire_row("cold feet"))
+    columns = "compound", "sentence", "expected_order"
+    rows = [
+        {name: admire_row(compound)[name] for name in columns}
+        for compound in ("cold feet", "night owl", "fat cat", "cold feet")
+    ]
+    submission = write_table(rows[0], dict.fromkeys(columns, ""), *rows[1:], name="mine.tsv")
+    score(submission, read_items(gold))
+    doubled, others = (text for text in caplog.messages if "of one item" in text or "gold" in text)
+    assert "row 1 and row 5 are of one item, 'cold feet'. The first counts" in doubled
+    assert others.endswith("rows that are not in the gold file do not count: 1.")

@@ -59,6 +59,7 @@ def test_a_line_is_a_word_its_phrase_and_ten_images_and_the_gold_lies_beside(
 
 
 def test_gold_and_language_can_be_named(write, images, tmp_path, caplog):
+    caplog.set_level("WARNING", "admire")
     blind = write(*LINES, name="it.test.data.v1.1.txt")
     (item, _) = read_items(blind, images=images)
     assert (item.language, item.best) == ("it", None)

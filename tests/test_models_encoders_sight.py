@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import admire
 from admire import Candidate, Item, Settings
 from admire.base.choices import TRACKS
+from admire.models.encoders import families
 from admire.models.encoders.cached import with_cache
 from admire.models.encoders.e5 import E5Encoder
 from admire.models.encoders.sight import VECTORS, SightEncoder, conse
@@ -135,6 +136,14 @@ def test_the_shipped_label_vectors_are_e5s(sight: SightEncoder):
 
 
 # ------------------------------------------------------------------------------- surroundings
+
+
+def test_opening_says_once_what_it_recognises(sight: SightEncoder, caplog):
+    families._log_once.cache_clear()
+    with caplog.at_level("INFO", "admire"):
+        for _ in range(2):
+            families.open_encoder("sight")
+    assert caplog.messages == [f"The encoder sight {sight.limits}."]
 
 
 def test_no_torch_is_needed_and_nothing_is_loaded_by_opening(sight: SightEncoder):

@@ -296,6 +296,13 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
     "no choices": (answered('{"choices": []}'), 1, NO_MESSAGE),
     "a message that is no text": (completion(7), 1, NO_MESSAGE),
     "a list": (answered("[1]"), 1, [*NO_MESSAGE, "a list"]),
+    "null": (answered("null"), 1, [*NO_MESSAGE, "null in place of an object"]),
+    "no credit": (refusal(402, "Insufficient credits"), 1, ["no credit left", "Insufficient"]),
+    "broken compression": (
+        answered("[1]", **{"Content-Encoding": "gzip"}),
+        RETRIES + 1,
+        ["cannot be decompressed"],
+    ),
     "a stream": (
         Response('data: {"choices": []}', content_type="text/event-stream"),
         1,
@@ -306,7 +313,7 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
     "a quota": (
         answered('{"error": {"message": "No quota", "code": "insufficient_quota"}}', 429),
         1,
-        ["too many requests", "quota"],
+        ["no credit left", "No quota"],
     ),
     "an error in spite of its status": (
         answered(json.dumps({"error": {"message": f"No quota for {KEY}"}})),
@@ -359,7 +366,7 @@ lCnvw3+IjGeHq3EAG8A4+S9zWYNwAHvm5HfF3uwW3Q==
 """Of localhost, signed by itself; nothing else uses its key."""
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path, waits: list[float]):
+def test_a_certificate_is_trusted_if_the_environment_names_it(tmp_path, waits, monkeypatch):
     file = tmp_path / "localhost.pem"
     file.write_text(CERTIFICATE)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -367,8 +374,11 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path, waits:
     with HTTPServer("localhost", ssl_context=context) as server:
         echo(server)
         message = failure(OpenAIChat("tiny", url=server.url_for("/v1"), retries=0))
-        assert "CERTIFICATE_VERIFY_FAILED" in message
+        assert f"the certificate of {server.url_for('/v1')} is not trusted (" in message
+        assert "SSL_CERT_FILE" in message
         assert not server.log
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+        assert said(OpenAIChat("tiny", url=server.url_for("/v1")), "hi") == "HI"
 
 
 PARTS = [
@@ -484,6 +494,18 @@ def test_an_answer_that_comes_byte_by_byte_ends_in_time(httpserver: HTTPServer, 
     assert "within 0.2 s" in message
 
 
+def test_the_log_says_that_an_answer_is_late_but_awaited(httpserver: HTTPServer, chat, monkeypatch):
+    monkeypatch.setattr("admire.models.llm.client.LATE", 0.01)
+    logged = threading.Event()
+    monkeypatch.setattr("admire.models.llm.client.log.info", lambda text: logged.set())
+
+    def late(request: Request) -> Response:
+        return completion(str(logged.wait(10)))
+
+    httpserver.expect_request(CHAT).respond_with_handler(late)
+    assert said(chat(timeout=20), "hi") == "True"
+
+
 def test_a_timeout_says_how_long_was_waited(httpserver: HTTPServer, chat, waits: list[float]):
     answered = threading.Event()
 
@@ -539,6 +561,12 @@ def test_a_proxy_that_does_not_run_is_no_server_that_does_not_run(monkeypatch, w
     message = failure(OpenAIChat("tiny", url="http://gateway.example/v1"))
     assert "by the proxy of http_proxy" in message
     assert "NO_PROXY" in message
+
+
+def test_certificates_do_not_matter_to_a_server_without_any(httpserver, chat, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "/none")
+    echo(httpserver)
+    assert said(chat(), "hi") == "HI"
 
 
 def test_a_server_that_does_not_run_is_asked_about(waits: list[float], caplog):

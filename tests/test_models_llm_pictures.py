@@ -46,6 +46,17 @@ def test_a_large_image_is_scaled_to_the_side_that_is_wanted(tmp_path: Path, kind
     assert seen.convert("RGB").getpixel((140, 25))[2] > 200
 
 
+@pytest.mark.parametrize("side", [768, 100])
+def test_of_a_phones_mpo_the_first_picture_goes_as_a_jpeg(tmp_path: Path, side: int):
+    depth = Pillow.effect_noise((300, 200), 99).convert("RGB")
+    path = drawn(tmp_path / "p.jpg", kind="MPO", save_all=True, append_images=[depth])
+    assert Pillow.open(path).format == "MPO"
+    format, seen, raw = sent(path, side)
+    assert (format, seen.width) == ("JPEG", min(side, 300))
+    assert len(raw) < path.stat().st_size
+    assert seen.getpixel((10, 25))[0] > 200
+
+
 def test_other_formats_become_png_on_white(tmp_path: Path):
     Pillow.new("RGBA", (20, 10), (0, 0, 0, 0)).save(tmp_path / "p.gif", "GIF")
     format, seen, _ = sent(tmp_path / "p.gif")

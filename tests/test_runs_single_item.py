@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import inspect
 import io
+from functools import partial
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from toys import OWL, PAPER, WordEncoder, explains, says
 
 from admire import Settings, UserError, rank, rank_one
+from admire.base.storage import cache_dir
 from admire.models.encoders import TextEncoder, Vectors
 from admire.models.llm import ChatModel, Question, Reply
 
@@ -69,16 +73,61 @@ def test_captions_alone_and_with_some_pictures(tmp_path):
     assert run.rankings[0].item.language == "pt-br"
 
 
+@pytest.mark.parametrize("series", [tuple, pd.Series, lambda them: np.array(them, dtype=object)])
+def test_captions_and_pictures_may_be_columns_or_arrays(series):
+    Image = pytest.importorskip("PIL.Image")  # noqa: N806
+    captions, pictures = series(["An owl.", "A lamp."]), [Image.new("L", (4, 4)), np.nan]
+    run = rank_one(*ASKED, series(pictures), captions, settings=PAPER, llms=[says("Literal")],
+                   encoder=WordEncoder())  # fmt: skip
+    candidates = run.rankings[0].item.candidates
+    assert [candidate.caption for candidate in candidates] == ["An owl.", "A lamp."]
+    assert [bool(candidate.image) for candidate in candidates] == [True, False]
+
+
+def closed(of_file: bool, folder: Path) -> object:
+    Image = pytest.importorskip("PIL.Image")  # noqa: N806
+    picture = Image.new("RGB", (4, 4))
+    picture.save(folder / "a.png")
+    if of_file:
+        picture = Image.open(folder / "a.png")
+    picture.close()
+    return picture
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (partial(closed, True), "cannot be read .* It may be closed: give its path"),
+        (partial(closed, False), "cannot be read .* It may be closed: give its path"),
+        (lambda _: new_image("RGB", (0, 0)), "has no pixels"),
+        (lambda _: new_image("F", (4, 4)), "has floating-point pixels"),
+        (lambda _: b"", "the image file is empty"),
+        (lambda _: b"<svg/>", ".*Save it as PNG or JPEG"),
+        (lambda _: np.zeros((4, 4, 3), np.uint8), "is a ndarray.* Use PIL.Image.fromarray"),
+    ],
+)
+def test_a_picture_in_memory_that_cannot_be_used_is_told_by_its_number(tmp_path, make, message):
+    with pytest.raises(UserError, match=f"Image 2 of images:? {message}"):
+        rank_one(*ASKED, [new_image("L", (4, 4)), make(tmp_path)])
+    assert len([*cache_dir().glob("pictures/*")]) == 1
+
+
+def new_image(mode: str, size: tuple[int, int]) -> object:
+    return pytest.importorskip("PIL.Image").new(mode, size)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"captions": {"a": "b"}}, "captions is a list, not a dict"),
+        ({"captions": pd.DataFrame({"a": ["b"]})}, "captions is a list, not a DataFrame"),
         ({"captions": ["a"]}, "two images or captions"),
         ({"captions": "ab"}, "captions is a list, not a str"),
         ({"captions": ["a", 3]}, "captions cannot be 3"),
         ({"captions": ["a", ""]}, "Candidate 2 has neither"),
         ({"images": ["none.png", None]}, "none.png: there is no such image"),
         ({"images": [b"1", b"2"], "captions": ["a"]}, "2 images, 1 captions"),
-        ({"images": [b"1", 3]}, "Image 2 of images is a int"),
+        ({"images": [None, 3], "captions": ["a", "b"]}, "Image 2 of images is a int"),
         ({"compound": " "}, "compound is empty"),
     ],
 )

@@ -136,4 +136,4 @@ def test_a_language_that_no_dictionary_has_is_said_once(caplog: pytest.LogCaptur
         assert known.idiomatic == known.literal == ()
     look_up([], "c", "ka")
     (warning,) = caplog.messages
-    assert "'ka'" in warning
+    assert "Georgian" in warning

@@ -35,7 +35,7 @@ from admire.tasks.collections import (
     write_index,
 )
 from admire.tasks.collections.encoding import Encoded, EncoderRecord
-from admire.tasks.collections.index import TextsInMemory
+from admire.tasks.collections.index import TextsInMemory, export_index
 
 TEXTS = [
     Candidate("a", caption="an owl on the roof at night"),
@@ -375,6 +375,9 @@ def test_a_damaged_index_is_refused(tmp_path: Path, texts, name: str, harm: Any,
         harm(path)
     with pytest.raises(UserError, match=words):
         search_all(tmp_path / "index")
+    with pytest.raises(UserError, match="/index") as caught:
+        export_index(tmp_path / "index", tmp_path / "x.parquet")
+    assert "x.parquet" not in str(caught.value)
 
 
 def test_an_index_of_lance_is_searched_like_the_exact_one(monkeypatch, tmp_path: Path, pictures):

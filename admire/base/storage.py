@@ -30,8 +30,15 @@ WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 def cache_dir() -> Path:
-    """Return the user's cache directory for admire; ``ADMIRE_CACHE`` overrides it."""
-    return Path(os.environ.get("ADMIRE_CACHE") or platformdirs.user_cache_dir("admire"))
+    """Return the user's cache directory for admire; ``ADMIRE_CACHE`` overrides it.
+
+    Raises:
+        UserError: something other than a folder is there.
+    """
+    folder = Path(os.environ.get("ADMIRE_CACHE") or platformdirs.user_cache_dir("admire"))
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise UserError(f"{folder}: the cache is not a folder. Set ADMIRE_CACHE to a folder.")
+    return folder
 
 
 def temporary_folder() -> Path:
@@ -64,15 +71,32 @@ def refuse_special(path: Path) -> None:
         )
 
 
+def check_name(path: str | Path) -> None:
+    """Refuse a path that is not UTF-8 text: no JSON, table or report that names it can be read.
+
+    The folder that the process runs in counts too.
+
+    Raises:
+        UserError: some part of the path is not UTF-8.
+    """
+    full = os.path.abspath(path)
+    try:
+        full.encode()
+    except UnicodeEncodeError:
+        shown = full.encode(errors="backslashreplace").decode()
+        raise UserError(f"{shown}: the name is not UTF-8. Rename the file or folder.") from None
+
+
 def open_file(path: Path) -> BufferedReader:
     """Open a file that the user named, or that is in a folder of the user's, in binary mode.
 
     Pipes are refused, ``<(…)`` and /dev/stdin too: most files are read twice, once to check them.
 
     Raises:
-        UserError: it is missing, cannot be read, or is not a file.
+        UserError: it is missing, cannot be read, or is not a file, or its name is not UTF-8.
     """
     try:
+        check_name(path)
         refuse_special(path)
         return path.open("rb")
     except (OSError, ValueError) as error:
@@ -98,9 +122,10 @@ def writing(path: Path, inside: Path | None = None) -> Iterator[None]:
             a full or failing disk that name nothing. All others are raised as they are.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: it cannot be written, or its name is not UTF-8.
     """
     try:
+        check_name(path)
         yield
     except OSError as error:
         if inside and not _concerns(error, inside):

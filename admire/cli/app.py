@@ -50,6 +50,9 @@ COMMANDS = {
     TEXTS: (search, index, retrieve, benchmark, sts, detect),
     LEARN: (tune, weights, sweep, reproduce),
 }
+REMEMBERED = 1_000
+"""How many warnings are remembered, to give each once; a server may run for long."""
+
 HELP = ("--help", "-h", "--help-all")
 
 app = App(
@@ -114,6 +117,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else list(arguments)
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter())
+    handler.addFilter(_new_warnings())
     log.handlers = [handler]
     log.setLevel(logging.INFO)
     # Without a handler there, open_clip's first message would make logging set up one of its own,
@@ -138,10 +142,29 @@ def run(arguments: Sequence[str] | None = None) -> None:
     sys.exit(2 if problems else code)
 
 
+def _new_warnings() -> Callable[[logging.LogRecord], bool]:
+    """Return a filter of log messages that lets each warning pass once."""
+    told: set[str] = set()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if record.levelno < logging.WARNING:
+            return True
+        if len(told) == REMEMBERED:
+            told.clear()
+        fresh = message not in told
+        told.add(message)
+        return fresh
+
+    return is_new
+
+
 def _run(words: Sequence[str]) -> None:
     for word in words:
         if "\0" in word:
             raise UserError(f"'{word}': contains a NUL character. Leave it out.")
+        if any("\udc80" <= sign <= "\udcff" for sign in word):  # so Python has other bytes
+            raise UserError(f"'{word}': is not UTF-8. Rename the file, or write the text in UTF-8.")
     try:
         app(words)
     except ValueError as error:

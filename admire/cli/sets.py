@@ -55,7 +55,7 @@ def check(
 ) -> None:
     """Find all faults of a set at once: in rows, paths, links and pictures. Opens no model.
 
-    Only the headers of pictures are read. A set of which no picture is there is ranked by its
+    Each picture is decoded. A set of which no picture is there is ranked by its
     captions, and that is no fault. Ends with exit code 2 if there are faults; admire rank
     --skip-bad goes on without what they spoil.
 
@@ -70,6 +70,7 @@ def check(
     """
     from admire.base.storage import check_folder
     from admire.data.check import SetCounts, check_set
+    from admire.data.image_files import check_image
 
     files = opt.make(ItemFiles, options)
     folder = files.images or (data if data.is_dir() else data.parent)
@@ -77,6 +78,7 @@ def check(
         partial(files.read, data),
         partial(SetCounts, folder.resolve()),
         lambda first: first.counts["pictures"] > 0,
+        check_image,
     )
     counts, links = checked.collector.counts, list(checked.collector.links)
     faults = [vars(fault) for fault in checked.faults]

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from admire.base.errors import UserError
 from admire.data.items import Item
-from admire.data.rows import Fault, log_notes
+from admire.data.rows import Fault, Look, log_notes
 
 log = logging.getLogger("admire")
 
@@ -43,6 +43,7 @@ def check_set(
     read: Callable[..., Iterator[Item]],
     collect: Callable[[], C],
     reads_pictures: Callable[[C], bool],
+    look: Look,
 ) -> CheckedSet[C]:
     """Read a set for its faults, and again to look at its pictures if they are to be read.
 
@@ -50,12 +51,13 @@ def check_set(
         read: :func:`admire.data.reader.iter_items` of the set.
         collect: begins a collector.
         reads_pictures: decides by the first reading's collector whether to look at pictures.
+        look: raises UserError for a picture that cannot be used.
     """
     notes: dict[str, tuple[str, int]] = {}
-    checked = _check(read, collect(), notes, look=False)
+    checked = _check(read, collect(), notes, look=None)
     if reads_pictures(checked.collector) and find_spec("PIL"):
         notes = {}  # a missing picture is now a fault
-        checked = _check(read, collect(), notes, look=True)
+        checked = _check(read, collect(), notes, look=look)
     log_notes(notes)
     return checked
 
@@ -65,7 +67,7 @@ def _check(
     collector: C,
     notes: dict[str, tuple[str, int]],
     *,
-    look: bool,
+    look: Look | None,
 ) -> CheckedSet[C]:
     faults: list[Fault] = []
     kept: list[Item] = []

@@ -3,42 +3,97 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
+
+from admire.data.irregular_words import FORMS
 
 BETWEEN = 2
 """How many other words may be between two words of a compound."""
+
+_REPLACED = """
+a an the this that these those some any my your his her its our their someone somebody something
+sb sth oneself myself yourself himself herself itself ourselves themselves
+"""
+REPLACED = frozenset(_REPLACED.split())
+"""Words of a compound that a sentence may replace or leave out: someone's mind, the cut."""
 
 
 def find_compound(sentence: str, compound: str) -> tuple[int, int] | None:
     """Return where a sentence has a compound, in characters; None if it is not there.
 
     Words count as the same if they begin alike, so an inflected compound is found. Up to
-    :data:`BETWEEN` other words may be between them.
+    :data:`BETWEEN` other words may be between them. If it is not found so, irregular forms of
+    English count as the same, too, and :data:`REPLACED` may be any words or none.
     """
     match = re.search(re.escape(compound) + r"[a-zà-öø-ÿ]{0,3}", sentence, re.IGNORECASE)
     if match:
         return match.span()
     words = re.findall(r"\w+", compound)
-    return _find_stems(sentence, [word[: max(3, len(word) - 3)] for word in words])
+    found = _find_words(sentence, [_beginning(word) for word in words], [BETWEEN] * len(words))
+    return found or _find_words(sentence, *_loosely(words))
 
 
-def _find_stems(sentence: str, stems: list[str]) -> tuple[int, int] | None:
-    """Return the first place with words that begin with these stems, and the shortest there.
+def _beginning(word: str) -> str:
+    """Return a regular expression of a word's first letters."""
+    return re.escape(word[: max(3, len(word) - 3)])
 
-    One regular expression for all stems would try 3 ** len(stems) ways to skip words.
+
+def _loosely(words: Sequence[str]) -> tuple[list[str], list[int]]:
+    """Return regular expressions of the words that stay, and how many others may follow each."""
+    patterns: list[str] = []
+    between: list[int] = []
+    replaced = False
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        lower = word.lower()
+        replaced = (
+            lower in REPLACED
+            or (lower == "one" and following == "s")
+            or (lower == "s" and replaced)
+        )
+        if not replaced:
+            patterns.append(_forms(lower))
+            between.append(BETWEEN)
+        elif between:
+            between[-1] += 1
+    return patterns, between
+
+
+def _forms(word: str) -> str:
+    """Return a regular expression of a word in lower case and its forms."""
+    whole = sorted(FORMS.get(word, ()))
+    begin = [_beginning(word)]
+    if len(word) <= 2:
+        whole, begin = [*whole, re.escape(word)], []
+    if re.fullmatch("[a-z][^aeiou]y", word):  # fly
+        begin.append(f"{word[:-1]}ie")
+    if infinitive := re.fullmatch(r"(\w+?)(t?)m[ea]k", word):  # of Turkish: etmek, gitmek
+        begin += [infinitive[1] + end for end in ("td" if infinitive[2] else [""])]
+    return "|".join([*begin, *(rf"{form}(?!\w)" for form in whole)])
+
+
+def _find_words(
+    sentence: str, patterns: Sequence[str], between: Sequence[int]
+) -> tuple[int, int] | None:
+    """Return the first place with words that match these, and the shortest there.
+
+    One regular expression for all words would try 3 ** len(patterns) ways to skip others.
+
+    Args:
+        between: how many other words may be after each.
     """
     spans = [word.span() for word in re.finditer(r"\w+", sentence)]
 
     @cache
-    def words_with(stem: str) -> list[int]:
-        begins = re.compile(re.escape(stem), re.IGNORECASE).match
-        return [k for k, (start, end) in enumerate(spans) if begins(sentence, start, end)]
+    def words_with(pattern: str) -> list[int]:
+        matches = re.compile(pattern, re.IGNORECASE).match
+        return [k for k, (start, end) in enumerate(spans) if matches(sentence, start, end)]
 
-    *others, last = stems or [""]
+    *others, last = patterns or [""]
     ends = {k: spans[k][1] for k in words_with(last)} if last else {}
-    for stem in reversed(others):
+    for pattern, skipped in reversed([*zip(others, between, strict=False)]):
         # The nearest of the words that may follow comes last, and overwrites the others.
-        pairs = ((k, n) for k in words_with(stem) for n in range(k + 1 + BETWEEN, k, -1))
+        pairs = ((k, n) for k in words_with(pattern) for n in range(k + 1 + skipped, k, -1))
         ends = {k: ends[n] for k, n in pairs if n in ends}
     return next(((spans[k][0], end) for k, end in ends.items()), None)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,10 +12,16 @@ import pandas as pd
 
 from admire.base.errors import UserError
 from admire.base.files import check_columns
-from admire.data.items import Item
+from admire.data.columns import (
+    candidate_columns,
+    check_item_columns,
+    check_item_keys,
+    with_candidates,
+)
+from admire.data.items import Candidate, Item
 from admire.data.languages import check_language
 from admire.data.limits import check_text
-from admire.data.reader import candidate_columns, read_items, with_candidates
+from admire.data.reader import read_items
 from admire.data.rows import RowReader, log_notes
 
 Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
@@ -21,6 +29,11 @@ Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
 
 COLUMNS = ("compound", "sentence", "word", "language")
 """The texts of an item itself."""
+LISTS = ("candidates", "sequence", "expected_order", "definitions")
+
+_PATH = re.compile(r"(image|sequence)(\d*)_path(\d*)")
+"""The columns that say where a picture is: image1_path, sequence_path1. No file can have them,
+because it may be a stranger's, and whose pictures are inside its folder."""
 
 
 def items_from_frame(
@@ -32,7 +45,9 @@ def items_from_frame(
 
     See :func:`admire.read_items` for the columns. ``image1_caption``, ``image2_caption``, … alone
     are enough for candidates. A row as a dict may have ``candidates`` and ``sequence`` instead, as
-    in a JSONL manifest. Empty cells may be None or NaN; ``expected_order`` may be a list.
+    in a JSONL manifest. Empty cells may be None or NaN; ``expected_order`` may be a list. Where
+    pictures are may also be said by ``image1_path``, … and ``sequence_path1``, …, as
+    :func:`items_to_frame` writes them.
 
     Args:
         folder: where the images are; their names are paths below it.
@@ -42,38 +57,104 @@ def items_from_frame(
         UserError: the row and the column that cannot be used, and why.
     """
     check_language(language)
-    path = Path(folder) / "rows"
+    path, reader = Path(folder) / "rows", RowReader(Path(folder), language)
     if isinstance(frame, pd.DataFrame):
         path = Path(folder) / "DataFrame"
         check_columns(path, frame, ("compound",))
+        check_item_columns(filter(_is_read_in_files, frame), str(path), reader)
         frame = cast(list[Mapping[str, Any]], frame.to_dict("records"))
-    reader = RowReader(path.parent, language)
     items = []
     for number, cells in enumerate(frame, start=1):
+        where = f"{path}, row {number}"
         row = {str(name): _cell(value) for name, value in cells.items()}
-        if not {"candidates", "sequence"} & row.keys():
-            row = with_candidates(row, candidate_columns(row), path.parent, ragged=True)
+        paths = _take_paths(row)
+        word = bool(row.get("word") and not row.get("sentence"))
+        row_reader = replace(reader, paths=paths, words=word) if paths or word else reader
+        if {"candidates", "sequence"} & row.keys():
+            check_item_keys(row, where, reader)
+        else:
+            check_item_columns(row, where, reader)
+            row = with_candidates(row, candidate_columns(row), reader, ragged=True)
             if not row["candidates"] and (lists := {"captions", "images"} & row.keys()):
                 raise UserError(
-                    f"{path}, row {number}, {lists.pop()}: is not read. Give the candidates as "
+                    f"{where}, {lists.pop()}: is not read. Give the candidates as "
                     "{'candidates': [{'caption': …}, {'image': …}, …]}, or each one's parts as "
                     "image1_caption, image1_name, image2_caption, …"
                 )
-        items.append(reader.item(row, f"{path}, row {number}"))
+        items.append(row_reader.item(row, where))
     if not items:
         raise UserError(f"{path}: holds no items.")
     log_notes(reader.notes)
     return items
 
 
+def items_to_frame(items: Iterable[Item]) -> pd.DataFrame:
+    """Return a table of items, a row each, of which :func:`items_from_frame` makes the same items.
+
+    Its columns are those that :func:`items_from_frame` reads, as far as any item needs them, and
+    ``image1_path``, …, which say where pictures are. The index counts from 1.
+    """
+    rows = [_row(item) for item in items]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    needed = {name for row in rows for name, cell in row.items() if cell or name in COLUMNS[:2]}
+    # Without its path, a picture's name would be looked for in the current folder.
+    needed |= {name.replace("_name", "_path").replace("_image", "_path") for name in needed}
+    columns = [name for name in names if name in needed]
+    index = pd.RangeIndex(1, len(rows) + 1, name="item")
+    return pd.DataFrame(rows, index, columns)
+
+
+def _row(item: Item) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "compound": item.compound,
+        "sentence": item.sentence,
+        "language": item.language,
+        "sentence_type": item.sentence_type,
+        "word": item.word,
+        "definitions": list(item.definitions),
+        "expected_order": list(item.expected_order or ()),
+        "expected_item": item.expected_item,
+    }
+    for key, columns in CANDIDATE_COLUMNS.items():
+        for k, candidate in enumerate(getattr(item, key), start=1):
+            numbered = not candidate.image and candidate.name == f"{key.removesuffix('s')}{k}"
+            name = "" if numbered else candidate.name
+            cells = name, candidate.image and str(candidate.image), candidate.caption
+            row |= {column.format(k): cell for column, cell in zip(columns, cells, strict=True)}
+    return row
+
+
+CANDIDATE_COLUMNS = {
+    "candidates": ("image{}_name", "image{}_path", "image{}_caption"),
+    "sequence": ("sequence_image{}", "sequence_path{}", "sequence_caption{}"),
+}
+"""The columns of name, path and caption."""
+
+
+def _is_read_in_files(column: object) -> bool:
+    return not _PATH.fullmatch(str(column))
+
+
+def _take_paths(row: dict[str, Any]) -> dict[str, str]:
+    """Remove the columns that say where pictures are; return the paths by the pictures' names."""
+    paths = {}
+    for column in [*filter(_PATH.fullmatch, row)]:
+        name = re.sub(r"_path(?=\d)", "_image", column).replace("_path", "_name")
+        paths[str(row.get(name, ""))] = row.pop(column)
+    paths.pop("", None)
+    return paths
+
+
 def _cell(value: Any) -> Any:
     """Return a cell as it would be in a file: texts and lists, empty for None and NaN."""
     if isinstance(value, Path):
         return str(value)
-    if isinstance(value, tuple):
-        return list(value)
-    if hasattr(value, "tolist"):  # NumPy's
+    if hasattr(value, "tolist"):  # NumPy's and pandas'
         value = value.tolist()
+    if isinstance(value, list | tuple):
+        return list(map(_cell, value))
+    if isinstance(value, Mapping):
+        return {key: _cell(inner) for key, inner in value.items()}
     return "" if pd.api.types.is_scalar(value) and pd.isna(value) else value
 
 
@@ -86,9 +167,7 @@ def take_items(data: Data) -> Sequence[Item]:
     if isinstance(data, Iterable) and not isinstance(data, Mapping | bytes):
         values: list[Any] = list(data)
         if all(isinstance(value, Item) for value in values):
-            for number, item in enumerate(values, start=1):
-                _check_texts(item, f"item {number}")
-            return values
+            return [_checked(item, f"item {number}") for number, item in enumerate(values, start=1)]
         if all(isinstance(value, Mapping) for value in values):
             return items_from_frame(values)
     raise UserError(
@@ -96,17 +175,46 @@ def take_items(data: Data) -> Sequence[Item]:
     )
 
 
+def _checked(item: Item, where: str) -> Item:
+    """Check an item that no reader has checked; return it with tuples in place of other lists."""
+    lists: dict[str, Any] = {}
+    for key in LISTS:
+        things = getattr(item, key)
+        if isinstance(things, tuple) or (things is None and key == "expected_order"):
+            continue
+        if isinstance(things, str | bytes | Mapping) or not isinstance(things, Iterable):
+            raise UserError(f"{where}, {key}: is a tuple, not {describe_type(things)}.")
+        lists[key] = tuple(things)
+    item = replace(item, **lists) if lists else item
+    for key in ("candidates", "sequence"):
+        for number, candidate in enumerate(getattr(item, key), start=1):
+            if not isinstance(candidate, Candidate):
+                raise UserError(
+                    f"{where}, {key.removesuffix('s')} {number}: is {describe_type(candidate)}, no "
+                    "admire.Candidate(name, image, caption)."
+                )
+            if not isinstance(candidate.image, Path | None):
+                raise UserError(
+                    f"{where}, {key.removesuffix('s')} {number}, image: is "
+                    f"{describe_type(candidate.image)}, no pathlib.Path."
+                )
+    _check_texts(item, where)
+    return item
+
+
 def _check_texts(item: Item, where: str) -> None:
-    """Check the texts of an item that no reader has checked."""
     parts = [(f"{where}, {column}", column, getattr(item, column)) for column in COLUMNS]
     for key in ("candidates", "sequence"):
         for number, candidate in enumerate(getattr(item, key), start=1):
             place = f"{where}, {key.removesuffix('s')} {number}"
             parts += [(f"{place}, name", "image", candidate.name)]
             parts += [(f"{place}, caption", "caption", candidate.caption)]
+    parts += [(f"{where}, definitions", "definition", text) for text in item.definitions]
     parts += [(f"{where}, expected_order", "image", name) for name in item.expected_order or ()]
     parts += [(f"{where}, expected_item", "image", item.expected_item)]
     for place, column, text in parts:
+        if not isinstance(text, str | None):
+            raise UserError(f"{place}: is {describe_type(text)}, not a text.")
         try:
             check_text(column, text)
         except ValueError as error:

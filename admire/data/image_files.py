@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -83,8 +84,8 @@ def read_image(path: Path) -> Image:
     The first frame of an animation is taken. 16-bit greyscale is scaled to 8 bits.
 
     Raises:
-        UserError: the file is not an image, is truncated, or has more pixels than Pillow's limit
-            against decompression bombs (about 179 million).
+        UserError: the file is not an image, is truncated, has floating-point pixels, or has more
+            pixels than Pillow's limit against decompression bombs (about 179 million).
     """
     from PIL import Image, ImageOps
 
@@ -94,15 +95,13 @@ def read_image(path: Path) -> Image:
             picture = ImageOps.exif_transpose(opened)
         except Exception:  # damaged EXIF data do not matter
             picture = opened.copy()
-    if picture.mode.startswith("I"):
-        picture = _eight_bits(picture)
-    if picture.mode == "F":
-        raise UserError(f"{path}: holds floating-point pixels. Save it with 8 bits a channel.")
-    if picture.has_transparency_data:
-        picture = picture.convert("RGBA")
-        white = Image.new("RGBA", picture.size, "white")
-        picture = Image.alpha_composite(white, picture)
-    return picture.convert("RGB")
+        if picture.mode.startswith("I"):
+            picture = _eight_bits(picture)
+        if picture.has_transparency_data:
+            picture = picture.convert("RGBA")
+            white = Image.new("RGBA", picture.size, "white")
+            picture = Image.alpha_composite(white, picture)
+        return picture.convert("RGB")
 
 
 def check_header(path: Path) -> None:
@@ -114,6 +113,25 @@ def check_header(path: Path) -> None:
         pass
 
 
+def check_image(path: Path) -> None:
+    """Refuse a file that :func:`read_image` cannot read. Each is decoded once in a process."""
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise UserError(f"{path}: the image cannot be read ({error.strerror}).") from None
+    if fault := _image_fault(path, state.st_size, state.st_mtime_ns):
+        raise UserError(fault)
+
+
+@lru_cache(maxsize=100_000)
+def _image_fault(path: Path, size: int, changed: int) -> str | None:
+    try:
+        read_image(path)
+    except UserError as error:
+        return str(error)
+    return None
+
+
 @contextmanager
 def _decoding(path: Path) -> Iterator[ImageFile]:
     """Open a picture, and turn whatever Pillow raises into an error that names it."""
@@ -122,7 +140,13 @@ def _decoding(path: Path) -> Iterator[ImageFile]:
     with _opened(path) as file:
         try:
             with Image.open(file, formats=FORMATS) as opened:
+                if opened.mode == "F":
+                    raise UserError(
+                        f"{path}: holds floating-point pixels. Save it with 8 bits a channel."
+                    )
                 yield opened
+        except UserError:
+            raise
         except Image.DecompressionBombError:
             raise UserError(f"{path}: the image has too many pixels. Scale it down.") from None
         except UnidentifiedImageError:

@@ -44,7 +44,8 @@ class Item:
     (``en``, ``xe``, ``pt-br``). ``sentence_type``, ``expected_order`` and, of Subtask B
     and V-WSD, ``expected_item`` are the gold answers, None where they are not known. ``candidates``
     is empty where a file holds targets only; the sense of such items can be decided, but they are
-    not ranked.
+    not ranked. ``definitions``, up to two, are what a person says the compound means in this
+    sentence; no model is asked for that sense's meaning then.
     """
 
     compound: str
@@ -56,6 +57,7 @@ class Item:
     sequence: tuple[Candidate, ...] = ()
     expected_item: str | None = None
     word: str = ""
+    definitions: tuple[str, ...] = ()
 
     @property
     def phrase(self) -> str:

@@ -1,13 +1,18 @@
-"""Language tags: checked, guessed from paths, and turned into the codes of prompts and tasks."""
+"""Language tags: checked, taken from paths or detected in texts, and turned into other codes."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from admire.base.errors import UserError
+
+log = logging.getLogger("admire")
 
 LANGUAGES = {
     "ca": "Catalan", "de": "German", "el": "Greek", "en": "English",
@@ -19,6 +24,9 @@ LANGUAGES = {
     "tr": "Turkish", "uk": "Ukrainian", "uz": "Uzbek", "zh": "Chinese",
 }  # fmt: skip
 """Languages whose codes and names are recognised in file names."""
+
+OWN_SCRIPTS = "am ar bn fa gu he hy km kn lo ml or pa si ta te th ur"
+"""Further languages that are detected, whose scripts none of :data:`LANGUAGES` has."""
 
 TWO_LETTERS = (
     "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy "
@@ -49,6 +57,11 @@ def base_language(tag: str) -> str:
     return _ALIASES.get(code, code)
 
 
+def language_name(tag: str) -> str:
+    """Return the name of a tag's language, or the tag itself: ``pt-br`` → ``Portuguese``."""
+    return LANGUAGES.get(base_language(tag), tag)
+
+
 def task_code(tag: str) -> str:
     """Return a task's code of a language, which tells no script: ``pt-br`` → ``PT-BR``."""
     return re.sub("-[A-Z]{4}$", "", tag.upper())
@@ -66,23 +79,66 @@ def check_language(tag: str) -> str:
     return tag.lower().replace("_", "-")
 
 
-def guess_language(path: Path) -> str:
-    """Guess a language by the end of a file's name, or else of its folder's or that one's folder's.
+_SET_WORDS = "subtask|task|admire|train|dev|test|eval|extended|sample|blind|gold|data|submission"
+"""What a file's name goes on with where it begins with its language."""
 
-    Without either it is ``en``.
+
+def guess_language(path: Path) -> str:
+    """Return the :func:`named_language`, or ``en``."""
+    return named_language(path) or "en"
+
+
+def named_language(path: Path) -> str | None:
+    """Return the language that a file's name ends or begins with, or else its folder's ends with.
+
+    The folder above that one counts too. None if none of these names a language.
 
     ``subtask_a_xp.tsv`` → ``xp``; ``admire_pt/train.tsv`` → ``pt``; ``set.pt-br.csv`` → ``pt-br``;
-    ``submission_Turkish.tsv`` → ``tr``; ``submission_Spanish-Ecuador.tsv`` → ``es-ec``.
+    ``submission_Turkish.tsv`` → ``tr``; ``submission_Spanish-Ecuador.tsv`` → ``es-ec``;
+    ``PT-BR_subtask_a.tsv`` → ``pt-br``.
     """
     resolved = Path(os.path.abspath(path))
+    stem = resolved.stem.lower()
     # Names of languages count only in file names: a folder may be called German after a person.
-    name = re.search(rf"(?:^|[_.-])({'|'.join(_CODES)})(?:-([a-z]+))?$", resolved.stem.lower())
-    if name:
-        return "-".join(filter(None, (_CODES[name[1]], _VARIANTS.get(name[2]))))
-    stems = (resolved.stem, *(folder.name for folder in resolved.parents[:2]))
-    patterns = r"(?:^|[_.-])([a-z]{2})[-_]([a-z]{2}|cyrl|latn)$", r"(?:^|[_.-])([a-z]{2})$"
-    for stem, pattern in product(stems, patterns):
-        match = re.search(pattern, stem.lower())
+    names, begins = "|".join(_CODES), rf"[_.-]+(?:{_SET_WORDS})(?![a-z])"
+    for pattern in (
+        rf"(?:^|[_.-])({names})(?:-([a-z]+))?$",
+        rf"^({names})(?:-([a-z]+))?{begins}",
+    ):
+        if name := re.search(pattern, stem):
+            return "-".join(filter(None, (_CODES[name[1]], _VARIANTS.get(name[2]))))
+    code, variant = "([a-z]{2})", "[-_]([a-z]{2}|cyrl|latn)"
+    ends = rf"(?:^|[_.-]){code}{variant}$", rf"(?:^|[_.-]){code}$"
+    in_file = *ends, rf"^{code}{variant}{begins}", rf"^{code}{begins}"
+    folders = (folder.name.lower() for folder in resolved.parents[:2])
+    for text, pattern in (*product([stem], in_file), *product(folders, ends)):
+        match = re.search(pattern, text)
         if match and base_language(match[1]) in LANGUAGES:
             return "-".join(match.groups())
-    return "en"
+    return None
+
+
+def language_of(text: str) -> str | None:
+    """Detect the language of a text; return None if it cannot be told.
+
+    It is one of :data:`LANGUAGES` or :data:`OWN_SCRIPTS`.
+    """
+    code, probability = _identifier().classify(text)
+    return base_language(code) if probability >= 0.5 else None
+
+
+def detect_language(text: str) -> str:
+    """Return :func:`language_of`, or ``en``; log any other language."""
+    tag = language_of(text) or "en"
+    if tag != "en":
+        log.info("The language is detected: %s (%s).", language_name(tag), tag)
+    return tag
+
+
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    identifier.set_languages({*LANGUAGES, *OWN_SCRIPTS.split()} & set(identifier.nb_classes))
+    return identifier

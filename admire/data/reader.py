@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from admire.base.errors import UserError
-from admire.base.files import check_columns, json_rows_or_errors, table_parts
+from admire.base.files import check_columns, json_rows_or_errors, numbered_rows, table_parts
 from admire.base.storage import open_file
+from admire.data.columns import (
+    Numbers,
+    candidate_columns,
+    check_item_columns,
+    check_item_keys,
+    with_candidates,
+)
 from admire.data.items import Item
-from admire.data.languages import check_language, guess_language, task_code
-from admire.data.rows import Fault, RowReader, log_notes, subfolders
+from admire.data.languages import (
+    base_language,
+    check_language,
+    guess_language,
+    language_name,
+    language_of,
+    named_language,
+    task_code,
+)
+from admire.data.rows import Fault, Look, RowReader, log_notes
 from admire.data.vwsd import word_language, word_rows
+
+log = logging.getLogger("admire")
+
+Rows = Iterator[tuple[int, dict[str, Any]]] | Iterator[tuple[int, dict[str, Any] | UserError]]
+"""Rows with their numbers, and what is wrong with those that cannot be read."""
+
+DETECTED = 50
+"""How many rows tell a file's language."""
+
+JSON = (".json", ".jsonl")
+"""The suffixes of files whose rows are JSON objects."""
 
 
 def read_items(
@@ -36,7 +66,8 @@ def iter_items(
     gold: str | Path | None = None,
     notes: dict[str, tuple[str, int]] | None = None,
     whole: bool = True,
-    look: bool = False,
+    look: Look | None = None,
+    limit: int | None = None,
     skip: Callable[[Fault], object] | None = None,
 ) -> Iterator[Item]:
     """Read an AdMIRe TSV, an image set's manifest (CSV or JSONL), or a folder, item by item.
@@ -59,8 +90,9 @@ def iter_items(
         notes: takes the warnings, which are otherwise logged at the end; see :func:`log_notes`.
         whole: refuse items without a sentence and candidates with neither image nor caption;
             otherwise they come as they are.
-        look: open each picture's header, and count a picture that is missing as a fault even where
-            there is a caption.
+        look: is called with each picture, such as :func:`admire.data.image_files.check_image`;
+            a picture that is missing is then a fault even where there is a caption.
+        limit: how many items of each file are read, the first ones.
         skip: takes each fault, and the item comes without what it spoils: a caption stands without
             its picture; a candidate that has nothing is dropped, from the gold too; an item with
             fewer than two is left out.
@@ -70,40 +102,86 @@ def iter_items(
             if the file cannot be read any further.
     """
     path = Path(path)
-    if path.suffix != ".txt" and (images or gold):
+    if path.suffix.lower() != ".txt" and (images or gold):
         option = "images" if images else "gold"
         raise UserError(f"{path}: only for V-WSD (.txt) are {option} given apart.", option)
     if images and not Path(images).is_dir():
         raise UserError(f"{images}: is not a folder of images.", "images")
     counted: dict[str, tuple[str, int]] = {} if notes is None else notes
+    faults, told = 0, list[str]()
+
+    def report(fault: Fault) -> None:
+        nonlocal faults
+        faults += 1
+        if skip:
+            skip(fault)
+
     try:
         for file, tag in data_files(path, language):
-            words = file.suffix == ".txt"
+            words, nested = file.suffix.lower() == ".txt", file.suffix.lower() in JSON
             folder = Path(images) if images else file.parent
-            reader = RowReader(folder, tag, words, whole, look, skip, counted)
-            number = 0
-            for number, row in _rows(file, gold):
+            reader = RowReader(folder, tag, words, whole, look, skip and report, counted)
+            number, count, rows = 0, 0, _rows(file, gold, reader)
+            if not (language or words or named_language(file)):
+                first = list(islice(rows, DETECTED))
+                rows = chain(first, rows)
+                reader = replace(reader, language=_detected(first) or tag)
+            if not language and base_language(reader.language) != "en":
+                by = "name" if reader.language == tag else "sentences"
+                told.append(f"{language_name(reader.language)} ({reader.language}) by the {by}")
+            for number, row in rows:
+                where = f"{file}, row {number}"
                 try:
                     if isinstance(row, UserError):
                         raise row
-                    item = reader.item(row, f"{file}, row {number}")
+                    if nested:
+                        check_item_keys(row, where, reader)
+                    item = reader.item(row, where)
                 except UserError as error:
                     reader.report(error, "item")
                 else:
                     yield item
+                    count += 1
+                if count == limit:
+                    break
             if not number:
                 raise UserError(f"{file}: holds no items.")
+        if told and not faults:
+            _log_languages(path, ", ".join(told))
     finally:  # the first items may be enough
         if notes is None:
             log_notes(counted)
 
 
-def _rows(
-    file: Path, gold: str | Path | None
-) -> Iterator[tuple[int, dict[str, Any]]] | Iterator[tuple[int, dict[str, Any] | UserError]]:
-    if file.suffix == ".txt":
+@cache
+def _log_languages(path: Path, told: str) -> None:
+    """Log the languages that were not given; once, as most sets are read several times."""
+    log.info("%s: read as %s.", path, told)
+
+
+def _detected(rows: Iterable[tuple[int, dict[str, Any] | UserError]]) -> str | None:
+    """Return the language of rows that do not say it; None if it cannot be told."""
+    texts = [_text_of(row) for _, row in rows if isinstance(row, dict) and not row.get("language")]
+    return language_of(" ".join(texts))
+
+
+def _text_of(row: Mapping[str, Any]) -> str:
+    """Return a row's sentence or else its captions, as far as they are texts."""
+    things = row.get("candidates")
+    captions = [
+        thing.get("caption")
+        for thing in (things if isinstance(things, list) else ())
+        if isinstance(thing, Mapping)
+    ]
+    texts = [row["sentence"]] if row.get("sentence") else captions
+    return " ".join(text for text in texts if isinstance(text, str))
+
+
+def _rows(file: Path, gold: str | Path | None, reader: RowReader) -> Rows:
+    suffix = file.suffix.lower()
+    if suffix == ".txt":
         return word_rows(file, Path(gold) if gold else None)
-    return json_rows_or_errors(file) if file.suffix in (".json", ".jsonl") else _table_rows(file)
+    return json_rows_or_errors(file) if suffix in JSON else _table_rows(file, reader)
 
 
 def data_files(path: Path, language: str | None = None) -> list[tuple[Path, str]]:
@@ -119,7 +197,7 @@ def data_files(path: Path, language: str | None = None) -> list[tuple[Path, str]
     files = _files_in(path) if os.path.isdir(path) else [_checked_file(path)]
     by_code: dict[str, tuple[Path, str]] = {}
     for file in files:
-        guess = word_language if file.suffix == ".txt" else guess_language
+        guess = word_language if file.suffix.lower() == ".txt" else guess_language
         tag = check_language(language) if language else guess(file)
         code = task_code(tag)
         if code in by_code:
@@ -132,10 +210,16 @@ def data_files(path: Path, language: str | None = None) -> list[tuple[Path, str]
 
 
 def _files_in(folder: Path) -> list[Path]:
-    names = ("manifest.csv", "manifest.jsonl")
-    manifests = [folder / name for name in names if (folder / name).is_file()]
-    tables = (sorted(folder.glob(pattern)) for pattern in ("subtask_[ab]_*.tsv", "[!.]*.tsv"))
-    files = manifests or next(filter(None, tables), [])
+    try:
+        names = sorted(name for name in os.listdir(folder) if os.path.isfile(folder / name))
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be read ({error.strerror}).") from None
+
+    def matching(pattern: str) -> list[Path]:
+        return [folder / name for name in names if re.fullmatch(pattern, name, re.IGNORECASE)]
+
+    manifests = matching(r"manifest\.(csv|jsonl)")
+    files = manifests or matching(r"([^.].*_)?subtask_[ab](_.*)?\.tsv") or matching(r"[^.].*\.tsv")
     if not files or len(manifests) > 1:
         raise UserError(
             f"{folder}: expected one manifest.csv or manifest.jsonl, or a TSV for each language, "
@@ -149,69 +233,21 @@ def _checked_file(path: Path) -> Path:
     if address and not os.path.exists(path):
         raise UserError(f"{address[1]}//{address[2]}: is an address. Download the file.")
     open_file(path).close()
-    if path.suffix in (".xlsx", ".xls", ".ods"):
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
         raise UserError(f"{path}: is a spreadsheet. Save it there as CSV UTF-8, and name that.")
-    if path.suffix not in (".tsv", ".csv", ".json", ".jsonl", ".txt"):
+    if path.suffix.lower() not in (".tsv", ".csv", *JSON, ".txt"):
         raise UserError(f"{path}: is not .tsv, .csv, .json, .jsonl, a folder, or V-WSD's .txt.")
     return path
 
 
-def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    number = 0
-    ragged = path.suffix == ".csv"  # an image set's
+def _table_rows(path: Path, reader: RowReader) -> Iterator[tuple[int, dict[str, Any]]]:
+    ragged = path.suffix.lower() == ".csv"  # an image set's
+    numbers: Numbers | None = None
     for table in table_parts(path, ("compound",)):
-        numbers = candidate_columns(table)
-        if not numbers[1] and "expected_item" not in table:
-            check_columns(path, table, ("sentence",))
-        for cells in table.to_dict("records"):
-            number += 1
-            row = {str(column): cell for column, cell in cells.items()}
-            yield number, with_candidates(row, numbers, path.parent, ragged=ragged)
-
-
-Numbers = tuple[list[int], list[int]]
-"""The numbers of the candidates' columns and of the sequence's."""
-
-
-def candidate_columns(columns: Iterable[object]) -> Numbers:
-    """Find the numbers of the candidates and of the sequence's pictures in column names."""
-    names = list(map(str, columns))
-
-    def numbers(pattern: str) -> list[int]:
-        matches = (re.fullmatch(pattern, name) for name in names)
-        return sorted({int(match[1]) for match in matches if match})
-
-    # Python makes no number of more digits.
-    candidates = numbers(r"image(\d{1,4000})_(?:name|caption)")
-    return candidates, numbers(r"sequence_(?:image|caption)(\d{1,4000})")
-
-
-def with_candidates(
-    row: dict[str, Any], numbers: Numbers, folder: Path, *, ragged: bool
-) -> dict[str, Any]:
-    """Add a table row's candidates and sequence to it, as a JSONL manifest has them.
-
-    A ``ragged`` row may have fewer candidates than the table has columns for.
-    """
-    row["candidates"] = [
-        {"image": row.get(f"image{k}_name", ""), "caption": row.get(f"image{k}_caption", "")}
-        for k in numbers[0]
-    ]
-    row["sequence"] = [
-        {
-            "image": row.get(f"sequence_image{k}", "") or _sequence_image(row, k, folder),
-            "caption": row.get(f"sequence_caption{k}", ""),
-        }
-        for k in numbers[1]
-    ]
-    if ragged:
-        for candidates in (row["candidates"], row["sequence"]):
-            while candidates and not any(candidates[-1].values()):
-                candidates.pop()
-    return row
-
-
-def _sequence_image(row: dict[str, Any], k: int, folder: Path) -> str:
-    name = f"s{k}.png"  # as AdMIRe calls it
-    places = (os.path.join(folder, subfolder, name) for subfolder in subfolders(row["compound"]))
-    return name if any(map(os.path.isfile, places)) else ""
+        if numbers is None:
+            check_item_columns(table, str(path), reader)
+            numbers = candidate_columns(table)
+            if not numbers[1] and "expected_item" not in table:
+                check_columns(path, table, ("sentence",))
+        for number, row in numbered_rows(table):
+            yield number, with_candidates(row, numbers, reader, ragged=ragged)

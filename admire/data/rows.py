@@ -6,7 +6,8 @@ import ast
 import logging
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -25,7 +26,7 @@ from pydantic import (
 from admire.base.errors import UserError
 from admire.base.files import path_inside
 from admire.base.schema import Text, complaint
-from admire.data.image_files import check_header
+from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.languages import check_language
 from admire.data.limits import Limit, check_text
@@ -33,6 +34,8 @@ from admire.data.limits import Limit, check_text
 log = logging.getLogger("admire")
 
 Loss = Literal["picture", "candidate", "item"]
+Look = Callable[[Path], object]
+"""Raises UserError for a picture that cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +60,19 @@ class RowReader:
         language: of rows without one of their own.
         words: whether the rows are V-WSD's; elsewhere a column ``word`` is not read.
         notes: by warning, the first row that it is about and the number of rows.
+        listings: of folders, the paths in them by :func:`spelling_key` of their names.
+        paths: of pictures by name, which a caller in Python knows; empty for none.
     """
 
     folder: Path
     language: str
     words: bool = False
     whole: bool = True
-    look: bool = False
+    look: Look | None = None
     skip: Callable[[Fault], object] | None = None
     notes: dict[str, tuple[str, int]] = field(default_factory=dict)
+    listings: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    paths: Mapping[str, str] = field(default_factory=dict)
 
     def report(self, error: UserError, lost: Loss) -> None:
         """Report a fault if faults are skipped, else raise it."""
@@ -101,10 +108,11 @@ class RowReader:
             sequence=self._candidates(cells, "sequence", start),
             expected_item=cells.expected_item or None,
             word=cells.word,
+            definitions=tuple(cells.definitions),
         )
         if self.whole and self.skip:
             item = _without_empty(item, start)
-        if item.sentence and item.phrase.casefold() not in item.sentence.casefold():
+        if item.sentence and find_compound(item.sentence, item.phrase) is None:
             self.note("the compound is not in its sentence.", where)
         return item
 
@@ -125,6 +133,12 @@ class RowReader:
     def _image(self, cells: CandidateCells, compound: str, where: str) -> Path | None:
         """Find a candidate's image; None where it can do without."""
         name, needed = cells.image, self.whole and not cells.caption
+        if path := self.paths.get(name):
+            if not os.path.isfile(path):
+                raise UserError(f"{where}: there is no picture {path}.")
+            return Path(path)
+        if name in self.paths and not needed:
+            return None
         if not name:
             if needed:
                 raise UserError(f"{where}: has neither a caption nor an image name.")
@@ -133,25 +147,75 @@ class RowReader:
             path = path_inside(self.folder, name, follow_links=True)
         except UserError as error:
             raise UserError(f"{where}, image: {error}") from None
-        # os.path's, because Path.is_file raises where a name is too long, and takes its time.
-        folders = (os.path.join(self.folder, sub) for sub in ("", *subfolders(compound)))
-        files = [os.path.join(folder, path) for folder in folders]
-        for file in filter(os.path.isfile, files):
+        places = [path, *(os.path.join(sub, path) for sub in subfolders(compound))]
+        files = self.find_files(places)
+        if len(files) > 1:
+            several = ", ".join(os.path.relpath(file, self.folder) for file in files[:3])
+            raise UserError(
+                f"{where}: '{name}' is not in {self.folder}, but {several} are called almost so. "
+                "Write the name of one as it is."
+            )
+        for file in files:
+            if file not in (os.path.join(self.folder, place) for place in places):
+                self.note(
+                    "the picture's name is spelt otherwise (capitals, accents or slashes); it is "
+                    "used.",
+                    f"{where}, '{name}'",
+                )
             if self.look:
                 try:
-                    check_header(Path(file))
+                    self.look(Path(file))
                 except UserError as error:
                     raise UserError(f"{where}: {error}") from None
             return Path(file)
         if needed or (cells.caption and self.look):
             lacks = "neither a caption nor an image" if needed else "a caption but no image"
             why = f"is not in {self.folder} or its folder '{compound}'."
-            if link := next(filter(os.path.islink, files), None):
+            links = (os.path.join(self.folder, place) for place in places)
+            if link := next(filter(os.path.islink, links), None):
                 why = f"is a link to {os.readlink(link)}, where nothing is."
             raise UserError(f"{where}: has {lacks}: '{name}' {why}", *["images"] * self.words)
         if cells.caption:
             self.note("the image is missing, the caption stands alone.", f"{where}, '{name}'")
         return None
+
+    def find_files(self, places: Iterable[str]) -> list[str]:
+        """Return the file at the first of these paths below the folder that there is one at.
+
+        If there is none, return all files whose paths differ from one of these only in capitals, in
+        how accents are encoded, or in backslashes in place of slashes. They are looked for in the
+        folders' listings, so none is outside.
+        """
+        places = list(places)
+        # os.path's, because Path.is_file raises where a name is too long, and takes its time.
+        files = (os.path.join(self.folder, place) for place in places)
+        if file := next(filter(os.path.isfile, files), None):
+            return [file]
+        similar: dict[str, None] = {}
+        for place in places:
+            paths = [str(self.folder)]
+            for part in filter(None, place.replace("\\", "/").split("/")):
+                key = spelling_key(part)
+                paths = [file for path in paths for file in self._listing(path).get(key, ())]
+                if not paths:
+                    break
+            similar |= dict.fromkeys(filter(os.path.isfile, paths))
+        return list(similar)
+
+    def _listing(self, folder: str) -> dict[str, list[str]]:
+        if folder not in self.listings:
+            listing: dict[str, list[str]] = {}
+            with suppress(OSError):  # it is a file, or cannot be read
+                for name in sorted(os.listdir(folder)):
+                    listing.setdefault(spelling_key(name), []).append(os.path.join(folder, name))
+            self.listings[folder] = listing
+        return self.listings[folder]
+
+
+@lru_cache(maxsize=1024)
+def spelling_key(name: str) -> str:
+    """Return what names have in common that differ in capitals or in how accents are encoded."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def place_of(where: str, compound: object) -> str:
@@ -179,10 +243,7 @@ def language_cell(tag: str) -> str:
 def _order(value: Any, names: Collection[str]) -> tuple[str, ...]:
     check_text("expected_order", value)
     if isinstance(value, str):
-        try:
-            value = ast.literal_eval(value.strip())
-        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            value = None
+        value = _literal(value)
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise ValueError("is not a list of image names like ['1.png', '2.png']")
     if len(value) < 2 and not names:
@@ -198,6 +259,13 @@ def _order(value: Any, names: Collection[str]) -> tuple[str, ...]:
     if names and len(value) != len(names):
         raise ValueError(f"has {len(value)} names for {len(names)} candidates")
     return tuple(value)
+
+
+def _literal(text: str) -> object:
+    """Return what the literal of a list says; None if it is none."""
+    with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return ast.literal_eval(text.strip())
+    return None
 
 
 def parse_order(
@@ -234,6 +302,27 @@ class CandidateCells(BaseModel):
     caption: Annotated[Caption, Limit("caption")] = ""
 
 
+def _listed(cell: object) -> object:
+    """Return a table's cell as a list: a text is one definition, or the literal of a list."""
+    if not isinstance(cell, str):
+        return [] if cell is None else cell
+    return _literal(cell) if cell.strip().startswith("[") else [cell]
+
+
+def _at_most_two(texts: list[str]) -> list[str]:
+    if len(filled := [text for text in texts if text]) > 2:
+        raise ValueError(f"has {len(filled)} texts, and two are read. Remove the others")
+    return filled
+
+
+Definitions = Annotated[
+    list[Annotated[Trimmed, Limit("definition")]],
+    BeforeValidator(_listed),
+    AfterValidator(_at_most_two),
+]
+"""What a compound means in its sentence, as a person says it."""
+
+
 class Row(BaseModel):
     """A row of any data file, with candidates and sequence as a JSONL manifest has them."""
 
@@ -248,6 +337,7 @@ class Row(BaseModel):
     language: Annotated[Trimmed, AfterValidator(language_cell), Limit("language")] = ""
     expected_order: Any = None
     word: Annotated[Trimmed, Limit("word")] = ""
+    definitions: Definitions = []
 
     def by_name(self, key: Literal["candidates", "sequence"]) -> dict[str, CandidateCells]:
         """Name candidates or a sequence after their images, or after their positions."""

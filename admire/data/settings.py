@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +20,7 @@ class ItemFiles:
     lang: Annotated[str | None, Option("Data and output", daily=True, in_file=False)] = None
     """Language tag (en, pt, xe, pt-br); else the file's name tells."""
     limit: Annotated[Count | None, Option("Data and output", daily=True, in_file=False)] = None
-    """How many items are read, the first ones; else all."""
+    """Read only the first N items of each file (default: all)."""
     images: Annotated[Path | None, Option("Data and output", in_file=False)] = None
     """Folder of V-WSD's images, if it is not the data file's."""
     gold: Annotated[Path | None, Option("Data and output", in_file=False)] = None
@@ -33,5 +32,5 @@ class ItemFiles:
         """Read the items; for the other arguments see :func:`admire.data.reader.iter_items`."""
         from admire.data.reader import iter_items
 
-        items = iter_items(data, self.lang, images=self.images, gold=self.gold, **how)
-        return islice(items, self.limit)
+        files: Any = {"images": self.images, "gold": self.gold, "limit": self.limit}
+        return iter_items(data, self.lang, **files, **how)

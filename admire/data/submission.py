@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -11,7 +11,13 @@ import pandas as pd
 from pydantic import BaseModel
 
 from admire.base.errors import UserError
-from admire.base.files import add_table, check_columns, read_table
+from admire.base.files import (
+    add_table,
+    check_columns,
+    check_spelling,
+    numbered_rows,
+    read_table,
+)
 from admire.base.schema import read_as
 from admire.data.items import SenseLabel
 from admire.data.limits import Limit
@@ -28,7 +34,8 @@ class Prediction:
 
     ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
     has no orders. A row of one to V-WSD has an order alone, and an empty ``compound``. The
-    ``probability`` of the idiomatic sense, ``unsure`` and ``language`` are of runs alone.
+    ``probability_idiomatic``, ``unsure`` and ``language`` are of runs alone, ``row`` is the
+    number in a file.
     """
 
     compound: str
@@ -36,9 +43,10 @@ class Prediction:
     order: tuple[str, ...]
     sentence_type: SenseLabel | None = None
     expected_item: str | None = None
-    probability: float | None = None
+    probability_idiomatic: float | None = None
     unsure: bool = False
     language: str | None = None
+    row: int | None = field(default=None, compare=False)
 
 
 class _Row(BaseModel):
@@ -95,21 +103,23 @@ def read_submission(path: str | Path) -> list[Prediction]:
         UserError: the file, row and column that cannot be used, and why.
     """
     path = Path(path)
-    if path.suffix == ".txt":
+    if path.suffix.lower() == ".txt":
         return [
             Prediction("", None, parse_order(line.split("\t"), (), f"{path}, row {number}"))
             for number, line in text_lines(path)
         ]
     table = read_table(path, ("compound",))
+    check_spelling(path, tuple(map(str, table)), tuple(_Row.model_fields))
     completes = "expected_item" in table and "expected_order" not in table
     check_columns(path, table, () if completes else ("expected_order",))
     predictions = []
-    for number, cells in enumerate(table.to_dict("records"), start=1):
+    for number, cells in numbered_rows(table):
         where = place_of(f"{path}, row {number}", cells["compound"])
         row = read_as(_Row, cells, where)
         if completes and not row.expected_item:
             raise UserError(f"{where}, expected_item: is empty.")
         item = row.expected_item if completes else None
         order = () if completes else parse_order(row.expected_order, (), where)
-        predictions.append(Prediction(row.compound, row.sentence, order, row.sentence_type, item))
+        texts = row.compound, row.sentence, order, row.sentence_type, item
+        predictions.append(Prediction(*texts, row=number))
     return predictions

@@ -16,7 +16,7 @@ CELLS = 12
 
 def word_language(path: Path) -> str:
     """Return the language that the name begins with, ``fa.test.data.txt``; otherwise ``en``."""
-    prefix = re.match(r"([a-z]{2})\.", path.name)
+    prefix = re.match(r"([a-z]{2})\.", path.name.lower())
     return prefix[1] if prefix else "en"
 
 

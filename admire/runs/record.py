@@ -13,7 +13,7 @@ from typing import Any
 
 from admire.base.errors import DISTRIBUTION, UserError
 from admire.base.machine import installed_version
-from admire.base.storage import open_file
+from admire.base.storage import check_name, open_file
 from admire.data.reader import data_files
 
 PACKAGES = (
@@ -46,12 +46,32 @@ def used_gold_sense(record: Mapping[str, Any]) -> bool:
     return any(llm.get("sense") == "given" for llm in record.get("models", {}).get("llms", ()))
 
 
+def refuse_limited(run: object, record: Mapping[str, Any], count: int, of: int) -> None:
+    """Refuse a run that has fewer items than its data because it was ranked with a limit.
+
+    Args:
+        run: what messages call it.
+        count, of: how many items it has, and how many there are.
+    """
+    records = [fused["record"] for fused in record.get("fused", ())] or [record]
+    limit = next((of_run["limit"] for of_run in records if "limit" in of_run), None)
+    if limit and count < of:
+        raise UserError(
+            f"{run}: has {count} of {of} items, because it was ranked with a limit of {limit}. "
+            "Rank without it.",
+            "limit",
+        )
+
+
 def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str]:
     """Return the full path of a data file or folder, and the SHA-256 of its content as it is now.
 
     Args:
         apart: ``images`` and ``gold`` of V-WSD, if they were named, whose paths are recorded too.
     """
+    paths = {"path": path} | {kind: where for kind, where in apart.items() if where}
+    for where in paths.values():
+        check_name(where)
     try:
         digest = hashlib.sha256()
         for name, _ in data_files(Path(path)):
@@ -59,7 +79,6 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
                 hashlib.file_digest(file, lambda: digest)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    paths = {"path": path} | {kind: where for kind, where in apart.items() if where}
     return {kind: os.path.abspath(where) for kind, where in paths.items()} | {
         "sha256": digest.hexdigest()
     }

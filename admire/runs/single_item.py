@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+
+import pandas as pd
 
 from admire.base.errors import UserError, needs_extra
 from admire.base.progress import Progress
 from admire.base.schema import Text, check_setting, suggesting
 from admire.base.storage import cache_dir, write_whole
 from admire.data.frames import describe_type
+from admire.data.image_files import check_image
 from admire.data.items import Candidate, Item
-from admire.data.languages import check_language
+from admire.data.languages import check_language, detect_language
 from admire.data.limits import Limit
+from admire.data.rows import Definitions
 from admire.models.encoders import TextEncoder
 from admire.rankers.settings import Asking, Settings
 from admire.runs.ranking import Run
@@ -37,7 +41,8 @@ def rank_one(
     images: Iterable[Picture | None] | None = None,
     captions: Iterable[str | None] | None = None,
     *,
-    language: str = "en",
+    definitions: Iterable[str] | None = None,
+    language: str | None = None,
     settings: Settings | None = None,
     asking: Asking | None = None,
     llms: Sequence[Model] | None = None,
@@ -52,10 +57,13 @@ def rank_one(
     ``candidate2``, … where there is none; later ones of a name get a number.
 
     Args:
-        images: paths, the bytes of image files, or PIL's images; None for a candidate without.
+        images: paths, the bytes of image files, or PIL's images, in a list, an array or a column
+            of a table; None for a candidate without.
             Bytes and PIL's images are kept in ``pictures`` in admire's cache, as files that are
             named by their SHA-256.
         captions: in the images' order; None or an empty text for a candidate without.
+        language: of sentence and captions; None is the one that is detected in the sentence.
+        definitions: up to two of what the compound means in the sentence; no model is asked then.
         settings, asking, llms, encoder, caption_encoder, detector, progress: as for
             :func:`admire.rank`.
 
@@ -64,6 +72,8 @@ def rank_one(
     """
     for name, text in (("compound", compound), ("sentence", sentence)):
         check_setting(name, text, Annotated[Text, Limit(name)])
+    meant = _listed("definitions", definitions)
+    check_setting("definitions", meant, Definitions)
     pictures, texts = _listed("images", images), _listed("captions", captions)
     check_setting("captions", texts, list[str | None])
     if pictures and texts and len(pictures) != len(texts):
@@ -88,7 +98,13 @@ def rank_one(
         seen[name] += 1
         number = f" ({seen[name]})" * (seen[name] > 1)
         candidates.append(Candidate(name + number, file, caption))
-    item = Item(compound, sentence, check_language(language), tuple(candidates))
+    item = Item(
+        compound,
+        sentence,
+        check_language(language) if language else detect_language(sentence),
+        tuple(candidates),
+        definitions=tuple(meant),
+    )
     return rank(
         [item],
         settings,
@@ -102,9 +118,12 @@ def rank_one(
 
 
 def _listed(name: str, things: Iterable[Any] | None) -> list[Any]:
-    if isinstance(things, str | Path | bytes) or not isinstance(things, Iterable | None):
+    """Return a list, a column of a table or an array as a list; None for a missing value."""
+    single = isinstance(things, str | Path | bytes | Mapping) or getattr(things, "ndim", 1) == 2
+    if single or not isinstance(things, Iterable | None):
         raise UserError(f"{name} is a list, not {describe_type(things)}.", name)
-    return list(things or ())
+    values = [] if things is None else list(things)
+    return [None if pd.api.types.is_scalar(v) and pd.isna(v) else v for v in values]
 
 
 def _file(picture: Any, k: int) -> Path | None:
@@ -116,26 +135,48 @@ def _file(picture: Any, k: int) -> Path | None:
         if not path.is_file():
             raise UserError(f"{path}: there is no such image (number {k} of images).")
         return path
-    if isinstance(picture, bytes):
-        return _kept(picture)
     with needs_extra("embedded", "A picture in memory"):
         from PIL.Image import Image
-        from PIL.ImageOps import exif_transpose
-    if not isinstance(picture, Image):
+    if isinstance(picture, Image):
+        picture = _png(picture, k)
+    if not isinstance(picture, bytes):
+        hint = " Use PIL.Image.fromarray." if hasattr(picture, "ndim") else ""
         raise UserError(
-            f"Image {k} of images is {describe_type(picture)}, no path, bytes or PIL's.", "images"
+            f"Image {k} of images is {describe_type(picture)}, no path, bytes or PIL's.{hint}",
+            "images",
         )
-    written = io.BytesIO()
-    upright = exif_transpose(picture)
-    if upright.mode not in ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"):  # PNG's
-        upright = upright.convert("RGB")
-    upright.save(written, "PNG")
-    return _kept(written.getvalue())
-
-
-def _kept(content: bytes) -> Path:
-    path = cache_dir() / "pictures" / sha256(content).hexdigest()
+    path = cache_dir() / "pictures" / sha256(picture).hexdigest()
     if not path.exists():
         with write_whole(path, "wb") as file:
-            file.write(content)
+            file.write(picture)
+    try:
+        check_image(path)
+    except UserError as error:
+        path.unlink(missing_ok=True)
+        reason = str(error).removeprefix(f"{path}: ")
+        raise UserError(f"Image {k} of images: {reason}", "images") from None
     return path
+
+
+def _png(picture: Image, k: int) -> bytes:
+    """Return one of PIL's images as the content of a PNG file, upright."""
+    from PIL.ImageOps import exif_transpose
+
+    if not all(picture.size):
+        raise UserError(f"Image {k} of images has no pixels.", "images")
+    if picture.mode == "F":
+        raise UserError(f"Image {k} of images has floating-point pixels. Convert it.", "images")
+    written = io.BytesIO()
+    try:
+        upright = exif_transpose(picture)
+        if upright.mode not in ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"):  # PNG's
+            upright = upright.convert("RGB")
+        upright.save(written, "PNG")
+    except Exception as error:  # a file that is closed or damaged makes the decoders raise anything
+        reason = str(error) or type(error).__name__
+        raise UserError(
+            f"Image {k} of images cannot be read ({reason}). It may be closed: give its path, or "
+            "load it first (image.load()).",
+            "images",
+        ) from error
+    return written.getvalue()

@@ -17,7 +17,7 @@ from admire.data.reader import iter_items
 from admire.data.submission import HANDED_IN, Prediction, add_predictions
 from admire.runs.past_runs import read_record, read_rows
 from admire.runs.ranking import Row
-from admire.runs.record import is_source
+from admire.runs.record import is_source, refuse_limited
 
 log = logging.getLogger("admire")
 
@@ -92,6 +92,7 @@ def _checked_rows(run: Path, source: Path) -> list[Row]:
         items = list(iter_items(source, notes={}, whole=False))
     except UserError as error:
         raise UserError(f"{error} Say where the blind files are.", "data") from None
+    refuse_limited(run, read_record(run), len(rows), len(items))
     for number, (row, item) in enumerate(zip_longest(rows, items), start=1):
         if row is None or item is None or _parts(row.item) != _parts(item):
             here, there = (f"'{thing.compound}'" if thing else "missing" for thing in (row, item))

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from admire.base.errors import UserError
-from admire.base.files import json_rows, read_table
+from admire.base.files import check_spelling, json_rows, numbered_rows, read_table
 from admire.base.schema import read_as
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
@@ -153,15 +153,14 @@ def open_replies(path: Path) -> Recorded:
     Raises:
         UserError: the file, row and column that cannot be used or contradict an earlier row.
     """
-    if path.suffix not in (".csv", ".tsv", ".jsonl"):
+    suffix = path.suffix.lower()
+    if suffix not in (".csv", ".tsv", ".jsonl"):
         raise UserError(f"{path}: expected a .csv, .tsv or .jsonl file of replies.", "llms")
-    rows: Iterable[tuple[int, Mapping[Any, Any]]]
-    if path.suffix == ".jsonl":
-        rows = json_rows(path)
-    else:
-        rows = enumerate(read_table(path, ("compound",)).to_dict("records"), start=1)
+    nested = suffix == ".jsonl"
+    rows = json_rows(path) if nested else numbered_rows(read_table(path, ("compound",)))
     collected: defaultdict[Key, _Collected] = defaultdict(_Collected)
     for number, cells in rows:
+        check_spelling(f"{path}, row {number}", tuple(cells), tuple(_Row.model_fields))
         filled = {k: cell for k, cell in cells.items() if cell is not None and f"{cell}".strip()}
         row = read_as(_Row, filled, f"{path}, row {number}")
         where = f"{path}, row {number} ('{row.compound}')"

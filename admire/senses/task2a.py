@@ -13,7 +13,7 @@ import pandas as pd
 from pydantic import BaseModel, Field
 
 from admire.base.errors import UserError
-from admire.base.files import add_table, read_table, read_text
+from admire.base.files import add_table, numbered_rows, read_table, read_text
 from admire.base.schema import Text, read_as
 from admire.base.storage import write_whole
 from admire.data.items import Item, SenseLabel
@@ -67,7 +67,7 @@ def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] =
         table["Label"] = table["ID"].map(labels)
     labelled = f", labelled in {gold}" if gold else ""
     uses = []
-    for number, cells in enumerate(table.to_dict("records"), start=1):
+    for number, cells in numbered_rows(table):
         row = read_as(_Row, cells, f"{path}, row {number}{labelled}")
         sense = LABELS[int(row.label)] if row.label else None
         item = Item(row.mwe, row.target, row.language, sentence_type=sense)
@@ -105,7 +105,7 @@ def read_compounds(path: Path) -> list[str]:
 
     A text file has one compound a line. Errors are those of :func:`read_uses`.
     """
-    if path.suffix == ".txt":
+    if path.suffix.lower() == ".txt":
         return [line.strip() for line in read_text(path).splitlines() if line.strip()]
     if _is_task2a(path):
         return [use.item.compound for use in read_uses(path)]
@@ -113,7 +113,7 @@ def read_compounds(path: Path) -> list[str]:
 
 
 def _is_task2a(path: Path) -> bool:
-    return path.suffix == ".csv" and "MWE" in read_table(path, ())
+    return path.suffix.lower() == ".csv" and "MWE" in read_table(path, ())
 
 
 def detect_uses(

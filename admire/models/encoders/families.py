@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,7 +107,14 @@ def open_encoder(
     encoder = opener(*arguments, **(options if prefix == "sbert" else {}))
     if isinstance(encoder, LazyModel):
         encoder.share()
+    if limits := getattr(encoder, "limits", None):
+        _log_once(f"The encoder {name} {limits}.")
     return with_cache(encoder)
+
+
+@cache
+def _log_once(message: str) -> None:
+    log.info("%s", message)
 
 
 def open_trainable(name: str, **options: Any) -> SentenceEncoder:

@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from admire.base.certificates import check_certificates
 from admire.base.errors import UserError, needs_extra
 from admire.base.storage import MARKER
 
@@ -106,6 +107,7 @@ def hub_file(
     for name in names:
         with suppress(errors.LocalEntryNotFoundError, ValueError):  # ValueError: not a valid name
             return Path(download(name, local_files_only=True))
+    check_certificates()
     reasons: dict[type[Exception], str] = {
         errors.LocalEntryNotFoundError: "cannot be reached",
         errors.RepositoryNotFoundError: "does not know it, or it asks for a login",
@@ -117,6 +119,8 @@ def hub_file(
         try:
             return Path(download(name))
         except Exception as error:  # a lost connection raises the HTTP client's own errors
+            if isinstance(error, OSError) and error.filename:  # of the cache
+                raise
             failed = f"does not give it ({type(error).__name__})"
             reason = next((r for kind, r in reasons.items() if isinstance(error, kind)), failed)
             if not reason.startswith("has no"):

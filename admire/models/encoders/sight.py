@@ -63,6 +63,7 @@ class SightEncoder:
 
     name = "sight"
     batch = 8
+    limits = "recognises things and animals in photographs, but no drawings, acts or moods"
 
     def __init__(self) -> None:
         check_extra("embedded", "The encoder 'sight'", "onnxruntime", "PIL")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
 from typing import Any
@@ -16,6 +19,7 @@ import httpx2
 import openai
 from pydantic import SecretStr
 
+from admire.base.certificates import check_certificates
 from admire.base.errors import UserError
 from admire.models.llm.address import Address
 
@@ -25,6 +29,8 @@ LONGEST = 16_000_000
 """The most bytes of an answer: 4,096 tokens with 20 log-probabilities each take about 8 million."""
 SECONDS_BETWEEN_RETRIES = 1.0
 """A retry is not logged if another one was within so many seconds, as of questions beside it."""
+LATE = 60.0
+"""Seconds after which the log says that an answer is awaited."""
 REFUSALS = 2
 """How often a server is asked again that refuses the connection: it may be starting."""
 ENCODINGS = ("gzip", "deflate")
@@ -80,19 +86,17 @@ def open_client(
     def begin(request: httpx2.Request) -> None:
         request.extensions["deadline"] = time.monotonic() + timeout
 
+    secure = not (address.on_this_machine and address.shown.startswith("http:"))
+    if secure:
+        check_certificates()
     try:
         http_client = openai.DefaultHttpxClient(
             timeout=timeout,
             follow_redirects=False,
             event_hooks={"request": [begin], "response": [_read]},
             trust_env=not address.on_this_machine,  # no proxy reaches this machine's servers
+            verify=httpx2.create_ssl_context(trust_env=secure),
         )
-    except OSError as error:  # names no file
-        file = os.environ.get("SSL_CERT_FILE", "")
-        raise UserError(
-            f"SSL_CERT_FILE: the certificates '{file}' cannot be read ({error}). Correct it, or "
-            "unset it."
-        ) from None
     except (ImportError, ValueError, httpx2.InvalidURL):
         raise _wrong_proxy() from None
     client = Client(
@@ -107,6 +111,22 @@ def open_client(
     )
     client.model = model
     return client
+
+
+@contextmanager
+def say_when_late(model: str, where: str, timeout: float) -> Iterator[None]:
+    """Log once when an answer takes more than :data:`LATE` seconds, where it may take longer."""
+    if timeout <= LATE:
+        yield
+        return
+    message = f"{model}: {where} has not answered after {LATE:g} s; it has {timeout:g} s a try."
+    timer = threading.Timer(LATE, log.info, [message])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _wrong_proxy() -> UserError:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from admire.base.certificates import named_certificates
 from admire.base.errors import UserError
 from admire.models.llm.address import api_key, redact, server_address
 from admire.models.llm.answers import (
@@ -33,6 +34,8 @@ log = logging.getLogger("admire")
 
 RETRIES = 6
 PARALLEL = 8
+TIMEOUT = 60.0
+"""Seconds that a server may take for a whole answer, unless it is told otherwise."""
 THINKING_TOKENS = 4096
 """The most tokens of reasoning before an answer."""
 OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
@@ -56,7 +59,7 @@ class OpenAIChat:
     Args:
         url: the server's address; None is that of ``OPENAI_BASE_URL``, or else the official one.
         key: None is that of ``OPENAI_API_KEY``.
-        timeout: in seconds, of each try.
+        timeout: seconds for each try, from the request to the end of its answer.
         parallel: how many questions may be asked at the same time.
 
     Raises:
@@ -69,7 +72,7 @@ class OpenAIChat:
         *,
         url: str | None = None,
         key: str | None = None,
-        timeout: float = 60.0,
+        timeout: float = TIMEOUT,
         retries: int = RETRIES,
         parallel: int = PARALLEL,
     ):
@@ -214,14 +217,18 @@ class OpenAIChat:
         import httpx2
         import openai
 
+        from admire.models.llm.client import say_when_late
+
         while True:
             body = self.request(question)
             try:
                 # Not chat.completions.create, which goes through a body that is right already: that
                 # took nearly half of the client's time.
-                return read_json(
-                    self.client.post("/chat/completions", body=body, cast_to=httpx2.Response)
-                )
+                with say_when_late(self.name, self.address.shown, self._timeout):
+                    answer = self.client.post(
+                        "/chat/completions", body=body, cast_to=httpx2.Response
+                    )
+                return read_json(answer)
             except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
                 if not self.refuse(error.param, f"{error.message} {error.body}", body):
                     raise
@@ -238,6 +245,7 @@ class OpenAIChat:
 
     def explained(self, error: openai.OpenAIError, question: Question | None = None) -> UserError:
         """Return the error as a message that says what to do, without key or web page."""
+        import httpx2
         import openai
 
         from admire.models.llm.client import TooLong, proxy_variable
@@ -269,11 +277,25 @@ class OpenAIChat:
                 "another model, or another server."
             )
             settings = ["llms", "llm_url"]
+        elif getattr(error, "status_code", 0) == 402 or "insufficient_quota" in (
+            getattr(error, "code", None),
+            getattr(error, "type", None),
+        ):
+            reason = f"{where} says that the key has no credit left ({message}). Add some."
         elif isinstance(error, openai.RateLimitError):
             reason = f"{where} answers 'too many requests'{again}. Wait, or check the quota."
             later = True
         elif isinstance(error, openai.APITimeoutError):
             reason = f"{where} did not answer within {self._timeout:g} s{again}. Is it busy?"
+            later = True
+        elif isinstance(error, openai.APIConnectionError) and "VERIFY_FAILED" in _cause(error):
+            name, value = named_certificates()
+            reason = (
+                f"the certificate of {where} is not trusted ({_cause(error)}). {name}"
+                f"{f' (now {value})' * bool(value)} names the certificates to trust."
+            )
+        elif isinstance(error.__cause__, httpx2.DecodingError):
+            reason = f"{where} gives an answer that cannot be decompressed ({_cause(error)})."
             later = True
         elif isinstance(error, openai.APIConnectionError):
             reason = f"{where} cannot be reached{again} ({_cause(error)}). Is the server running?"

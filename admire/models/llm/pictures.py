@@ -21,7 +21,8 @@ def data_uri(image: Image) -> str:
     """Return the image as a ``data:`` address of type JPEG or PNG, whatever its file is called.
 
     A JPEG or PNG file that is small enough goes as it is. Others are turned upright, put on white
-    and scaled; a JPEG stays one, all else becomes a PNG.
+    and scaled; a JPEG stays one, the first picture of an MPO, as phones write it, becomes one, and
+    all else becomes a PNG.
     """
     with needs_extra("rankers", "A chat model that sees"):
         from PIL import Image as Pillow
@@ -31,7 +32,7 @@ def data_uri(image: Image) -> str:
         kind = opened.format or ""
         turned = opened.getexif().get(0x0112, 1) != 1
     if kind not in SENT_AS_THEY_ARE or turned or max(upright.size) > image.side:
-        kind = "JPEG" if kind == "JPEG" else "PNG"
+        kind = "JPEG" if kind in ("JPEG", "MPO") else "PNG"
         upright.thumbnail((image.side, image.side), Pillow.Resampling.LANCZOS)
         written = io.BytesIO()
         upright.save(written, kind, quality=QUALITY)

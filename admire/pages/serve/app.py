@@ -15,10 +15,9 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from admire.data.languages import LANGUAGES
+from admire.data.languages import LANGUAGES, language_of
 from admire.pages.serve import rest
 from admire.pages.serve.guard import Guard
-from admire.pages.serve.language import language_of
 from admire.pages.serve.pictures import SIDE, check_picture
 from admire.pages.serve.problems import Problem, answer_error, template
 from admire.pages.serve.service import Service, State, TheService

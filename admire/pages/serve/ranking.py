@@ -14,11 +14,10 @@ from admire.audit.audit import in_sentence
 from admire.base.errors import UserError
 from admire.data.compounds import find_compound
 from admire.data.items import Item, SenseLabel
-from admire.data.languages import LANGUAGES, base_language, check_language
+from admire.data.languages import base_language, check_language, language_of
 from admire.pages.report.gallery import describe_reading, result
 from admire.pages.report.thumbnails import data_uri, thumbnail
 from admire.pages.serve import schemas
-from admire.pages.serve.language import language_of
 from admire.pages.serve.models import Models
 from admire.pages.serve.pictures import SIDE
 from admire.rankers import look_where_no_caption_is, shares_no_view
@@ -27,6 +26,7 @@ from admire.rankers.settings import Settings
 from admire.runs.ranking import Run
 from admire.runs.run import rank
 from admire.runs.run_folder import write_run
+from admire.senses.detector import describe_untrained, trained_languages
 from admire.senses.meaning import DEFINITIONS, Meaning
 from admire.senses.recorded import Recorded, RecordedReply, key_of
 from admire.senses.sense import Sense
@@ -136,15 +136,11 @@ def describe(
 
 def _untrained(item: Item, detector: Detector | None, language_from: LanguageFrom) -> Iterator[str]:
     """Warn if a detector was not trained on the item's language."""
-    trained = dict.fromkeys(map(base_language, getattr(detector, "card", {}).get("languages", ())))
-    code = base_language(item.language)
-    if trained and code not in trained:
-        name, *names = (LANGUAGES.get(each, each) for each in (code, *trained))
+    trained = trained_languages(detector)
+    if trained and base_language(item.language) not in trained:
         guessed = " (guessed from the sentence)" if language_from == "sentence" else ""
-        yield (
-            f"The detector was not trained on {name}{guessed}, only on {' and '.join(names)}: its "
-            "sense is less reliable here."
-        )
+        untrained = describe_untrained([item.language], trained, guessed)
+        yield f"{untrained}: its sense is less reliable here."
 
 
 def _compared_by(scores: Sequence[float]) -> str:

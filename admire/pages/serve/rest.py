@@ -19,9 +19,9 @@ from pydantic import BaseModel
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
+from admire.data.languages import language_of
 from admire.pages.serve.bodies import JsonRoute, media_type
 from admire.pages.serve.guard import MEGABYTE, Limits
-from admire.pages.serve.language import language_of
 from admire.pages.serve.pictures import check_picture, distinct, label
 from admire.pages.serve.problems import PROBLEM_TYPE, Problem, ProblemDetails, problem_of
 from admire.pages.serve.schemas import Found, Ranking, Row, Search

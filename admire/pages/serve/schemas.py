@@ -26,7 +26,7 @@ from admire.pages.serve.guard import Limits
 Sense = Literal["idiomatic", "literal"]
 By = Literal["detector", "captions", "given", "recorded"]
 NONE = "null if no vote could be parsed"
-CONFIDENCE = f"Probability of the predicted sense, from 0.5 to 1; {NONE}, or the sense was given."
+CONFIDENCE = f"Probability of the predicted sense; {NONE}, or the sense was given."
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Language = Annotated[str, Limit("language")]
 Name = Annotated[str, Limit("image")]
@@ -107,6 +107,11 @@ class Meaning(Sent):
         UNLESS_NONE,
         Field(description="The reply, if it could not be used: a dictionary stands in, if it can."),
     ] = None
+    fault: Annotated[
+        Annotated[str, Limit("reply")] | None,
+        UNLESS_NONE,
+        Field(description="Why the reply could not be used, or what is wrong with a definition."),
+    ] = None
 
 
 class Entry(Sent):
@@ -153,7 +158,7 @@ class Reading(Sent):
         if self.sense is None:
             self.probability_idiomatic = None
         p = None if self.by == "given" else self.probability_idiomatic
-        self.confidence = None if p is None else confidence(p)
+        self.confidence = None if p is None else confidence(p, self.sense)
         return self
 
 

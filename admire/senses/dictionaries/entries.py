@@ -12,7 +12,7 @@ from itertools import combinations, product
 from typing import Protocol
 
 from admire.data.items import Item, SenseLabel
-from admire.data.languages import base_language
+from admire.data.languages import base_language, language_name
 
 log = logging.getLogger("admire")
 
@@ -97,7 +97,7 @@ def look_up(dictionaries: Sequence[Dictionary], expression: str, language: str) 
     language = code_of(language)
     able = [dictionary for dictionary in dictionaries if language in dictionary.languages]
     if dictionaries and not able:
-        _warn_of_language(language, ", ".join(dictionary.name for dictionary in dictionaries))
+        _warn_of_language(language, tuple(dictionary.name for dictionary in dictionaries))
     for dictionary in able:
         for key in spellings(expression, language):
             entries = dictionary.entries(key, language)
@@ -121,8 +121,11 @@ def look_up_item(dictionaries: Sequence[Dictionary], item: Item) -> Entries:
 
 
 @cache
-def _warn_of_language(language: str, names: str) -> None:
-    log.warning("No entries in the language '%s': %s.", language, names)
+def _warn_of_language(language: str, names: Sequence[str]) -> None:
+    lacks = "The dictionary %s has no %s" if len(names) == 1 else "The dictionaries %s have no %s"
+    log.warning(
+        f"{lacks}: no dictionary is used there.", " and ".join(names), language_name(language)
+    )
 
 
 def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> Entries:

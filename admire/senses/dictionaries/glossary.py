@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel
 
 from admire.base.errors import UserError
-from admire.base.files import read_table
+from admire.base.files import numbered_rows, read_table
 from admire.base.schema import Text, read_as
 from admire.data.limits import Limit, without_invalid
 from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
@@ -36,7 +36,7 @@ class Glossary:
         self.name = f"glossary:{path}"
         self._entries: dict[tuple[str, str], list[Entry]] = {}
         table = read_table(path, _Row.model_fields)
-        for number, cells in enumerate(table.to_dict("records"), start=1):
+        for number, cells in numbered_rows(table):
             where = f"{path}, row {number}"
             row = read_as(_Row, cells, where)
             key = key_of(row.expression)

@@ -174,9 +174,9 @@ def _shorten(sense: _Sense) -> tuple[str, list[str], list[str]] | None:
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file with their numbers; progress is shown."""
-    row = 0
+    row, zipped = 0, path.suffix.lower() == ".gz"
     try:
-        with open_file(path) as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:
+        with open_file(path) as raw, gzip.open(raw) if zipped else raw as file:
             size = os.fstat(raw.fileno()).st_size
             ends = [*(size * hundredth // 100 for hundredth in range(1, 100)), size + 1]
             for end in show_progress(ends, f"Indexing {path.name}"):

@@ -23,11 +23,12 @@ from admire.base.files import (
     LINE,
     LONGEST_PATH,
     json_rows_or_errors,
+    numbered_rows,
     open_text,
     path_inside,
     table_parts,
 )
-from admire.base.storage import open_file
+from admire.base.storage import open_file, writing
 from admire.data.image_files import SUFFIXES, check_size, read_bytes, read_sidecar
 from admire.data.items import Candidate
 from admire.data.limits import LIMITS, check_text
@@ -153,11 +154,11 @@ def read_picture(entry: Entry) -> bytes:
 
 def _read_content(image: Path) -> bytes:
     parents = image.parents if len(str(image)) <= LONGEST_PATH else ()
-    outer = next((path for path in parents if path.suffix in (".tar", ".parquet")), None)
+    outer = next((path for path in parents if path.suffix.lower() in (".tar", ".parquet")), None)
     if outer is None or not os.path.isfile(outer):
         return read_bytes(image)
     member = image.relative_to(outer).as_posix()
-    if outer.suffix == ".tar":
+    if outer.suffix.lower() == ".tar":
         return _tar_picture(outer, member)
     number = int(member) if re.fullmatch("[1-9][0-9]{,17}", member) else 0
     row = next(parquet_rows(outer, COLUMNS[:3], number - 1), {}) if number else {}
@@ -181,9 +182,9 @@ def _read(source: Path, unpacked: Path) -> Iterator[Entry | UserError]:
         if not files:
             yield from _read_folder(source)
     for file in files:
-        if file.suffix not in READERS:
+        if file.suffix.lower() not in READERS:
             raise UserError(f"{file}: is not {', '.join(READERS)} or a folder of pictures.")
-        yield from READERS[file.suffix](file, unpacked)
+        yield from READERS[file.suffix.lower()](file, unpacked)
 
 
 LINKS = "is a link that leads out of the folder"
@@ -275,7 +276,7 @@ def _read_rows(path: Path, unpacked: Path) -> Iterator[Entry | UserError]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | UserError]]:
-    match path.suffix:
+    match path.suffix.lower():
         case ".txt":
             yield from ((number, {"text": line}) for number, line in _lines(path))
         case ".lst":
@@ -285,7 +286,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | UserError]]:
         case _:
             for table in table_parts(path, ()):
                 _check_kind(path, table.columns)
-                yield from zip(table.index + 1, table.to_dict("records"), strict=True)
+                yield from numbered_rows(table)
 
 
 def _check_kind(path: Path, columns: Iterable[str]) -> None:
@@ -480,14 +481,16 @@ def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO:
 
 def _copy(content: BinaryIO, folder: Path) -> Path:
     """Write a picture that is inside another file to a file of its own."""
-    with NamedTemporaryFile(dir=folder, delete=False) as copy:
+    with (
+        writing(folder, inside=folder),
+        NamedTemporaryFile(dir=folder, delete=False) as copy,
+    ):
         shutil.copyfileobj(content, copy)
     return Path(copy.name)
 
 
 def _unusable(path: Path, error: OSError) -> UserError:
-    """Return the error of a file that cannot be read, or whose pictures cannot be copied."""
-    return UserError(f"{path}: cannot be read or unpacked ({error.strerror}). Free space.")
+    return UserError(f"{path}: cannot be read ({error.strerror or error}). Copy it again.")
 
 
 READERS: dict[str, Callable[[Path, Path], Iterator[Entry | UserError]]] = {

@@ -16,7 +16,7 @@ from admire.base.choices import EngineName
 from admire.base.errors import UserError, check_extra
 from admire.base.files import LINE
 from admire.base.schema import read_as
-from admire.base.storage import refuse_special, unwritable, write_whole
+from admire.base.storage import refuse_special, write_whole
 from admire.data.items import Candidate
 from admire.models.encoders import TextEncoder, Vectors
 from admire.rankers.scorer import SMALLEST
@@ -269,8 +269,8 @@ def export_index(index: Path, out: Path) -> None:
             for batch in table.batches(columns):
                 writer.write_batch(batch.select(columns))
             writer.add_key_value_metadata({"made by": MADE_BY})
-    except RuntimeError as error:  # LanceDB's
-        raise unwritable(out, error) from error
+    except (RuntimeError, ValueError) as error:  # LanceDB's, which reads
+        raise _damaged(index, error) from error
 
 
 def _damaged(folder: Path, error: Exception) -> UserError:

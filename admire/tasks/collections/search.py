@@ -8,6 +8,7 @@ from pathlib import Path
 from admire.base.choices import Meanings
 from admire.base.errors import UserError
 from admire.data.items import Item
+from admire.data.languages import detect_language
 from admire.data.limits import check_text
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
@@ -92,7 +93,7 @@ def search_index(
     pictures = "image" in index.tracks
     reading: Interpretation | None = None
     if settings.query == "meaning":
-        item = Item(span, text, settings.lang)
+        item = Item(span, text, settings.lang or detect_language(text))
         meanings: Meanings = "both" if pictures or settings.texts is not None else "gloss"
         (reading,) = interpret_queries([item], settings, llm, detector, meanings=meanings)
         texts = {"compound": span}

@@ -10,6 +10,7 @@ import pandas as pd
 
 from admire.data.frames import take_items
 from admire.data.items import Item, SenseLabel
+from admire.data.languages import detect_language
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
 from admire.senses.interpretation import Interpretation
@@ -106,13 +107,15 @@ def retrieve_split(
         )
         record["identity"] = encoder.identity
         if settings.query == "meaning":
+            first = " ".join(query.sentence for query in split.queries[:50])
+            lang = settings.lang or detect_language(first)
             items = take_items(
-                Item(q.idiom, q.sentence, settings.lang, sentence_type=cast(SenseLabel, q.usage))
+                Item(q.idiom, q.sentence, lang, sentence_type=cast(SenseLabel, q.usage))
                 for q in split.queries
             )
             readings = interpret_queries(items, settings, llm, meanings="gloss")
             similarities = by_meaning(split, encoder, readings, settings.scoring)
-            record |= {key: getattr(settings, key) for key in ("llm", "sense", "lang")}
+            record |= {"llm": settings.llm, "sense": settings.sense, "lang": lang}
             record["contrast"] = settings.scoring.contrast
         else:
             similarities = dense(split, encoder, settings.query, settings.instruction_format)

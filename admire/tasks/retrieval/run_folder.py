@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
@@ -14,6 +14,7 @@ from admire.base.errors import UserError
 from admire.base.files import add_table, read_text
 from admire.base.storage import replace_folder, write_whole
 from admire.data.items import SenseLabel
+from admire.senses.sense import PROBABILITY
 from admire.tasks.retrieval.passages import Passage, relevance
 from admire.tasks.retrieval.query_scores import rank_documents, trec_scores, write_trec
 from admire.tasks.retrieval.retrieve import Retrieval
@@ -28,7 +29,8 @@ class QueryReading(TypedDict):
     """How a chat model understood a query; ``sense`` is None where no vote could be read."""
 
     sense: SenseLabel | None
-    probability: float
+    probability_idiomatic: Annotated[float, PROBABILITY]
+    confidence: NotRequired[float | None]
     gloss: str | None
 
 
@@ -99,7 +101,12 @@ def _ranked_queries(retrieval: Retrieval) -> list[RankedQuery]:
         "index"
     )
     readings: list[QueryReading] = [
-        {"sense": r.sense.label, "probability": r.sense.probability, "gloss": r.gloss}
+        {
+            "sense": r.sense.label,
+            "probability_idiomatic": r.sense.probability_idiomatic,
+            "confidence": r.sense.confidence,
+            "gloss": r.gloss,
+        }
         for r in retrieval.readings
     ]
     return [

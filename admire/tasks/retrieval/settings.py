@@ -66,8 +66,8 @@ class QuerySettings:
     contrast: Annotated[Weight | None, Option("Scoring")] = None
     """Penalty for similarity to the bare expression if the sense is idiomatic (default: 0 for
     texts, 1 for pictures)."""
-    lang: Annotated[str, Option(DATA)] = "en"
-    """Language of queries, for the prompts."""
+    lang: Annotated[str | None, Option(DATA)] = None
+    """Language of queries, for the prompts (default: detected)."""
     prompts: PromptFolder = None
     dictionaries: Dictionaries = ("wordnet",)
     device: EncoderDevice = "auto"

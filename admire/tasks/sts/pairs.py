@@ -13,7 +13,7 @@ import pandas as pd
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
 from admire.base.errors import UserError
-from admire.base.files import check_columns, read_table, read_text
+from admire.base.files import check_columns, numbered_rows, read_table, read_text
 from admire.base.schema import Text, read_as
 from admire.data.limits import Limit
 
@@ -168,14 +168,14 @@ def _pair(path: Path, number: int, row: Cells) -> Pair:
 
 def _rows(path: Path) -> tuple[str, list[tuple[int, Cells]]]:
     """Recognise the kind of a file, and read its numbered rows as :class:`_Row` takes them."""
-    if path.suffix == ".xml":
+    if path.suffix.lower() == ".xml":
         return "xml", list(enumerate(_assin(path), start=1))
     table = _table(path)
     kind = next((mark for mark in COLUMNS if mark in table), "MWE1")
     check_columns(path, table, COLUMNS[kind].split())
     rows = []
-    for number, row in enumerate(table.to_dict("records"), start=1):
-        cells = {str(column): cell.strip() for column, cell in row.items()}
+    for number, row in numbered_rows(table):
+        cells = {column: cell.strip() for column, cell in row.items()}
         cells["ID"] = cells.get("ID") or str(number)
         if kind == "score":
             cells["Language"] = "en"
@@ -188,7 +188,7 @@ def _rows(path: Path) -> tuple[str, list[tuple[int, Cells]]]:
 
 
 def _table(path: Path) -> pd.DataFrame:
-    tsv = path.suffix == ".tsv"
+    tsv = path.suffix.lower() == ".tsv"
     header = read_text(path).partition("\n")[0].rstrip("\r").split("\t") if tsv else ()
     # STS Benchmark quotes nothing: a quotation mark is a character like any other.
     return read_table(path, (), quoting=3 if "score" in header else 0)
@@ -225,7 +225,7 @@ def _with_gold(path: Path, pairs: Sequence[Pair], gold: Path) -> list[Pair]:
             raise UserError(f"{path}, ID: '{pair.name}' is there twice.")
     unscored = set(by_name)
     table = read_table(gold, ("ID", "sim", "otherID"))
-    for number, cells in enumerate(table.to_dict("records"), start=1):
+    for number, cells in numbered_rows(table):
         where = f"{gold}, row {number}"
         row = read_as(_Gold, cells, where)
         if row.name not in unscored:
