@@ -1,6 +1,6 @@
 from .base.errors import UserError
 from .cli.reproduce import reproduce_table
-from .data.frames import items_from_frame
+from .data.frames import items_from_frame, items_to_frame
 from .data.items import SAMPLES, Candidate, Item
 from .data.reader import read_items
 from .data.submission import read_submission
@@ -11,7 +11,7 @@ from .runs.past_runs import read_run
 from .runs.ranking import Ranking, Run
 from .runs.run import rank
 from .runs.run_folder import write_run
-from .runs.scoring import compare_runs, score
+from .runs.scoring import agreement, compare_runs, score
 from .runs.single_item import rank_one
 from .senses.interpretation import Interpretation
 
@@ -30,9 +30,11 @@ __all__ = [
     "Scoring",
     "Settings",
     "UserError",
+    "agreement",
     "compare_runs",
     "fuse",
     "items_from_frame",
+    "items_to_frame",
     "plan",
     "rank",
     "rank_one",

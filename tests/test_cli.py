@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 import shlex
 from dataclasses import fields
@@ -38,6 +39,19 @@ def test_import_loads_nothing_heavy_and_the_library_no_torch():
 
 def test_the_version_is_the_distributions(capsys):
     assert run(capsys, "--version") == (0, metadata.version(DISTRIBUTION) + "\n", "")
+
+
+def test_a_command_gives_each_warning_once(capsys, monkeypatch):
+    def warn(_):
+        log = logging.getLogger("admire")
+        for name in ("one", "two", "one"):
+            log.warning("%s: is odd.", name)
+            log.info("Wrote a file")
+
+    monkeypatch.setattr("admire.cli.app._run", warn)
+    for _ in range(2):
+        told = run(capsys, "any")[2].splitlines()
+        assert [told.count(line) for line in ("one: is odd.", "Wrote a file")] == [1, 3]
 
 
 def test_a_settings_file_cannot_let_a_models_code_run(capsys, tmp_path):

@@ -36,11 +36,11 @@ def test_search_prints_the_best_as_a_table_or_json(capsys, tmp_path, texts, open
     out = tmp_path / "index"
     code, _, err = run(capsys, "index", texts, "--out", out, "--encoder", "words")
     assert code == 0, err
-    assert f"Wrote {out}, 3 things" in err
+    assert f"Wrote {out} (3 texts)" in err
     code, printed, err = run(capsys, *shared, "--index", out, "--llm", "openai:x", "--json")
     assert code == 0, err
     found = json.loads(printed)
-    assert (found["sense"], found["probability"]) == ("idiomatic", 1.0)
+    assert (found["sense"], found["probability_idiomatic"]) == ("idiomatic", 1.0)
     assert found["gloss"] == "someone who works late"
     assert list(found["texts"][0]) == ["id", "score", "text"]
     assert opened[-2][0] == "words", "the index's own encoder"
@@ -70,7 +70,7 @@ def test_pictures_are_indexed_by_sight_and_found_with_path_and_caption(
     code, _, err = run(capsys, "index", pictures, "--out", out)
     assert code == 0, err
     assert opened == [("sight", "auto")]
-    assert f"Wrote {out}, 3 things" in err
+    assert f"Wrote {out} (3 pictures)" in err
     shared = ("search", "A night owl codes this.", "--span", "night owl", "--index", out)
     code, printed, err = run(capsys, *shared, "--llm", "openai:x", "--json", "--top", 1)
     assert code == 0, err
@@ -94,8 +94,8 @@ def test_an_index_is_added_to_taken_from_and_exported(capsys, tmp_path, pictures
     code, _, err = run(capsys, "index", pictures, "--out", out, "--add", "--remove", "red.png")
     assert code == 0, err
     assert opened[-1][0] == "pictures"
-    assert f"Took 1 out of {out}, 2 are left" in err
-    assert f"Wrote {out}, 4 things: 2 new, 0 gone" in err
+    assert f"Removed 1 from {out}; 2 remain" in err
+    assert f"Wrote {out} (4 pictures: 2 new, 0 gone)" in err
     for remove in (("--remove", "r*"), ()):
         code, _, err = run(capsys, "index", "--out", out, *remove, "--export", exported)
         assert code == 0, err
@@ -153,7 +153,7 @@ def test_what_cannot_be_indexed_is_refused_or_left_out_and_counted(
         code, _, err = run(capsys, "index", source, "--out", out, "--skip-bad", *add)
         assert code == 0, err
         assert f"{source}: 6 left out. {source}, row 2, image: '../secret.png'" in err
-        assert f"Wrote {out}, 2 things" in err
+        assert f"Wrote {out} (2 pictures" in err
     only = pictures / "only.lst"
     only.write_text("../secret.png")
     message = ended(capsys, "index", only, "--out", tmp_path / "other", "--skip-bad")

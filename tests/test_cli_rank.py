@@ -24,10 +24,10 @@ from toys import PictureEncoder, ScriptedChat, WordEncoder, draw
 
 from admire import PROFILES, Settings, UserError, rank, read_items, read_submission, write_run
 from admire.cli.config import run_settings
-from admire.cli.output import print_rankings, show_run
+from admire.cli.output import print_rankings, print_rows, show_run
 from admire.data.settings import ItemFiles
 from admire.rankers.settings import Asking
-from admire.runs.past_runs import read_settings
+from admire.runs.past_runs import read_run, read_settings
 
 
 def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
@@ -121,6 +121,7 @@ def test_a_program_reads_where_the_run_is_and_its_figures(capsys, tmp_path, writ
         "submissions": [str(out / "submission_en.tsv")],
         "report": None,
         "senses": None,
+        "languages": json.loads((out / "run.json").read_text())["languages"],
     }
     assert {(row["group"], row["metric"]) for row in figures} >= {("all", "top1"), ("all", "dcg")}
     assert re.search(r"That took [\d.]+ s\.\n", err)
@@ -141,8 +142,11 @@ def test_the_first_items_are_enough_for_a_first_try(
     assert (code, "cannot be read" in err) == (0, False), err
     record = json.loads((out / "run.json").read_text())
     assert (record["items"], record["limit"]) == (2, 2)
-    assert "2, the first of the set" in (out / "report.html").read_text()
-    assert "item 3 (missing)" in ended(capsys, "submit", out)
+    assert "2, the first of each file" in (out / "report.html").read_text()
+    for command in (("submit", out), ("score", out, "--gold", data)):
+        code, _, err = run(capsys, *command)
+        reason = f"{out}: has 2 of 3 items, because it was ranked with a limit of 2."
+        assert (code, reason in err) == (2, True), err
     replies = tmp_path / "replies.csv"
     replies.write_text("compound,sense,meaning\nowl,literal,a bird\nnight owl,idiomatic,awake\n")
     recorded = ("--llm", f"recorded:{replies}", "--limit", 2)
@@ -173,6 +177,15 @@ def test_one_item_is_ranked_on_the_command_line(capsys, tmp_path, monkeypatch):
     row = json.loads(out)
     assert (row["language"], row["order"][0]) == ("de", "candidate2")
     assert max(row["scores"], key=row["scores"].get) == "candidate2"
+    for name, score in row["scores"].items():
+        assert sum(part["value"] for part in row["parts"][name]) == pytest.approx(score, abs=1e-6)
+    reason = "“candidate2” is first because it is most like the words “night owl”."
+    assert row["why"] == reason
+    assert row["probability_idiomatic"] is row["confidence"] is None  # no model was asked
+    code, out, err = run(capsys, *asked, *captions, *options[:-1], "--why")
+    assert (code, reason in out) == (0, True), err
+    (line,) = (line for line in out.splitlines() if line.startswith("│ candidate2"))
+    assert len({cell.strip() for cell in line.split("│")[2:-1]}) == 1  # one part is the score
     assert "3 captions" in ended(capsys, *asked, lamp, owl, *captions, *options)
     code, out, err = run(capsys, *asked, lamp, owl, *captions[:2], "--caption", "", *options)
     assert [candidate.get("caption") for candidate in json.loads(out)["candidates"]] == [
@@ -235,6 +248,32 @@ def test_a_narrow_terminal_gets_a_block_an_item_with_names_to_tell_apart(
         )
 
 
+def test_a_table_that_does_not_fit_is_a_block_a_row_with_whole_figures(capsys, monkeypatch):
+    figure = "0.500 [0.150, 0.850]"
+    for width, fits in ((80, False), (140, True)):
+        terminal = Console(width=width, file=sys.stdout)
+        monkeypatch.setattr("admire.cli.output._console", lambda errors=False, c=terminal: c)
+        print_rows(("Items", *"abcd"), [("all", *[figure] * 3, "a longer note " * 4)], "Run")
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= width
+        assert sum(line.count(figure) for line in lines) == 3
+        assert any("┃ Items" in line for line in lines) == fits
+
+
+def test_what_goes_to_a_file_is_not_cut(capsys, wavering):
+    _, folder = wavering
+    long = ("a" * 60, "a_snake_in_tall_grass_that_is_very_long_indeed_a.png", "word " * 30 + "end")
+    for name in ("items.jsonl", "scores.csv"):
+        text = (folder / name).read_text()
+        for old, new in zip(("night owl", "a.png", "a bird asleep"), long, strict=True):
+            text = text.replace(old, new)
+        (folder / name).write_text(text)
+    show_run(folder, [])
+    out = capsys.readouterr().out
+    assert "…" not in out
+    assert all(text in out for text in long[:2])
+
+
 def test_gold_for_some_items_or_of_senses_alone_is_scored_and_counted(capsys, wavering):
     _, folder = wavering
     path = folder / "items.jsonl"
@@ -257,7 +296,7 @@ def test_a_run_is_scored_with_how_far_its_senses_can_be_trusted(capsys, wavering
     submission = folder / "submission_en.tsv"
     code, out, err = run(capsys, "score", submission, "--gold", data, "--json")
     assert code == 0
-    assert "cannot be told" not in err
+    assert "no calibration table" not in err
     content = json.loads(out)
     assert content.keys() == {str(submission), "reliability"}
     reliability = content["reliability"][str(submission)]
@@ -304,7 +343,7 @@ def test_a_submission_that_is_not_a_runs_is_scored_as_it_is(capsys, tmp_path, wa
         code, out, err = run(capsys, "score", submission, "--gold", data, "--json")
         assert code == 0
         assert json.loads(out).keys() == {str(submission)}
-        return err.partition(f"{submission}: how sure its senses are cannot be told, because ")[2]
+        return err.partition(f"{submission}: there is no calibration table, because ")[2]
 
     rows = submission.read_text().splitlines(keepends=True)
     rows[2] = rows[2].replace("idiomatic", "literal")
@@ -372,6 +411,45 @@ def test_two_submissions_show_their_paired_difference(capsys, write_table):
     assert difference.loc[("all", "top1"), "mean"] == 1
     assert "second minus first" in run(capsys, "score", bad, good, "--gold", gold)[1]
     ended(capsys, "score", bad, good, bad, "--gold", gold)
+
+
+def test_two_runs_of_different_items_are_compared_on_those_that_both_have(
+    capsys, tmp_path, wavering
+):
+    _, whole = wavering
+    parts = [tmp_path / "part", tmp_path / "others"]
+    for part, kept in zip(parts, (slice(0, 2), slice(2, 3)), strict=True):
+        run_ = read_run(whole)
+        write_run(replace(run_, rankings=run_.rankings[kept]), part)
+    for pair in ((whole, parts[0]), (parts[0], whole)):
+        code, out, err = run(capsys, "score", *pair, "--json")
+        assert code == 0
+        warning = f"The runs share 2 of their 3 items ({parts[0]} lacks 1). Only these are compared"
+        assert err.count(warning) == len(err.splitlines()) == 1
+        content = json.loads(out)
+        tables = [str(pair[0]), str(pair[1]), "second minus first", "agreement"]
+        assert {row["n"] for name in tables for row in content[name]} <= {1, 2}
+        assert [row["mean"] for row in content["agreement"]] == [1, 1]
+    assert "share 0 of their 3 items" in ended(capsys, "score", *parts)
+
+
+def test_runs_without_gold_are_scored_by_their_agreement(capsys, tmp_path, wavering):
+    _, folder = wavering
+    run_ = read_run(folder)
+    blind = [
+        r.model_copy(update={"expected_order": None, "sentence_type": None}) for r in run_.rankings
+    ]
+    write_run(replace(run_, rankings=tuple(blind)), tmp_path / "blind")
+    for pair in ([tmp_path / "blind", folder], [folder / "submission_en.tsv"] * 2):
+        code, out, err = run(capsys, "score", *pair, "--json")
+        assert code == 0
+        assert [row["metric"] for row in json.loads(out)["agreement"]] == list(AGREEMENT)
+        assert "--gold" in err
+        assert all(word in run(capsys, "score", *pair)[1] for word in ("Agreement", *AGREEMENT))
+    assert "no run folder" in ended(capsys, "score", folder / "submission_en.tsv")
+
+
+AGREEMENT = "same_first", "kendall_tau"
 
 
 @pytest.mark.usefixtures("listening")

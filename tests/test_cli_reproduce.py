@@ -118,6 +118,41 @@ def test_python_runs_the_rows_that_are_named_and_loads_nothing_heavy_before(tmp_
     assert not loaded("from admire import reproduce_table") & HEAVY
 
 
+def test_rows_differ_item_by_item_from_the_first_that_ran(tmp_path, recipe):
+    rows = """rows = [
+    { name = "not here", settings = { llms = ["openai:gpt-4o"] } },
+    { parts = ["compound"], published = { EN = [0.5, 3.0] } },
+    { name = "sentence", settings = { query = "sentence" } },
+]"""
+    recipe.write_text(RECIPE.partition("rows = ")[0] + rows)
+    for again in (False, True):  # what came out before is compared too
+        figures = reproduce_table(recipe, tmp_path, tmp_path / "out")
+        figures = figures[figures["set"] == "EN"].set_index(["row", "metric"])
+        assert figures.loc["compound", "minus_first"].isna().all(), again
+        for metric in ("top1", "dcg"):
+            row = figures.loc["sentence", metric]
+            difference = row["ours"] - figures.loc[("compound", metric), "ours"]
+            assert row["minus_first"] == pytest.approx(difference)
+    assert "minus first" in (tmp_path / "out" / "table.html").read_text(encoding="utf-8")
+
+
+def test_figures_of_several_languages_have_their_mean_over_languages(tmp_path, write_table):
+    for tag, count in (("en", 1), ("pt", 3)):
+        rows = (admire_row(f"compound {k}") for k in range(count))
+        write_table(*rows, name=f"subtask_a_{tag}.tsv")
+    recipe = tmp_path / "mine.toml"
+    files = 'files = ["subtask_a_en.tsv", "subtask_a_pt.tsv"]'
+    head = RECIPE.replace('["top1", "dcg"]', '["macro:top1", "en:top1", "pt:top1", "top1"]')
+    head = head.partition("sets.EN")[0] + f"sets.both.{files}\n"
+    recipe.write_text(
+        f'{head}rows = [{{ name = "sentence", settings = {{ query = "sentence" }} }}]'
+    )
+    table = reproduce_table(recipe, tmp_path, tmp_path / "out").set_index("metric")
+    macro, en, pt, whole = table["ours"]
+    assert macro == pytest.approx((en + pt) / 2)
+    assert whole == pytest.approx((en + 3 * pt) / 4)
+
+
 @pytest.mark.parametrize("name", ["sbert:/nowhere", "sbert:a b", "sbert:../x", "dual:a/b/c"])
 def test_a_model_that_cannot_be_is_lacking(capsys, tmp_path, recipe, name):
     recipe.write_text(RECIPE.replace('"e5"', f'"{name}"'))

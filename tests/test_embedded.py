@@ -93,7 +93,7 @@ def test_the_detector_finds_the_idiomatic_use_of_two_of_the_same_compound():
     items = read_items(SAMPLES)
     senses = open_detector().classify([Use(item) for item in items])
     probability = {
-        (item.compound, item.sentence_type): sense.probability
+        (item.compound, item.sentence_type): sense.probability_idiomatic
         for item, sense in zip(items, senses, strict=True)
     }
     pairs = [c for c, kind in probability if kind == "literal" and (c, "idiomatic") in probability]

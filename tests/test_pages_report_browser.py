@@ -221,7 +221,7 @@ def test_the_wrong_items_come_first_and_each_filter_keeps_what_it_says(
 def test_a_view_is_found_by_words_sorted_and_linked(reported: Reported, page: Page, look: Look):
     rankings = reported.runs[0].rankings
     sorts: dict[str, Callable[[Ranking], float]] = {
-        "confidence": lambda one: abs(one.interpretations[0].sense.probability - 0.5),
+        "confidence": lambda one: abs(one.interpretations[0].sense.probability_idiomatic - 0.5),
         "margin": lambda one: float(np.diff(np.sort(one.scores)[-2:])[0]),
         "loss": lambda one: dcg(one.item.expected_order or one.order, one.order),
     }
@@ -295,7 +295,9 @@ def test_a_click_on_a_plot_shows_its_items_and_they_become_a_table(reported: Rep
         "knowing, idiomatic items taken as literal": lambda a, b: (
             (a.item.sentence_type, a.predicted_type) == ("idiomatic", "literal")
         ),
-        "knowing, probability 0.4 to 0.5": lambda a, b: has_gold(a) and 0.4 <= a.probability < 0.5,
+        "knowing, probability 0.4 to 0.5": lambda a, b: (
+            has_gold(a) and 0.4 <= a.probability_idiomatic < 0.5
+        ),
         "credulous, place 2": lambda a, b: has_gold(b) and b.order.index(b.item.best) == 1,
     }.items():
         wanted = reported.where(is_wanted)
@@ -313,7 +315,7 @@ def test_a_click_on_a_plot_shows_its_items_and_they_become_a_table(reported: Rep
     assert [row["sentence"] for row in rows] == [one.item.sentence for one in rankings]
     assert [row["credulous: order"] for row in rows] == [" ".join(one.order) for one in rankings]
     p = [float(row["credulous: probability_idiomatic"]) for row in rows]
-    assert p == [one.probability for one in rankings]
+    assert p == [one.probability_idiomatic for one in rankings]
     assert [float(row["credulous: confidence"]) for row in rows] == [max(q, 1 - q) for q in p]
 
 
@@ -359,7 +361,7 @@ def test_what_data_say_is_text(page: Page):
     assert shown.locator(".sentence").inner_text() == HOSTILE["sentence"]
     text = shown.locator(".run").first.text_content() or ""
     assert all(candidate["caption"].strip() in text for candidate in HOSTILE["candidates"])
-    assert f"none: the reply “{NO_MEANING}” could not be used" in text
+    assert f"none ⚠ the reply “{NO_MEANING}” could not be used: it has no definitions of" in text
     assert page.evaluate("typeof hurt") == "undefined"
 
 

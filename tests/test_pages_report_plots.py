@@ -112,27 +112,36 @@ def test_errors_are_drawn_by_how_many_are_answered():
     assert curve["coverage"].tolist() == [0.25, 0.5, 0.75, 1.0]
     assert curve["sense_risk"].tolist() == pytest.approx([0, 1 / 2, 1 / 3, 2 / 4])
     assert curve["top1_risk"].tolist() == pytest.approx([0, 1 / 2, 2 / 3, 2 / 4])
-    (plot,) = (p for p in draw_plots(ranking("a", "b")) if p.title.startswith("Errors"))
-    assert "a: sense wrong 0.500 of all, 0.500 of the surest 2, area 0.333;" in plot.words
-    assert "first wrong 0.500 of all, 0.500 of the surest 2, area 0.417." in plot.words
-    assert "b: sense wrong 0.333 of all" in plot.words  # it lacks the last item
+    alone, both = (
+        next(p for p in draw_plots(ranking(*names)) if p.title.startswith("Errors"))
+        for names in ("a", "ab")
+    )
+    assert "a: sense wrong 0.500 of all, 0.500 of the surest 2, area 0.333;" in alone.words
+    assert "first wrong 0.500 of all, 0.500 of the surest 2, area 0.417." in alone.words
+    for run in "ab":  # b lacks the last item
+        assert f"{run}: sense wrong 0.333 of all" in both.words
+    plot = both
     assert {"sense wrong", "first wrong"} <= set(texts(plot.svg))
 
 
 def test_confusion_places_and_margins_are_counted_run_by_run():
-    cases = result_table(ranking("a", "b"))
+    data = ranking("a", "b")
+    data["items"][3]["runs"][1] = data["items"][0]["runs"][1] | {"margin": 0.9}
+    cases = result_table(data)
     assert confusion(cases).to_dict("index") == {
         (0, IDIOMATIC): {IDIOMATIC: 1, LITERAL: 1, "none": 0},
         (0, LITERAL): {IDIOMATIC: 0, LITERAL: 1, "none": 1},
         (1, IDIOMATIC): {IDIOMATIC: 1, LITERAL: 1, "none": 0},
-        (1, LITERAL): {IDIOMATIC: 0, LITERAL: 1, "none": 0},
+        (1, LITERAL): {IDIOMATIC: 1, LITERAL: 1, "none": 0},
     }
-    assert place_counts(cases).to_dict() == {0: {1: 2, 2: 1, 3: 1}, 1: {1: 1, 2: 1, 3: 1}}
+    assert place_counts(cases).to_dict() == {0: {1: 2, 2: 1, 3: 1}, 1: {1: 2, 2: 1, 3: 1}}
     margins = dict(margin_counts(cases))
     assert margins[0]["right"].tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 0, 2]
     assert margins[0]["wrong"].tolist() == [0, 1, 1, 0, 0, 0, 0, 0, 0, 0]
     assert margins[0]["to"].tolist() == pytest.approx([0.1 * k for k in range(1, 11)])
-    assert margins[1]["right"].sum() == 1
+    assert margins[1]["right"].sum() == 2
+    # What a run lacks is not compared.
+    assert result_table(ranking("a", "b"))["run"].tolist() == [0, 1] * 3
 
 
 @pytest.mark.parametrize(

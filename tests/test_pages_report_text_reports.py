@@ -55,12 +55,12 @@ def test_runs_stand_side_by_side_with_what_a_model_understood(tmp_path, data):
     assert {name for name, one in documents.items() if one["relevant"]} == {"d1", "d3", "d4"}
     assert documents["d3"]["text"][1] == ("codes late", True)
     reading = both[1]["reading"]
-    assert (reading["sense"], reading["probability"]) == ("idiomatic", 1.0)
+    assert (reading["sense"], reading["probability_idiomatic"]) == ("idiomatic", 1.0)
     assert "late" in reading["gloss"]
     figures, against, groups, _, settings = report.tables
-    assert [row[:2] for row in figures.rows] == [("first", "2"), ("second", "1")]
-    assert not figures.bold  # of other items
-    assert groups.rows[1][:3] == ("first", "literal", "1")
+    assert [row[:2] for row in figures.rows] == [("first", "1"), ("second", "1")]
+    assert "Of the items of all runs." in figures.note
+    assert {row[1] for row in groups.rows} == {"idiomatic"}
     assert (against.title, against.rows[0][:2]) == ("Against first", ("second", "1"))
     difference = both[1]["figures"]["ndcg"] - both[0]["figures"]["ndcg"]
     assert against.rows[0][-1].startswith(f"{difference:+.3f}")

@@ -20,6 +20,7 @@ from admire import Settings, UserError, rank, read_items, write_run
 from admire.models.encoders import Vectors
 from admire.pages.report import write_report
 from admire.pages.report.report import plain_name
+from admire.runs.past_runs import read_run
 
 
 class PictureWords(WordEncoder):
@@ -88,6 +89,21 @@ def test_a_report_is_one_file_with_each_picture_once(tmp_path, image_set):
         assert words in text
     assert "Among published figures" not in text
     assert str(tmp_path) not in text
+
+
+def test_runs_of_different_items_are_compared_on_those_that_all_have(tmp_path, image_set, caplog):
+    whole = read_run(ranked(image_set, tmp_path / "whole"))
+    for name, kept in (("part", slice(0, 1)), ("other", slice(1, 2))):
+        write_run(replace(whole, rankings=whole.rankings[kept]), tmp_path / name)
+    for first, second, message in (
+        ("whole", "part", "share 1 of their 2 items (part lacks 1). Only these are compared."),
+        ("part", "other", "share 0 of their 2 items (part lacks 1, other lacks 1). They cannot"),
+    ):
+        caplog.clear()
+        text = write_report([tmp_path / first, tmp_path / second], tmp_path / "r.html").read_text()
+        assert sum(message in told for told in caplog.messages) == 1
+        assert ("Of the items of all runs." in text) == (second == "part")
+        assert ("no item in common" in text) == (second == "other")
 
 
 def test_where_the_data_have_gone_captions_stay_and_data_says_where_they_are(

@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from toys import OWL, PAPER, ScriptedChat, WordEncoder, explains, says
 
-from admire import Settings, UserError, compare_runs, rank, read_submission, write_run
+from admire import Ranking, Settings, UserError, compare_runs, rank, read_submission, write_run
+from admire.audit.scorecard import score_submissions
 from admire.base.choices import Fusion
 from admire.rankers.scorer import fuse_scores, rank_names
 from admire.runs.fusion import fuse
 from admire.runs.past_runs import read_run
 from admire.scores.item_figures import score_items
+from admire.senses import Sense
 
 METHODS = get_args(Fusion)
 A, B = np.array([0.9, 0.5, 0.1]), np.array([2.0, 4.0, 3.0])
@@ -133,7 +135,7 @@ def test_a_fused_run_is_a_run_like_any_other(runs, tmp_path):
     assert "fusion" in compare_runs([tmp_path / "again"]).columns
 
 
-def test_the_sense_is_that_of_most_runs_by_weight_and_the_first_ones_in_a_tie(runs):
+def test_the_sense_is_the_likelier_one_by_weight_and_the_first_ones_in_a_tie(runs):
     def senses(folders, weights=None):
         return {ranking.predicted_type for ranking in fuse(folders, weights=weights).rankings}
 
@@ -144,9 +146,55 @@ def test_the_sense_is_that_of_most_runs_by_weight_and_the_first_ones_in_a_tie(ru
     assert senses([idiomatic, literal, literal], [0.3, 0.1, 0.2]) == {"idiomatic"}
     assert senses([baseline, baseline]) == {None}
     assert senses([baseline, literal], [1, 0]) == {"literal"}
-    sense = fuse([idiomatic, literal, literal], weights=[2, 1, 5]).rankings[0].interpretations[0]
-    assert (sense.sense.label, sense.sense.probability) == ("literal", 0.25)
-    assert (sense.sense.idiomatic, sense.sense.literal) == (1, 2)
+    (sense,) = fuse([idiomatic, literal, literal], weights=[2, 1, 5]).rankings[0].interpretations
+    assert str(sense.sense) == "literal, confidence 0.75 (fused)"
+
+
+def fused_of(tmp_path: Path, *settings: Settings, weights: list[float] | None = None) -> Ranking:
+    """Fuse runs of an item that a detector takes as literal, at 0.2, by different settings."""
+    folders = [tmp_path / str(number) for number in range(len(settings))]
+    for folder, of_run in zip(folders, settings, strict=True):
+        made = {"llms": [says("Idiomatic")], "detector": Unsure(), "encoder": WordEncoder()}
+        write_run(rank([ITEMS[0]], of_run, **made), folder)
+    write_run(fuse(folders, weights=weights), tmp_path / "fused")
+    (ranking,) = read_run(tmp_path / "fused").rankings
+    return ranking
+
+
+class Unsure:
+    """A detector that takes everything as literal, and is not sure of it."""
+
+    identity = "unsure"
+
+    def classify(self, uses, *_):
+        return [Sense("literal", 0.2, by="detector") for _ in uses]
+
+
+DETECTED, GIVEN, VOTED = (replace(PAPER, sense=sense) for sense in ("detector", "given", "vote"))
+BASELINE = Settings(query="compound")
+
+
+@pytest.mark.parametrize(
+    ("settings", "weights", "p", "label"),
+    [
+        ([DETECTED, DETECTED], None, 0.2, "literal"),
+        ([DETECTED, VOTED], None, 0.6, "idiomatic"),
+        ([DETECTED, VOTED], [3, 1], 0.4, "literal"),
+        # Without a sense, or with a given one, a run has no probability, and is no unread vote.
+        ([BASELINE, DETECTED], None, 0.2, "literal"),
+        ([GIVEN, GIVEN, DETECTED], None, 0.2, "literal"),
+        ([GIVEN, BASELINE], None, None, "idiomatic"),
+    ],
+)
+def test_a_fused_probability_is_the_mean_of_the_runs_that_have_one(
+    tmp_path, settings, weights, p, label
+):
+    ranking = fused_of(tmp_path, *settings, weights=weights)
+    assert (ranking.probability_idiomatic, ranking.predicted_type) == (pytest.approx(p), label)
+    assert ranking.confidence == (p and pytest.approx(p if label == "idiomatic" else 1 - p))
+    assert ranking.interpretations[0].sense.unparsed == 0
+    senses = score_submissions([tmp_path / "fused"]).cards[0].senses
+    assert (senses is None) == (p is None)
 
 
 def test_candidates_may_stand_in_another_order_and_one_run_may_lack_the_gold(tmp_path):

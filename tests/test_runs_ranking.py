@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
+from html import unescape
 
 import pytest
+from rich.console import Console
 from toys import OWL, PAPER, WordEncoder, says
 
 from admire import Run, UserError, rank, read_run, score, write_run
+from admire.cli.output import print_rankings
+from admire.pages.report import gallery
+from admire.pages.serve import schemas
 from admire.runs.ranking import Ranking
 from admire.senses import Sense
+from admire.senses.dictionary_source import NO_ENTRY
 from admire.senses.interpretation import Interpretation
-from admire.senses.meaning import Meaning
+from admire.senses.meaning import REPEATS, Meaning
 
 HOSTILE = replace(
     OWL,
@@ -113,3 +120,43 @@ def test_a_card_in_a_notebook_says_what_decided_and_a_literal_use_in_its_own_wor
     html = replace(run, rankings=(ranking,))._repr_html_()
     text = " ".join(re.sub("<[^>]*>", " ", html).split())
     assert "predicted: literal confidence 0.86 (detector) literal meaning: night owl" in text
+
+
+@pytest.mark.parametrize(
+    ("meaning", "label", "card", "terminal"),
+    [
+        (
+            Meaning(("an owl",), fault=REPEATS),
+            "idiomatic",
+            "idiomatic meaning: an owl ⚠ it only repeats the compound's words",
+            "an owl ⚠ it only repeats the compound's words",
+        ),
+        (Meaning(fault=NO_ENTRY), "idiomatic", f"none ⚠ {NO_ENTRY}", f"⚠ {NO_ENTRY}"),
+        (
+            Meaning(("a bird",), unread="{}", fault="it has no definitions"),
+            "literal",
+            "a bird ⚠ the reply could not be used: it has no definitions",
+            "a bird ⚠ the model's reply could not be used: it has no definitions",
+        ),
+        (Meaning(fault=NO_ENTRY), "literal", "literal meaning: night owl", ": night owl"),
+    ],
+)
+def test_what_is_wrong_with_a_meaning_is_marked(
+    run, capsys, monkeypatch, meaning, label, card, terminal
+):
+    meant = {label: meaning}
+    reading = Interpretation("a model", Sense(label, 0.5, by="detector"), **meant)
+    ranking = Ranking.of(run.rankings[0].item, run.rankings[0].scores, interpretations=(reading,))
+    shown = replace(run, rankings=(ranking,))
+    text = " ".join(unescape(re.sub("<[^>]*>", " ", shown._repr_html_())).split())
+    assert card in text
+    (drawn,) = gallery([shown], ["run"], {})["items"]
+    told = drawn["runs"][0]["readings"][0][label]
+    assert told.get("fault") == meaning.fault
+    assert schemas.Meaning.model_validate(told).fault == meaning.fault
+    console = Console(width=100, file=sys.stdout)
+    monkeypatch.setattr("admire.cli.output._console", lambda errors=False: console)
+    print_rankings([ranking], 1)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert terminal in printed
+    assert ("⚠" in printed) == ("⚠" in terminal)

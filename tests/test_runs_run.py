@@ -240,10 +240,11 @@ def test_images_and_captions_are_compared_by_encoders_of_their_own(opened):
         ("caption_gloss", [0.6, 0.6, 0]),
     ]:
         assert parts[column].tolist() == pytest.approx(cosines, abs=1e-6)
-    # Standardised: image ±√1.5 and 0, caption -√2 = -2√½ and √½; gloss less half of the compound.
+    # Standardised: image ±√1.5 and 0, caption -√2 = -2√½ and √½; gloss less half of the compound,
+    # where that is above 0.
     half = sqrt(0.5)
-    a = 2 * (-1.5 * sqrt(1.5)) + 0.5 * (half + half)
-    b = 2 * (1.5 * sqrt(1.5)) + 0.5 * (half - half / 2)
+    a = 2 * (-1.5 * sqrt(1.5)) + 0.5 * half
+    b = 2 * sqrt(1.5) + 0.5 * (half - half / 2)
     c = 0.5 * (-2 * half - half / 2)
     assert run.rankings[0].scores == pytest.approx([a, b, c], abs=1e-5)
     assert run.rankings[0].order == ("bB", "cC", "aA")
@@ -356,9 +357,12 @@ def test_two_encoders_are_given_each_text_and_image_once():
 
 
 def test_the_predicted_type_is_the_models_label_and_of_several_that_differ_the_votes_or_the_mean():
-    def predicted(*senses: Sense) -> str | None:
+    def ranking(*senses: Sense) -> Ranking:
         readings = tuple(Interpretation("m", sense) for sense in senses)
-        return Ranking.of(OWL, np.zeros(3), interpretations=readings).predicted_type
+        return Ranking.of(OWL, np.zeros(3), interpretations=readings)
+
+    def predicted(*senses: Sense) -> str | None:
+        return ranking(*senses).predicted_type
 
     mostly = Sense("idiomatic", 1.0, idiomatic=2)
     assert predicted(mostly) == "idiomatic"
@@ -368,6 +372,10 @@ def test_the_predicted_type_is_the_models_label_and_of_several_that_differ_the_v
     assert predicted(detected, Sense("literal", 0.4, idiomatic=2, literal=3)) == "idiomatic"
     assert predicted(detected, Sense("literal", 0.2, idiomatic=1, literal=4)) == "literal"
     assert predicted() is None
+    # The confidence is of the sense that is shown, even if votes and mean disagree.
+    split = Sense("idiomatic", 0.8, idiomatic=4, literal=1), Sense("literal", 0.0, literal=2)
+    assert predicted(*split) == "idiomatic"
+    assert (ranking(*split).probability_idiomatic, ranking(*split).confidence) == (0.4, 0.4)
 
 
 def votes(*senses: str) -> ScriptedChat:

@@ -2,28 +2,33 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from judges import Judge
 from PIL import Image
+from scipy.stats import kendalltau
 from toys import OWL, PAPER, WordEncoder, explains, says
 
 from admire import (
     Candidate,
     Item,
+    Run,
     Scoring,
     Settings,
     UserError,
+    agreement,
     compare_runs,
     rank,
     read_items,
     read_submission,
     write_run,
 )
-from admire.runs.past_runs import open_run_replies, read_record, read_run
+from admire.runs.past_runs import open_run_replies, read_cosines, read_record, read_run
 from admire.runs.record import used_gold_sense
 from admire.runs.scoring import judged_track, summarise_run
 from admire.runs.tuning import tune
@@ -147,6 +152,18 @@ def test_what_dictionaries_said_is_kept_and_an_older_run_has_none(tmp_path, owls
     assert set(compare_runs([folder])["dictionaries"]) == {"none"}
 
 
+def test_the_former_name_of_the_probability_is_read(runs):
+    made, (_, parts, _) = read_run(runs[1]), read_cosines(runs[1])
+    assert {"probability_idiomatic", "confidence"} <= set(pd.read_csv(runs[1] / "scores.csv"))
+    for name in ("items.jsonl", "scores.csv"):
+        path = runs[1] / name
+        path.write_text(path.read_text().replace("probability_idiomatic", "probability"))
+    again = read_run(runs[1])
+    assert again.items_frame().equals(made.items_frame())
+    assert again.rankings[0].parts == made.rankings[0].parts
+    assert read_cosines(runs[1])[1][0].equals(parts[0])
+
+
 @pytest.mark.parametrize("based", [{"literal": 5}, {"by": "detector"}])
 def test_votes_that_earlier_versions_gave_a_detector_are_none(tmp_path, based):
     class Older:
@@ -224,6 +241,43 @@ def runs(tmp_path: Path) -> list[Path]:
     return folders
 
 
+def test_runs_are_compared_item_by_item_with_the_first_on_the_items_that_both_have(runs, caplog):
+    folder, gloss = (read_run(run) for run in runs)
+    table = compare_runs([runs[0], gloss])
+    shown = table[(table["metric"] == "top1") & (table["group"] == "all")]
+    assert shown["run"].tolist() == [str(runs[0])] * 2 + ["run 2"] * 2
+    assert shown["difference"].isna().tolist() == [True, True, False, False]
+    assert shown[["difference", "shared"]].iloc[-1].tolist() == [1.0, 1.0]
+    assert not caplog.messages
+
+    part = replace(gloss, rankings=gloss.rankings[:1])
+    table = compare_runs([folder, part]).set_index(["run", "language", "group", "metric"])
+    assert table.loc[("run 2", "en", "all", "top1"), ["difference", "shared"]].tolist() == [1, 1]
+    warning = "The runs share 1 of their 2 items (run 2 lacks 1). Only these are compared."
+    assert caplog.messages == [warning]
+
+
+def test_two_runs_agree_so_far_without_gold(runs, caplog):
+    baseline, gloss = (read_run(run) for run in runs)
+    tau = [kendalltau(*ranks).statistic for ranks in _ranks(baseline, gloss)]
+    table = agreement(runs[0], gloss).set_index("metric")
+    assert table.loc["same_first", ["n", "mean"]].tolist() == [2, 0]
+    assert table.loc["kendall_tau", ["n", "mean"]].tolist() == [2, pytest.approx(np.mean(tau))]
+    submission = runs[1] / "submission_pt.tsv"
+    table = agreement(gloss, submission).set_index("metric")
+    assert table[["n", "mean"]].to_numpy().tolist() == [[1, 1], [1, 1]]
+    assert "The runs share 1 of their 2 items" in caplog.messages[-1]
+    with pytest.raises(UserError, match=r"share 0 of their 2 items .*Name runs of the same items"):
+        agreement(runs[1] / "submission_en.tsv", submission)
+
+
+def _ranks(*runs: Run) -> Iterator[list[list[int]]]:
+    """Return by item the places of its candidates in each run."""
+    for rankings in zip(*(run.rankings for run in runs), strict=True):
+        names = sorted(rankings[0].order)
+        yield [[ranking.order.index(name) for name in names] for ranking in rankings]
+
+
 def test_runs_are_compared_by_language_with_their_settings(runs: list[Path]):
     table = compare_runs(runs)
     shown = table[(table["metric"] == "top1") & (table["group"] == "all")]
@@ -292,7 +346,7 @@ def test_a_damaged_or_missing_file_of_a_run_is_named(runs: list[Path], name: str
     ("name", "old", "new", "where"),
     [
         ("items.jsonl", '"order": ["person.png", ', '"order": [', "items.jsonl.*row 1"),
-        ("items.jsonl", '"probability": 1.0', '"probability": "1"', "row 1, interpretations"),
+        ("items.jsonl", '_idiomatic": 1.0', '_idiomatic": "1"', "row 1, interpretations"),
         ("scores.csv", "person.png", "someone.png", r"scores\.csv"),
         ("scores.csv", "1.0,", "one,", r"scores\.csv"),
         ("run.json", '"encoders"', '"decoders"', r"run\.json, models\.encoders"),

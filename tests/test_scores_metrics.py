@@ -22,6 +22,7 @@ from admire.scores.metrics import (
     corr_rank,
     dcg,
     evenness,
+    kendall_tau,
     macro_intervals,
     mean,
     risk_area,
@@ -77,6 +78,14 @@ def test_corr_rank_is_spearman_of_the_candidates_places(pair):
     places = [predicted.index(name) for name in expected]
     peer = stats.spearmanr(range(len(expected)), places).statistic
     assert corr_rank(expected, predicted) == pytest.approx(peer, abs=1e-9)
+
+
+@given(order_pairs())
+def test_kendalls_tau_is_scipys(pair):
+    expected, predicted = pair
+    places = [predicted.index(name) for name in expected]
+    peer = stats.kendalltau(range(len(expected)), places).statistic
+    assert kendall_tau(expected, predicted) == pytest.approx(peer, abs=1e-9)
 
 
 @given(order_pairs())

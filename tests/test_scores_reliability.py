@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -16,8 +17,9 @@ IDIOMATIC, LITERAL = "idiomatic", "literal"
 def scored(*rows: tuple[str | None, str | None, float, float], what: str = "top1") -> pd.DataFrame:
     """Items by their true sense, the predicted one, its probability, and whether the first is
     right."""
-    table = pd.DataFrame(rows, columns=["sentence_type", "predicted_type", "probability", what])
-    return table.assign(unsure=[max(p, 1 - p) < 0.7 for p in table["probability"]])
+    p = "probability_idiomatic"
+    table = pd.DataFrame(rows, columns=["sentence_type", "predicted_type", p, what])
+    return table.assign(unsure=np.maximum(table[p], 1 - table[p]) < 0.7)
 
 
 ITEMS = scored(

@@ -118,7 +118,7 @@ def test_a_linear_layer_reads_the_first_states_of_all_hidden_layers_or_of_the_la
     assert np.allclose(classifier.model.encode([text])[0], logits, atol=1e-6)
     odds = np.exp(logits)
     (sense,) = classifier.classify(TRAIN[:1])
-    assert sense.probability == pytest.approx(odds[0] / odds.sum(), abs=1e-6)
+    assert sense.probability_idiomatic == pytest.approx(odds[0] / odds.sum(), abs=1e-6)
 
 
 @pytest.mark.parametrize(("setting", "layers"), [("zero_shot", "last"), ("one_shot", "all")])
@@ -148,7 +148,8 @@ def test_a_sense_is_that_of_the_likelier_logit():
     found = Classifier(Fixed(), "zero_shot", {}).classify(TRAIN[:5])
     assert [s.label for s in found] == ["idiomatic", "literal", "literal", "idiomatic", "literal"]
     assert {(s.by, s.idiomatic, s.literal) for s in found} == {("detector", 0, 0)}
-    assert [s.probability for s in found] == pytest.approx([0.7311, 0.2689, 0.5, 1, 0], abs=1e-4)
+    p = [s.probability_idiomatic for s in found]
+    assert p == pytest.approx([0.7311, 0.2689, 0.5, 1, 0], abs=1e-4)
 
 
 def tokens(found: Classifier, use: Use) -> list[str]:

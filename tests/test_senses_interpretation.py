@@ -109,7 +109,7 @@ def test_a_sequence_is_literal_if_the_compound_is_nearer_to_it_than_to_the_candi
         (alike, 0),
     ):
         probability = 1 / (1 + exp(SLOPE * (nearness - OFFSET)))
-        assert sense.probability == pytest.approx(probability)
+        assert sense.probability_idiomatic == pytest.approx(probability)
     assert {(sense.label, sense.by) for sense in (near, mixed)} == {("literal", "captions")}
     assert (far.label, far.by) == ("idiomatic", "captions")
 
@@ -119,7 +119,8 @@ def test_what_has_no_captions_to_compare_is_left_to_the_detector():
     pictures = replace(sequence, candidates=(Candidate("a.png"), Candidate("b.png")))
     detector = Counted()
     found = decided(OWL, sequence, pictures, sequence, OWL, detector=detector)
-    assert [sense.probability == 0.2 for sense in found] == [True, False, True, False, True]
+    by_captions = [sense.probability_idiomatic == 0.2 for sense in found]
+    assert by_captions == [True, False, True, False, True]
     assert list(map(len, detector.asked)) == [3]
 
 
@@ -203,6 +204,21 @@ def test_a_literal_use_is_not_worded_by_the_embedded_model(sense, name, dictiona
     )
     reading = Interpretation(name, Sense(sense, float(sense == "idiomatic")), LATE, BIRD, known)
     assert reading.wording("night owl") == wording
+
+
+@pytest.mark.parametrize("sense", ["Idiomatic", "Literal"])
+@pytest.mark.parametrize("meanings", ["gloss", "both"])
+def test_a_meaning_by_hand_is_that_of_the_sense_and_no_model_is_asked_for_it(sense, meanings):
+    mine = ("someone up late", "no early bird")
+    llm = explains(sense)
+    settings = ReadingSettings("vote", meanings=meanings)
+    ((reading,),) = interpret([replace(OWL, definitions=mine)], [llm], Prompts(), settings)
+    told = getattr(reading, sense.lower())
+    assert (told, reading.wording("night owl", mine)) == (Meaning(mine), mine[0])
+    asked = [prompt for prompt in llm.prompts if "or literally" not in prompt]
+    assert len(asked) == (meanings == "both")
+    literal_both = meanings == "both" and sense == "Literal"
+    assert ("idiom of the sentence" in "".join(asked)) == literal_both
 
 
 def test_a_sense_that_is_known_without_asking_has_only_the_meanings_that_count_asked():

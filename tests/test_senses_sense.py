@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+
 import pytest
 from conftest import refused
 
@@ -33,7 +35,7 @@ def test_a_table_tells_what_was_decided_and_how_often_it_is_right():
 
     votes = table[["idiomatic", "literal", "unparsed"]].to_numpy().tolist()
     assert votes == [[4, 1, 0], [1, 4, 0], [3, 0, 2], [0, 0, 5]]
-    assert table["confidence"].tolist() == [0.8, 0.8, 1.0, 0.5]
+    assert table["confidence"].fillna(-1).tolist() == [0.8, 0.8, 1.0, -1]
     assert table["predicted_type"].isna().tolist() == [False, False, False, True]
     known = known_senses(table)
     assert known["sentence"].tolist() == ["A.", "C.", "D."]
@@ -58,17 +60,19 @@ def test_what_was_written_is_read_again(tmp_path, last):
 
 def test_a_table_of_earlier_versions_is_read(tmp_path):
     path = tmp_path / "senses.tsv"
-    write_senses(path, USES, TOLD).drop(columns="by").to_csv(path, sep="\t", index=False)
+    table = write_senses(path, USES, TOLD).drop(columns="by")
+    former = table.rename(columns={"probability_idiomatic": "probability"})
+    former.to_csv(path, sep="\t", index=False, quoting=csv.QUOTE_ALL)
     assert read_senses(path) == (USES, TOLD)
 
 
 @pytest.mark.parametrize(
     ("column", "cell"),
-    [("predicted_type", "figurative"), ("probability", "1.5"), ("literal", "-1")],
+    [("predicted_type", "figurative"), ("probability_idiomatic", "1.5"), ("literal", "-1")],
 )
 def test_a_cell_that_cannot_be_used_is_named(tmp_path, column, cell):
     path = tmp_path / "senses.tsv"
     table = write_senses(path, USES, TOLD).astype(object)
     table.loc[1, column] = cell
-    table.to_csv(path, sep="\t", index=False)
+    table.to_csv(path, sep="\t", index=False, quoting=csv.QUOTE_ALL)
     refused(path, f"row 2, {column}", read=read_senses)

@@ -39,7 +39,7 @@ def test_without_neutral_sentences_what_is_usual_counts_and_with_them_it_does_no
         settings = DetectorTraining(per_compound=9, neutral=neutral)
         detector = train_detector(mostly, Blind(), settings)
         senses = detector.classify([Use(item) for item in mostly], Blind())
-        return np.mean([sense.probability for sense in senses])
+        return np.mean([sense.probability_idiomatic for sense in senses])
 
     assert mean_probability(True) == pytest.approx(0.5, abs=0.05)
     assert mean_probability(False) == pytest.approx(8 / 9, abs=0.05)

@@ -201,7 +201,7 @@ def read_training_digests(path: Path) -> Digests | None:
     """
     names = ("head.json", "admire.json")  # of heads and of classifiers
     cards = [path / name for name in names if (path / name).is_file()]
-    if not cards and (path.is_dir() or path.suffix != ".json"):
+    if not cards and (path.is_dir() or path.suffix.lower() != ".json"):
         return None
     try:
         card: Any = json.loads(read_text(cards[0] if cards else path))

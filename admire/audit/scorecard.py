@@ -14,9 +14,11 @@ from admire.base.choices import BoardTrack, PublishedSet
 from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.data.reader import iter_items
+from admire.data.submission import Prediction
 from admire.runs.past_runs import read_record, read_rows
-from admire.runs.record import used_gold_sense
+from admire.runs.record import refuse_limited, used_gold_sense
 from admire.runs.scoring import abstained_below, check_own_gold, judged_track, read_predictions
+from admire.scores.agreement import order_agreement, shared_places
 from admire.scores.figures import paired_difference, summarise, summarise_languages, with_ndcg
 from admire.scores.item_figures import score_items
 from admire.scores.judgements import CorrectedGold, correct_gold
@@ -70,11 +72,14 @@ class Scorecards:
     """One scorecard, or two with the paired difference, second minus first.
 
     Attributes:
+        cards: none without gold.
+        agreement: of two, see :func:`admire.scores.agreement.order_agreement`.
         gold: as people's judgements corrected it; None without judgements.
     """
 
     cards: list[Scorecard]
     difference: pd.DataFrame | None
+    agreement: pd.DataFrame | None
     gold: CorrectedGold | None
 
 
@@ -90,7 +95,8 @@ def score_submissions(
     """Score one submission or run, or two.
 
     Args:
-        gold: the file or folder with the gold; None takes that of the first, a run folder.
+        gold: the file or folder with the gold; None takes that of the first, a run folder, of the
+            items that both have. Of two that know no gold only the agreement is returned.
         track: of its boards; None takes the one in which each run is judged.
     """
     if len(paths) > 2:
@@ -100,25 +106,51 @@ def score_submissions(
         raise UserError(why, "published", "judgements")
     if gold:
         uncorrected = list(iter_items(gold, whole=False))
-    else:
+    elif len(paths) == 1 or paths[0].is_dir() or published:
         check_own_gold(paths[0])
         uncorrected = [row.item for row in read_rows(paths[0])]
+    else:
+        uncorrected = []
+    read = [read_predictions(path) for path in paths]
+    predictions = [rows for rows, _ in read]
+    if len(paths) == 2 and not gold:
+        places = shared_places(predictions, paths)
+        predictions = _chosen(predictions, places)
+        uncorrected = [uncorrected[place] for place, _ in places] if uncorrected else []
     if published and (note := describe_misfit(published, uncorrected)):
         log.warning("%s", note)
     corrected = correct_gold(uncorrected, judgements, gold or paths[0]) if judgements else None
     if corrected:
         log.info("%s: %s", judgements, corrected)
     items, before = (corrected.items, uncorrected) if corrected else (uncorrected, [])
-    cards = [_scorecard(path, items, before, published, track, seed) for path in paths]
-    difference = None
-    if len(cards) == 2:
-        first, second = (card.scored for card in cards)
-        difference = with_ndcg(paired_difference(first, second, seed=seed))
-    return Scorecards(cards, difference, corrected)
+    if len(paths) == 2 and not gold and not any(item.best for item in items):
+        log.info("The runs have no gold, so they are not scored. Name it with --gold.")
+        return Scorecards([], None, order_agreement(*predictions, seed=seed), corrected)
+    cards = [
+        _scorecard(path, rows, folder, items, before, published, track, seed)
+        for path, rows, (_, folder) in zip(paths, predictions, read, strict=True)
+    ]
+    if len(cards) == 1:
+        return Scorecards(cards, None, None, corrected)
+    first, second = (card.scored for card in cards)
+    difference = with_ndcg(paired_difference(first, second, seed=seed))
+    if gold:
+        predictions = _chosen(predictions, shared_places(predictions, paths))
+    return Scorecards(cards, difference, order_agreement(*predictions, seed=seed), corrected)
+
+
+def _chosen(
+    predictions: Sequence[Sequence[Prediction]], places: Sequence[tuple[int, int]]
+) -> list[list[Prediction]]:
+    """Return two runs' predictions at pairs of places."""
+    first, second = predictions
+    return [[first[place] for place, _ in places], [second[place] for _, place in places]]
 
 
 def _scorecard(
     path: Path,
+    predictions: Sequence[Prediction],
+    run: Path | None,
     items: Sequence[Item],
     uncorrected: Sequence[Item],
     published: PublishedSet | None,
@@ -126,7 +158,8 @@ def _scorecard(
     seed: int,
 ) -> Scorecard:
     """Score one submission or run; see :func:`score_submissions`."""
-    predictions, run = read_predictions(path)
+    record = read_record(run) if run else None
+    refuse_limited(path, record or {}, len(predictions), len(items))
     scored = score_items(items, predictions, str(path))
     before = languages = None
     if any(item.best for item in uncorrected):
@@ -139,7 +172,6 @@ def _scorecard(
     card = Scorecard(path, scored, figures, before, languages, senses)
     if not published:
         return card
-    record = read_record(run) if run else None
     entries, notes = place_on_boards(card.all_figures, published, track, record)
     for note in notes:
         log.warning("%s: %s", published, note)
@@ -153,8 +185,7 @@ def _reliability(
     if run is None or "mrr" in scored:  # V-WSD has no senses
         return None
     if decided_items(scored).empty:
-        why = "the run tells no sense" if "probability" not in scored else "the gold tells none"
-        log.warning("%s: how sure its senses are cannot be told, because %s.", name, why)
+        log.info("%s %s, so there is no calibration table.", name, _why_no_senses(run, scored))
         return None
     senses: dict[str, Any] = {"figures": sense_summary(scored, seed=seed)}
     senses["curve"] = risk_curve(scored)
@@ -163,6 +194,13 @@ def _reliability(
         sure, unsure = summarise_sure(scored, seed=seed), int(scored["unsure"].sum())
         senses["unsure"] = {"below": below, "items": unsure, "without": sure}
     return senses
+
+
+def _why_no_senses(run: Path, scored: pd.DataFrame) -> str:
+    """Say why the sense of a run cannot be scored."""
+    if "probability_idiomatic" in scored:
+        return "has gold without senses"
+    return "was given its senses" if used_gold_sense(read_record(run)) else "predicts no sense"
 
 
 def place_on_boards(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as jsonlib
 import logging
 from pathlib import Path
-from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -14,7 +13,7 @@ from admire.base.choices import EngineName
 from admire.base.errors import UserError
 from admire.base.terminal import visible
 from admire.cli import options as opt
-from admire.cli.output import print_rows
+from admire.cli.output import print_rows, shortened
 from admire.rankers.settings import Settings
 from admire.tasks.collections.settings import SearchSettings
 
@@ -49,8 +48,12 @@ def search(
         content: dict[str, Any] = {"query": settings.query}
         if reading:
             sense = reading.sense
-            content = {"sense": sense.label, "probability": sense.probability}
-            content["gloss"] = reading.gloss
+            content = {
+                "sense": sense.label,
+                "probability_idiomatic": sense.probability_idiomatic,
+                "confidence": sense.confidence,
+                "gloss": reading.gloss,
+            }
         content["pictures" if pictures else "texts"] = [
             {"id": candidate.name, "score": score} | _picture_or_text(candidate, pictures=pictures)
             for candidate, score in result.entries
@@ -68,7 +71,7 @@ def search(
         name, caption = candidate.name, candidate.caption or ""
         if pictures:
             name = str(candidate.image or candidate.name)
-            caption = shorten(caption, 120, placeholder="…")  # --json has all
+            caption = shortened(caption, 120)  # --json has all
         rows.append((f"{score:+z.2f}", name, caption))
     print_rows(headings, rows, title)
 
@@ -141,18 +144,26 @@ def index(
         check_file(export, MADE_BY, force=force)
     if remove:
         changes = remove_from_index(remove, out)
-        log.info("Took %d out of %s, %d are left", changes.gone, out, changes.entries)
+        log.info("Removed %d from %s; %d remain", changes.gone, out, changes.entries)
     if source and add:
         name = encoder or read_record(out).encoder.name
         opened = open_encoder(name, device=device)
         changes = add_to_index(source, opened, out, encode=encode, skip_bad=skip_bad)
-        counts = out, changes.entries, changes.new, changes.gone
-        log.info("Wrote %s, %d things: %d new, %d gone", *counts)
+        counts = out, _counted(changes.entries, out), changes.new, changes.gone
+        log.info("Wrote %s (%s: %d new, %d gone)", *counts)
     elif source:
         name = encoder or default_encoder(source, skip_bad=skip_bad)
         opened = open_encoder(name, device=device)
         changes = write_index(source, opened, out, engine=engine, encode=encode, skip_bad=skip_bad)
-        log.info("Wrote %s, %d things", out, changes.entries)
+        log.info("Wrote %s (%s)", out, _counted(changes.entries, out))
     if export:
         export_index(out, export)
         log.info("Wrote %s", export)
+
+
+def _counted(count: int, folder: Path) -> str:
+    """Return a number of entries of an index, and what they are."""
+    from admire.tasks.collections.index import open_index
+
+    kind = "picture" if "image" in open_index(folder).tracks else "text"
+    return f"{count:,} {kind}{'s' * (count != 1)}"

@@ -12,9 +12,8 @@ from cyclopts import Parameter
 
 from admire.base.errors import UserError
 from admire.base.schema import Weight
-from admire.base.terminal import cell
 from admire.cli import options as opt
-from admire.cli.output import print_json, print_rankings, print_rows, print_table
+from admire.cli.output import print_json, print_rankings, print_rows
 from admire.rankers.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,23 +24,23 @@ log = logging.getLogger("admire")
 
 def list_models(*, json: opt.Json = False) -> None:
     """List models with size and licence: which are installed, and how to get the others."""
-    from rich.table import Table
-
     from admire.models.catalogue import MODELS
 
     if json:
         keys = ("name", "what", "size", "licence", "commercial")
         print_json([{k: getattr(m, k) for k in keys} | {"here": m.status()} for m in MODELS])
         return
-    table = Table()
-    table.add_column("Name", no_wrap=True, overflow="fold")
-    for heading in ("What it is", "Size", "Licence", "Here?"):
-        table.add_column(heading, overflow="fold")
-    for model in MODELS:
-        licence = model.licence if model.commercial else f"{model.licence}\nnot commercially"
-        row = (model.name, model.what, model.size, licence, model.status())
-        table.add_row(*(cell(*text.split("\n")) for text in row))
-    print_table(table)
+    rows = [
+        (
+            model.name,
+            model.what,
+            model.size,
+            model.licence + "\nnot commercially" * (not model.commercial),
+            model.status(),
+        )
+        for model in MODELS
+    ]
+    print_rows(("Name", "What it is", "Size", "Licence", "Here?"), rows, "")
 
 
 def pull(name: Annotated[str, Parameter(completer=opt.model_names())], /) -> None:

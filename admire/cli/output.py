@@ -19,12 +19,19 @@ if TYPE_CHECKING:
 
     from admire.runs.forecast import Forecast
     from admire.runs.ranking import Ranking
+    from admire.senses.interpretation import Interpretation
     from admire.senses.sense import Sense
 
 log = logging.getLogger("admire")
 
 REPORT = "report.html"
 """What the page that shows a run is called in its folder."""
+
+UNLIMITED = 100_000
+"""The width of files and pipes, in characters."""
+
+FIGURE = 23
+"""How wide a figure with its interval is, in characters; longer texts may be wrapped."""
 
 SHOWN = 20
 """How many items' rankings are printed; the run folder has them all."""
@@ -54,7 +61,7 @@ def show_run(
     from admire.scores.reliability import summarise_sure
 
     record = read_record(out)
-    items = record["items"]
+    items, languages = record["items"], record.get("languages", ())
     summary = summarise_run(out, SHOWN)
     scored, senses = summary.scored, summary.senses
     if senses is not None and len(senses) <= (0 if scored is None else len(scored)):
@@ -75,10 +82,12 @@ def show_run(
                 "report": str(out / REPORT) if report else None,
                 "figures": figures,
                 "senses": sense_figures,
+                "languages": languages,
             }
         )
     else:
         print_rankings(summary.first, items)
+        print_languages(languages)
         if sense_figures is not None:
             print_figures(sense_figures, "Senses")
         if figures is not None:
@@ -97,6 +106,18 @@ def show_run(
         written = [*written, write_report([out], out / REPORT, data=data)]
     for path in written:
         log.info("Wrote %s", path)
+
+
+def print_languages(summary: Sequence[Mapping[str, Any]]) -> None:
+    """Print a run by language: a line for one language, a table for several."""
+    from admire.runs.language_summary import language_cells, language_line, untrained_note
+
+    if len(summary) == 1:
+        print(language_line(summary[0]))
+    elif summary:
+        print_rows(*language_cells(summary), "By language")
+    if note := untrained_note(summary):
+        print(note)
 
 
 def print_unsure(unsure: int, items: int, below: float, sure: pd.DataFrame | None) -> None:
@@ -185,23 +206,68 @@ def print_table(table: Any, *, errors: bool = False) -> None:
 
 
 def _console(*, errors: bool = False) -> Console:
-    """Open the terminal; files and pipes are taken to be wide."""
+    """Open the terminal; files and pipes are as wide as what is printed, so nothing is cut."""
     from rich.console import Console
 
     console = Console(stderr=errors)
-    return console if console.is_terminal else Console(stderr=errors, width=140)
+    return console if console.is_terminal else Console(stderr=errors, width=UNLIMITED)
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text in one line, on terminals cut to ``width`` characters."""
+    cut = width if _console().width < UNLIMITED else max(width, len(text))
+    return textwrap.shorten(text, cut, placeholder="…")
 
 
 def print_rows(
     headings: Sequence[str], rows: Iterable[Sequence[object]], title: str, *, errors: bool = False
 ) -> None:
-    """Print a table; line breaks in a cell stay."""
+    """Print a table; line breaks in a cell stay.
+
+    Where the terminal is too narrow for its columns, each row is a block of lines.
+    """
+    from rich.table import Column, Table
+
+    texts = [[str(value) for value in row] for row in rows]
+    widths = [max(map(_least_width, column)) for column in zip(headings, *texts, strict=True)]
+    heading = cell(title, style="table.title") if title else None
+    if sum(width + 3 for width in widths) + 1 > _console(errors=errors).width:
+        if heading:
+            print_table(heading, errors=errors)
+        for first, *others in texts:
+            _print_fields(first, zip(headings[1:], others, strict=True), errors=errors)
+        return
+    columns = (
+        Column(name, min_width=width, overflow="fold")
+        for name, width in zip(headings, widths, strict=True)
+    )
+    table = Table(*columns, title=heading, title_justify="left")
+    for row in texts:
+        table.add_row(*(cell(*text.split("\n")) for text in row))
+    print_table(table, errors=errors)
+
+
+def _least_width(text: str) -> int:
+    """Return in how many columns a cell can be read: whole if it is short, or its longest word."""
+    from rich.cells import cell_len
+
+    longest_line = max(map(cell_len, text.split("\n")))
+    longest_word = max(map(cell_len, text.split()), default=0)
+    return max(longest_word, min(longest_line, FIGURE))
+
+
+def _print_fields(first: str, others: Iterable[tuple[str, str]], *, errors: bool = False) -> None:
+    """Print a row as a block: its first cell, and below it the others with their headings."""
+    from rich.padding import Padding
     from rich.table import Table
 
-    table = Table(*headings, title=cell(title, style="table.title"), title_justify="left")
-    for row in rows:
-        table.add_row(*(cell(*str(value).split("\n")) for value in row))
-    print_table(table, errors=errors)
+    fields = Table.grid(padding=(0, 2))
+    for name, text in others:
+        if text:
+            fields.add_row(name, cell(*text.split("\n")))
+    if first:
+        print_table(cell(*first.split("\n"), style="bold"), errors=errors)
+    print_table(Padding(fields, (0, 0, 0, 2)), errors=errors)
 
 
 def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
@@ -225,21 +291,22 @@ def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
     from rich.table import Table
 
     table = Table(show_lines=True)
-    table.add_column("Compound", no_wrap=True, overflow="ellipsis", max_width=24)
-    table.add_column("Sense", no_wrap=True)
+    cut = None if _console().width == UNLIMITED else 24
+    table.add_column("Compound", no_wrap=True, overflow="ellipsis", max_width=cut)
+    table.add_column("Sense", max_width=cut)
     table.add_column("Gloss", min_width=26, max_width=32)
     table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
     for ranking in rankings:
-        phrase = ranking.item.phrase
+        meanings = [_meaning_cell(reading, ranking) or "–" for reading in ranking.interpretations]
         senses = [_sense_cell(reading.sense) for reading in ranking.interpretations]
         candidates = (
-            f"{score} {star} {name}  {textwrap.shorten(caption, 40, placeholder='…')}"
+            f"{score} {star} {name}  {shortened(caption, 40)}"
             for score, star, name, caption in _candidate_cells(ranking, prefix)
         )
         table.add_row(
             cell(ranking.item.compound),
             cell(*senses, *(["unsure"] if ranking.unsure else [])) or "–",
-            cell(*(reading.wording(phrase) or "–" for reading in ranking.interpretations)) or "–",
+            cell(*meanings) or "–",
             cell(*candidates),
         )
     print_table(table)
@@ -253,7 +320,7 @@ def _print_block(ranking: Ranking, prefix: str) -> None:
     print_table(cell(ranking.item.compound + ", unsure" * ranking.unsure, style="bold"))
     for reading in ranking.interpretations:
         sense = _sense_cell(reading.sense)
-        meaning = reading.wording(ranking.item.phrase)
+        meaning = _meaning_cell(reading, ranking)
         line = cell(f"{sense}: {meaning}" if meaning else sense)
         print_table(Padding(line, (0, 0, 0, 2)))
     rows = _candidate_cells(ranking, prefix)
@@ -296,15 +363,44 @@ def _shared_prefix(names: Sequence[str]) -> str:
 
 
 def _short(name: str) -> str:
-    """Cut a name to 28 characters, without its middle: its end tells it from others."""
+    """Cut a name to 28 characters on terminals, in its middle: its end tells it from others."""
     text = visible(name)
-    return text if len(text) <= 28 else f"{text[:11]}…{text[-16:]}"
+    whole = len(text) <= 28 or _console().width == UNLIMITED
+    return text if whole else f"{text[:11]}…{text[-16:]}"
 
 
 def _sense_cell(sense: Sense) -> str:
     from admire.senses.sense import NO_SENSE
 
     return "–" if sense == NO_SENSE else str(sense)
+
+
+def _meaning_cell(reading: Interpretation, ranking: Ranking) -> str:
+    """Return the meaning, and what is wrong with it after a mark; empty if there is neither."""
+    wording = reading.wording(ranking.item.phrase, ranking.item.definitions)
+    warning = f"⚠ {reading.warning}" if reading.warning else None
+    return " ".join(filter(None, (wording, warning)))
+
+
+def print_why(ranking: Ranking) -> None:
+    """Print why the first candidate is first, and the parts of all scores."""
+    from admire.runs.score_parts import explain_first, summarise_parts
+
+    print(visible(explain_first(ranking)))
+    parts = summarise_parts(ranking)
+    if not parts:
+        return
+    places = {candidate.name: place for place, candidate in enumerate(ranking.candidates)}
+    rows = [
+        (
+            _short(name),
+            *(f"{values[places[name]]:+z.2f}" for values in (*parts.values(), ranking.scores)),
+        )
+        for name in ranking.order
+    ]
+    headings = ("Candidate", *(name[0].upper() + name[1:] for name in parts), "Score")
+    print_rows(headings, rows, "Parts of the scores")
+    print("Parts compare candidates with each other. Those of a candidate add up to its score.")
 
 
 def print_json(value: object) -> None:

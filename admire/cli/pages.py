@@ -85,7 +85,7 @@ def serve(
     Examples:
         admire serve --open
     """
-    check_extra("serve", "admire serve", "fastapi", "uvicorn", "PIL", "py3langid")
+    check_extra("serve", "admire serve", "fastapi", "uvicorn", "PIL")
     from admire.pages.serve import Models, run_server
 
     if index and not index.exists():

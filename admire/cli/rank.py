@@ -20,6 +20,7 @@ from admire.cli.output import (
     print_forecasts,
     print_json,
     print_rankings,
+    print_why,
     show_run,
 )
 from admire.data.settings import ItemFiles
@@ -94,6 +95,7 @@ def rank(
         admire rank my_set/ --limit 5 --dry-run --llm openai:gpt-6.1-sol
     """
     from admire.base.storage import check_folder
+    from admire.data.image_files import check_image
     from admire.runs.forecast import plan
     from admire.runs.run_blocks import rank_file
 
@@ -101,7 +103,7 @@ def rank(
     settings, files = run_settings(options), opt.make(ItemFiles, options)
     asking, workers = opt.make(Asking, options), opt.open_workers(options, settings.device)
     if dry_run:
-        look, skip = files.skip_bad, (lambda fault: None) if files.skip_bad else None
+        look, skip = (check_image, lambda fault: None) if files.skip_bad else (None, None)
         items = list(files.read(data, look=look, skip=skip))
         print_forecasts(plan(items, settings, asking=asking), json=json)
         return
@@ -128,6 +130,8 @@ def one(
     /,
     *pictures: Path,
     caption: list[str] | None = None,
+    definition: list[str] | None = None,
+    why: bool = False,
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
@@ -140,11 +144,16 @@ def one(
         sentence: A sentence that uses it.
         pictures: Picture files.
         caption: A caption, in the pictures' order. Repeat for each; "" where there is none.
+        definition: What the compound means in the sentence, in place of a model's words. Repeat for
+            a second one.
+        why: Also print why the first candidate is first, and the parts of all scores. JSON always
+            has both.
 
     Examples:
-        admire one "cold feet" "He got cold feet." feet.png church.png
+        admire one "cold feet" "He got cold feet." feet.png church.png --why
         admire one "cold feet" "He got cold feet." --caption Ice --caption Doubt
     """
+    from admire.runs.score_parts import explain_first, parts_by_candidate
     from admire.runs.single_item import rank_one
 
     run = rank_one(
@@ -152,7 +161,8 @@ def one(
         sentence,
         pictures,
         caption,
-        language=opt.make(ItemFiles, options).lang or "en",
+        definitions=definition,
+        language=opt.make(ItemFiles, options).lang,
         settings=run_settings(options),
         asking=opt.make(Asking, options),
     )
@@ -160,9 +170,14 @@ def one(
     if json:
         names = [candidate.name for candidate in ranking.candidates]
         scores = dict(zip(names, ranking.scores.tolist(), strict=True))
-        print_json(ranking.model_dump(mode="json") | {"scores": scores})
+        parts, reason = parts_by_candidate(ranking), explain_first(ranking)
+        sure = {name: getattr(ranking, name) for name in ("probability_idiomatic", "confidence")}
+        row = ranking.model_dump(mode="json") | sure
+        print_json(row | {"scores": scores, "parts": parts, "why": reason})
     else:
         print_rankings([ranking], 1)
+        if why:
+            print_why(ranking)
     print_account(run.record["asked"])
 
 
@@ -225,7 +240,8 @@ def score(
     and how often the run would err if it answered only where it is surest.
 
     Args:
-        submissions: One submission or run folder, or two to compare.
+        submissions: One submission or run folder, or two to compare: their paired difference, and
+            how far their orders agree, for which no gold is needed.
         gold: The file with the expected orders, or a folder with one file per language; else the
             run's own.
         judgements: A file that a report saved (judgements.json), by which people correct gold.

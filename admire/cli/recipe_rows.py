@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from admire.base.errors import UserError
 from admire.base.storage import write_whole
@@ -31,6 +31,9 @@ from admire.reproduce.recipe import Command, Recipe, Row
 from admire.runs.sources import open_sources
 from admire.senses.recorded import Recorded
 from admire.senses.source import Source
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MEASURES: Mapping[str, Command] = {
     "train head": "rank",
@@ -323,6 +326,56 @@ def run(job: Job, folder: Path, models: Path) -> tuple[dict[str, Any], int]:
     return figures, n
 
 
+def minus_first(
+    first: tuple[Job, Path], other: tuple[Job, Path]
+) -> dict[str, tuple[float, float, float]]:
+    """Return the paired differences of a row from the first one of the set, by metric.
+
+    Each is a mean and the ends of its 95 % interval. None are known of rows that left no figures of
+    items.
+
+    Args:
+        first, other: rows with the folders in which they ran.
+    """
+    from admire.scores.agreement import shared_items
+    from admire.scores.figures import paired_difference
+
+    tables = [_scored(job, folder) for job, folder in (first, other)]
+    if any(table.empty for table in tables):
+        return {}
+    both = shared_items(tables)
+    metrics = [str(name) for name in both[0] if name in both[1] and name not in KEYS]
+    if both[0].empty or not metrics:
+        return {}
+    records: list[Any] = paired_difference(*both, columns=metrics).to_dict("records")
+    figures = (figure for record in records for figure in _figures(record))
+    return {name: (mean, low, high) for name, _, mean, low, high in figures}
+
+
+KEYS = ("compound", "sentence", "sentence_type")
+"""Columns that are no figures."""
+
+
+def _scored(job: Job, folder: Path) -> pd.DataFrame:
+    """Return the figures of each item that a row left, with :data:`KEYS`; none if it left none."""
+    import pandas as pd
+
+    from admire.runs.past_runs import read_run
+    from admire.runs.ranking import score_rankings
+    from admire.scores.figures import item_metrics
+    from admire.senses import known_senses, read_senses, sense_table
+
+    if job.measure == "rank":
+        runs = [folder / f"run-{number}" for number in range(1, len(job.files) + 1)]
+        scored = [score_rankings(read_run(run)) for run in runs if run.is_dir()]
+        tables = [table[[*KEYS, *item_metrics(table)]] for table in scored if not table.empty]
+    elif job.measure == "sense" and (senses := folder / MEASURING["sense"][1]).is_file():
+        tables = [known_senses(sense_table(*read_senses(senses)))[[*KEYS, "accuracy"]]]
+    else:
+        tables = []
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
 def asked(job: Job) -> Iterator[tuple[Settings, list[Path]]]:
     """Yield settings with which ``admire rank`` would ask a row's questions, and about which files.
 
@@ -401,18 +454,24 @@ def _records(job: Job, folder: Path, options: dict[str, Any]) -> list[Any]:
     """Measure, and return the rows of figures that the command prints."""
     import pandas as pd
 
+    from admire.runs.past_runs import read_rows
     from admire.runs.scoring import summarise_run
-    from admire.scores.figures import summarise
+    from admire.scores.figures import summarise, summarise_languages
 
     if job.measure == "rank":
-        scored = []
+        scored, languages = [], []
         for number, file in enumerate(job.files, start=1):
             out = folder / f"run-{number}"
             _answer(rank, file, out=out, json=True, options=options)
             scored.append(summarise_run(out).scored)
+            languages += [row.language for row in read_rows(out) if row.item.best]
         if any(table is None for table in scored):
             return []
-        return summarise(pd.concat(scored, ignore_index=True)).to_dict("records")
+        table = pd.concat(scored, ignore_index=True)
+        figures = [summarise(table)]
+        if len(set(languages)) > 1:
+            figures.append(summarise_languages(table, languages))
+        return pd.concat(figures).to_dict("records")
     command, written = MEASURING[job.measure]
     arguments = {n: options[n] for n in ARGUMENTS.get(job.measure, ()) if n in options}
     rest = {n: value for n, value in options.items() if n not in arguments}

@@ -165,6 +165,7 @@ def _run(
     from admire.reproduce.results import TABLE, Cell, result_table, write_results
 
     cells: list[Cell] = []
+    firsts: dict[str, tuple[recipe_rows.Job, Path]] = {}
     check_place(out / TABLE)
     with only_writer(out):
         for number, (row, place, job) in enumerate(jobs, start=1):
@@ -185,6 +186,9 @@ def _run(
             try:
                 cell.figures, cell.n = recipe_rows.run(job, folder, out / "models")
                 cell.ran = True
+                first = firsts.setdefault(place, (job, folder))
+                if first[0] is not job:
+                    cell.minus_first = recipe_rows.minus_first(first, (job, folder))
                 if not cell.figures:
                     cell.note = f"{cell.note}; no gold, so no figures".removeprefix("; ")
             except UserError as error:

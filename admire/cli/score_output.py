@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 def scores_as_json(scores: Scorecards) -> dict[str, Any]:
     """Return scorecards for programs: tables of figures by submission, and what some have besides.
 
+    Of two also the ``agreement``.
+
     ``languages``, ``reliability`` and ``published`` are by submission, too.
     """
     cards = {str(card.path): card for card in scores.cards}
@@ -33,7 +35,8 @@ def scores_as_json(scores: Scorecards) -> dict[str, Any]:
         before = {name: c.uncorrected for name, c in cards.items() if c.uncorrected is not None}
         counts = {key: getattr(scores.gold, key) for key in ("judged", "senses", "bests")}
         objects["judgements"] = counts | {"before": before}
-    return tables | {key: value for key, value in objects.items() if value}
+    shown = {key: value for key, value in objects.items() if value}
+    return tables | ({} if scores.agreement is None else {"agreement": scores.agreement}) | shown
 
 
 def print_scores(scores: Scorecards) -> None:
@@ -46,6 +49,8 @@ def print_scores(scores: Scorecards) -> None:
         print_figures(card.figures, f"{card.path}{gold}")
     if scores.difference is not None:
         print_figures(scores.difference, f"second minus first{gold}")
+    if scores.agreement is not None:
+        print_figures(scores.agreement, "Agreement, without gold")
     for card in scores.cards:
         if card.languages is not None:
             print_figures(card.languages, f"By language, {card.path}")

@@ -68,7 +68,7 @@ def sense(
     from admire.senses.dictionaries import open_dictionaries
     from admire.senses.interpretation import ReadingSettings, interpret, sense_method
 
-    if data.suffix == ".txt":
+    if data.suffix.lower() == ".txt":
         raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
     check_file(out, TABLE, force=force)
     items = list(opt.make(ItemFiles, options).read(data))
@@ -98,8 +98,8 @@ def sense(
         print_json({"figures": summary, "senses": table})
     elif not scored.empty:
         print_figures(summary, f"Sense, {llm}")
-    if not scored.empty:
-        probabilities = [readings[k].sense.probability for k in scored.index]
+    if not scored.empty and not scored["confidence"].isna().all():
+        probabilities = [readings[k].sense.probability_idiomatic for k in scored.index]
         error = calibration_error(probabilities, scored["sentence_type"] == "idiomatic")
         log.info("The probabilities' expected calibration error: %.3f", error)
         if detects:

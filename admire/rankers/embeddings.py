@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -17,7 +17,15 @@ from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.models.encoders import ImageEncoder, Role, TextEncoder, open_encoder
 from admire.models.encoders.sight import SightEncoder
-from admire.rankers.scorer import LIKE, PAIRED, Scores, Vector, query_weights, score
+from admire.rankers.scorer import (
+    LIKE,
+    PAIRED,
+    Scores,
+    Vector,
+    contributions,
+    query_weights,
+    score,
+)
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
 from admire.senses.interpretation import Interpretation
@@ -32,6 +40,21 @@ PICTURES_BESIDE_CAPTIONS = 0.5
 """Weight of the pictures that ``sight`` sees where candidates have captions too."""
 
 
+class Part(NamedTuple):
+    """A part of candidates' scores.
+
+    Attributes:
+        of: the track that is compared, or a ranker or run.
+        text: the role of what it is compared with, see :data:`TEXTS`, as ``unlike compound`` if
+            likeness lowers the score; or ``pair``. None for a ranker.
+        values: shape (candidates,).
+    """
+
+    of: str
+    text: str | None
+    values: Scores
+
+
 @dataclass(frozen=True)
 class Comparison:
     """An item's candidates compared with one chat model's texts, or with a baseline's.
@@ -41,12 +64,14 @@ class Comparison:
             five, also each other, see :data:`admire.rankers.scorer.LIKE`.
         cosines: by track, shape (roles, candidates).
         scores: shape (candidates,).
+        parts: what each text that counts adds to the scores.
         interpretation: whose texts these are; None for a baseline.
     """
 
     roles: tuple[str, ...]
     cosines: dict[str, Scores]
     scores: Scores
+    parts: tuple[Part, ...]
     interpretation: Interpretation | None = None
 
 
@@ -338,4 +363,19 @@ def _compared(
             cosines[track].extend(space.likeness(item))
     arrays = {track: np.array(rows) for track, rows in cosines.items()}
     scores = score(arrays, weights, settings.scoring)
-    return Comparison(roles, arrays, scores, query.interpretation)
+    added = contributions(arrays, weights, settings.scoring)
+    parts = tuple(_parts(query, added))
+    return Comparison(roles, arrays, scores, parts, query.interpretation)
+
+
+def _parts(query: _Query, added: Mapping[str, Scores]) -> Iterator[Part]:
+    """Yield what each text adds by track, the compound last, and then the pairs."""
+    roles = list(query.texts)
+    for track, values in added.items():
+        for role in sorted(roles, key=lambda role: role == "compound"):
+            weight = query.weights.get(role)
+            if weight:
+                yield Part(track, "unlike " * (weight < 0) + role, values[roles.index(role)])
+    for track, values in added.items():
+        if len(values) > len(roles):
+            yield Part(track, "pair", values[-1])

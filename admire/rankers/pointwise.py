@@ -133,7 +133,7 @@ def _scores(
     answers: Sequence[Answer], reading: Interpretation, settings: Settings
 ) -> tuple[float, ...]:
     """Return graded candidates' scores; one without grades has the mean of the others."""
-    p = reading.sense.probability
+    p = reading.sense.probability_idiomatic
     if settings.scoring.gate == "hard" and reading.sense.label:
         p = float(reading.sense.label == "idiomatic")
     scores = [

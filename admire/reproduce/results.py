@@ -18,7 +18,8 @@ TABLE, PAGE = "table.csv", "table.html"
 HEADINGS = ("Row", "Set", "n")
 HOW_TO_READ = (
     "Each figure is ours, with its 95 % interval where items are resampled; below it is the "
-    "paper's, and ours minus the paper's."
+    "paper's, and ours minus the paper's. “Minus first” is the mean of the differences, item by "
+    "item, from the first row of the same set that ran, with its 95 % interval."
 )
 
 Figures = dict[str, tuple[float, float, float]]
@@ -31,6 +32,7 @@ class Cell:
 
     Attributes:
         figures: what came out; none where it did not run.
+        minus_first: its paired differences from the first row of the set that ran.
         n: how many items, pairs or queries the figures are of.
         note: why it did not run or has no figures, or what stands in for what.
         stand_in: whether models stand in for those of the recipe.
@@ -41,6 +43,7 @@ class Cell:
     set: str
     published: Sequence[float] = ()
     figures: Figures = field(default_factory=dict)
+    minus_first: Figures = field(default_factory=dict)
     n: int = 0
     note: str = ""
     stand_in: bool = False
@@ -51,12 +54,15 @@ def result_table(recipe: Recipe, cells: Sequence[Cell]) -> pd.DataFrame:
     """Return a row for each cell and metric.
 
     Columns: paper, table, row, set, metric, n, ours, low, high, published, difference (ours minus
-    published), stand_in, note. A figure that is not known is NaN.
+    published), minus_first with minus_first_low and minus_first_high (see :class:`Cell`), stand_in,
+    note. A figure that is not known is NaN.
     """
+    unknown = (float("nan"),) * 3
     rows = []
     for cell in cells:
         for k, metric in enumerate(recipe.metrics):
-            ours, low, high = cell.figures.get(metric, (float("nan"),) * 3)
+            ours, low, high = cell.figures.get(metric, unknown)
+            minus, minus_low, minus_high = cell.minus_first.get(metric, unknown)
             published = cell.published[k] if cell.published else float("nan")
             rows.append(
                 {
@@ -71,6 +77,9 @@ def result_table(recipe: Recipe, cells: Sequence[Cell]) -> pd.DataFrame:
                     "high": high,
                     "published": published,
                     "difference": ours - published,
+                    "minus_first": minus,
+                    "minus_first_low": minus_low,
+                    "minus_first_high": minus_high,
                     "stand_in": cell.stand_in,
                     "note": cell.note,
                 }
@@ -79,18 +88,20 @@ def result_table(recipe: Recipe, cells: Sequence[Cell]) -> pd.DataFrame:
 
 
 def cell_text(figure: pd.Series) -> str:
-    """Return a figure's text: ours with its interval, and below it the paper's and the difference.
+    """Return a figure's text: ours with its interval, the paper's, and how far ours differs.
 
     Args:
         figure: a row of :func:`result_table`.
     """
     ours = figure_text(figure["ours"], figure["low"], figure["high"])
-    if pd.isna(figure["published"]):
-        return ours
-    paper = f"paper {figure['published']:.3f}"
-    if ours == NOTHING:
-        return paper
-    return f"{ours}\n{paper} ({figure['difference']:+.3f})"
+    lines = [ours]
+    if not pd.isna(figure["published"]):
+        paper = f"paper {figure['published']:.3f}"
+        lines = [paper] if ours == NOTHING else [ours, f"{paper} ({figure['difference']:+.3f})"]
+    if not pd.isna(figure["minus_first"]):
+        ends = (figure[f"minus_first{end}"] for end in ("", "_low", "_high"))
+        lines.append(f"minus first {figure_text(*ends, signed=True)}")
+    return "\n".join(lines)
 
 
 def wide_table(recipe: Recipe, table: pd.DataFrame) -> pd.DataFrame:

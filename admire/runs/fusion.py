@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from admire.base.choices import Fusion
 from admire.base.errors import UserError
 from admire.base.schema import Weight, check_setting
-from admire.data.items import SenseLabel
-from admire.rankers.scorer import fuse_scores
+from admire.rankers.embeddings import Part
+from admire.rankers.scorer import comparable, fuse_scores
+from admire.runs.language_summary import Tally, count_items, summarise_languages
 from admire.runs.past_runs import read_record, read_run
 from admire.runs.ranking import FusedRun, Ranking, Run
 from admire.runs.record import VERSION, source_record, versions
+from admire.runs.score_parts import part_column
 from admire.scores.leakage import merge_seen
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import NO_MEANING
-from admire.senses.sense import NO_SENSE, Sense
+from admire.senses.sense import NO_SENSE, Sense, likelier
 
 
 def fuse(
@@ -32,10 +35,13 @@ def fuse(
 ) -> Run:
     """Fuse runs of the same items into one.
 
-    The sense of an item is the one that most of the runs take, by weight; in a tie, that of the
-    first of them. Runs without a sense have no say in it. Meanings are the first run's that has
-    some. In the fused run's folder, scores.csv has a row for each candidate with its score and rank
-    in every run (``score1``, ``rank1``, …), and run.json the records of the runs.
+    The probability of an item's idiomatic sense is the weighted mean of those of the runs, and
+    its sense the likelier one; in a tie, that of the first run. Runs without a sense do not count,
+    and given senses, which have no probability, only if no run predicts one: then most runs by
+    weight decide. Meanings are the first run's that has some.
+
+    In the fused run's folder, scores.csv has a row for each candidate with its score and rank in
+    every run (``score1``, ``rank1``, …), and run.json the records of the runs.
 
     Args:
         folders: two run folders or more, those of fused runs included.
@@ -58,6 +64,8 @@ def fuse(
         raise UserError("All weights are 0. One run at least has to count.", "weight")
     fused = [_fuse_item(rankings, paths, weights, method) for rankings in zip(*runs, strict=True)]
     records = [read_record(path) for path in paths]
+    tallies: dict[str, Tally] = {}
+    count_items(tallies, fused)
     record = {
         "version": VERSION,
         "source": records[0]["source"],
@@ -73,10 +81,22 @@ def fuse(
             }
             for path, weight, of_run in zip(paths, weights, records, strict=True)
         ],
+        "languages": summarise_languages(tallies, _trained(records)),
         "versions": versions(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return Run(tuple(fused), record)
+
+
+def _trained(records: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
+    """Return by language whether all detectors of some runs were trained on it."""
+    trained: dict[str, bool] = {}
+    for record in records:
+        for row in record.get("languages", ()):
+            if row["detector_trained"] is not None:
+                language = row["language"]
+                trained[language] = trained.get(language, True) and row["detector_trained"]
+    return trained
 
 
 def read_same(folders: Sequence[Path]) -> list[list[Ranking]]:
@@ -140,12 +160,24 @@ def _fuse_item(
     scores = fuse_scores([ranking.scores for ranking in rankings], weights, method)
     interpretations = _fuse_senses(rankings, weights)
     parts = []
+    total = sum(weights)
+    shares = [
+        weight / total * comparable(ranking.scores, method)
+        for weight, ranking in zip(weights, rankings, strict=True)
+    ]
     for j, name in enumerate(candidate.name for candidate in item.candidates):
         row: dict[str, object] = {"candidate": name}
         if interpretations:
-            row["predicted_type"] = interpretations[0].sense.label or ""
+            sense = interpretations[0].sense
+            row |= {
+                "predicted_type": sense.label or "",
+                "probability_idiomatic": sense.probability_idiomatic,
+                "confidence": sense.confidence,
+            }
         for k, ranking in enumerate(rankings, start=1):
             row |= {f"score{k}": ranking.scores[j], f"rank{k}": 1 + ranking.order.index(name)}
+        for k, share in enumerate(shares, start=1):
+            row[part_column(Part(f"run{k}", None, share))] = share[j]
         parts.append(row)
     fused = tuple(
         FusedRun(str(folder), weight, ranking.order)
@@ -164,23 +196,37 @@ def _fuse_item(
 def _fuse_senses(
     rankings: Sequence[Ranking], weights: Sequence[float]
 ) -> tuple[Interpretation, ...]:
-    """Return the sense of most runs, with a vote for each; nothing where no run has a sense."""
-    labels = [ranking.predicted_type for ranking in rankings]
+    """Return the sense by the runs that have one; nothing where no run read a sense."""
     readings = [reading for ranking in rankings for reading in ranking.interpretations]
     if not readings:
         return ()
-    idiomatic, literal = (
-        sum(w for w, label in zip(weights, labels, strict=True) if label == sense)
-        for sense in ("idiomatic", "literal")
-    )
-    chosen: SenseLabel | None = "idiomatic" if idiomatic > literal else "literal"
-    if math.isclose(idiomatic, literal):
-        chosen = next(filter(None, labels), None)
-    counted = idiomatic + literal
-    share = idiomatic / counted if counted else {"idiomatic": 1.0, None: 0.5}.get(chosen, 0.0)
-    votes = labels.count("idiomatic"), labels.count("literal"), labels.count(None)
-    none = all(reading.sense == NO_SENSE for reading in readings)
-    sense = NO_SENSE if none else Sense(chosen, share, *votes)
     idiomatic_meaning = next(filter(None, (r.idiomatic for r in readings)), NO_MEANING)
     literal_meaning = next(filter(None, (r.literal for r in readings)), NO_MEANING)
+    sense = _mean_sense(rankings, weights)
+    if all(reading.sense == NO_SENSE for reading in readings):
+        sense = NO_SENSE
     return (Interpretation("fused", sense, idiomatic_meaning, literal_meaning),)
+
+
+def _mean_sense(rankings: Sequence[Ranking], weights: Sequence[float]) -> Sense:
+    """Return the sense by the mean probability of runs; by most runs if all senses were given."""
+    decided = [
+        (ranking.probability_idiomatic, ranking.predicted_type, weight)
+        for ranking, weight in zip(rankings, weights, strict=True)
+        if ranking.predicted_type
+    ]
+    predicted = [p for p, *_ in decided if p is not None]
+    if predicted:
+        decided = [row for row in decided if row[0] is not None]
+    if not decided:
+        return Sense(None, 0.5, by="fused")
+    shares = [float(label == "idiomatic") if p is None else p for p, label, _ in decided]
+    counts = [weight for *_, weight in decided]
+    mean = float(np.average(shares, weights=counts if any(counts) else None))
+    sense = likelier(mean, "fused")
+    if math.isclose(mean, 0.5):
+        _, first, _ = decided[0]
+        sense = replace(sense, label=first)
+    if not predicted:
+        return likelier(sense.label == "idiomatic", "given")
+    return sense

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from admire.base.choices import TRACKS, Fusion
 from admire.base.errors import UserError
-from admire.base.files import open_text, read_table, read_text, table_parts
+from admire.base.files import check_columns, open_text, read_table, read_text, table_parts
 from admire.base.schema import Count, read_as
 from admire.data.items import Item
 from admire.rankers.scorer import LIKE, Scores, tied_names
@@ -25,7 +25,7 @@ from admire.runs.ranking import Ranking, Row, Run
 from admire.runs.record import VERSION
 from admire.runs.run_folder import ITEMS, OF_ITEM, RECORD, SCORES
 from admire.senses.recorded import Recorded, RecordedReply, key_of
-from admire.senses.sense import Sense
+from admire.senses.sense import FORMER_NAMES, Sense
 
 Checked = TypeVar("Checked")
 
@@ -49,7 +49,7 @@ def _without_votes(sense: Sense, method: Any) -> Sense:
     """Take away the votes that earlier versions gave detectors and given senses."""
     if sense.by or method not in ("detector", "given"):
         return sense
-    return Sense(sense.label, sense.probability, by=method)
+    return Sense(sense.label, sense.probability_idiomatic, by=method)
 
 
 class Shared(BaseModel, strict=True):
@@ -58,6 +58,7 @@ class Shared(BaseModel, strict=True):
     items: int
     source: Source | None
     versions: dict[str, str | None] = {}
+    languages: list[Language] = []
 
 
 class Made(Shared, strict=True):
@@ -90,6 +91,17 @@ class WrittenScoring(BaseModel, strict=True):
     texts: list[str]
     image_weight: float
     caption_weight: float
+
+
+class Language(BaseModel, strict=True):
+    language: str
+    items: int
+    share_idiomatic: float | None
+    confidence: float | None
+    unsure: int
+    without_meaning: int
+    compound_not_found: int
+    detector_trained: bool | None
 
 
 class Source(BaseModel, strict=True):
@@ -203,6 +215,7 @@ WORDS = ("compound", "language", "candidate", "ranker", "llm", "predicted_type",
 
 def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of scores.csv with its numbers; NaN where a cell is empty."""
+    table = table.rename(columns=FORMER_NAMES)
     numbers = [str(name) for name in table if name not in WORDS]
     try:
         table = table.assign(**{name: pd.to_numeric(table[name]) for name in numbers})
@@ -258,8 +271,9 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
         raise UserError(f"{folder}: is fused. Tune the runs that it is made of.")
     rows = enumerate(read_rows(folder), start=1)
     items = [with_gold(row.item, folder, number) for number, row in rows]
-    required = ("item", "candidate", "llm", "probability", "ranker")
-    table = _numbers(folder, read_table(folder / SCORES, required))
+    required = ("item", "candidate", "llm", "probability_idiomatic", "ranker")
+    table = _numbers(folder, read_table(folder / SCORES, ()))
+    check_columns(folder / SCORES, table, required)
     rankers = dict.fromkeys(table["ranker"])
     table = table[table["ranker"] == "embeddings"]
     if table.empty:
@@ -298,7 +312,7 @@ def recorded_cosines(
     }
 
 
-def with_gold(item: Item, folder: Path, number: int) -> Item:
+def with_gold(item: Item, folder: Path | str, number: int) -> Item:
     """Return the item, if its gold is known; else raise a UserError."""
     if item.best is None:
         raise UserError(f"{folder}: item {number} ('{item.compound}') has no gold order.")

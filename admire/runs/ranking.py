@@ -28,6 +28,7 @@ from admire.rankers.scorer import Scores, rank_names, tied_names
 from admire.runs.record import used_gold_sense
 from admire.scores.figures import summarise
 from admire.scores.item_figures import score_items
+from admire.scores.metrics import confidence
 from admire.senses.interpretation import Interpretation
 from admire.senses.sense import likelier, majority, mean_probability
 
@@ -97,6 +98,7 @@ class Row(BaseModel):
     interpretations: tuple[Interpretation, ...]
     judgements: tuple[Judgement, ...]
     word: Annotated[str, UNLESS_EMPTY] = ""
+    definitions: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     fused: Annotated[tuple[FusedRun, ...], UNLESS_EMPTY] = ()
     seen: Annotated[dict[str, list[Kind]], UNLESS_EMPTY] = {}
     unsure: Annotated[bool, UNLESS_EMPTY] = False
@@ -130,12 +132,19 @@ class Row(BaseModel):
         return self.model_copy(update=vars(item))
 
     @property
-    def probability(self) -> float | None:
+    def probability_idiomatic(self) -> float | None:
         """The probability of the idiomatic sense, a mean over the chat models.
 
-        None for a baseline, or where no vote could be read.
+        None for a baseline, where no vote could be read, or where the sense was given.
         """
-        return mean_probability(reading.sense for reading in self.interpretations)
+        senses = [reading.sense for reading in self.interpretations]
+        return None if any(sense.by == "given" for sense in senses) else mean_probability(senses)
+
+    @property
+    def confidence(self) -> float | None:
+        """The probability of the predicted sense; None where that of the idiomatic one is."""
+        p = self.probability_idiomatic
+        return None if p is None else confidence(p, self.predicted_type)
 
     @property
     def prediction(self) -> Prediction:
@@ -146,7 +155,7 @@ class Row(BaseModel):
             self.order,
             self.predicted_type,
             self.order[0] if self.sequence else None,
-            self.probability,
+            self.probability_idiomatic,
             self.unsure,
             self.language,
         )
@@ -261,13 +270,16 @@ class Run:
     def items_frame(self) -> pd.DataFrame:
         """Return the items, a row each.
 
-        Columns: ``compound``, ``sentence``, ``language``; ``predicted_type`` with the
-        ``probability`` of the idiomatic sense, and ``unsure``; ``meaning``, see
-        :meth:`Interpretation.wording`; ``order``, from best to worst; the gold's ``sentence_type``
-        and ``best``; and, if any item has gold, its figures, as ``top1`` and ``dcg``. The index
-        counts from 1, as ``item`` in :meth:`to_frame`.
+        Columns: ``compound``, ``sentence``, ``language``; ``predicted_type``;
+        ``probability_idiomatic``; ``confidence``, the probability of the predicted sense;
+        ``unsure``; ``meaning``, see :meth:`Interpretation.wording`; ``order``, from best to worst;
+        the gold's ``sentence_type`` and ``best``; if any item has gold, its figures, as ``top1``
+        and ``dcg``; and what else :func:`admire.items_to_frame` says of the items, so that rows of
+        this table can be ranked again. The index counts from 1, as ``item`` in :meth:`to_frame`.
         """
         import pandas as pd
+
+        from admire.data.frames import items_to_frame
 
         rows = [
             {
@@ -275,7 +287,8 @@ class Run:
                 "sentence": ranking.item.sentence,
                 "language": ranking.item.language,
                 "predicted_type": ranking.predicted_type,
-                "probability": ranking.probability,
+                "probability_idiomatic": ranking.probability_idiomatic,
+                "confidence": ranking.confidence,
                 "unsure": ranking.unsure,
                 "meaning": next(filter(None, _wordings(ranking)), None),
                 "order": ranking.order,
@@ -287,7 +300,9 @@ class Run:
         scored = score_rankings(self)
         table = pd.DataFrame(rows)
         table = table.join(scored[[name for name in scored if name not in OF_ITEM]])
-        return table.set_index(pd.RangeIndex(1, len(table) + 1, name="item"))
+        table = table.set_index(pd.RangeIndex(1, len(table) + 1, name="item"))
+        given = items_to_frame(ranking.item for ranking in self.rankings)
+        return table.join(given.drop(columns=table.columns, errors="ignore"))
 
     def figures(self) -> pd.DataFrame:
         """Return means with 95 % intervals over the items with gold.
@@ -326,13 +341,14 @@ TO_FRAME = (
 
 OF_ITEM = (
     *("compound", "sentence", "sentence_type", "language"),
-    *("predicted_type", "probability", "unsure"),
+    *("predicted_type", "probability_idiomatic", "unsure"),
 )
 """The columns of :func:`score_rankings` that are no figures."""
 
 
 def _wordings(ranking: Ranking) -> Iterator[str | None]:
-    return (reading.wording(ranking.item.phrase) for reading in ranking.interpretations)
+    phrase, definitions = ranking.item.phrase, ranking.definitions
+    return (reading.wording(phrase, definitions) for reading in ranking.interpretations)
 
 
 def _line(ranking: Ranking) -> str:

@@ -26,6 +26,7 @@ from admire.base.progress import (
 from admire.base.schema import suggesting
 from admire.data.frames import Data, take_items
 from admire.data.items import Item
+from admire.data.languages import base_language
 from admire.data.overlap import Kind
 from admire.models.encoders import TextEncoder
 from admire.models.llm.address import Address
@@ -43,15 +44,19 @@ from admire.rankers import (
     open_encoders,
     open_head,
 )
+from admire.rankers.embeddings import Part
 from admire.rankers.scorer import Scores, comparable, fuse_scores
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import Asking, Settings
-from admire.runs.ranking import Ranking, Run, blocks
+from admire.runs.language_summary import Tally, count_items, summarise_languages
+from admire.runs.ranking import Ranking, Run, agreed_sense, blocks
 from admire.runs.record import VERSION, source_record, versions
+from admire.runs.score_parts import as_counted, part_column
 from admire.runs.sources import Arguments, Model, take_arguments
 from admire.scores.leakage import find_seen, training_digests
 from admire.scores.metrics import confidence
 from admire.senses import Detector, open_detector
+from admire.senses.detector import trained_languages
 from admire.senses.dictionaries import Dictionary, open_dictionaries
 from admire.senses.interpretation import (
     Glosses,
@@ -120,6 +125,7 @@ class OpenRun:
         record: how the run is made, as run.json has it.
         seconds: what each stage has taken.
         done: how many items are ranked.
+        tallies: what is counted of them, by language.
     """
 
     def __init__(
@@ -160,6 +166,7 @@ class OpenRun:
         self.record = self._begin(summary, source, tracks_seen)
         self.seconds: dict[str, float] = {}
         self.done = 0
+        self.tallies: dict[str, Tally] = {}
 
     def _begin(
         self, summary: SetSummary, source: Mapping[str, str] | None, tracks_seen: Sequence[str]
@@ -200,7 +207,22 @@ class OpenRun:
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             "asked": [entry.record() for entry in self.ledger.entries()],
+            "languages": summarise_languages(self.tallies, self._trained()),
         }
+
+    def _trained(self) -> dict[str, bool]:
+        """Return by language whether the detector that decided senses was trained on it."""
+        trained = trained_languages(self.detector)
+        return {
+            language: base_language(language) in trained
+            for language, tally in self.tallies.items()
+            if trained and tally.counts["by_detector"]
+        }
+
+    def count(self, rankings: Sequence[Ranking]) -> None:
+        """Count rankings of the run as done."""
+        self.done += len(rankings)
+        count_items(self.tallies, rankings)
 
     def rank_blocks(self, items: Iterable[Item]) -> Iterator[list[Ranking]]:
         """Rank items block by block, as many as there are; only one block is in memory."""
@@ -208,7 +230,7 @@ class OpenRun:
             with _show_progress(self.done, len(block), self.record["items"]):
                 rankings = self.rank_block(block, first=not self.done)
             yield rankings
-            self.done += len(block)
+            self.count(rankings)
 
     def rank_block(self, items: Sequence[Item], *, first: bool) -> list[Ranking]:
         """Rank some items of the set, or all of them.
@@ -345,9 +367,11 @@ def _rank_item(
     """Rank an item by comparison, if there is any, and by each chat model's judgements."""
     names = [candidate.name for candidate in item.candidates]
     by_ranker: defaultdict[Ranker, list[Scores]] = defaultdict(list)
-    parts: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    added: list[tuple[Ranker, list[Part]]] = []
     for comparison in compared:
         by_ranker["embeddings"].append(comparison.scores)
+        added.append(("embeddings", list(comparison.parts)))
         own = {"ranker": "embeddings"} | _columns(comparison.interpretation)
         for j, name in enumerate(names):
             cosines = {
@@ -356,23 +380,30 @@ def _rank_item(
                 for q, role in enumerate(comparison.roles)
             }
             scores = {"llm_score": comparison.scores[j]}
-            parts.append({"candidate": name} | own | cosines | scores)
+            rows.append({"candidate": name} | own | cosines | scores)
     for reading, of_model in zip(readings, judgements, strict=True):
         for judgement in of_model:
-            by_ranker[judgement.ranker].append(comparable(np.array(judgement.scores)))
+            points = comparable(np.array(judgement.scores))
+            by_ranker[judgement.ranker].append(points)
+            added.append((judgement.ranker, [Part(judgement.ranker, None, points)]))
             own = {"ranker": judgement.ranker} | _columns(reading)
             answers = {"agreement": judgement.agreement, "unread": judgement.unread}
-            parts += [
-                {"candidate": name} | own | {"llm_score": points} | answers
-                for name, points in zip(names, judgement.scores, strict=True)
+            rows += [
+                {"candidate": name} | own | {"llm_score": value} | answers
+                for name, value in zip(names, judgement.scores, strict=True)
             ]
     # Models have equal weights (section 2.3 of the paper).
-    means: list[Scores] = [np.mean(models, axis=0) for models in by_ranker.values()]
-    sure = confidence(mean_probability(reading.sense for reading in readings))
+    means: dict[Ranker, Scores] = {r: np.mean(models, axis=0) for r, models in by_ranker.items()}
+    for start, (ranker, parts) in zip(range(0, len(rows), len(names)), added, strict=True):
+        counts = {"models": len(by_ranker[ranker]), "rankers": len(means)}
+        for part in as_counted(parts, means[ranker], **counts):
+            for row, value in zip(rows[start : start + len(names)], part.values, strict=True):
+                row[part_column(part)] = value
+    sure = confidence(mean_probability(r.sense for r in readings), agreed_sense(readings))
     return Ranking.of(
         item,
-        means[0] if len(means) == 1 else fuse_scores(means),
-        parts,
+        next(iter(means.values())) if len(means) == 1 else fuse_scores([*means.values()]),
+        rows,
         readings,
         judgements=tuple(judgement for of_model in judgements for judgement in of_model),
         seen=seen,
@@ -388,7 +419,8 @@ def _columns(reading: Interpretation | None) -> dict[str, Any]:
     return {
         "llm": reading.llm,
         "predicted_type": sense.label or "",
-        "probability": sense.probability,
+        "probability_idiomatic": sense.probability_idiomatic,
+        "confidence": sense.confidence,
         **({"by": sense.by} if sense.by else {}),
         **{f"votes_{name}": getattr(sense, name) for name in counts},
         "gloss": reading.gloss or "",

@@ -16,6 +16,7 @@ from admire.base.progress import show_progress
 from admire.base.storage import check_folder
 from admire.base.workers import Workers, check_same, over_workers
 from admire.data.check import check_set, log_faults, refuse_faults
+from admire.data.image_files import check_header, check_image
 from admire.data.items import Item
 from admire.data.settings import ItemFiles
 from admire.models.llm.address import Address
@@ -72,7 +73,8 @@ def rank_file(
     check_folder(out, "run")
     source = source_record(data, images=files.images, gold=files.gold)
     read = partial(files.read, data)
-    checked = check_set(read, SetSummary, partial(reads_pictures, settings=arguments.settings))
+    looks = partial(reads_pictures, settings=arguments.settings)
+    checked = check_set(read, SetSummary, looks, check_image if files.skip_bad else check_header)
     summary, faults, items = checked.collector, checked.faults, checked.items
     if not files.skip_bad:
         refuse_faults(data, faults)
@@ -147,7 +149,7 @@ def _rank_by_workers(
                 run.seconds[stage] = run.seconds.get(stage, 0.0) + spent
             run.ledger.take(account)
             yield rankings
-            run.done += len(rankings)
+            run.count(rankings)
 
 
 def _open_worker(

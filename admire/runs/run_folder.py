@@ -46,7 +46,7 @@ def submission_names(record: Mapping[str, Any], languages: Iterable[str]) -> dic
     source = Path((record["source"] or {"path": ""})["path"]).name
     if re.fullmatch(r"submission_.+\.tsv", source) and len(distinct) == 1:
         return {distinct[0]: source}
-    if source.endswith(".txt"):
+    if source.lower().endswith(".txt"):
         return {language: f"prediction.{language}.txt" for language in distinct}
     return {language: f"submission_{language}.tsv" for language in distinct}
 

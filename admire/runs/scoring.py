@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -16,14 +16,20 @@ import pandas as pd
 from admire.base.choices import BoardTrack
 from admire.base.errors import UserError
 from admire.data.frames import Data, take_items
-from admire.data.items import SenseLabel
+from admire.data.items import Item, SenseLabel, item_keys
 from admire.data.submission import Prediction, read_submission
 from admire.rankers.settings import Settings
 from admire.runs.past_runs import first_rankings, read_record, read_rows, read_run, with_gold
 from admire.runs.ranking import Ranking, Row, Run, blocks, run_figures
-from admire.runs.record import used_gold_sense
+from admire.runs.record import refuse_limited, used_gold_sense
 from admire.runs.run_folder import ITEMS, submission_names
-from admire.scores.figures import summarise
+from admire.scores.agreement import (
+    describe_shared,
+    order_agreement,
+    shared_items,
+    shared_places,
+)
+from admire.scores.figures import paired_difference, summarise
 from admire.scores.item_figures import drop_missing_senses, score_item, score_items, sense_columns
 from admire.scores.judgements import correct_gold
 from admire.scores.leakage import Seen
@@ -64,12 +70,14 @@ def score(
         items = correct_gold(items, Path(judgements), "the gold").items
     if isinstance(run, str | Path) and items is not None:
         predictions, folder = read_predictions(Path(run))
-        scored = score_items(items, predictions, str(run))
-        return run_figures(scored, read_record(folder) if folder else {})
+        record = read_record(folder) if folder else {}
+        refuse_limited(run, record, len(predictions), len(items))
+        return run_figures(score_items(items, predictions, str(run)), record)
     if isinstance(run, str | Path):
         check_own_gold(Path(run))
         run = read_run(run)
     if items is not None:
+        refuse_limited("the run", run.record, len(run.rankings), len(items))
         return run_figures(score_items(items, run.predictions(), "the run"), run.record)
     if judgements:
         own = [ranking.item for ranking in run.rankings]
@@ -85,36 +93,99 @@ def check_own_gold(path: Path) -> None:
         raise UserError(f"{path}: is no run folder, which has its own gold. Give gold.", "gold")
 
 
-def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
+def compare_runs(runs: Sequence[Run | str | Path]) -> pd.DataFrame:
     """Return how runs differ and how they score, as a tidy table to pivot, plot and filter.
 
     For each run and language the rows of :func:`admire.scores.figures.summarise` (``group``,
-    ``n``, ``metric``, ``mean``, ``low``, ``high``), each with ``run`` (the folder), ``language``,
-    ``method``, ``llm``, ``encoder`` and every setting of the run (``sense``, ``head``,
-    ``scoring.gate``, …). ``method`` is the paper's name: CI for images, CIC for images and
-    captions, and so CC for captions alone, with -F in a head's space; the baselines are
+    ``n``, ``metric``, ``mean``, ``low``, ``high``), each with ``run`` (the folder; of a run in
+    memory its place, as ``run 1``), ``language``, ``method``, ``llm``, ``encoder`` and every
+    setting of the run (``sense``, ``head``, ``scoring.gate``, …). ``method`` is the paper's name:
+    CI for images, CIC for images and captions, and so CC for captions alone, with -F in a head's
+    space; the baselines are
     ``compound`` and ``sentence``. Other rankers are called by their names. What was fused is joined
     by ``&``, and has ``fusion`` and ``weights`` in place of settings.
+
+    ``difference``, ``difference_low`` and ``difference_high`` are the mean of the differences from
+    the first run item by item, and its 95 % interval, on the ``shared`` items that both have; they
+    are missing for the first run. If the runs are not of the same items, a warning says so.
 
     Raises:
         UserError: a folder is not a run, or an item of it has no gold order.
     """
-    tables = []
-    for folder in map(Path, folders):
-        record = read_record(folder)
+    tables, items = [], []
+    first: dict[str, pd.DataFrame] = {}
+    names = _names(runs)
+    for name, run in zip(names, runs, strict=True):
+        record, rows = _opened(run)
+        gold: list[Item] = []
         by_language = defaultdict(list)
-        for number, row in enumerate(read_rows(folder), start=1):
-            pair = with_gold(row.item, folder, number), row.prediction
-            by_language[row.language].append(pair)
+        for number, row in enumerate(rows, start=1):
+            gold.append(with_gold(row.item, name, number))
+            by_language[row.language].append((gold[-1], row.prediction))
+        items.append(item_keys(gold))
         models, flat = _fused(record) if "fused" in record else _ranked(record)
-        for language, pairs in by_language.items():
-            items, predictions = zip(*pairs, strict=True)
-            scored = score_items(items, predictions, str(folder))
-            names = {"run": str(folder), "language": language, **models}
-            tables.append(summarise(scored).assign(**flat | names))
+        scored = {
+            language: score_items([item for item, _ in pairs], [row for _, row in pairs], name)
+            for language, pairs in by_language.items()
+        }
+        for language, table in scored.items():
+            figures = _with_difference(summarise(table), first.get(language), table)
+            columns = {"run": name, "language": language, **models}
+            tables.append(figures.assign(**flat | columns))
+        first = first or scored
+    if note := describe_shared(names, items):
+        log.warning("%s", note)
     table = pd.concat(tables, ignore_index=True)
-    first = ["run", "language", "method", "llm", "encoder", "group", "n", "metric"]
-    return table[[*first, *table.columns.difference(first, sort=False)]]
+    heads = ["run", "language", "method", "llm", "encoder", "group", "n", "metric"]
+    return table[[*heads, *table.columns.difference(heads, sort=False)]]
+
+
+def _names(runs: Sequence[Run | str | Path]) -> list[str]:
+    """Return how runs are called: by their folders, or else by their places."""
+    return [
+        f"run {place}" if isinstance(run, Run) else str(Path(run))
+        for place, run in enumerate(runs, start=1)
+    ]
+
+
+def _opened(run: Run | str | Path) -> tuple[dict[str, Any], Iterable[Row]]:
+    """Return a run's record and rows."""
+    if isinstance(run, Run):
+        return run.record, run.rankings
+    return read_record(Path(run)), read_rows(Path(run))
+
+
+def _with_difference(
+    figures: pd.DataFrame, first: pd.DataFrame | None, scored: pd.DataFrame
+) -> pd.DataFrame:
+    """Add to a run's figures their paired differences from the first run's scored items."""
+    pair = [] if first is None else shared_items([first, scored])
+    difference = paired_difference(*pair) if pair and len(pair[0]) else figures.iloc[:0]
+    renamed = {name: f"difference_{name}" for name in ("low", "high")}
+    renamed |= {"mean": "difference", "n": "shared"}
+    return figures.merge(difference.rename(columns=renamed), how="left", on=["group", "metric"])
+
+
+def agreement(first: Run | str | Path, second: Run | str | Path, *, seed: int = 0) -> pd.DataFrame:
+    """Return how far two runs agree about the items that both have, without any gold.
+
+    Args:
+        first, second: runs, their folders, or the files of submissions.
+
+    Returns:
+        ``group`` (all), ``n``, ``metric``, ``mean`` and a 95 % interval, ``low`` and ``high``. The
+        metrics are ``same_first``, the share of items with the same candidate first, and
+        ``kendall_tau``, the mean of Kendall's tau of their orders, from -1 to 1.
+
+    Raises:
+        UserError: something cannot be read, or they have no item in common.
+    """
+    one, other = (
+        run.predictions() if isinstance(run, Run) else read_predictions(Path(run))[0]
+        for run in (first, second)
+    )
+    pairs = shared_places([one, other], _names([first, second]))
+    return order_agreement([one[a] for a, _ in pairs], [other[b] for _, b in pairs], seed=seed)
 
 
 def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
@@ -247,7 +318,7 @@ def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
     if path.is_dir():
         return [row.prediction for row in read_rows(path)], path
     submitted, folder = read_submission(path), path.parent
-    if path.suffix == ".txt":
+    if path.suffix.lower() == ".txt":
         return submitted, None
     why = "there is no run beside it"
     if (folder / ITEMS).is_file():
@@ -262,7 +333,7 @@ def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
             why = f"its row {other} is not the run's"
         except UserError as error:
             why = f"the run beside it cannot be read. {error}".rstrip(".")
-    log.warning("%s: how sure its senses are cannot be told, because %s.", path, why)
+    log.info("%s: there is no calibration table, because %s.", path, why)
     return submitted, None
 
 
@@ -270,7 +341,7 @@ def _same_row(submitted: Prediction | None, of_run: Prediction | None) -> bool:
     """Return whether a row of a submission says what the run says."""
     if submitted is None or of_run is None:
         return False
-    row = replace(of_run, probability=None, unsure=False, language=None)
+    row = replace(of_run, probability_idiomatic=None, unsure=False, language=None)
     row = replace(row, sentence=row.sentence or "")
     if submitted.expected_item:  # its rows have no orders and no sentences
         row = replace(row, order=(), sentence=submitted.sentence)

@@ -164,7 +164,7 @@ def _recorded(part: pd.DataFrame) -> list[_Recorded]:
         filled = rows.dropna(axis="columns", how="all").to_dict("records")
         roles, cosines = recorded_cosines(filled, TEXTS)
         first = rows.iloc[0]
-        sense = Sense(first["predicted_type"] or None, float(first["probability"]))
+        sense = Sense(first["predicted_type"] or None, float(first["probability_idiomatic"]))
         recorded.append(_Recorded(rows["candidate"].tolist(), sense, roles, cosines))
     return recorded
 

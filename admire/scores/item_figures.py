@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -33,8 +33,8 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
     judgements may give it, has ``top1`` alone. For Subtask B, whose gold is ``expected_item``, the
     figures are ``item_accuracy`` and ``sense_accuracy``, each 1 or 0; the latter is left out if the
     submission has no senses, or the gold lacks some. For V-WSD they are ``top1`` and ``mrr``.
-    Predictions of a run that predicts senses add ``predicted_type``, ``probability`` (of the
-    idiomatic sense; NaN if no vote could be read) and ``unsure``.
+    Predictions of a run that predicts senses add ``predicted_type``, ``probability_idiomatic``
+    (NaN if no vote could be read) and ``unsure``.
 
     Raises:
         UserError: no item has gold, one has no prediction, or a prediction does not fit its item.
@@ -93,10 +93,29 @@ def _join(
         elif item.best:
             where = f" in “{item.sentence}”" if item.sentence else ""
             raise UserError(f"{name}: has no row for '{item.compound}'{where}.")
-    left = sum(map(len, waiting.values()))
-    if left:
-        log.warning("%s: rows that are not in the gold file do not count: %d.", name, left)
+    _warn_of_left(waiting, joined, name, by_sentence=by_sentence)
     return [(item, prediction) for item, prediction in joined if item.best]
+
+
+def _warn_of_left(
+    waiting: Mapping[tuple[str, str | None], Sequence[Prediction]],
+    joined: Sequence[tuple[Item, Prediction]],
+    name: str,
+    *,
+    by_sentence: bool,
+) -> None:
+    """Warn of predictions that are joined to no item: second ones of an item, and others."""
+    first = {(item.compound, item.sentence if by_sentence else None): p for item, p in joined}
+    doubled = [(first[key], p) for key, left in waiting.items() if key in first for p in left]
+    if doubled:
+        kept, second = doubled[0]
+        rows = f"row {kept.row} and row {second.row}" if second.row else "two rows"
+        more = f" (and {len(doubled) - 1} more)" if len(doubled) > 1 else ""
+        message = "%s: %s are of one item, '%s'. The first counts; remove the other.%s"
+        log.warning(message, name, rows, kept.compound, more)
+    others = sum(map(len, waiting.values())) - len(doubled)
+    if others:
+        log.warning("%s: rows that are not in the gold file do not count: %d.", name, others)
 
 
 def describe_coverage(scored: int, items: int) -> str:
@@ -106,9 +125,10 @@ def describe_coverage(scored: int, items: int) -> str:
 
 def sense_columns(prediction: Prediction) -> dict[str, Any]:
     """Return the sense of a run's prediction, for :func:`score_items`."""
+    p = prediction.probability_idiomatic
     return {
         "predicted_type": prediction.sentence_type,
-        "probability": math.nan if prediction.probability is None else prediction.probability,
+        "probability_idiomatic": math.nan if p is None else p,
         "unsure": prediction.unsure,
     }
 
@@ -117,8 +137,8 @@ def drop_missing_senses(scored: pd.DataFrame, predicted: bool) -> pd.DataFrame:
     """Drop ``sense_accuracy`` if gold or predictions lack senses, and the run's empty columns."""
     if "sense_accuracy" in scored and not (predicted and scored["sentence_type"].notna().all()):
         del scored["sense_accuracy"]
-    if scored["probability"].isna().all() and not scored["unsure"].any():
-        return scored.drop(columns=["predicted_type", "probability", "unsure"])
+    if scored["probability_idiomatic"].isna().all() and not scored["unsure"].any():
+        return scored.drop(columns=["predicted_type", "probability_idiomatic", "unsure"])
     return scored
 
 

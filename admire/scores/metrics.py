@@ -71,6 +71,16 @@ def _spearman(a: Sequence[int], b: Sequence[int]) -> float:
     return 1 - 6 * sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) / (n * (n * n - 1))
 
 
+def kendall_tau(first: Sequence[str], second: Sequence[str]) -> float:
+    """Return Kendall's tau of two orders of the same two names or more, from -1 to 1.
+
+    It is the share of pairs of names that stand in the same order, minus the share of the others.
+    """
+    places = np.array([second.index(name) for name in first])
+    left, right = np.triu_indices(len(places), 1)
+    return float(np.sign(places[right] - places[left]).mean())
+
+
 def r_precision(relevant: npt.ArrayLike) -> float:
     """Return the share of relevant documents among the first R, of R relevant ones (IdioLink, D).
 
@@ -300,9 +310,13 @@ def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int 
     return Evenness(tuple(counts.tolist()), tuple(expected.tolist()), float(p))
 
 
-def confidence(probability: float | None) -> float:
-    """Return how sure a probability of the idiomatic sense is, from 0.5 to 1; 0.5 for None.
+def confidence(probability_idiomatic: float | None, sense: str | None) -> float:
+    """Return the probability of the predicted sense; 0.5 if it or the sense is None.
 
-    It is rounded, so that 0.8 and 1 - 0.2 are the same.
+    It is below 0.5 if several models' majority disagrees with their mean probability. It is
+    rounded, so that 0.8 and 1 - 0.2 are the same.
     """
-    return 0.5 if probability is None else round(max(probability, 1 - probability), 9)
+    if probability_idiomatic is None or sense is None:
+        return 0.5
+    p = probability_idiomatic
+    return round(p if sense == "idiomatic" else 1 - p, 9)

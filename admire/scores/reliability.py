@@ -20,17 +20,20 @@ def decided_items(scored: pd.DataFrame) -> pd.DataFrame:
     """Return the items whose sense is known, with the run's confidence and errors.
 
     Returns:
-        The rows of :func:`admire.scores.item_figures.score_items` with ``confidence``, from 0.5 to
+        The rows of :func:`admire.scores.item_figures.score_items` with ``confidence``, from 0 to
         1, and the errors, 1 or 0: ``sense_risk`` and ``top1_risk`` (in Subtask B of the item). No
         rows if the run predicts no senses.
     """
-    if "probability" not in scored:
-        scored = scored.iloc[:0].assign(predicted_type=None, probability=math.nan)
+    if "probability_idiomatic" not in scored:
+        scored = scored.iloc[:0].assign(predicted_type=None, probability_idiomatic=math.nan)
     labelled = scored[scored["sentence_type"].notna()]
     predicted = labelled["predicted_type"].astype(object)
     first = labelled["top1" if "top1" in labelled else "item_accuracy"]
     return labelled.assign(
-        confidence=[confidence(None if math.isnan(p) else p) for p in labelled["probability"]],
+        confidence=[
+            confidence(None if math.isnan(p) else p, None if pd.isna(sense) else sense)
+            for p, sense in zip(labelled["probability_idiomatic"], predicted, strict=True)
+        ],
         sense_risk=(predicted != labelled["sentence_type"].astype(object)).astype(float),
         top1_risk=1.0 - first,
     )
@@ -44,7 +47,7 @@ def sense_summary(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     items that have a probability.
     """
     items = decided_items(scored)
-    sure = items[items["probability"].notna()]
+    sure = items[items["probability_idiomatic"].notna()]
     idiomatic = sure["sentence_type"] == "idiomatic"
     rows: list[tuple[str, int, str, float, float, float]] = []
 
@@ -62,8 +65,8 @@ def sense_summary(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         }
         add(len(items), {"sense_accuracy": metrics.mean(1 - items["sense_risk"])} | areas)
     if len(sure):
-        errors = metrics.brier(sure["probability"], idiomatic)
-        calibration = metrics.calibration(sure["probability"], idiomatic)
+        errors = metrics.brier(sure["probability_idiomatic"], idiomatic)
+        calibration = metrics.calibration(sure["probability_idiomatic"], idiomatic)
         add(len(sure), {"calibration_error": calibration, "brier": metrics.mean(errors)})
     return pd.DataFrame(rows, columns=COLUMNS)
 

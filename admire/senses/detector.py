@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
+
+from admire.data.languages import base_language, language_name
 
 if TYPE_CHECKING:
     from admire.data.items import Item
@@ -61,3 +63,26 @@ class Detector(Protocol):
 
     def classify(self, uses: Sequence[Use]) -> list[Sense]:
         """Return the sense of each use, in their order; a UserError if the model cannot be used."""
+
+
+def trained_languages(detector: object) -> tuple[str, ...]:
+    """Return the codes of the languages in a detector's training; none if its card has none."""
+    tags = getattr(detector, "card", {}).get("languages", ())
+    return tuple(sorted({base_language(tag) for tag in tags}))
+
+
+def describe_untrained(languages: Iterable[str], trained: Iterable[str], guessed: str = "") -> str:
+    """Say on which languages a detector was not trained, without a full stop.
+
+    Args:
+        languages, trained: codes or tags.
+        guessed: what follows the languages, in brackets.
+    """
+    names, known = map(list_languages, (languages, trained))
+    return f"The detector was not trained on {names}{guessed}, only on {known}"
+
+
+def list_languages(tags: Iterable[str]) -> str:
+    """Return the names of some languages, at least one: ``Turkish, Uzbek and Chinese``."""
+    *names, last = dict.fromkeys(map(language_name, tags))
+    return f"{', '.join(names)} and {last}" if names else last

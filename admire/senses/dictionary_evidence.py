@@ -42,10 +42,10 @@ def add_evidence(
         return moved
     gains = SLOPE * (likeness([items[k] for k in places], entries, open_encoder("e5")) - OFFSET)
     for k, gain in zip(places, gains, strict=True):
-        p = np.clip(senses[k].probability, 1e-9, 1 - 1e-9)
+        p = np.clip(senses[k].probability_idiomatic, 1e-9, 1 - 1e-9)
         probability = float(1 / (1 + np.exp(-(np.log(p / (1 - p)) + gain))))
         label: SenseLabel = "idiomatic" if probability > 0.5 else "literal"
-        moved[k] = replace(senses[k], probability=probability, label=label)
+        moved[k] = replace(senses[k], probability_idiomatic=probability, label=label)
     return moved
 
 

@@ -56,17 +56,26 @@ class Interpretation:
     @property
     def meant(self) -> str | None:
         """The first definition of the sense that is meant."""
-        idiomatic = self.sense.label == "idiomatic" or self.sense == NO_SENSE
-        meaning = self.idiomatic if idiomatic else self.literal
-        return next(iter(meaning.definitions), None)
+        return next(iter(self._meant.definitions), None)
 
-    def wording(self, phrase: str) -> str | None:
+    @property
+    def warning(self) -> str | None:
+        """What is wrong with the meaning that is meant; None also for a literal use without one."""
+        is_literal = self.sense.label == "literal"
+        return None if is_literal and not self._meant else self._meant.warning
+
+    @property
+    def _meant(self) -> Meaning:
+        idiomatic = self.sense.label == "idiomatic" or self.sense == NO_SENSE
+        return self.idiomatic if idiomatic else self.literal
+
+    def wording(self, phrase: str, definitions: Sequence[str] = ()) -> str | None:
         """Return the meaning to show: :attr:`meant`, or of some literal uses the phrase itself.
 
-        A literal use is worded by a dictionary or a strong chat model. The embedded model often
-        gives what the idiom means instead.
+        A literal use is worded by a person, whose ``definitions`` are given, by a dictionary or by
+        a strong chat model. The embedded model often gives what the idiom means instead.
         """
-        if self.sense.label != "literal":
+        if self.sense.label != "literal" or definitions:
             return self.meant
         meant = None if self.llm == "embedded" else self.meant
         return meant or next(iter(self.known.glosses("literal")), phrase)
@@ -249,13 +258,19 @@ def _ask_meanings(
     settings: ReadingSettings,
     entries: Mapping[Item, Entries],
 ) -> tuple[dict[Item, Meaning], dict[Item, Meaning]]:
-    """Ask a source for all meanings of one kind, then of the next; return them by sense."""
+    """Ask a source for all meanings of one kind, then of the next; return them by sense.
+
+    What an item's ``definitions`` say is taken for the meaning of the sense that it has.
+    """
     by_kind: dict[MeaningKind, list[Item]] = {"gloss": [], "idiomatic": [], "literal": []}
     for item, sense in zip(items, senses, strict=True):
         for kind in _meaning_kinds(item, sense, source, settings):
             by_kind[kind].append(item)
     idiomatic = dict.fromkeys(items, NO_MEANING)
     literal = idiomatic.copy()
+    for item, sense in zip(items, senses, strict=True):
+        if item.definitions:
+            (literal if sense.label == "literal" else idiomatic)[item] = Meaning(item.definitions)
     pairs: list[tuple[Item, Meaning]] = []
     for kind, chosen in by_kind.items():
         if chosen:
@@ -339,6 +354,9 @@ def _meaning_kinds(
     """Return the kinds of meaning that a source is asked for, of an item in this sense."""
     if settings.glosses == "none":
         return set()
+    if item.definitions:
+        others = _meaning_kinds(replace(item, definitions=()), sense, source, settings)
+        return others & {"idiomatic" if sense.label == "literal" else "literal"}
     if item.word:
         return {"idiomatic"}
     if sense == UNDECIDED:

@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,11 +20,17 @@ from admire.base.errors import UserError
 from admire.base.files import read_text
 from admire.base.storage import write_whole
 from admire.data.compounds import find_compound
-from admire.data.languages import LANGUAGES, base_language
+from admire.data.languages import base_language
 from admire.models.encoders import Query, QueryEncoder, open_encoder
 from admire.prompts import Prompts
 from admire.scores.leakage import check_card
-from admire.senses.detector import BUILT_IN, Detector, Use
+from admire.senses.detector import (
+    BUILT_IN,
+    Detector,
+    Use,
+    describe_untrained,
+    trained_languages,
+)
 from admire.senses.sense import Sense, likelier
 
 if TYPE_CHECKING:
@@ -105,9 +111,15 @@ class LightDetector:
 
     def _warn_of(self, languages: npt.NDArray[np.str_]) -> None:
         """Warn once of each language that it was not trained on."""
-        trained = {base_language(tag) for tag in self.card.get("languages", languages)}
-        for language in sorted({*languages} - trained):
-            _warn_of_language(language, tuple(sorted(trained)))
+        trained = trained_languages(self)
+        new = sorted({(str(language), trained) for language in {*languages} - {*trained}} - _WARNED)
+        if trained and new:
+            _WARNED.update(new)
+            log.warning(
+                "%s: trust its senses less. Votes of a strong chat model are better there (--llm "
+                "openai:MODEL --sense vote).",
+                describe_untrained([language for language, _ in new], trained),
+            )
 
     def save(self, path: Path) -> None:
         """Write the detector as JSON; a UserError if the file cannot be written."""
@@ -127,15 +139,8 @@ class LightDetector:
         return json.dumps(content, separators=(",", ":"))
 
 
-@cache
-def _warn_of_language(language: str, trained: tuple[str, ...]) -> None:
-    untrained, *names = (LANGUAGES.get(tag, tag) for tag in (language, *trained))
-    log.warning(
-        "The detector was not trained on %s, only on %s: trust its senses less. Votes of a strong "
-        "chat model are better there (--llm openai:MODEL --sense vote).",
-        untrained,
-        " and ".join(names),
-    )
+_WARNED: set[tuple[str, tuple[str, ...]]] = set()
+"""Languages of which a warning was given, each with those that the detector was trained on."""
 
 
 def sha256(text: str) -> str:

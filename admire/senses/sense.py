@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field
 
 from admire.base.errors import UserError
 from admire.base.schema import Text, read_as
@@ -23,8 +23,15 @@ if TYPE_CHECKING:
 
 LanguageTag = Annotated[Text, AfterValidator(language_cell), Limit("language")]
 
-By = Literal["detector", "captions", "given", "recorded"]
-"""What decides a sense without votes; ``captions`` are those of a sequence (Subtask B)."""
+By = Literal["detector", "captions", "given", "recorded", "fused"]
+"""What decides a sense without votes; ``captions`` are those of a sequence (Subtask B), and
+``fused`` is the mean of several runs."""
+
+
+FORMER_NAMES = {"probability": "probability_idiomatic"}
+"""How earlier versions called columns and keys."""
+
+PROBABILITY = Field(validation_alias=AliasChoices("probability_idiomatic", *FORMER_NAMES))
 
 
 @dataclass(frozen=True)
@@ -33,32 +40,35 @@ class Sense:
 
     Attributes:
         label: the sense; None where no vote could be read, and in :data:`NO_SENSE`.
-        probability: of the idiomatic sense, from 0 to 1: the share among the votes that could be
-            read, or the mean of the detector's heads.
+        probability_idiomatic: from 0 to 1: the share among the votes that could be read, or the
+            mean of the detector's heads. A given sense has 0 or 1.
         idiomatic, literal, unparsed: how many votes were for each sense, or could not be read.
         by: what decided it in place of votes.
     """
 
     label: SenseLabel | None
-    probability: float
+    probability_idiomatic: Annotated[float, PROBABILITY]
     idiomatic: int = 0
     literal: int = 0
     unparsed: int = 0
     by: By | None = None
 
     def __str__(self) -> str:
-        """Say the sense with its votes, or with its probability and what decided it."""
+        """Say the sense with its votes, or with its confidence and what decided it."""
         label = self.label or "unknown"
         if self.by:
-            p = f", p {self.confidence:.2f}" if 0 < self.probability < 1 else ""
-            return f"{label}{p} ({self.by})"
+            is_sure = self.confidence is None or self.probability_idiomatic in (0, 1)
+            sure = "" if is_sure else f", confidence {self.confidence:.2f}"
+            return f"{label}{sure} ({self.by})"
         unread = f", {self.unparsed} unread" if self.unparsed else ""
         return f"{label} ({self.idiomatic}:{self.literal}{unread})"
 
     @property
-    def confidence(self) -> float:
-        """The probability of the label, from 0.5 to 1."""
-        return confidence(self.probability)
+    def confidence(self) -> float | None:
+        """The probability of the label, from 0 to 1; None if it is given, or there is none."""
+        if self.label is None or self.by == "given":
+            return None
+        return confidence(self.probability_idiomatic, self.label)
 
 
 NO_SENSE = Sense(None, 1.0)
@@ -70,7 +80,7 @@ UNDECIDED = Sense(None, 0.5)
 
 def mean_probability(senses: Iterable[Sense]) -> float | None:
     """Return the mean over several decisions on one use; None where no vote could be read."""
-    probabilities = [sense.probability for sense in senses if sense.label]
+    probabilities = [sense.probability_idiomatic for sense in senses if sense.label]
     return sum(probabilities) / len(probabilities) if probabilities else None
 
 
@@ -108,8 +118,8 @@ def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
 
     The columns are compound, sentence, sentence_type (None if not given), predicted_type (None if
     no vote could be read), idiomatic, literal, unparsed (numbers of votes, empty where none were
-    cast), confidence (from 0.5 to 1), language, probability (of the idiomatic sense), and by (what
-    decided it in place of votes).
+    cast), confidence (the probability of predicted_type), language, probability_idiomatic, and by
+    (what decided it in place of votes).
     """
     import pandas as pd
 
@@ -124,9 +134,9 @@ def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
             "sentence_type": [item.sentence_type for item in items],
             "predicted_type": [sense.label for sense in senses],
             **{name: votes(name) for name in ("idiomatic", "literal", "unparsed")},
-            "confidence": [round(sense.confidence, 4) for sense in senses],
+            "confidence": [s.confidence and round(s.confidence, 4) for s in senses],
             "language": [item.language for item in items],
-            "probability": [round(sense.probability, 4) for sense in senses],
+            "probability_idiomatic": [round(sense.probability_idiomatic, 4) for sense in senses],
             "by": [sense.by for sense in senses],
         }
     )
@@ -158,7 +168,7 @@ class _Row(BaseModel):
     literal: Votes
     unparsed: Votes
     language: LanguageTag
-    probability: float = Field(ge=0, le=1, allow_inf_nan=False)
+    probability_idiomatic: float = Field(ge=0, le=1, allow_inf_nan=False)
     by: Annotated[By | None, BeforeValidator(lambda cell: cell or None)] = None
 
 
@@ -168,16 +178,17 @@ def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
-    from admire.base.files import read_table
+    from admire.base.files import check_columns, numbered_rows, read_table
 
     items, senses = [], []
-    table = read_table(path, [*_Row.model_fields][:-1])  # tables of earlier versions lack by
-    for number, cells in enumerate(table.to_dict("records"), start=1):
+    table = read_table(path, ()).rename(columns=FORMER_NAMES)
+    check_columns(path, table, [*_Row.model_fields][:-1])  # tables of earlier versions lack by
+    for number, cells in numbered_rows(table):
         row = read_as(_Row, cells, f"{path}, row {number}")
         gold = row.sentence_type
         items.append(Item(row.compound, row.sentence, row.language, sentence_type=gold))
         votes = row.idiomatic, row.literal, row.unparsed
-        senses.append(Sense(row.predicted_type, row.probability, *votes, row.by))
+        senses.append(Sense(row.predicted_type, row.probability_idiomatic, *votes, row.by))
     if not items:
         raise UserError(f"{path}: holds no rows.")
     return items, senses

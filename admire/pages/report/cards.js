@@ -271,7 +271,7 @@ const Cards = (() => {
     if (right === true) said.append(" ", span("right", "✓"), unseen("right"));
     if (isGiven) return line;
     const p = more.probability_idiomatic ?? more.probability;
-    if (sense && known(p)) line.append(chance(p));
+    if (sense && known(p)) line.append(chance(p, sense));
     const told = votes ? votesTold(votes) : "";
     if (told) line.append(span("votes", told, { title: "What the chat model answered" }));
     if (by) line.append(span("votes", `(${by})`, { title: "What decided the sense" }));
@@ -279,14 +279,14 @@ const Cards = (() => {
   }
 
   /** The probability of the idiomatic sense as a bar, and the confidence in figures. */
-  function chance(probability) {
+  function chance(probability, sense) {
     const fill = span("fill");
     fill.style.width = `${100 * probability}%`;
     const bar = make("span", { class: "bar", "aria-hidden": "true" }, fill);
     const title =
       "Confidence is the probability of the predicted sense. " +
       `The bar shows that of the idiomatic sense (${probability.toFixed(2)}); the rest is the literal one.`;
-    const confidence = Math.max(probability, 1 - probability);
+    const confidence = sense === "idiomatic" ? probability : 1 - probability;
     return make("span", { class: "probability", title }, bar, `confidence ${confidence.toFixed(2)}`);
   }
 
@@ -353,25 +353,31 @@ const Cards = (() => {
   function told(reading, sense, what) {
     const entries = reading.dictionary?.[sense] ?? [];
     const texts = {
-      meaning: defined(reading[sense] ?? {}),
+      meaning: reading[sense]?.definitions,
       scene: reading[sense]?.scenes,
       dictionary: entries.map(({ gloss, source }) => `${gloss} (${source})`),
     };
     const text = (texts[what] ?? []).join("; ");
-    return text ? [row(reading, sense, what, text)] : [];
+    const wrong = what === "meaning" ? faultOf(reading, sense) : "";
+    return text || wrong ? [row(reading, sense, what, text || "none", wrong)] : [];
   }
 
-  function row(reading, sense, what, text) {
+  function row(reading, sense, what, text, wrong) {
     const of = reading.no_sense ? null : senseWord(sense);
     const term = make("dt", {}, of, ` ${what}: `);
-    return make("div", {}, term, make("dd", { text, dir: "auto" }));
+    const mark = wrong ? span("fault", ` ⚠ ${wrong}`, { dir: "auto" }) : null;
+    return make("div", {}, term, make("dd", { dir: "auto" }, text, mark));
   }
 
-  /** The definitions of a sense, with the chat model's reply if that could not be used. */
-  function defined({ definitions = [], unread }) {
-    if (!known(unread)) return definitions;
-    const of = definitions.length ? "of a dictionary" : "none";
-    return [...definitions, `${of}: the reply “${unread}” could not be used`];
+  /** Why a sense's meaning is missing or doubtful; empty where it is right or is not needed. */
+  function faultOf(reading, sense) {
+    const { definitions = [], unread, fault } = reading[sense] ?? {};
+    if (!known(unread)) {
+      const needed = sense === "idiomatic" && reading.sense !== "literal";
+      return fault && (definitions.length || needed) ? fault : "";
+    }
+    const from = definitions.length ? "from a dictionary: " : "";
+    return `${from}the reply “${unread}” could not be used${fault ? `: ${fault}` : ""}`;
   }
 
   /** What there is to say of a ranker's answers, beyond what has been said. */

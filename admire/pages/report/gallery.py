@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from admire.base.choices import TEXTS, TRACKS
+from admire.base.choices import TRACKS
 from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item, SenseLabel, item_keys
 from admire.data.languages import base_language
@@ -19,21 +19,14 @@ from admire.pages.report.report import Kind, file_name, plain_name
 from admire.pages.report.thumbnails import Shown
 from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
-from admire.rankers.scorer import Scores, comparable, contributions, query_weights
-from admire.rankers.settings import Scoring
-from admire.runs.past_runs import recorded_cosines
+from admire.rankers.embeddings import Part
 from admire.runs.ranking import Ranking, Run, score_rankings
 from admire.runs.record import used_gold_sense
-from admire.scores.metrics import ITEM_METRICS, confidence, dcg
+from admire.runs.score_parts import score_parts
+from admire.scores.metrics import ITEM_METRICS, dcg
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
 from admire.senses.sense import NO_SENSE, Sense
-
-ROLES = (*TEXTS, "sequence", "sentence")
-"""The texts that candidates are compared with, as in the columns of scores.csv."""
-
-Part = tuple[str, str | None, Scores]
-"""A part of the scores: a track or ranker, the text that a track was compared with, the values."""
 
 
 def gallery(
@@ -147,22 +140,28 @@ def result(
     # A sense that was given is no prediction, so it is neither right nor sure.
     by = {reading.sense.by for reading in ranking.interpretations}
     given = used_gold_sense(record) or "given" in by
-    probability = None if given else ranking.probability
     right = None if given or None in (sense, item.sentence_type) else sense == item.sentence_type
     top = np.sort(scores)[::-1]
-    added = _parts(ranking, record)
+    parts = score_parts(ranking)
     return {
         **({"given": True} if given else {}),
         **({"unsure": True} if ranking.unsure else {}),
-        **({"no_meaning": True} if _lacks_meaning(sense, added, record) else {}),
+        **({"no_meaning": True} if _lacks_meaning(sense, parts, record) else {}),
         "sense": sense,
-        "probability_idiomatic": probability,
-        "confidence": None if probability is None else confidence(probability),
-        "readings": [describe_reading(r, item.phrase) for r in ranking.interpretations],
+        "probability_idiomatic": None if given else ranking.probability_idiomatic,
+        "confidence": None if given else ranking.confidence,
+        "readings": [
+            describe_reading(r, item.phrase, item.definitions) for r in ranking.interpretations
+        ],
         "order": [names.index(name) for name in ranking.order],
         "scores": scores.tolist(),
         "parts": [
-            {"of": of, "text": text, "values": values[mine].tolist()} for of, text, values in added
+            {
+                "of": of,
+                "text": file_name(text) if of == "run" and text else text,
+                "values": values[mine].tolist(),
+            }
+            for of, text, values in parts
         ],
         "judgements": [_judgement(judgement, names) for judgement in ranking.judgements],
         "figures": dict(figures) if figures else None,
@@ -174,10 +173,10 @@ def result(
 
 
 def _lacks_meaning(
-    sense: SenseLabel | None, added: Sequence[Part], record: Mapping[str, Any]
+    sense: SenseLabel | None, parts: Sequence[Part], record: Mapping[str, Any]
 ) -> bool:
     """Return whether an idiom was ranked by the compound, because it has no meaning."""
-    compared = {text for of, text, _ in added if of in TRACKS} - {"sequence"}
+    compared = {text for of, text, _ in parts if of in TRACKS} - {"sequence"}
     is_by_compound = sense == "idiomatic" and compared == {"compound"}
     return is_by_compound and record["settings"]["query"] == "meaning"
 
@@ -192,13 +191,15 @@ def _loss(item: Item, figures: Mapping[str, float]) -> float:
     return dcg(best, best) - figures["dcg"]
 
 
-def describe_reading(reading: Interpretation, phrase: str) -> dict[str, Any]:
+def describe_reading(
+    reading: Interpretation, phrase: str, definitions: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return what a chat model understands, and what dictionaries say."""
     return {
         "llm": plain_name(reading.llm),
         **decided(reading.sense),
         **({"no_sense": True} if reading.sense == NO_SENSE else {}),
-        "wording": reading.wording(phrase),
+        "wording": reading.wording(phrase, definitions),
         "idiomatic": _meaning(reading.idiomatic),
         "literal": _meaning(reading.literal),
         "dictionary": {
@@ -212,16 +213,17 @@ def describe_reading(reading: Interpretation, phrase: str) -> dict[str, Any]:
 
 
 def decided(sense: Sense) -> dict[str, Any]:
-    """Return a sense with its probability, and its votes or what decided it without."""
+    """Return a sense with its probabilities, and its votes or what decided it without."""
     votes = {"idiomatic": sense.idiomatic, "literal": sense.literal, "unparsed": sense.unparsed}
     based = {"by": sense.by} if sense.by else {"votes": votes}
-    return {"sense": sense.label, "probability_idiomatic": sense.probability, **based}
+    return {"sense": sense.label, "probability_idiomatic": sense.probability_idiomatic, **based}
 
 
 def _meaning(meaning: Meaning) -> dict[str, Any]:
     scenes = [meaning.scene] if meaning.scene else []
-    unread = {} if meaning.unread is None else {"unread": meaning.unread}
-    return {"definitions": list(meaning.definitions), "scenes": scenes, **unread}
+    wrong = {"unread": meaning.unread, "fault": meaning.fault}
+    known = {name: text for name, text in wrong.items() if text is not None}
+    return {"definitions": list(meaning.definitions), "scenes": scenes, **known}
 
 
 def _judgement(judgement: Judgement, names: Sequence[str]) -> dict[str, Any]:
@@ -245,82 +247,3 @@ def _judgement(judgement: Judgement, names: Sequence[str]) -> dict[str, Any]:
         "reasons": of_candidates(reasons),
         "grades": of_candidates(grades),
     }
-
-
-# ------------------------------------------------------------------------------ parts of scores
-
-
-def _parts(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
-    """Return the parts of the candidates' scores: texts by track, rankers, or fused runs.
-
-    The values, of shape (candidates,) each, sum to the scores. Parts of zeros are left out.
-    """
-    if ranking.fused:
-        return _of_runs(ranking, record)
-    size = len(ranking.item.candidates)
-    readings = iter(ranking.interpretations)
-    by_ranker: dict[str, list[list[Part]]] = {}
-    for start in range(0, len(ranking.parts), size):  # the rows of one ranker and chat model
-        chunk = ranking.parts[start : start + size]
-        ranker = str(chunk[0].get("ranker", "embeddings"))
-        if ranker == "embeddings":
-            added = _of_texts(chunk, next(readings, None), record["settings"])
-        else:
-            added = [(ranker, None, comparable(np.array([row["llm_score"] for row in chunk])))]
-        by_ranker.setdefault(ranker, []).append(added)
-    means = [_mean(models) for models in by_ranker.values()]
-    if len(means) > 1:
-        means = [_standardised(part, len(means)) for part in means]
-    return [part for rows in means for part in rows if part[2].any()]
-
-
-def _of_runs(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
-    total = sum(run.weight for run in ranking.fused)
-    added: list[Part] = []
-    for k, run in enumerate(ranking.fused, start=1):
-        scores = np.array([row[f"score{k}"] for row in ranking.parts])
-        points = comparable(scores, record.get("fusion", "scores"))
-        added.append(("run", file_name(run.run), run.weight / total * points))
-    return [part for part in added if part[2].any()]
-
-
-def _of_texts(
-    rows: Sequence[Mapping[str, Any]],
-    reading: Interpretation | None,
-    settings: Mapping[str, Any],
-) -> list[Part]:
-    """Return the parts of texts by track, from the cosines of a chat model or a baseline.
-
-    A text against which likeness counts is called ``unlike``, as ``unlike compound``.
-    """
-    scoring = Scoring(**settings["scoring"] | {"texts": tuple(settings["scoring"]["texts"])})
-    roles, cosines = recorded_cosines(rows, ROLES)
-    if settings["query"] != "meaning" or reading is None:
-        weights = {settings["query"]: 1.0}
-    else:
-        weights = query_weights(scoring, reading.sense, roles)
-    added = contributions(cosines, [weights.get(role, 0.0) for role in roles], scoring)
-    return [
-        (track, "unlike " * (weights[role] < 0) + role, values[k])
-        for track, values in added.items()
-        for k, role in enumerate(roles)
-        if weights.get(role)
-    ] + [(track, "pair", values[-1]) for track, values in added.items() if len(values) > len(roles)]
-
-
-def _mean(models: Sequence[Sequence[Part]]) -> list[Part]:
-    """Return the mean of several chat models' parts."""
-    sums: dict[tuple[str, str | None], Scores] = {}
-    for added in models:
-        for of, text, values in added:
-            sums[of, text] = sums.get((of, text), 0) + values / len(models)
-    return [(*name, values) for name, values in sums.items()]
-
-
-def _standardised(added: Sequence[Part], rankers: int) -> list[Part]:
-    """Return the parts of a ranker as they count beside others; they sum to :func:`comparable`."""
-    spread = np.round(np.sum([values for *_, values in added], axis=0), 9).std()
-    return [
-        (of, text, (values - values.mean()) / (spread if spread > 0 else 1.0) / rankers)
-        for of, text, values in added
-    ]

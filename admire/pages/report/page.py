@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from admire.pages.report.report import FIGURES, Report, Table
 
-NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*( \[.*\]| of \d+)?$")
+NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*%?( \[.*\]| of \d+)?$")
 
 
 def render(report: Report) -> str:

@@ -37,7 +37,7 @@ FEW = 5
 """Bins of fewer items are not joined by a line."""
 
 SENSES = ("idiomatic", "literal")
-DECIDED, JUDGED = ["sentence_type", "probability"], ["margin", "right"]
+DECIDED, JUDGED = ["sentence_type", "probability_idiomatic"], ["margin", "right"]
 """Columns that an item of :func:`result_table` needs to be counted."""
 
 DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1, 1)), (0, (4, 1, 1, 1)))
@@ -65,28 +65,31 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
     """Return the results: a row for each run and item.
 
     Columns: ``run`` (its place in the data), ``sentence_type`` (gold), ``predicted_type``,
-    ``probability`` (of the idiomatic sense), ``right``, ``margin``, ``place``, ``candidates`` (how
-    many there are, or how many documents are shown) and the figures. ``place`` is where the best
-    candidate or the first relevant document stands, from 1; infinite where it is not among the
-    documents that are shown. Unknown values are None or NaN.
+    ``probability_idiomatic``, ``right``, ``margin``, ``place``, ``candidates`` (how many there are,
+    or how many documents are shown) and the figures. ``place`` is where the best candidate or the
+    first relevant document stands, from 1; infinite where it is not among the documents that are
+    shown. Unknown values are None or NaN.
+
+    Items that some run lacks are left out, unless all are such.
     """
+    shared = [item for item in data["items"] if None not in item["runs"]]
     rows = [
         {
             "run": run,
             "sentence_type": item["sense"],
             "predicted_type": None if result.get("given") else result.get("sense"),
-            "probability": result.get("probability_idiomatic"),
+            "probability_idiomatic": result.get("probability_idiomatic"),
             "right": result.get("right"),
             "margin": result.get("margin"),
             "place": _place(item, result),
             "candidates": len(item.get("candidates") or result.get("documents", ())),
             **{metric: (result["figures"] or {}).get(metric) for metric in data["metrics"]},
         }
-        for item in data["items"]
+        for item in shared or data["items"]
         for run, result in enumerate(item["runs"])
         if result is not None
     ]
-    numbers = ("probability", "margin", "place", *data["metrics"])
+    numbers = ("probability_idiomatic", "margin", "place", *data["metrics"])
     names = ("run", "sentence_type", "predicted_type", "right", "candidates", *numbers)
     table = pd.DataFrame(rows, columns=list(names), dtype=object)
     return table.astype(dict.fromkeys(numbers, float) | {"run": int, "candidates": int})
@@ -115,10 +118,12 @@ def reliability(cases: pd.DataFrame) -> pd.DataFrame:
         (the mean probability) and ``observed`` (the share of idiomatic cases).
     """
     decided = cases.dropna(subset=DECIDED)
-    bins = np.minimum((decided["probability"] * BINS).astype(int), BINS - 1)
+    bins = np.minimum((decided["probability_idiomatic"] * BINS).astype(int), BINS - 1)
     binned = decided.assign(bin=bins, observed=decided["sentence_type"] == "idiomatic")
     return binned.groupby(["run", "bin"], as_index=False).agg(
-        n=("observed", "size"), predicted=("probability", "mean"), observed=("observed", "mean")
+        n=("observed", "size"),
+        predicted=("probability_idiomatic", "mean"),
+        observed=("observed", "mean"),
     )
 
 
@@ -130,7 +135,7 @@ def risk_curves(cases: pd.DataFrame) -> pd.DataFrame:
     tables = [
         risk_curve(part.assign(top1=part["right"].astype(float))).assign(run=run)
         for run, part in by_run(cases)
-        if part["probability"].notna().any()
+        if part["probability_idiomatic"].notna().any()
     ]
     return pd.concat(tables) if tables else pd.DataFrame({"run": []})
 
@@ -306,8 +311,9 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         return
     bins_of = dict(by_run(bins))
     errors = {
-        run: calibration_error(part["probability"], part["sentence_type"] == "idiomatic", BINS)
+        run: calibration_error(p, part["sentence_type"] == "idiomatic", BINS)
         for run, part in by_run(cases.dropna(subset=DECIDED))
+        for p in [part["probability_idiomatic"]]
     }
     each = ", ".join(f"{runs[run]} {error:.3f}" for run, error in errors.items())
     words = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from admire.base.errors import UserError
 from admire.base.files import path_inside
+from admire.data.image_files import check_image
 from admire.data.items import Item, item_keys
 from admire.data.reader import iter_items
 from admire.runs.ranking import Run
@@ -74,8 +74,8 @@ def _read_source(run: Run, name: str, data: Path | None) -> list[Item]:
         for path in apart.values():
             path_inside(folder, path, follow_links=True)
     if run.record.get("left_out"):
-        apart |= {"look": True, "skip": lambda fault: None}
-    return list(islice(iter_items(where, **apart), run.record.get("limit")))
+        apart |= {"look": check_image, "skip": lambda fault: None}
+    return list(iter_items(where, limit=run.record.get("limit"), **apart))
 
 
 def _completed(item: Item, source: Item) -> Item:

@@ -13,7 +13,9 @@ from admire.audit.scorecard import place_on_boards
 from admire.base.choices import BoardTrack, PublishedSet
 from admire.pages.report.report import FIGURES, Table, file_name, plain_name
 from admire.pages.report.source_data import data_source
+from admire.runs.language_summary import language_cells, untrained_note
 from admire.runs.ranking import Run, score_rankings
+from admire.scores.agreement import shared_items
 from admire.scores.figures import INTERVALS, NOTHING, paired_difference, summarise, wide_figures
 from admire.scores.item_figures import describe_coverage
 from admire.scores.leakage import describe_seen
@@ -41,6 +43,7 @@ def ranking_tables(
         *figures,
         *_published(runs, scored, names, published, track),
         *_without_unsure(records, scored, names),
+        *_by_language(records, names),
         settings_table([_settings(record) for record in records], names),
         *_what_it_took(records, names),
     ]
@@ -61,6 +64,8 @@ def figure_tables(
     names: Sequence[str],
     metrics: Sequence[str] | None = None,
     unit: str = "Items",
+    *,
+    shared: bool = True,
 ) -> list[Table]:
     """Return means with 95 % intervals by sense and by language, and paired differences.
 
@@ -68,21 +73,23 @@ def figure_tables(
         scored: for each run a row for each item, as of
             :func:`admire.scores.item_figures.score_items`; empty without gold.
         metrics: None takes those of that function.
+        shared: whether runs are compared on the items that all of them have, if there are any.
 
     Returns:
         The figures; of several runs a row a run, then the differences from the first, and both by
         sense and language, folded away.
     """
+    compared, on_shared = _on_shared(scored) if shared else (scored, "")
     figures = [
         _summarise_groups(items, metrics).assign(run=name, bold=False)
-        for name, items in zip(names, scored, strict=True)
+        for name, items in zip(names, compared, strict=True)
         if not items.empty
     ]
     if not figures:
         return []
     table = pd.concat(figures)
     table = table[table["metric"].isin(figures[0]["metric"])]
-    note = f"Mean and 95 % interval ({INTERVALS})."
+    note = f"Mean and 95 % interval ({INTERVALS}).{on_shared}"
     if len(scored) == 1:
         return [_figure_table("Figures", table, {"group": unit, "n": "n"}, note)]
     all_items = table["group"] == "all"
@@ -92,6 +99,18 @@ def figure_tables(
         whole = replace(whole, note=f"{note} The best is in bold.")
     differences = _differences(scored, names, metrics, unit)
     return [whole, *differences[:1], *groups, *differences[1:]]
+
+
+def _on_shared(scored: Sequence[pd.DataFrame]) -> tuple[Sequence[pd.DataFrame], str]:
+    """Return the items that all runs with gold have, and a note if these are not all."""
+    known = [items for items in scored if not items.empty]
+    shared = shared_items(known) if known else []
+    if all(len(items) == len(own) for items, own in zip(shared, known, strict=True)):
+        return scored, ""
+    if shared[0].empty:
+        return scored, " The runs have no item in common, so they cannot be compared."
+    rest = iter(shared)
+    return [items if items.empty else next(rest) for items in scored], " Of the items of all runs."
 
 
 def _summarise_groups(items: pd.DataFrame, metrics: Sequence[str] | None) -> pd.DataFrame:
@@ -115,7 +134,9 @@ def _differences(
     first, *others = scored
     differences = []
     for name, other in zip(names[1:], others, strict=True):
-        pair = _shared(first, other)
+        if first.empty or other.empty:
+            continue
+        pair = shared_items([first, other])
         if not pair[0].empty and set(pair[0]) == set(pair[1]):
             difference = paired_difference(*pair, columns=metrics)
             differences.append(difference.assign(run=name, bold=_excludes_zero(difference)))
@@ -178,19 +199,6 @@ def _excludes_zero(figures: pd.DataFrame) -> pd.Series[bool]:
     return (low > 0) | (high < 0)
 
 
-def _shared(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the rows of items that both have, in the same order."""
-    if first.empty or second.empty:
-        return pd.DataFrame(), pd.DataFrame()
-    keys = ["compound", "sentence", "repetition"]
-    first, second = (
-        items.assign(repetition=items.groupby(keys[:2]).cumcount()).set_index(keys, drop=False)
-        for items in (first, second)
-    )
-    both = first.index.intersection(second.index, sort=False)
-    return first.loc[both].reset_index(drop=True), second.loc[both].reset_index(drop=True)
-
-
 def _without_unsure(
     records: Sequence[Mapping[str, Any]], scored: Sequence[pd.DataFrame], names: Sequence[str]
 ) -> Iterable[Table]:
@@ -203,8 +211,26 @@ def _without_unsure(
             below = record["settings"]["abstain_below"]
             note = f"{unsure.sum()} of {len(items)} items are unsure (below {below:g})."
             notes.append(f"{name}: {note}" if len(names) > 1 else note)
-    for table in figure_tables(sure, names)[:1]:
+    for table in figure_tables(sure, names, shared=False)[:1]:
         yield replace(table, title="Figures without unsure items", note=" ".join(notes))
+
+
+# -------------------------------------------------------------------------------------- languages
+
+
+def _by_language(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterable[Table]:
+    """Yield what the runs made of each language, in a row a language and run."""
+    summary = [
+        row | {"run": name}
+        for name, record in zip(names, records, strict=True)
+        for row in record.get("languages", ())
+    ]
+    if summary:
+        headings, rows = language_cells(summary)
+        if len(names) > 1:
+            headings = ("Run", *headings)
+            rows = [(row["run"], *cells) for row, cells in zip(summary, rows, strict=True)]
+        yield Table("By language", headings, tuple(rows), untrained_note(summary))
 
 
 # ----------------------------------------------------------------------------- published figures
@@ -269,7 +295,7 @@ def _settings(record: Mapping[str, Any]) -> dict[str, str]:
     source = record.get("source") or {}
     settings = {
         "Data": file_name(source.get("path", "")),
-        "Items": str(record.get("items", "")) + ", the first of the set" * ("limit" in record),
+        "Items": str(record.get("items", "")) + ", the first of each file" * ("limit" in record),
         "Started": str(record.get("started", "")).replace("T", " "),
     }
     if "fused" in record:

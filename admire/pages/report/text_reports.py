@@ -177,12 +177,12 @@ def _sense_card(number: int, item: Item, senses: Sequence[Sense | None]) -> dict
 def _sense_result(item: Item, sense: Sense) -> dict[str, Any]:
     gold = item.sentence_type
     right = None if gold is None else sense.label == gold
-    wrong = 1 - sense.probability if gold == "idiomatic" else sense.probability
+    p = sense.probability_idiomatic
     return {
         **decided(sense),
         "confidence": sense.confidence,
         "sense_right": right,
         "right": right,
-        "loss": None if gold is None else wrong,
+        "loss": None if gold is None else 1 - p if gold == "idiomatic" else p,
         "figures": None if right is None else {"accuracy": float(right)},
     }

@@ -23,6 +23,7 @@ from admire.pages.report.tables import ranking_tables
 from admire.pages.report.text_reports import retrieval_report, senses_report
 from admire.pages.report.thumbnails import Shown, make_thumbnails, picture_files
 from admire.runs.past_runs import read_run
+from admire.scores.agreement import describe_shared
 
 log = logging.getLogger("admire")
 
@@ -81,6 +82,13 @@ def write_report(
             pictures,
             linked=images == "link",
         )
+    runs_of = [item["runs"] for item in report.data["items"]]
+    items = [
+        [k for k, of_item in enumerate(runs_of) if of_item[run] is not None]
+        for run in range(len(paths))
+    ]
+    if note := describe_shared(run_names(paths), items):
+        log.warning("%s", note)
     page = render(report)
     note_addition(out)  # first: a kill after it leaves no file that admire does not know
     with write_whole(out) as file:
@@ -105,7 +113,7 @@ def _kind(path: Path) -> Kind:
         return "ranking"
     if (path / "run.trec").is_file():
         return "retrieval"
-    if path.is_file() and path.suffix == ".tsv":
+    if path.is_file() and path.suffix.lower() == ".tsv":
         return "senses"
     raise UserError(
         f"{path}: is no run folder. A report is made from folders of admire rank, fuse or "
