@@ -53,7 +53,7 @@ def test_the_first_steps_show_a_card_with_the_pictures_that_pil_opened(tmp_path)
     NotebookClient(
         notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     ).execute()
-    assert shown(notebook) == committed == [0, 5, 0, 0, 0]
+    assert shown(notebook) == committed == [0, 5, 0, 5, 0, 0]
 
 
 @pytest.mark.slow
