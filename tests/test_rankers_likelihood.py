@@ -51,7 +51,7 @@ def test_likelihoods_are_compared_as_similarities_are(tmp_path):
     expected = (first + second + scene) / 3 - compound.clip(0)
     (judgement,) = run.rankings[0].judgements
     assert judgement.scores == pytest.approx(expected)
-    assert run.rankings[0].order == ("person.png", "bike.png", "bird.png")
+    assert run.rankings[0].order == ("person.png", "bird.png", "bike.png")
     assert judgement.answers[1].likelihoods == pytest.approx(
         {"gloss": -1.0, "gloss2": -2.5, "scene": -3.0, "compound": -3.0}
     )
