@@ -24,6 +24,7 @@ import pandas as pd
 import pytest
 from filelock import FileLock
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from admire.base.errors import UserError
 from admire.data.reader import read_items
@@ -38,6 +39,21 @@ settings.load_profile("steady")
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 """Real data, where it lies beside the checkout; tests that need it skip where it does not."""
+
+
+EMBEDDED = ("test_embedded.py", "test_notebooks.py")
+"""Files of tests that run the embedded chat model."""
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    """Keep :data:`EMBEDDED` on one worker: two such models wait for each other on two cores."""
+
+    class OneModel(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return EMBEDDED[0] if file.endswith(EMBEDDED) else file
+
+    return OneModel(config, log)
 
 
 @pytest.fixture(scope="session")
