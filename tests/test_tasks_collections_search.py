@@ -52,7 +52,7 @@ def test_a_search_answers_in_the_sense_that_is_meant(file, text, sense, best):
 
 
 def test_a_search_is_rank_with_the_texts_as_candidates(file):
-    result = search_index(IDIOMATIC, "night owl", file, SearchSettings(contrast=0.5), **toys())
+    result = search_index(IDIOMATIC, "night owl", str(file), SearchSettings(contrast=0.5), **toys())
     item = Item("night owl", IDIOMATIC, "en", candidates=tuple(read_texts(file)))
     scoring = Scoring.paper(gate="soft", contrast=0.5, standardise=True)
     (peer,) = admire.rank(

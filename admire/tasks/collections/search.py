@@ -56,7 +56,7 @@ def scoring_for(settings: SearchSettings, index: Index) -> Scoring:
 def search_index(
     text: str,
     span: str,
-    index: Path | Index,
+    index: str | Path | Index,
     settings: SearchSettings | None = None,
     *,
     llm: ChatModel | Source | None = None,
@@ -88,7 +88,7 @@ def search_index(
         locate(text, span)
     except ValueError as error:
         raise UserError(f"span: {error}: “{text}”.", "span") from None
-    index, encoder = _open(index, settings, encoder)
+    index, encoder = _open(Path(index) if isinstance(index, str) else index, settings, encoder)
     scoring = scoring_for(settings, index)
     pictures = "image" in index.tracks
     reading: Interpretation | None = None
