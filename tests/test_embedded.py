@@ -50,7 +50,7 @@ def test_the_demo_ranks_the_samples_and_a_second_run_takes_seconds(demo, tmp_pat
     assert np.mean(best) > 0.3  # chance is 0.2
 
     second = run_demo(tmp_path / "two", Path(demo.cache))  # of the first two
-    assert second.seconds < min(10, demo.seconds)
+    assert second.seconds < demo.seconds / 3  # a busy machine slows both
     for name, lines in (("scores.csv", 11), ("items.jsonl", 2), ("submission_en.tsv", 3)):
         again = (tmp_path / "two" / name).read_text().splitlines()
         assert again == (first / name).read_text().splitlines()[:lines]
