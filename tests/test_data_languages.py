@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from conftest import admire_row
 
 from admire.base.errors import UserError
+from admire.data.frames import items_from_frame
 from admire.data.languages import LANGUAGES, base_language, check_language, guess_language
 from admire.data.reader import read_items
 
@@ -71,6 +73,9 @@ def test_a_language_that_nobody_names_is_detected_in_all_sentences_together(writ
     path = write_table(*rows, admire_row(language="pt"), name="mine.csv")
     assert [item.language for item in read_items(path)] == ["de", "de", "de", "pt"]
     assert f"{path}: read as German (de) by the sentences." in caplog.messages
+    frame = pd.DataFrame(rows).drop(columns="language", errors="ignore")
+    assert {item.language for item in items_from_frame(frame)} == {"de"}
+    assert {item.language for item in items_from_frame(frame, language="nl")} == {"nl"}
     assert {item.language for item in read_items(path, "nl")} == {"nl", "pt"}
     unclear = write_table(admire_row(sentence="Hm.", image1_caption="x"), name="other.csv")
     assert read_items(unclear)[0].language == "en"

@@ -19,9 +19,9 @@ from admire.data.columns import (
     with_candidates,
 )
 from admire.data.items import Candidate, Item
-from admire.data.languages import check_language
+from admire.data.languages import check_language, detect_language
 from admire.data.limits import check_text
-from admire.data.reader import read_items
+from admire.data.reader import read_items, texts_to_detect
 from admire.data.rows import RowReader, log_notes
 
 Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
@@ -39,7 +39,7 @@ because it may be a stranger's, and whose pictures are inside its folder."""
 def items_from_frame(
     frame: pd.DataFrame | Iterable[Mapping[str, Any]],
     folder: str | Path = ".",
-    language: str = "en",
+    language: str | None = None,
 ) -> list[Item]:
     """Read items from a table with the columns of an AdMIRe TSV, or from rows as dicts.
 
@@ -51,22 +51,23 @@ def items_from_frame(
 
     Args:
         folder: where the images are; their names are paths below it.
-        language: of rows without one of their own.
+        language: of rows without one of their own; None is the one that is detected in them.
 
     Raises:
         UserError: the row and the column that cannot be used, and why.
     """
-    check_language(language)
-    path, reader = Path(folder) / "rows", RowReader(Path(folder), language)
+    path, reader = Path(folder) / "rows", RowReader(Path(folder), check_language(language or "en"))
     if isinstance(frame, pd.DataFrame):
         path = Path(folder) / "DataFrame"
         check_columns(path, frame, ("compound",))
         check_item_columns(filter(_is_read_in_files, frame), str(path), reader)
         frame = cast(list[Mapping[str, Any]], frame.to_dict("records"))
+    rows = [{str(name): _cell(value) for name, value in cells.items()} for cells in frame]
+    if not language:
+        reader = replace(reader, language=detect_language(texts_to_detect(rows)))
     items = []
-    for number, cells in enumerate(frame, start=1):
+    for number, row in enumerate(rows, start=1):
         where = f"{path}, row {number}"
-        row = {str(name): _cell(value) for name, value in cells.items()}
         paths = _take_paths(row)
         word = bool(row.get("word") and not row.get("sentence"))
         row_reader = replace(reader, paths=paths, words=word) if paths or word else reader

@@ -125,7 +125,8 @@ def iter_items(
             if not (language or words or named_language(file)):
                 first = list(islice(rows, DETECTED))
                 rows = chain(first, rows)
-                reader = replace(reader, language=_detected(first) or tag)
+                text = texts_to_detect(row for _, row in first)
+                reader = replace(reader, language=language_of(text) or tag)
             if not language and base_language(reader.language) != "en":
                 by = "name" if reader.language == tag else "sentences"
                 told.append(f"{language_name(reader.language)} ({reader.language}) by the {by}")
@@ -159,10 +160,10 @@ def _log_languages(path: Path, told: str) -> None:
     log.info("%s: read as %s.", path, told)
 
 
-def _detected(rows: Iterable[tuple[int, dict[str, Any] | UserError]]) -> str | None:
-    """Return the language of rows that do not say it; None if it cannot be told."""
-    texts = [_text_of(row) for _, row in rows if isinstance(row, dict) and not row.get("language")]
-    return language_of(" ".join(texts))
+def texts_to_detect(rows: Iterable[dict[str, Any] | UserError]) -> str:
+    """Return the texts of the first rows that do not say their language, joined."""
+    first = islice(rows, DETECTED)
+    return " ".join(_text_of(r) for r in first if isinstance(r, dict) and not r.get("language"))
 
 
 def _text_of(row: Mapping[str, Any]) -> str:
