@@ -19,15 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from admire import Candidate, Item, Settings
-from admire.base.choices import Ranker
-from admire.models.llm import Image, Question, Reply
+from admire.models.llm import ChatModel, Image, Question, Reply
 
 SHOWN = re.compile(
     r'(?P<text>"(?:[^"\\]|\\.)*")|Candidate (?P<letter>[A-Z])\b|<image (?P<image>\d+)>'
 )
 
 
-class Judge:
+class Judge(ChatModel):
     """Answers every kind of question of the rankers as one who knows what each candidate is worth.
 
     Args:
@@ -53,8 +52,8 @@ class Judge:
     ):
         self.name = self.identity = name
         self.parallel = 1
-        self.sees = sees
-        self.rates = False
+        self.accepts_images = sees
+        self.scores_text = False
         self.questions: list[Question] = []
         self._asked: Counter[object] = Counter()
         self._worth, self._sense, self._noise, self._first = worth, sense, noise, first
@@ -135,7 +134,7 @@ ITEM = item_of(list(WORTHS))
 BEST = tuple(candidate.name for candidate in ITEM.candidates)
 
 
-def settings(*rankers: Ranker, **changes: Any) -> Settings:
+def settings(*rankers: str, **changes: Any) -> Settings:
     """Settings with these rankers and few questions besides."""
     return Settings(rankers=rankers, **({"meanings": "gloss", "votes": 1} | changes))
 

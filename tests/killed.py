@@ -32,10 +32,10 @@ def words() -> None:
     from toys import PictureEncoder
 
     import admire.models.encoders.families as families
-    from admire.models.encoders.cached import CachedTowers
+    from admire.models.encoders.cached import CachedEncoder
 
     def open_encoder(name: str, **_: Any) -> Any:
-        encoder = CachedTowers(PictureEncoder())  # type: ignore[arg-type]
+        encoder = CachedEncoder(PictureEncoder())  # type: ignore[arg-type]
         encoder.encode_images = encoder.encoder.encode_images  # type: ignore[method-assign]
         return encoder
 

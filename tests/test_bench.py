@@ -30,7 +30,7 @@ from safetensors.torch import save_file
 from admire import SAMPLES, Candidate, Item, rank, read_items
 from admire.base.machine import cores
 from admire.models.encoders import Precision, open_encoder
-from admire.models.encoders.cached import CachedTowers
+from admire.models.encoders.cached import CachedEncoder
 from admire.models.encoders.e5 import E5Encoder, open_network
 from admire.models.llm import Question, ask_each, open_llm
 from admire.models.llm.ledger import Ledger
@@ -224,9 +224,9 @@ def measured(
 
 
 def test_the_pipeline_is_ahead_of_a_plain_loop(model_folder: Path, pictures: list[Path]):
-    def encoder(precision: Precision) -> CachedTowers:
+    def encoder(precision: Precision) -> CachedEncoder:
         opened = open_encoder(f"openclip:{model_folder}", device="cpu", precision=precision)
-        assert isinstance(opened, CachedTowers)
+        assert isinstance(opened, CachedEncoder)
         opened.encoder.encode_texts(["loaded"], role="query")
         return opened
 

@@ -8,19 +8,21 @@ import pytest
 from commands import TORCH, ended, hide, loaded, run
 from toys import WordEncoder
 
+from admire.base import registry
 from admire.base.errors import UserError, pip_install
-from admire.models.catalogue import MODELS, find_model, lacks
-from admire.models.encoders import FAMILIES, Role, Vectors, mclip
+from admire.models.catalogue import find_model, lacks, models
+from admire.models.encoders import Role, Vectors, mclip
 from admire.models.encoders.cached import CachedEncoder
 from admire.models.encoders.hidden_states import WEIGHTS
 
+MODELS = models()
 EXTRA = f"no: {pip_install('embedded')}"
 
 
 def test_the_rows_name_what_the_options_take():
     families = {model.name.partition(":")[0] for model in MODELS}
     chats = {"embedded", "gguf", "openai"}
-    assert families == chats | set(FAMILIES)
+    assert families == chats | {*registry.names("encoder")}
     rows = {model.name for model in MODELS}
     assert {f"mclip:{name}" for name in mclip.NAMES} <= rows
 
@@ -129,7 +131,7 @@ def test_the_embedded_models_files_are_put_in_place_and_then_are_here(
     """The parts are joined by embedded_weights, and converted by the encoder's first text."""
     monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path))
     chat = tmp_path / "chat.gguf"
-    monkeypatch.setattr("admire.models.catalogue.embedded_weights", lambda: chat)
+    monkeypatch.setattr("admire.models.llm.local.embedded_weights", lambda: chat)
     assert run(capsys, "models", "pull", "embedded")[:2] == (0, f"{chat}\n")
 
     class Converter(WordEncoder):
@@ -141,7 +143,7 @@ def test_the_embedded_models_files_are_put_in_place_and_then_are_here(
     weights = tmp_path / "models" / WEIGHTS
     converter = CachedEncoder(Converter())
     monkeypatch.setattr("admire.models.catalogue.open_encoder", lambda *_, **__: converter)
-    monkeypatch.setattr("admire.models.catalogue.embedded_source", lambda: "installed packages")
+    monkeypatch.setattr("admire.models.llm.local.embedded_source", lambda: "installed packages")
     state = find_model("embedded-state")
     assert state.status() == "yes (converted at first use)"
     assert run(capsys, "models", "pull", "embedded-state")[:2] == (0, f"{weights}\n")

@@ -15,12 +15,8 @@ from admire.base.cache import open_cache
 from admire.base.errors import UserError
 from admire.data.image_files import read_image
 from admire.models.encoders import Query, Role, TextEncoder, Vectors
-from admire.models.encoders.cached import (
-    VECTORS,
-    CachedEncoder,
-    CachedSentences,
-    CachedTowers,
-)
+from admire.models.encoders.cached import PROGRESS, VECTORS, CachedEncoder
+from admire.models.encoders.hidden_states import StateEncoder
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'clip'")
 
@@ -70,11 +66,14 @@ def test_what_is_encoded_is_counted_in_words(caplog, texts, said):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("sbert:x", "Reading 2 queries"), ("embedded-state", "Detecting senses (")]
+    ("progress", "said"),
+    [(PROGRESS, "Reading 2 queries"), (StateEncoder.progress, "Detecting senses (")],
 )
-def test_queries_are_no_places_whose_sense_is_read(caplog, name, said):
+def test_an_encoder_may_say_what_it_reads_queries_for(caplog, progress, said):
+    encoder = RecordingEncoder("sbert:x")
+    encoder.progress = progress
     with caplog.at_level("INFO", "admire"):
-        CachedSentences(RecordingEncoder(name)).encode_queries([Query("an owl"), Query("a bird")])
+        CachedEncoder(encoder).encode_queries([Query("an owl"), Query("a bird")])
     assert caplog.messages[0].startswith(said)
 
 
@@ -83,7 +82,7 @@ def test_a_cached_vector_of_another_length_is_one_message(damaged):
     encode(Watched(), TEXTS)
     cache = open_cache(VECTORS)
     key = CachedEncoder(Watched())._key("document", TEXTS[0].encode())
-    cache.put(key, cache.get(key)[:damaged])
+    cache.put(key, cache.get(key)[:damaged], "e5")
     for parts in ([TEXTS], [TEXTS[:1], TEXTS[1:]], [TEXTS[1:], TEXTS[:1]]):
         cached = CachedEncoder(Watched())
         with pytest.raises(UserError, match=rf"{cache.path}: is damaged.*--clear"):
@@ -196,7 +195,7 @@ def test_an_image_is_prepared_and_encoded_once_under_however_many_names(tmp_path
     copy = tmp_path / "copy.png"
     copy.write_bytes(red.read_bytes())
     towers = Colours()
-    cached = CachedTowers(towers)
+    cached = CachedEncoder(towers)
     vectors = cached.encode_images([red, blue, red, copy, blue])
     assert vectors.tolist() == [[1, 0, 0], [0, 0, 1], [1, 0, 0], [1, 0, 0], [0, 0, 1]]
     assert (len(towers.prepared), len(towers.encoded), cached.encoded) == (2, 2, 2)
@@ -209,7 +208,7 @@ def test_what_was_encoded_before_a_bad_picture_is_kept(tmp_path):
     whole = images[5].read_bytes()
     images[5].write_bytes(whole[:-30])
     towers = Colours()
-    cached = CachedTowers(towers)
+    cached = CachedEncoder(towers)
     with pytest.raises(UserError) as caught:
         cached.encode_images(images)
     assert str(caught.value).startswith(f"{images[5]}: ")
@@ -218,7 +217,7 @@ def test_what_was_encoded_before_a_bad_picture_is_kept(tmp_path):
 
     images[5].write_bytes(whole)
     rerun = Colours()
-    vectors = CachedTowers(rerun).encode_images(images)
+    vectors = CachedEncoder(rerun).encode_images(images)
     assert vectors == pytest.approx(expected(range(8)), abs=1e-6)
     assert rerun.batches == [names(4, 5), names(6, 7)]
     assert sorted(rerun.prepared) == names(4, 5, 6, 7)
@@ -233,7 +232,7 @@ OUT_OF_MEMORY = [
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=repr)
 def test_where_images_do_not_fit_batches_are_halved(tmp_path, caplog, error):
     towers = Colours(batch=8, memory=2, error=error)
-    cached = CachedTowers(towers)
+    cached = CachedEncoder(towers)
     vectors = cached.encode_images(gallery(tmp_path, 13))
     assert vectors == pytest.approx(expected(range(13)), abs=1e-6)
     assert towers.tried == [8, 4, 2, 2, 2, 2, 2, 2, 1]

@@ -217,7 +217,7 @@ def test_whether_a_model_sees_is_known_before_it_is_loaded(
     }
     for folder, sees in models.items():
         encoder = SentenceEncoder(str(folder), None, CPU)
-        assert encoder.sees == sees
+        assert encoder.accepts_images == sees
         assert "model" not in encoder.__dict__
         assert encoder.model.supports("image") == sees
         assert isinstance(opened(f"sbert:{folder}"), ImageEncoder) == sees

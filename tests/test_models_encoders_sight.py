@@ -14,7 +14,7 @@ import admire
 from admire import Candidate, Item, Settings
 from admire.base.choices import TRACKS
 from admire.models.encoders import families
-from admire.models.encoders.cached import with_cache
+from admire.models.encoders.cached import CachedEncoder
 from admire.models.encoders.e5 import E5Encoder
 from admire.models.encoders.sight import VECTORS, SightEncoder, conse
 from admire.rankers import compare
@@ -116,7 +116,7 @@ def test_a_picture_is_put_in_words_beside_a_caption_alone(sight, caplog, sense, 
         Meaning(("a person who works late by the light of a lamp",)),
     )
     item = Item("hot air balloon", "", candidates=(balloon, desk))
-    encoder = with_cache(sight)
+    encoder = CachedEncoder(sight)
     (comparison,) = compare([item], [[reading]], Settings(), dict.fromkeys(TRACKS, encoder))[0]
     assert np.argsort(-comparison.scores).tolist() == order
     assert comparison.scores.all()

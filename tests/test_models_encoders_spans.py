@@ -12,7 +12,7 @@ import pytest
 
 from admire import UserError
 from admire.models.encoders import Query, Vectors, open_encoder
-from admire.models.encoders.cached import CachedSentences
+from admire.models.encoders.cached import CachedEncoder
 from admire.models.encoders.sentence import SentenceEncoder
 
 torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
@@ -347,7 +347,7 @@ def test_queries_are_encoded_once(folder, encoder):
     queries = [ask("a {night owl} is"), Query("a night owl"), ask("a {night owl} is", PROMPT)]
     for encoded in (3, 0):
         cached = open_encoder(f"sbert:{folder}", device="cpu")
-        assert isinstance(cached, CachedSentences)
+        assert isinstance(cached, CachedEncoder)
         for order in (1, -1):
             assert same(cached.encode_queries(queries[::order])[::order], asked(encoder, *queries))
         assert cached.encoded == encoded
@@ -356,7 +356,7 @@ def test_queries_are_encoded_once(folder, encoder):
 # ------------------------------------------------------------------------------------- errors
 
 
-def complaint(encoder: SentenceEncoder | CachedSentences, *queries: Query) -> str:
+def complaint(encoder: SentenceEncoder | CachedEncoder, *queries: Query) -> str:
     with pytest.raises(UserError) as caught:
         encoder.encode_queries(queries)
     return str(caught.value)

@@ -55,7 +55,7 @@ def test_a_damaged_reply_is_asked_for_again(value):
     model = ScriptedChat(str.upper)
     llm = CachedChat(model)
     said(llm, "hi")
-    open_cache(REPLIES).put(llm.key(model.questions[0]), RECORD + value)
+    open_cache(REPLIES).put(llm.key(model.questions[0]), RECORD + value, "m")
     assert [said(CachedChat(model), "hi") for _ in range(2)] == ["HI"] * 2
     assert model.prompts == ["hi"] * 2
 

@@ -220,7 +220,7 @@ def test_a_model_is_known_by_its_content(model: Path, tmp_path: Path):
 
 def test_a_model_in_this_process_sees_nothing(tmp_path: Path):
     llm = open_llm("embedded")
-    assert not llm.sees
+    assert not llm.accepts_images
     with pytest.raises(UserError, match=r"embedded cannot see images.*captions"):
         llm.ask(Question(("Which?", Image(drawn(tmp_path / "a.png")))))
 
@@ -347,7 +347,7 @@ LEAD = "Say what it means.\n" * 3
 
 
 def test_questions_that_begin_alike_are_answered_together(model: Path, together):
-    llm = LocalChat(model, continues=True)
+    llm = LocalChat(model, prefills_reply=True)
     texts = [f'{LEAD}{{"of": "{name}"' for name in "cabd"]
     replies = asked_at_once(llm, texts)
     assert [reply.text for reply in replies] == [f'{{"of": "{name}" of {name}' for name in "cabd"]
@@ -370,14 +370,14 @@ KNOWN = [*(f"slots/{slot}?action=restore" for slot in range(4)), "completion"]
 
 
 def test_a_beginning_is_known_to_the_next_command_and_to_a_question_alone(model: Path, together):
-    asked_at_once(LocalChat(model, continues=True), [f"{LEAD}a'", f"{LEAD}b'"])
+    asked_at_once(LocalChat(model, prefills_reply=True), [f"{LEAD}a'", f"{LEAD}b'"])
     (text,) = (cache_dir() / "beginnings").rglob("*.txt")
     read_anew = [KNOWN[0], "completion", "slots/0?action=save", *KNOWN]
     for content, expected in (("what was read", KNOWN), ("what w", read_anew)):
         text.with_suffix("").write_text(content)
         SERVERS.clear()
         together.clear()
-        llm = LocalChat(model, continues=True)
+        llm = LocalChat(model, prefills_reply=True)
         assert llm.ask(Question(f"{LEAD}g'")).text == " of g"
         assert [asked for asked, _ in together] == expected
         assert text.with_suffix("").read_text() == "what was read"
@@ -386,7 +386,7 @@ def test_a_beginning_is_known_to_the_next_command_and_to_a_question_alone(model:
 def test_a_beginning_for_which_the_slots_have_no_room_is_read_once_and_done_without(
     model: Path, together
 ):
-    llm = LocalChat(model, continues=True)
+    llm = LocalChat(model, prefills_reply=True)
     lead = "no room\n" * 3
     for _ in range(2):
         assert [one.text for one in asked_at_once(llm, [f"{lead}a", f"{lead}b"])] == ["Literal"] * 2
@@ -397,7 +397,7 @@ def test_a_model_waits_for_as_many_questions_as_there_are(
     model: Path, together, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("admire.models.llm.local.GATHER", 10.0)
-    llm = LocalChat(model, continues=True)
+    llm = LocalChat(model, prefills_reply=True)
     started = time.perf_counter()
     for names in ("a", "ab"):
         questions = [Question(f"{LEAD}{name}'") for name in names]
@@ -408,7 +408,7 @@ def test_a_model_waits_for_as_many_questions_as_there_are(
 
 
 def test_a_question_that_is_unlike_the_others_is_asked_alone(model: Path, together):
-    llm = LocalChat(model, continues=True)
+    llm = LocalChat(model, prefills_reply=True)
     unlike = [f"{LEAD}'a'", "What is 'owl'"]
     assert [one.text for one in asked_at_once(llm, unlike)] == [" of a", " of l"]
     assert together == [("completion", [text]) for text in unlike]  # no beginning is known

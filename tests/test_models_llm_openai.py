@@ -78,7 +78,7 @@ def test_a_server_that_continues_a_reply_is_given_its_beginning(tiny):
 
     question = 'Go on.\n{"a": 1,'
     assert messages(question) == [("user", question)]
-    tiny.continues = True
+    tiny.prefills_reply = True
     assert messages(question) == [("user", "Go on."), ("assistant", '{"a": 1,')]
     for text in ('{"a": 1,', "One.\nTwo."):
         assert messages(text) == [("user", text)]

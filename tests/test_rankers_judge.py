@@ -14,11 +14,10 @@ from scipy.stats import zscore
 from toys import OWL, WordEncoder
 
 from admire import Scoring, UserError, compare_runs, rank, write_run
-from admire.base.choices import Ranker
 from admire.models.llm import Question, Reply
 from admire.runs.past_runs import read_cosines, read_run
 
-REASONING: tuple[Ranker, ...] = ("listwise", "pointwise", "pairwise")
+REASONING: tuple[str, ...] = ("listwise", "pointwise", "pairwise")
 
 
 @pytest.mark.parametrize("captions", [True, False])

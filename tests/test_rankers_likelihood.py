@@ -28,8 +28,8 @@ class Reader:
 
     name = identity = "reader"
     parallel = 1
-    sees = False
-    rates = True
+    accepts_images = False
+    scores_text = True
 
     def __init__(self, sense: str):
         self.explains = explains(sense)
@@ -80,7 +80,7 @@ def test_a_model_that_sees_is_shown_the_pictures(tmp_path):
     item = replace(pictured(tmp_path, ["a.png", "b.png"]), sentence_type="literal")
 
     class Seeing(Reader):
-        sees = True
+        accepts_images = True
 
         def ask(self, question: Question) -> Reply:
             if not question.target:

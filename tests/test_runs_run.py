@@ -324,7 +324,7 @@ def test_where_some_captions_are_missing_pictures_count_half(opened, caplog):
     kept = run.record["settings"]
     assert (kept["track"], kept["scoring"]["image_weight"]) == ("image+caption", 0.5)
     assert "1 of 3 candidates have no caption" in caplog.text
-    assert "count half as much as captions" in caplog.text
+    assert "whose weight is 0.5 beside captions" in caplog.text
     # A weight of the user's own is halved, not replaced.
     heavy = Settings(query="compound", scoring=Scoring.paper(image_weight=4, standardise=True))
     assert rank([mixed], heavy).rankings[0].scores[0] == pytest.approx(2 * sqrt(1.5), abs=1e-5)

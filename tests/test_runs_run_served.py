@@ -19,7 +19,6 @@ from strict_server import SLOW, Answer, Body, StrictServer, prompt_of
 from toys import WordEncoder
 
 from admire import Settings, UserError, rank, write_run
-from admire.base.choices import Ranker
 from admire.base.storage import cache_dir
 from admire.runs.past_runs import read_run
 
@@ -219,7 +218,7 @@ def test_models_that_look_are_asked_with_pictures_and_once(
     ],
 )
 def test_what_cannot_be_read_is_asked_again_once_the_server_is_repaired(
-    served: StrictServer, ranker: Ranker, tries: int, questions: int, nothing: str | None
+    served: StrictServer, ranker: str, tries: int, questions: int, nothing: str | None
 ):
     def broken(body: Body) -> Answer:
         return (nothing, [{"Hm": 0.0}]) if "pipe dream" in prompt_of(body) else looked(body)

@@ -161,8 +161,8 @@ def test_an_option_that_is_not_taken_names_its_place():
         ("encoder", 3, "encoder takes names, or objects with encode_texts"),
         ("caption_encoder", object(), "caption_encoder takes names"),
         ("detector", 3, "detector takes names"),
-        ("encoder", "nonsense", "'nonsense' names no encoder"),
-        ("llms", ["nonsense"], "'nonsense' names no chat model"),
+        ("encoder", "nonsense", "Unknown encoder 'nonsense'"),
+        ("llms", ["nonsense"], "Unknown chat model 'nonsense'"),
         ("progress", 3, "progress is True, False or a function, not 3"),
     ],
 )

@@ -13,7 +13,7 @@ from admire.prompts import Prompts
 from admire.senses.dictionaries import NO_ENTRIES, Entry
 from admire.senses.dictionaries.entries import Entries
 from admire.senses.interpretation import Interpretation, ReadingSettings, interpret
-from admire.senses.meaning import Meaning
+from admire.senses.meaning import NO_MEANING, Meaning
 from admire.senses.sense import Sense
 from admire.senses.sequence import OFFSET, SLOPE
 
@@ -170,19 +170,19 @@ def test_each_sense_is_described_and_the_meant_one_is_shown(sense, meant):
 
 @pytest.mark.parametrize(("sense", "described"), [("Idiomatic", LATE), ("Literal", BIRD)])
 @pytest.mark.parametrize(
-    ("name", "meanings", "glosses", "alone"),
+    ("both", "meanings", "glosses", "alone"),
     [
-        ("embedded", "auto", "idiomatic", True),
-        ("toy", "auto", "idiomatic", False),
-        ("toy", "meant", "idiomatic", True),
-        ("toy", "meant", "all", False),  # the gate is soft
+        (False, "auto", "idiomatic", True),
+        (True, "auto", "idiomatic", False),
+        (True, "meant", "idiomatic", True),
+        (True, "meant", "all", False),  # the gate is soft
     ],
 )
-def test_what_is_meant_may_be_described_alone(sense, described, name, meanings, glosses, alone):
+def test_what_is_meant_may_be_described_alone(sense, described, both, meanings, glosses, alone):
     chat = explains(sense)
-    chat.name = name
+    chat.describes_both_senses = both
     (reading,) = read(OWL, chat=chat, meanings=meanings, glosses=glosses)
-    unused = name == "embedded" and sense == "Literal"
+    unused = not both and sense == "Literal"
     kinds = [sense.lower()] * (not unused) if alone else ["idiomatic", "literal"]
     assert asked(chat) == ["sense", *kinds]
     assert (described in (reading.idiomatic, reading.literal)) is not unused
@@ -190,19 +190,22 @@ def test_what_is_meant_may_be_described_alone(sense, described, name, meanings, 
 
 
 @pytest.mark.parametrize(
-    ("sense", "name", "dictionary", "wording"),
+    ("sense", "literal", "dictionary", "wording"),
     [
-        ("literal", "toy", True, "bird with wings"),
-        ("literal", "embedded", True, "a bird"),
-        ("literal", "embedded", False, "night owl"),
-        ("idiomatic", "embedded", True, "person awake late"),
+        ("literal", BIRD, True, "bird with wings"),
+        ("literal", NO_MEANING, True, "a bird"),
+        ("literal", NO_MEANING, False, "night owl"),
+        ("idiomatic", NO_MEANING, True, "person awake late"),
     ],
 )
-def test_a_literal_use_is_not_worded_by_the_embedded_model(sense, name, dictionary, wording):
+def test_a_literal_use_that_no_model_describes_is_worded_by_a_dictionary(
+    sense, literal, dictionary, wording
+):
     known = (
         Entries(literal=(Entry("night owl", "a bird", "wordnet"),)) if dictionary else NO_ENTRIES
     )
-    reading = Interpretation(name, Sense(sense, float(sense == "idiomatic")), LATE, BIRD, known)
+    decided = Sense(sense, float(sense == "idiomatic"))
+    reading = Interpretation("toy", decided, LATE, literal, known)
     assert reading.wording("night owl") == wording
 
 

@@ -54,7 +54,7 @@ PIXEL = base64.b64decode(
 """A PNG of one pixel."""
 
 
-class ScriptedChat:
+class ScriptedChat(ChatModel):
     """Answers each prompt by a function of it, and remembers what it was asked."""
 
     def __init__(self, answer: Callable[[str], str], name: str = "scripted", parallel: int = 1):
@@ -62,8 +62,8 @@ class ScriptedChat:
         self.name = name
         self.identity = name
         self.parallel = parallel
-        self.sees = False
-        self.rates = False
+        self.accepts_images = False
+        self.scores_text = False
         self.prompts: list[str] = []
         self.questions: list[Question] = []
 

@@ -37,11 +37,6 @@ decides, ``both`` leaves out the idiomatic sense of literal uses. With a soft ga
 Gate = Literal["hard", "soft"]
 """Whether one sense is followed, or both are weighed by their probability."""
 
-Ranker = Literal["embeddings", "listwise", "pointwise", "pairwise", "likelihood"]
-"""What orders the candidates: ``embeddings`` compares vectors; with the others, the chat models
-look at the candidates: at all of them at once, at one at a time, at two, or, for ``likelihood``, at
-one, of which they say how probable the meaning then is."""
-
 Fusion = Literal["scores", "borda", "rrf"]
 """How rankers are fused: by their standardised scores, by Borda's points or by reciprocal ranks."""
 
@@ -78,7 +73,7 @@ def not_among(word: object, words: Sequence[str]) -> str:
     """Return the complaint about a word that is none of these."""
     text = repr(word)
     text = text[:80] + "…" * (len(text) > 80)
-    return f"cannot be {text}.{nearest(str(word), words)} There are: {', '.join(words)}."
+    return f"cannot be {text}.{nearest(str(word), words)} Choose from: {', '.join(words)}."
 
 
 def nearest(word: str, words: Sequence[str]) -> str:

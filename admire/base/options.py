@@ -1,4 +1,4 @@
-"""How settings stand on the command line, and those that several settings classes share."""
+"""Command-line options of settings, and the settings that several classes share."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from admire.base.choices import Device, SenseMethod
+from admire.base.registry import Kind
 from admire.base.schema import Seed
 
 Panel = Literal[
@@ -33,15 +34,15 @@ class Option:
     Attributes:
         panel: the heading that it stands below.
         name: the option's name, if it is not the field's.
-        daily: whether ``--help`` shows it, too.
+        daily: whether ``--help`` shows it as well as ``--help-all``.
         completes: what a shell completes.
-        in_file: whether it can stand in a file for ``--config``.
+        in_file: whether a file for ``--config`` can set it.
     """
 
     panel: Panel
     name: str | None = None
     daily: bool = False
-    completes: Literal["chat models", "encoders"] | None = None
+    completes: Kind | None = None
     in_file: bool = True
 
 
@@ -60,7 +61,7 @@ PromptFolder = Annotated[
 Dictionaries = Annotated[
     tuple[str, ...],
     Field(
-        description="Dictionary beside the chat model: wordnet, wn:LEXICON, kaikki:FILE, "
+        description="Dictionary beside the chat model: wordnet, kaikki:FILE, "
         "glossary:FILE, or none. Repeat for several."
     ),
     Option("Senses and meanings", "dictionary"),

@@ -24,11 +24,12 @@ log = logging.getLogger("admire")
 
 def list_models(*, json: opt.Json = False) -> None:
     """List models with size and licence: which are installed, and how to get the others."""
-    from admire.models.catalogue import MODELS
+    from admire.models.catalogue import models
 
+    listed = models()
     if json:
         keys = ("name", "what", "size", "licence", "commercial")
-        print_json([{k: getattr(m, k) for k in keys} | {"here": m.status()} for m in MODELS])
+        print_json([{k: getattr(m, k) for k in keys} | {"here": m.status()} for m in listed])
         return
     rows = [
         (
@@ -38,7 +39,7 @@ def list_models(*, json: opt.Json = False) -> None:
             model.licence + "\nnot commercially" * (not model.commercial),
             model.status(),
         )
-        for model in MODELS
+        for model in listed
     ]
     print_rows(("Name", "What it is", "Size", "Licence", "Here?"), rows, "")
 
@@ -83,9 +84,9 @@ def check_model(name: str, /, *, options: opt.Options = None) -> None:
         admire models check embedded
     """
     from admire.audit.model_check import check_chat, check_encoder
-    from admire.models.llm import FAMILIES
+    from admire.base import registry
 
-    if name.partition(":")[0] in FAMILIES:
+    if name.partition(":")[0] in registry.names("chat"):
         marks = {True: "yes", False: "no", None: "–"}
         replies = check_chat(name, url=opt.make(Settings, options).llm_url)
         rows = [

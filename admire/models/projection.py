@@ -109,7 +109,7 @@ def load_projection(folder: Path) -> Projection:
             card["encoder"][name].strip()
         check_card(card)
     except FileNotFoundError as error:
-        missing = f"{folder}: holds no head ({Path(error.filename).name} is missing)."
+        missing = f"{folder}: contains no head ({Path(error.filename).name} is missing)."
         raise UserError(missing, "head") from None
     except Exception as error:  # a damaged file makes the readers raise nearly anything
         damaged = f"{folder}: the head cannot be read ({error}). Train it again."

@@ -120,7 +120,7 @@ def fine_tune(
     tasks = data.rows if isinstance(data.rows, Mapping) else {"": data.rows}
     content = {name: list(map(dict, rows)) for name, rows in tasks.items()}
     if not content or not all(content.values()):
-        raise UserError("There is nothing to train on.")
+        raise UserError("No training data.")
     check_folder(out, "model")
     out = out.resolve()
     key = hashlib.sha256(json.dumps([of, asdict(settings), content]).encode()).hexdigest()
@@ -134,7 +134,7 @@ def fine_tune(
         patience = settings.patience if settings.keep == "best" else 1
         last = _last_checkpoint(checkpoints)
         if last:
-            log.info("Going on from %s", last)
+            log.info("Resuming from %s", last)
         arguments = _arguments(
             settings,
             output_dir=str(checkpoints),
@@ -167,7 +167,9 @@ def fine_tune(
         shutil.rmtree(checkpoints, ignore_errors=True)
         first, *_ = before
         if kept[first] <= before[first]:
-            log.warning("The kept epoch is no better than the model was (%.4f).", before[first])
+            log.warning(
+                "The kept epoch does not improve on the initial model (%.4f).", before[first]
+            )
         return [before, *history]
 
 

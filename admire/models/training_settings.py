@@ -80,7 +80,9 @@ class FitSettings:
     def __post_init__(self) -> None:
         if isinstance(self.keep, int) and self.keep > self.epochs:
             raise UserError(
-                f"There is no epoch {self.keep} of {self.epochs} to keep.", "keep", "epochs"
+                f"Epoch {self.keep} cannot be kept: there are {self.epochs} epochs.",
+                "keep",
+                "epochs",
             )
 
 
@@ -99,7 +101,7 @@ class ValidationFiles:
     """The data by which the best epoch is chosen."""
 
     validation: Annotated[Path | None, Option(DATA, daily=True)] = None
-    """File to choose the epoch by; else a tenth of the training data is held out."""
+    """File to choose the epoch by (default: a tenth of the training data is held out)."""
     validation_gold: Annotated[Path | None, Option(DATA, daily=True)] = None
     """Gold file of the validation data, if they have no labels."""
 

@@ -7,31 +7,28 @@ from .embeddings import (
     open_head,
     shares_no_view,
 )
-from .judge import check_candidates, judge
+from .judge import judge, open_rankers, recorded_orders
 from .judgement import Answer, Judgement, check_answers
-from .likelihood import judge_likelihood
-from .listwise import judge_listwise
-from .pairwise import judge_pairwise
-from .pointwise import judge_pointwise
+from .ranker import Ranker, any_ranker, open_ranker
 
 __all__ = [
     "Answer",
     "Comparison",
     "Judgement",
+    "Ranker",
     "agreement",
+    "any_ranker",
     "borda",
     "bradley_terry",
     "check_answers",
-    "check_candidates",
     "compare",
     "judge",
-    "judge_likelihood",
-    "judge_listwise",
-    "judge_pairwise",
-    "judge_pointwise",
     "kemeny",
     "look_where_no_caption_is",
     "open_encoders",
     "open_head",
+    "open_ranker",
+    "open_rankers",
+    "recorded_orders",
     "shares_no_view",
 ]

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from admire.base import registry
 from admire.base.choices import TRACKS
 from admire.base.errors import UserError
+from admire.base.registry import register
 from admire.data.items import Item
 from admire.models.encoders import ImageEncoder, Role, TextEncoder, open_encoder
-from admire.models.encoders.sight import SightEncoder
+from admire.models.encoders.protocols import reads_images
+from admire.rankers.ranker import Ranker
 from admire.rankers.scorer import (
     LIKE,
     PAIRED,
@@ -35,9 +38,6 @@ if TYPE_CHECKING:
     from admire.models.projection import Projection
 
 log = logging.getLogger("admire")
-
-PICTURES_BESIDE_CAPTIONS = 0.5
-"""Weight of the pictures that ``sight`` sees where candidates have captions too."""
 
 
 class Part(NamedTuple):
@@ -73,6 +73,11 @@ class Comparison:
     scores: Scores
     parts: tuple[Part, ...]
     interpretation: Interpretation | None = None
+
+
+@register("ranker", "embeddings", needs=("embedded",))
+class Embeddings(Ranker):
+    """Vectors: candidates are compared with texts about the compound, see :func:`compare`."""
 
 
 def compare(
@@ -128,39 +133,55 @@ def _share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
     """Return the item with captions by ``sight``'s labels if its candidates share no view."""
     if not shares_no_view(item, encoders):
         return item
-    sight = getattr(encoders.get("image"), "encoder", None)
-    if not (isinstance(sight, SightEncoder) and "caption" in encoders):
+    encoder = encoders.get("image")
+    in_words = getattr(getattr(encoder, "encoder", encoder), "in_words", None)
+    if not (encoder and in_words and "caption" in encoders):
         log.warning("'%s': its candidates share no view, so their scores are 0.", item.compound)
         return item
     log.warning("'%s': its candidates share no view: sight puts pictures in words.", item.compound)
     candidates = (
         candidate
         if candidate.caption or not candidate.image
-        else replace(candidate, caption=sight.in_words(candidate.image))
+        else replace(candidate, caption=in_words(candidate.image))
         for candidate in item.candidates
     )
     return replace(item, candidates=tuple(candidates))
 
 
 def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Settings:
-    """Return settings with ``sight`` where ``e5`` alone would leave candidates without a vector.
+    """Return settings with an encoder that reads pictures where the one of texts alone would leave
+    candidates without a vector: ``sight`` for ``e5``.
 
-    Its texts are e5's own. Where there are captions too, pictures count half beside them: on train,
-    with captions hidden at random, that ranked better than captions alone.
+    Its texts are e5's own. Where there are captions as well, pictures count half beside them: on
+    train, with captions hidden at random, that ranked better than captions alone.
     """
-    chosen = settings.track or settings.caption_encoder or settings.head
-    if settings.encoder != "e5" or chosen or not summary.blind:
+    if settings.track or settings.caption_encoder or settings.head or not summary.blind:
         return settings
+    plugin, _ = registry.resolve("encoder", settings.encoder)
+    companion = getattr(plugin.make, "companion", "")
+    if not companion:
+        return settings
+    weight = picture_weight(companion)
     log.warning(
-        "%d of %d candidates have no caption: the encoder sight looks at the pictures%s.",
+        "%d of %d candidates have no caption: the encoder %s looks at the pictures%s.",
         summary.blind,
         summary.candidates,
-        ", which count half as much as captions" if summary.captions else "",
+        companion,
+        f", whose weight is {weight:g} beside captions" if summary.captions else "",
     )
     scoring = settings.scoring
     if summary.captions:
-        scoring = replace(scoring, image_weight=PICTURES_BESIDE_CAPTIONS * scoring.image_weight)
-    return replace(settings, encoder="sight", scoring=scoring)
+        scoring = replace(scoring, image_weight=weight * scoring.image_weight)
+    return replace(settings, encoder=companion, scoring=scoring)
+
+
+def picture_weight(name: str) -> float:
+    """Return the weight of pictures beside captions that the encoder of this name asks for; 1 if
+    it asks for none, or is not installed any more."""
+    family = name.partition(":")[0]
+    if family not in registry.names("encoder"):
+        return 1.0
+    return float(getattr(registry.find("encoder", family).make, "picture_weight", 1.0))
 
 
 def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
@@ -170,9 +191,11 @@ def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
     """
     if not summary.images or "image" not in (settings.track or "image"):
         return False
-    sends_pictures = settings.looks and any(name.startswith("openai:") for name in settings.llms)
-    of_texts = settings.encoder.partition(":")[0] in ("e5", "embedded-state", "sbert")
-    return bool(sends_pictures or settings.track or summary.blind or not of_texts)
+    llms = [registry.resolve("chat", name)[0] for name in settings.llms]
+    sends_pictures = settings.looks and any("key" in plugin.needs for plugin in llms)
+    encoder, _ = registry.resolve("encoder", settings.encoder)
+    reads = reads_images(encoder.make)
+    return bool(sends_pictures or settings.track or summary.blind or reads)
 
 
 def open_encoders(

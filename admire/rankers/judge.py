@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from admire.base.choices import Ranker
 from admire.base.errors import UserError, check_extra
 from admire.data.items import Item
 from admire.prompts import Prompts
 from admire.rankers.aggregate import aggregate, places
 from admire.rankers.judgement import Answer, Judgement, check_answers
-from admire.rankers.likelihood import judge_likelihood
-from admire.rankers.listwise import check_letters, judge_listwise
-from admire.rankers.pairwise import judge_pairwise
-from admire.rankers.pointwise import judge_pointwise
 from admire.rankers.presentation import tracks_shown
+from admire.rankers.ranker import Ranker, open_ranker
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
 from admire.senses.interpretation import Interpretation
@@ -24,83 +20,66 @@ from admire.senses.source import Source
 log = logging.getLogger("admire")
 
 
-def check_candidates(
-    summary: SetSummary, sources: Sequence[Source], settings: Settings
-) -> tuple[str, ...]:
-    """Return what chat models will see of the candidates, checked before any of them is asked.
+def open_rankers(
+    summary: SetSummary, source: Source, prompts: Prompts, settings: Settings
+) -> list[Ranker]:
+    """Open the rankers of a run for one source, all but ``embeddings``, and check that they fit.
 
     Raises:
-        UserError: a model cannot see what it must, a candidate has nothing to show, an item has
-            too many candidates, or a package is missing.
+        UserError: a name is unknown, the model cannot see what it must, a candidate has nothing to
+            show, an item has too many candidates, or a package is missing.
     """
-    if "pairwise" in settings.rankers:
-        check_extra("rankers", "The ranker pairwise", "choix")
-    seen_tracks: dict[str, None] = {}
-    for llm in [source.llm for source in sources if source.llm]:
-        if "listwise" in settings.rankers and summary.largest:
-            check_letters(summary.largest)
-        if "likelihood" in settings.rankers and not llm.rates:
-            raise UserError(
-                f"{llm.name} does not tell how probable a given text is, which the ranker "
-                "likelihood needs. Take embedded, gguf:PATH, or a model of a vLLM server.",
-                "rankers",
-                "llms",
-            )
-        tracks = tracks_shown(summary, llm, settings.track)
+    rankers = [open_ranker(name) for name in settings.judges]
+    tracks: tuple[str, ...] = ()
+    if source.llm and any(ranker.asks for ranker in rankers):
+        for ranker in rankers:
+            ranker.check(summary, source.llm)
+        tracks = tracks_shown(summary, source.llm, settings.track)
         if "image" in tracks:
             check_extra("rankers", "A chat model that sees", "PIL")
         elif settings.track is None and summary.images:
-            log.warning("%s cannot see images: captions alone decide.", llm.name)
-        seen_tracks |= dict.fromkeys(tracks)
-    return tuple(seen_tracks)
+            log.warning("%s cannot see images: captions alone decide.", source.name)
+    for ranker in rankers:
+        ranker.llm, ranker.judge_name = source.llm, source.name
+        ranker.prompts, ranker.settings, ranker.tracks = prompts, settings, tracks
+    return rankers
 
 
 def judge(
     items: Sequence[Item],
     source: Source,
-    prompts: Prompts,
-    settings: Settings,
+    rankers: Sequence[Ranker],
     readings: Sequence[Interpretation],
-    listed: Sequence[Judgement] | None = None,
+    decided: Sequence[Judgement] | None = None,
     *,
     first: bool = True,
 ) -> list[tuple[Judgement, ...]]:
-    """Return a source's judgement of each item, by each ranker of ``settings`` that asks.
+    """Return a source's judgement of each item, by each ranker.
 
     Args:
         readings: how the model understands the items.
-        listed: the judgements of ``listwise``, if it has already decided the senses.
+        decided: the judgements of the first ranker that decides senses, if it was asked already.
         first: see :func:`admire.rankers.judgement.check_answers`.
 
     Raises:
-        UserError: see the functions in :data:`JUDGES`; or no answer on the first items of a run
-            could be read.
+        UserError: see :meth:`admire.rankers.ranker.Ranker.judge`; or no answer on the first items
+            of a run could be read.
     """
     judgements: list[Sequence[Judgement]] = []
-    for ranker in settings.rankers:
-        if ranker not in JUDGES:
-            continue
-        if source.llm is None:
-            judgements.append(_recorded(items, source, ranker))
-        elif ranker == "listwise" and listed:
-            judgements.append(listed)
+    for ranker in rankers:
+        if source.llm is None and ranker.asks:
+            judgements.append(_recorded(items, source, ranker.name))
+        elif ranker.decides_senses and decided:
+            judgements.append(decided)
         else:
-            judged = JUDGES[ranker](items, source.llm, prompts, settings, readings)
-            check_answers(items, judged, source.llm, first=first)
+            judged = ranker.judge(items, readings)
+            if source.llm and ranker.asks:
+                check_answers(items, judged, source.llm, first=first)
             judgements.append(judged)
     return list(zip(*judgements, strict=True))
 
 
-JUDGES: dict[Ranker, Callable[..., list[Judgement]]] = {
-    "listwise": judge_listwise,
-    "pointwise": judge_pointwise,
-    "pairwise": judge_pairwise,
-    "likelihood": judge_likelihood,
-}
-"""The rankers that ask a chat model; all take the same arguments."""
-
-
-def _recorded(items: Sequence[Item], source: Source, ranker: Ranker) -> list[Judgement]:
+def _recorded(items: Sequence[Item], source: Source, ranker: str) -> list[Judgement]:
     """Return the recorded order of each item's candidates, as the answer of any ranker."""
     orders = []
     for item, order in zip(items, recorded_orders(items, source), strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import (
@@ -18,18 +18,15 @@ from pydantic import (
     computed_field,
 )
 
-from admire.base.choices import Ranker
 from admire.base.errors import UserError
 from admire.base.schema import STRICT, UNLESS_EMPTY, UNLESS_NONE
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import LIMITS, without_invalid
-from admire.models.llm import ChatModel, Question, ask_each, forget
+from admire.models.llm import ChatModel, Question, forget
 from admire.prompts.quotations import data_of, json_objects, without_objects
 from admire.senses.sense import Sense
 
 log = logging.getLogger("admire")
-
-Turn = TypeVar("Turn", bound=tuple[Any, ...])
 
 
 @dataclass(frozen=True)
@@ -46,6 +43,7 @@ class Answer:
         grades: the probability of ``idiomatic``, ``literal`` and ``neither``, if it was graded.
         likelihoods: the mean log-probability of a token of each text after the candidate, by the
             text's role, if these were asked for.
+        reply: the reply, of a ranker that reads it in its scores.
         unread: the reply, if it could not be read.
         cut: whether that reply was cut off.
     """
@@ -57,6 +55,7 @@ class Answer:
     reasons: Annotated[Mapping[str, Mapping[str, str]], UNLESS_EMPTY] = field(default_factory=dict)
     grades: Annotated[Mapping[str, float], UNLESS_EMPTY] = field(default_factory=dict)
     likelihoods: Annotated[Mapping[str, float], UNLESS_EMPTY] = field(default_factory=dict)
+    reply: Annotated[str, UNLESS_EMPTY] = ""
     unread: Annotated[str | None, UNLESS_NONE] = None
     cut: Annotated[bool, UNLESS_EMPTY] = False
 
@@ -78,7 +77,7 @@ class Judgement:
 
     __pydantic_config__ = STRICT | ConfigDict(extra="ignore")  # a file has ``unread``, too
 
-    ranker: Ranker
+    ranker: str
     llm: str
     scores: Annotated[tuple[float, ...], PlainSerializer(_rounded)]
     answers: tuple[Answer, ...]
@@ -97,21 +96,6 @@ class Judgement:
         meant = self.sense and self.sense.label
         meanings = (answer.meaning for answer in self.answers if answer.sense == meant)
         return next(filter(None, meanings), None)
-
-
-def ask_by_item(
-    ask: Callable[[Turn], Answer],
-    turns: Sequence[Turn],
-    items: Sequence[Item],
-    llm: ChatModel,
-    task: str,
-) -> list[tuple[Answer, ...]]:
-    """Ask about each turn, which begins with the place of its item; return answers by item."""
-    answers = ask_each(ask, turns, llm, task, name_of=lambda turn: items[turn[0]].compound)
-    by_item: list[list[Answer]] = [[] for _ in items]
-    for turn, answer in zip(turns, answers, strict=True):
-        by_item[turn[0]].append(answer)
-    return list(map(tuple, by_item))
 
 
 def ask_twice(

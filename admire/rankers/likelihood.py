@@ -7,93 +7,102 @@ candidates can still be read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from admire.base.errors import UserError
-from admire.data.items import Candidate, Item
-from admire.models.llm import ChatModel, Question, Unanswered, forget
-from admire.prompts import Prompts
-from admire.rankers.judgement import Answer, Judgement, ask_by_item
-from admire.rankers.presentation import show, tracks_shown
+from admire.base.registry import register
+from admire.data.items import Item
+from admire.models.llm import ChatModel, Question, forget
+from admire.rankers.judgement import Answer, Judgement
+from admire.rankers.presentation import show
+from admire.rankers.ranker import Ranker
 from admire.rankers.scorer import query_weights, score
-from admire.rankers.set_summary import summarise_set
-from admire.rankers.settings import Scoring, Settings
+from admire.rankers.set_summary import SetSummary
+from admire.rankers.settings import Scoring
 from admire.senses.interpretation import Interpretation
 
 
-def judge_likelihood(
-    items: Sequence[Item],
-    llm: ChatModel,
-    prompts: Prompts,
-    settings: Settings,
-    readings: Sequence[Interpretation],
-) -> list[Judgement]:
-    """Rate the texts about each compound as the reply of a model that was shown a candidate.
+@register("ranker", "likelihood", citation="Sachan et al. 2022, arXiv 2204.07496")
+class Likelihood(Ranker):
+    """Texts about each compound, rated as the reply of a model that was shown a candidate.
 
     A text's likelihood is the mean log-probability of its tokens. Likelihoods take the place of
     cosines in :func:`admire.rankers.scorer.score`: they are standardised over the candidates, and
     the other sense counts against the meant one. Only texts that count are rated. A sequence is not
     shown.
-
-    Args:
-        readings: the senses, and the texts to rate.
-
-    Raises:
-        UserError: the model cannot be asked, cannot see what it must, or tells no probabilities.
     """
-    tracks = tracks_shown(summarise_set(items), llm, settings.track)
-    scoring = replace(settings.scoring, caption_weight=1.0)
-    texts = [
-        _weighted_texts(item, reading, scoring)
-        for item, reading in zip(items, readings, strict=True)
-    ]
 
-    def ask(turn: tuple[int, Candidate]) -> Answer:
-        number, candidate = turn
-        bare = replace(items[number], sequence=())
-        parts = show(prompts, "likelihood", bare, [candidate], tracks, settings.image_side)
+    task = "Reading candidates"
 
-        likelihoods: dict[str, float] = {}
-        for role, (text, _) in texts[number].items():
-            question = Question(parts, max_tokens=1, target=text, purpose="ranking")
-            with suppress(Unanswered):  # so a forecast counts all of them
-                places = llm.ask(question).logprobs
-                if not places:
-                    forget(llm, question)
-                    raise UserError(
-                        f"{llm.name} tells no log-probabilities of a given text (prompt_logprobs). "
-                        "vLLM does; of a GGUF file, name gguf:PATH.",
-                        "rankers",
-                        "llms",
-                    )
-                likelihoods[role] = float(np.mean([[*place.values()] for place in places]))
-        if len(likelihoods) < len(texts[number]):
-            raise Unanswered
-        return Answer((candidate.name,), (candidate.name,), likelihoods=likelihoods)
+    def check(self, summary: SetSummary, llm: ChatModel) -> None:
+        if not llm.scores_text:
+            raise UserError(
+                f"{llm.name} does not tell how probable a given text is, which the ranker "
+                "likelihood needs. Take embedded, gguf:PATH, or a model of a vLLM server.",
+                "rankers",
+                "llms",
+            )
 
-    turns = [(k, candidate) for k, item in enumerate(items) for candidate in item.candidates]
-    by_item = ask_by_item(ask, turns, items, llm, "Reading candidates")
-    return [
-        Judgement("likelihood", llm.name, _scores(answers, item_texts, scoring), answers)
-        for answers, item_texts in zip(by_item, texts, strict=True)
-    ]
+    @property
+    def _scoring(self) -> Scoring:
+        return replace(self.settings.scoring, caption_weight=1.0)
 
+    def _weighted_texts(
+        self, item: Item, reading: Interpretation | None
+    ) -> dict[str, tuple[str, float]]:
+        """Return the texts that count, each with its weight, by role."""
+        assert reading is not None
+        texts = {"compound": item.phrase} | reading.texts()
+        weights = query_weights(self._scoring, reading.sense, texts)
+        return {role: (texts[role], weight) for role, weight in weights.items() if weight}
 
-def _weighted_texts(
-    item: Item, reading: Interpretation, scoring: Scoring
-) -> dict[str, tuple[str, float]]:
-    """Return the texts that count, each with its weight, by role."""
-    texts = {"compound": item.phrase} | reading.texts()
-    weights = query_weights(scoring, reading.sense, texts)
-    return {role: (texts[role], weight) for role, weight in weights.items() if weight}
+    def questions(self, item: Item, reading: Interpretation | None) -> list[Question]:
+        bare, side = replace(item, sequence=()), self.settings.image_side
+        texts = self._weighted_texts(item, reading).values()
+        return [
+            Question(parts, max_tokens=1, target=text, purpose="ranking", shown=(candidate.name,))
+            for candidate in item.candidates
+            for parts in [show(self.prompts, "likelihood", bare, [candidate], self.tracks, side)]
+            for text, _ in texts
+        ]
 
+    def answer(self, item: Item, reading: Interpretation | None, question: Question) -> Answer:
+        places = self.model.ask(question).logprobs
+        if not places:
+            forget(self.model, question)
+            raise UserError(
+                f"{self.model.name} tells no log-probabilities of a given text (prompt_logprobs). "
+                "vLLM does; of a GGUF file, name gguf:PATH.",
+                "rankers",
+                "llms",
+            )
+        mean = float(np.mean([[*place.values()] for place in places]))
+        return Answer(question.shown, question.shown, likelihoods={"": mean})
 
-def _scores(
-    answers: Sequence[Answer], texts: dict[str, tuple[str, float]], scoring: Scoring
-) -> tuple[float, ...]:
-    rows = np.array([[answer.likelihoods[role] for answer in answers] for role in texts])
-    weights = [weight for _, weight in texts.values()]
-    return tuple(score({"caption": rows}, weights, scoring).tolist())
+    def judgement(
+        self, item: Item, reading: Interpretation | None, answers: tuple[Answer, ...]
+    ) -> Judgement:
+        """Put the answers about each candidate together: one for each text, in the texts' order."""
+        roles = [*self._weighted_texts(item, reading)]
+        by_candidate = [
+            replace(
+                answers[start],
+                likelihoods={
+                    role: answer.likelihoods[""]
+                    for role, answer in zip(roles, answers[start:], strict=False)
+                },
+            )
+            for start in range(0, len(answers), len(roles))
+        ]
+        return super().judgement(item, reading, tuple(by_candidate))
+
+    def scores(
+        self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
+    ) -> list[float]:
+        texts = self._weighted_texts(item, reading)
+        rows = np.array([[answer.likelihoods[role] for answer in answers] for role in texts])
+        weights = [weight for _, weight in texts.values()]
+        scores: list[float] = score({"caption": rows}, weights, self._scoring).tolist()
+        return scores

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model
 
 from admire.base.errors import UserError
-from admire.data.items import Candidate, Item, SenseLabel
+from admire.base.registry import register
+from admire.data.items import Item, SenseLabel
 from admire.models.llm import ChatModel, Question
-from admire.prompts import Prompts
 from admire.rankers.aggregate import aggregate, agreement, places
 from admire.rankers.judgement import (
     Answer,
     Judgement,
     Line,
     StructuredReply,
-    ask_by_item,
     ask_twice,
     reply_schema,
 )
-from admire.rankers.presentation import LETTERS, show, shuffled, tracks_shown
-from admire.rankers.set_summary import summarise_set
-from admire.rankers.settings import Settings
+from admire.rankers.presentation import LETTERS, show, shuffled
+from admire.rankers.ranker import Ranker, names_of
+from admire.rankers.set_summary import SetSummary
 from admire.senses.interpretation import Interpretation
 from admire.senses.votes import count_votes
 
@@ -40,62 +40,81 @@ ROLES = ("meant", "related", "other", "other_related", "unrelated")
 something related to that, or nothing of these."""
 
 
-def judge_listwise(
-    items: Sequence[Item],
-    llm: ChatModel,
-    prompts: Prompts,
-    settings: Settings,
-    readings: Sequence[Interpretation] | None = None,
-) -> list[Judgement]:
-    """Ask a chat model to order each item's candidates, ``settings.shuffles`` times.
+@register("ranker", "listwise", needs=("key",), citation="Tang et al. 2023, arXiv 2310.07712")
+class Listwise(Ranker):
+    """All candidates at once, in several orders, which are aggregated.
 
-    One reply writes down, in this order: an example of literal and of idiomatic use, the sense, the
+    One reply contains, in this order: an example of literal and of idiomatic use, the sense, the
     meaning; for each candidate what matters in it, what that expresses and its role; and the order.
     The temperature is 0, so that replies differ by the order shown and not by sampling. If a reply
     cannot be read, or its order is no permutation, the question is asked once more, at a
-    temperature above 0.
-
-    Args:
-        readings: which sense is meant in each item; None lets the majority of the replies decide.
-
-    Raises:
-        UserError: the model cannot be asked, cannot see what it must, or an item has more
-            candidates than there are letters.
+    temperature above 0. Without a reading, the majority of the replies decides the sense.
     """
-    tracks = tracks_shown(summarise_set(items), llm, settings.track)
-    for item in items:
+
+    task = "Ordering candidates"
+    decides_senses = True
+    uses_meanings = False
+
+    def check(self, summary: SetSummary, llm: ChatModel) -> None:
+        if summary.largest:
+            check_letters(summary.largest)
+
+    def questions(self, item: Item, reading: Interpretation | None) -> list[Question]:
         check_letters(item)
+        settings, sense = self.settings, reading.sense.label if reading else None
+        questions = []
+        orders = shuffled(item, settings.shuffles, settings.seed)
+        for number, candidates in enumerate(orders):
+            names = tuple(candidate.name for candidate in candidates)
+            parts = show(
+                *(self.prompts, "listwise", item, candidates, self.tracks, settings.image_side),
+                sense=sense,
+            )
+            question = Question(
+                parts,
+                temperature=0.0,
+                max_tokens=300 + 100 * len(candidates),
+                seed=settings.seed + number,
+                schema=schema(LETTERS[: len(names)], sense),
+                purpose="ranking",
+                shown=names,
+            )
+            questions.append(question)
+        return questions
 
-    def ask(turn: tuple[int, int, tuple[Candidate, ...]]) -> Answer:
-        place, number, candidates = turn
-        item, sense = items[place], readings[place].sense.label if readings else None
-        names = dict(zip(LETTERS, [candidate.name for candidate in candidates], strict=False))
-        parts = show(
-            prompts, "listwise", item, candidates, tracks, settings.image_side, sense=sense
-        )
-        question = Question(
-            parts,
-            temperature=0.0,
-            max_tokens=300 + 100 * len(candidates),
-            seed=settings.seed + number,
-            schema=schema(names, sense),
-            purpose="ranking",
-        )
-        read = partial(read_order, names=names, sense=sense)
-        return ask_twice(
-            llm, question, read, tuple(names.values()), item, next_seed=settings.shuffles
-        )
+    def answer(self, item: Item, reading: Interpretation | None, question: Question) -> Answer:
+        read = partial(self.read, item, question)
+        more = self.settings.shuffles
+        return ask_twice(self.model, question, read, question.shown, item, next_seed=more)
 
-    turns = [
-        (place, number, candidates)
-        for place, item in enumerate(items)
-        for number, candidates in enumerate(shuffled(item, settings.shuffles, settings.seed))
-    ]
-    by_item = ask_by_item(ask, turns, items, llm, "Ordering candidates")
-    return [
-        _judged(item, llm, answers, readings[k] if readings else None)
-        for k, (item, answers) in enumerate(zip(items, by_item, strict=True))
-    ]
+    def read(self, item: Item, question: Question, reply: str) -> Answer | None:
+        names = dict(zip(LETTERS, question.shown, strict=False))
+        asks_sense = "sense" in (question.schema or {}).get("properties", {})
+        return read_order(reply, names, asks_sense)
+
+    def scores(
+        self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
+    ) -> list[float]:
+        orders = [answer.order for answer in answers if answer.unread is None]
+        names = names_of(item)
+        return aggregate(places(orders, names)).tolist() if orders else [0.0] * len(names)
+
+    def judgement(
+        self, item: Item, reading: Interpretation | None, answers: tuple[Answer, ...]
+    ) -> Judgement:
+        orders = [answer.order for answer in answers if answer.unread is None]
+        sense = reading.sense if reading else None
+        if not (sense and sense.label):
+            sense = count_votes([answer.sense for answer in answers])
+        elif sense.label:
+            # The question names the sense, so the reply does not.
+            answers = tuple(
+                answer if answer.unread is not None else replace(answer, sense=sense.label)
+                for answer in answers
+            )
+        agreed = agreement(places(orders, names_of(item)))
+        judgement = super().judgement(item, reading, answers)
+        return replace(judgement, agreement=agreed, sense=sense)
 
 
 def check_letters(item: Item) -> None:
@@ -104,19 +123,6 @@ def check_letters(item: Item) -> None:
         raise UserError(
             f"'{item.compound}' has over {len(LETTERS)} candidates. Rank them pointwise.", "rankers"
         )
-
-
-def _judged(
-    item: Item, llm: ChatModel, answers: tuple[Answer, ...], reading: Interpretation | None
-) -> Judgement:
-    names = [candidate.name for candidate in item.candidates]
-    orders = [answer.order for answer in answers if answer.unread is None]
-    stood = places(orders, names)
-    scores = tuple(aggregate(stood).tolist()) if orders else (0.0,) * len(names)
-    sense = reading.sense if reading else None
-    if not (sense and sense.label):
-        sense = count_votes([answer.sense for answer in answers])
-    return Judgement("listwise", llm.name, scores, answers, agreement(stood), sense)
 
 
 def _object(value: object) -> object:
@@ -142,7 +148,7 @@ class Reason(StructuredReply):
 
 
 @cache
-def order_reply(letters: tuple[str, ...], states_sense: bool) -> type[StructuredReply]:
+def order_reply(letters: tuple[str, ...], sense_given: bool) -> type[StructuredReply]:
     """Return the model of a reply about candidates with these letters."""
     reason: Any = (Annotated[Reason, BeforeValidator(_object)], Reason())
     reasons: Any = create_model(
@@ -161,7 +167,7 @@ def order_reply(letters: tuple[str, ...], states_sense: bool) -> type[Structured
     return create_model(
         "Order",
         __base__=StructuredReply,
-        **({} if states_sense else senses),
+        **({} if sense_given else senses),
         meaning=(Line, ""),
         candidates=(Annotated[reasons, BeforeValidator(_object)], reasons()),
         order=order,
@@ -177,18 +183,16 @@ def schema(letters: Iterable[str], sense: SenseLabel | None = None) -> dict[str,
     return reply_schema(order_reply(tuple(letters), sense is not None))
 
 
-def read_order(
-    reply: str, names: Mapping[str, str], sense: SenseLabel | None = None
-) -> Answer | None:
+def read_order(reply: str, names: Mapping[str, str], states_sense: bool = True) -> Answer | None:
     """Read a reply about candidates with these names by letter; None if it has no full order.
 
     Args:
-        sense: the one that is meant, if the question says so.
+        states_sense: whether the reply is to say which sense is meant.
     """
-    reply_read: Any = order_reply(tuple(names), sense is not None).read(reply, "order")
+    reply_read: Any = order_reply(tuple(names), not states_sense).read(reply, "order")
     if reply_read is None or sorted(reply_read.order) != sorted(names):
         return None
-    label = "" if sense else reply_read.sense.lower()
+    label = reply_read.sense.lower() if states_sense else ""
     reasons = {
         names[letter]: {field: text for field, text in reason if text}
         for letter, reason in reply_read.candidates
@@ -196,7 +200,7 @@ def read_order(
     return Answer(
         tuple(names.values()),
         tuple(names[letter] for letter in reply_read.order),
-        sense or next((choice for choice in SENSES if choice == label), None),
+        next((choice for choice in SENSES if choice == label), None),
         reply_read.meaning or None,
         {name: fields for name, fields in reasons.items() if fields},
     )

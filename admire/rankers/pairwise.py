@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from itertools import permutations
 from typing import Annotated, Literal
 
@@ -11,23 +11,21 @@ import numpy as np
 from pydantic import BeforeValidator
 
 from admire.base.errors import check_extra
-from admire.data.items import Candidate, Item
+from admire.base.registry import register
+from admire.data.items import Item
 from admire.models.llm import ChatModel, Question
-from admire.prompts import Prompts
 from admire.rankers.aggregate import bradley_terry
 from admire.rankers.judgement import (
     Answer,
     Judgement,
     Line,
     StructuredReply,
-    ask_by_item,
-    ask_twice,
     on_one_line,
     reply_schema,
 )
-from admire.rankers.presentation import show, tracks_shown
-from admire.rankers.set_summary import summarise_set
-from admire.rankers.settings import Settings
+from admire.rankers.presentation import show
+from admire.rankers.ranker import Ranker, names_of
+from admire.rankers.set_summary import SetSummary
 from admire.senses.interpretation import Interpretation
 
 
@@ -41,75 +39,65 @@ class Comparison(StructuredReply):
 SCHEMA = reply_schema(Comparison)
 
 
-def judge_pairwise(
-    items: Sequence[Item],
-    llm: ChatModel,
-    prompts: Prompts,
-    settings: Settings,
-    readings: Sequence[Interpretation],
-) -> list[Judgement]:
-    """Ask a chat model which of two candidates is better, for all pairs both ways round.
+@register("ranker", "pairwise", needs=("key",), citation="Bradley and Terry 1952")
+class Pairwise(Ranker):
+    """All pairs of candidates, both ways round.
 
     The score is the strength of the model of Bradley and Terry (:func:`bradley_terry`). A tie is
     half a win for both; an answer that cannot be read does not count. The agreement is the share of
     pairs for which both ways round give the same answer.
-
-    Args:
-        readings: which sense is meant in each item, and what it means, as far as it is known.
-
-    Raises:
-        UserError: the model cannot be asked, cannot see what it must, or choix is not installed.
     """
-    check_extra("rankers", "The ranker pairwise", "choix")
-    tracks = tracks_shown(summarise_set(items), llm, settings.track)
 
-    def ask(turn: tuple[int, tuple[Candidate, Candidate]]) -> Answer:
-        number, pair = turn
-        reading = readings[number]
-        names = (pair[0].name, pair[1].name)
-        parts = show(
-            prompts,
-            "pairwise",
-            items[number],
-            pair,
-            tracks,
-            settings.image_side,
-            sense=reading.sense.label,
-            meaning=reading.meant,
-        )
-        question = Question(
-            parts,
-            temperature=0.0,
-            max_tokens=150,
-            seed=settings.seed,
-            schema=SCHEMA,
-            purpose="ranking",
-        )
-        return ask_twice(llm, question, partial(read_better, names=names), names, items[number])
+    task = "Comparing candidates in pairs"
 
-    turns = [
-        (number, pair)
-        for number, item in enumerate(items)
-        for pair in permutations(sorted(item.candidates, key=lambda candidate: candidate.name), 2)
-    ]
-    by_item = ask_by_item(ask, turns, items, llm, "Comparing candidates in pairs")
-    return [_judged(item, llm, answers) for item, answers in zip(items, by_item, strict=True)]
+    def check(self, summary: SetSummary, llm: ChatModel) -> None:
+        check_extra("rankers", "The ranker pairwise", "choix")
 
+    def questions(self, item: Item, reading: Interpretation | None) -> list[Question]:
+        return [
+            Question(
+                show(
+                    *(self.prompts, "pairwise", item, pair, self.tracks, self.settings.image_side),
+                    sense=reading and reading.sense.label,
+                    meaning=reading and reading.meant,
+                ),
+                temperature=0.0,
+                max_tokens=150,
+                seed=self.settings.seed,
+                schema=SCHEMA,
+                purpose="ranking",
+                shown=(pair[0].name, pair[1].name),
+            )
+            for pair in permutations(sorted(item.candidates, key=lambda c: c.name), 2)
+        ]
 
-def _judged(item: Item, llm: ChatModel, answers: tuple[Answer, ...]) -> Judgement:
-    at = {candidate.name: k for k, candidate in enumerate(item.candidates)}
-    wins = np.zeros((len(at), len(at)))
-    winners: dict[frozenset[str], list[tuple[str, ...]]] = {}
-    for answer in answers:
-        if answer.unread is not None:
-            continue
-        first, second = answer.order or answer.shown
-        wins[at[first], at[second]] += 1 if answer.order else 0.5
-        wins[at[second], at[first]] += 0 if answer.order else 0.5
-        winners.setdefault(frozenset(answer.shown), []).append(answer.order)
-    both = [pair[0] == pair[1] for pair in winners.values() if len(pair) == 2]
-    scores = tuple(bradley_terry(wins).tolist())
-    return Judgement("pairwise", llm.name, scores, answers, float(np.mean(both)) if both else None)
+    def read(self, item: Item, question: Question, reply: str) -> Answer | None:
+        first, second = question.shown
+        return read_better(reply, (first, second))
+
+    def scores(
+        self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
+    ) -> list[float]:
+        at = {name: k for k, name in enumerate(names_of(item))}
+        wins = np.zeros((len(at), len(at)))
+        for answer in answers:
+            if answer.unread is None:
+                first, second = answer.order or answer.shown
+                wins[at[first], at[second]] += 1 if answer.order else 0.5
+                wins[at[second], at[first]] += 0 if answer.order else 0.5
+        strengths: list[float] = bradley_terry(wins).tolist()
+        return strengths
+
+    def judgement(
+        self, item: Item, reading: Interpretation | None, answers: tuple[Answer, ...]
+    ) -> Judgement:
+        winners: dict[frozenset[str], list[tuple[str, ...]]] = {}
+        for answer in answers:
+            if answer.unread is None:
+                winners.setdefault(frozenset(answer.shown), []).append(answer.order)
+        both = [pair[0] == pair[1] for pair in winners.values() if len(pair) == 2]
+        judgement = super().judgement(item, reading, answers)
+        return replace(judgement, agreement=float(np.mean(both)) if both else None)
 
 
 def read_better(reply: str, names: tuple[str, str]) -> Answer | None:

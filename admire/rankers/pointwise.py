@@ -10,25 +10,18 @@ import math
 import re
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
 from pydantic import Field, WithJsonSchema
 
+from admire.base.registry import register
 from admire.data.items import Candidate, Item
-from admire.models.llm import ChatModel, Question, Reply, forget
-from admire.prompts import Prompts
-from admire.rankers.judgement import (
-    Answer,
-    Judgement,
-    StructuredReply,
-    ask_by_item,
-    ask_twice,
-    reply_schema,
-)
-from admire.rankers.presentation import LETTERS, show, tracks_shown
-from admire.rankers.set_summary import summarise_set
-from admire.rankers.settings import Settings
+from admire.models.llm import Image, Question, Reply, forget
+from admire.rankers.judgement import Answer, StructuredReply, reply_schema
+from admire.rankers.presentation import LETTERS, show
+from admire.rankers.ranker import Ranker
 from admire.senses.interpretation import Interpretation
 
 GRADES = ("idiomatic", "literal", "neither")
@@ -51,14 +44,9 @@ class Percentages(StructuredReply):
 NUMBERS = reply_schema(Percentages)
 
 
-def judge_pointwise(
-    items: Sequence[Item],
-    llm: ChatModel,
-    prompts: Prompts,
-    settings: Settings,
-    readings: Sequence[Interpretation],
-) -> list[Judgement]:
-    """Ask a chat model to grade each candidate as idiomatic, literal or neither.
+@register("ranker", "pointwise", needs=("key",))
+class Pointwise(Ranker):
+    """One candidate at a time, graded as idiomatic, literal or neither.
 
     The grades are the probabilities of the three letters at the first place of the reply that is
     one of them. A model that gives no probabilities is asked for percentages. The score is
@@ -67,82 +55,78 @@ def judge_pointwise(
 
     The letters are the same for every candidate and are not rotated, which would double the cost: a
     preference for a letter shifts all of an item's probabilities alike and keeps their order.
-
-    Args:
-        readings: which sense is meant in each item, and what both mean, as far as known.
-
-    Raises:
-        UserError: the model cannot be asked, or cannot see what it must.
     """
-    tracks = tracks_shown(summarise_set(items), llm, settings.track)
-    turns = [(k, candidate) for k, item in enumerate(items) for candidate in item.candidates]
 
-    def question(turn: tuple[int, Candidate], letters: bool) -> Question:
-        number, candidate = turn
-        reading = readings[number]
-        parts = show(
-            prompts,
-            "pointwise",
-            items[number],
-            [candidate],
-            tracks,
-            settings.image_side,
-            idiomatic=next(iter(reading.idiomatic.definitions), None),
-            literal=next(iter(reading.literal.definitions), None),
+    task = "Grading candidates"
+    weighs_both_senses = True
+
+    def __init__(self) -> None:
+        self._silent = threading.Event()  # set once a reply comes without probabilities
+
+    def questions(self, item: Item, reading: Interpretation | None) -> list[Question]:
+        return [
+            Question(
+                self._parts(item, reading, candidate, letters=True),
+                temperature=0.0,
+                max_tokens=4,
+                seed=self.settings.seed,
+                logprobs=10,
+                purpose="ranking",
+                shown=(candidate.name,),
+            )
+            for candidate in item.candidates
+        ]
+
+    def _parts(
+        self, item: Item, reading: Interpretation | None, candidate: Candidate, *, letters: bool
+    ) -> str | tuple[str | Image, ...]:
+        return show(
+            *(self.prompts, "pointwise", item, [candidate], self.tracks, self.settings.image_side),
+            idiomatic=next(iter(reading.idiomatic.definitions), None) if reading else None,
+            literal=next(iter(reading.literal.definitions), None) if reading else None,
             letters=letters,
         )
-        return Question(
-            parts,
-            temperature=0.0,
-            max_tokens=4 if letters else 60,
-            seed=settings.seed,
-            schema=None if letters else NUMBERS,
-            logprobs=10 if letters else 0,
-            purpose="ranking",
-        )
 
-    silent = threading.Event()  # set once a reply comes without probabilities
-
-    def ask(turn: tuple[int, Candidate]) -> Answer:
-        name = turn[1].name
-        if not silent.is_set():
-            reply = llm.ask(question(turn, letters=True))
+    def answer(self, item: Item, reading: Interpretation | None, question: Question) -> Answer:
+        if not self._silent.is_set():
+            reply = self.model.ask(question)
             grades = read_letters(reply)
             if grades:
-                return Answer((name,), (name,), grades=grades)
+                return Answer(question.shown, question.shown, grades=grades)
             if reply.logprobs is None:
-                silent.set()
-
-        def read(reply: str) -> Answer | None:
-            grades = read_numbers(reply)
-            return Answer((name,), (name,), grades=grades) if grades else None
-
-        answer = ask_twice(llm, question(turn, letters=False), read, (name,), items[turn[0]])
+                self._silent.set()
+        candidate = next(c for c in item.candidates if c.name == question.shown[0])
+        numbers = replace(
+            question,
+            parts=self._parts(item, reading, candidate, letters=False),
+            max_tokens=60,
+            schema=NUMBERS,
+            logprobs=0,
+        )
+        answer = super().answer(item, reading, numbers)
         if answer.unread is not None:
-            forget(llm, question(turn, letters=True))
+            forget(self.model, question)
         return answer
 
-    by_item = ask_by_item(ask, turns, items, llm, "Grading candidates")
-    return [
-        Judgement("pointwise", llm.name, _scores(answers, reading, settings), answers)
-        for answers, reading in zip(by_item, readings, strict=True)
-    ]
+    def read(self, item: Item, question: Question, reply: str) -> Answer | None:
+        grades = read_numbers(reply)
+        return Answer(question.shown, question.shown, grades=grades) if grades else None
 
-
-def _scores(
-    answers: Sequence[Answer], reading: Interpretation, settings: Settings
-) -> tuple[float, ...]:
-    """Return graded candidates' scores; one without grades has the mean of the others."""
-    p = reading.sense.probability_idiomatic
-    if settings.scoring.gate == "hard" and reading.sense.label:
-        p = float(reading.sense.label == "idiomatic")
-    scores = [
-        p * answer.grades["idiomatic"] + (1 - p) * answer.grades["literal"]
-        for answer in answers
-        if answer.grades
-    ]
-    mean, graded = float(np.mean(scores)) if scores else 0.0, iter(scores)
-    return tuple(next(graded) if answer.grades else mean for answer in answers)
+    def scores(
+        self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
+    ) -> list[float]:
+        """Return graded candidates' scores; one without grades has the mean of the others."""
+        assert reading is not None
+        p = reading.sense.probability_idiomatic
+        if self.settings.scoring.gate == "hard" and reading.sense.label:
+            p = float(reading.sense.label == "idiomatic")
+        scores = [
+            p * answer.grades["idiomatic"] + (1 - p) * answer.grades["literal"]
+            for answer in answers
+            if answer.grades
+        ]
+        mean, graded = float(np.mean(scores)) if scores else 0.0, iter(scores)
+        return [next(graded) if answer.grades else mean for answer in answers]
 
 
 def read_letters(reply: Reply) -> dict[str, float] | None:

@@ -34,7 +34,7 @@ def tracks_shown(summary: SetSummary, llm: ChatModel, track: Track | None) -> tu
     """
     names = track.split("+") if track else TRACKS
     tracks = [name for name in summary.tracks if name in names]
-    if "image" in tracks and not llm.sees:
+    if "image" in tracks and not llm.accepts_images:
         bare = summary.candidates - summary.captions
         if track or bare:
             without = f"{bare} of {summary.candidates} candidates have no caption. " if bare else ""

@@ -13,7 +13,6 @@ from admire.base.choices import (
     Meanings,
     Precision,
     ProfileName,
-    Ranker,
     RankQuery,
     TextRole,
     Track,
@@ -97,26 +96,26 @@ class Scoring:
 class Settings:
     """What a run is made with. The defaults are the embedded profile."""
 
-    rankers: Annotated[tuple[Ranker, ...], Option("Chat models and costs", "ranker")] = (
-        "embeddings",
-    )
-    """What orders the candidates: vectors, or the chat models by looking at all of them, at one, or
-    at two, or by how probable the meaning is after each (likelihood). Repeat to fuse several by the
-    mean of their standardised scores."""
+    rankers: Annotated[
+        tuple[str, ...], Option("Chat models and costs", "ranker", completes="ranker")
+    ] = ("embeddings",)
+    """What orders the candidates: vectors (embeddings), or chat models that look at all of them, at
+    one, or at two, or tell how probable the meaning is after each (likelihood). Repeat to fuse
+    several by the mean of their standardised scores."""
     shuffles: Annotated[Count, Option("Chat models and costs")] = 5
     """Orders in which listwise shows the candidates."""
     image_side: Annotated[int, Field(ge=32), Option("Chat models and costs")] = IMAGE_SIDE
     """Longest side of an image that a chat model is shown, in pixels."""
     llms: Annotated[
         tuple[str, ...],
-        Option("Chat models and costs", "llm", daily=True, completes="chat models"),
+        Option("Chat models and costs", "llm", daily=True, completes="chat"),
     ] = ("embedded",)
-    """Chat model: embedded, gguf:PATH or openai:MODEL; or earlier replies, recorded:FILE or
+    """Chat model, such as openai:MODEL or gguf:PATH; or earlier replies, recorded:FILE or
     run:FOLDER. Repeat for an ensemble."""
-    encoder: Annotated[str, Option("Models", daily=True, completes="encoders")] = "e5"
-    """Encoder of queries and candidates: e5, sight, mclip:NAME, openclip:MODEL/TAG,
-    dual:REPOSITORY, sbert:REPOSITORY, or a family and a folder."""
-    caption_encoder: Annotated[str | None, Option("Models", completes="encoders")] = None
+    encoder: Annotated[str, Option("Models", daily=True, completes="encoder")] = "e5"
+    """Encoder of queries and candidates, such as openclip:MODEL/TAG or sbert:REPOSITORY, or a
+    family and a folder."""
+    caption_encoder: Annotated[str | None, Option("Models", completes="encoder")] = None
     """Another encoder for captions and the queries that they are compared with."""
     device: EncoderDevice = "auto"
     precision: Annotated[Precision, Option("Models")] = "float32"
@@ -168,14 +167,19 @@ class Settings:
             )
 
     @property
-    def looks(self) -> bool:
-        """True if chat models look at the candidates."""
-        return any(ranker != "embeddings" for ranker in self.rankers)
+    def compares(self) -> bool:
+        """True if an encoder compares candidates with texts."""
+        return "embeddings" in self.rankers
 
     @property
-    def weighs_both(self) -> bool:
-        """True if the idiomatic meaning counts for literal uses, too."""
-        return self.scoring.gate == "soft" or "pointwise" in self.rankers
+    def judges(self) -> tuple[str, ...]:
+        """The rankers that judge candidates, all but ``embeddings``."""
+        return tuple(name for name in self.rankers if name != "embeddings")
+
+    @property
+    def looks(self) -> bool:
+        """True if chat models look at the candidates, or another ranker scores them."""
+        return bool(self.judges)
 
 
 @settings(frozen=True)

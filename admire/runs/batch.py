@@ -14,12 +14,13 @@ from admire.models.llm.ledger import check_price
 from admire.models.llm.openai import OpenAIChat
 from admire.models.llm.prices import Price, estimate, price
 from admire.prompts import Prompts
+from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
 from admire.runs.forecast import CacheOnly, check_questions, put_questions
+from admire.runs.run import sense_methods
 from admire.runs.sources import take_arguments
 from admire.senses import open_detector
 from admire.senses.dictionaries import open_dictionaries
-from admire.senses.interpretation import sense_method
 from admire.senses.source import ChatSource, Source
 
 log = logging.getLogger("admire")
@@ -50,8 +51,8 @@ def batch(
     """
     arguments = take_arguments(settings, llms=llms)
     settings, models = arguments.settings, arguments.open_sources()
-    check_questions(items, models, settings)
     prompts = Prompts(settings.prompts)
+    summary = check_questions(items, models, prompts, settings)
     missing: list[tuple[Batches, dict[str, Question]]] = []
     with only_writer(cache_dir() / "batches"):
         for llm in [source.llm for source in models if source.llm]:
@@ -60,7 +61,7 @@ def batch(
                     check_price(llm)
                 batches = Batches(llm, llm.model)
                 batches.collect()
-                missing.append((batches, _missing(items, llm, prompts, settings)))
+                missing.append((batches, _missing(items, summary, llm, prompts, settings)))
             else:
                 log.info("%s has no Batch API: admire rank asks it.", llm.name)
         unsent = [_unsent(batches, questions) for batches, questions in missing]
@@ -85,7 +86,11 @@ def batch(
 
 
 def _missing(
-    items: Sequence[Item], llm: CachedChat, prompts: Prompts, settings: Settings
+    items: Sequence[Item],
+    summary: SetSummary,
+    llm: CachedChat,
+    prompts: Prompts,
+    settings: Settings,
 ) -> dict[str, Question]:
     """Return the questions without a reply that can be asked now, by their keys in the cache."""
     questions: dict[str, Question] = {}
@@ -94,11 +99,11 @@ def _missing(
         if reply is None:
             questions[llm.key(question)] = question
 
-    detects = sense_method(settings.sense, ChatSource(llm), settings.rankers) == "detector"
+    detects = sense_methods(settings, [ChatSource(llm)]) == ["detector"]
     detector = open_detector(settings.detector) if detects else None
     dictionaries = open_dictionaries(settings.dictionaries)
     model = CacheOnly(llm, note)
-    put_questions(items, model, prompts, settings, detector, dictionaries=dictionaries)
+    put_questions(items, summary, model, prompts, settings, detector, dictionaries=dictionaries)
     return questions
 
 

@@ -11,22 +11,22 @@ from admire.data.frames import Data, take_items
 from admire.data.items import Item
 from admire.models.llm import ChatModel, Question, Reply, Unanswered, Usage
 from admire.models.llm.cached import CachedChat, kept_reply
+from admire.models.llm.chat import capabilities
 from admire.models.llm.prices import Price, estimate, price, why_unknown
 from admire.prompts import Prompts
-from admire.rankers import check_candidates, judge_listwise
-from admire.rankers.judge import JUDGES
-from admire.rankers.set_summary import check_items, summarise_set
+from admire.rankers import open_rankers
+from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import Asking, Settings
-from admire.runs.run import reading_settings
+from admire.runs.run import reading_settings, sense_methods
 from admire.runs.sources import Model, take_arguments
 from admire.senses import Detector
 from admire.senses.dictionaries import Dictionary, open_dictionaries
-from admire.senses.interpretation import interpret, meanings_method, sense_method
+from admire.senses.interpretation import interpret, meanings_method
 from admire.senses.sense import UNDECIDED, Sense
 from admire.senses.source import ChatSource, Source
 
 
-class CacheOnly:
+class CacheOnly(ChatModel):
     """A chat model that gives the replies in its cache, and raises where there is none.
 
     Attributes:
@@ -36,13 +36,11 @@ class CacheOnly:
         note: called with each question and its reply.
     """
 
-    parallel = 1
-
     def __init__(self, llm: ChatModel, note: Callable[[Question, Reply | None], None]):
         self._llm, self._note = llm, note
         self.missing = 0
         self.name, self.identity = llm.name, llm.identity
-        self.sees, self.rates = llm.sees, llm.rates
+        vars(self).update(capabilities(llm), parallel=1)
 
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.models.llm.ChatModel`."""
@@ -54,16 +52,20 @@ class CacheOnly:
         return reply
 
 
-def check_questions(items: Iterable[Item], models: Sequence[Source], settings: Settings) -> None:
+def check_questions(
+    items: Iterable[Item], models: Sequence[Source], prompts: Prompts, settings: Settings
+) -> SetSummary:
     """Refuse items that cannot be ranked, before questions about them are counted."""
     summary = summarise_set(items)
     check_items(summary, settings)
-    if models and settings.looks:
-        check_candidates(summary, models, settings)
+    for model in models:
+        open_rankers(summary, model, prompts, settings)
+    return summary
 
 
 def put_questions(
     items: Iterable[Item],
+    summary: SetSummary,
     llm: CacheOnly,
     prompts: Prompts,
     settings: Settings,
@@ -82,20 +84,22 @@ def put_questions(
     Returns:
         Whether the senses of all items are known.
     """
-    method = sense_method(settings.sense, ChatSource(llm), settings.rankers)
+    source = ChatSource(llm)
+    (method,) = sense_methods(settings, [source])
     settings_of_readings = replace(reading_settings(settings), guess=guess, strict=False)
-    judges = [JUDGES[name] for name in settings.rankers if name in JUDGES and name != method]
+    rankers = [r for r in open_rankers(summary, source, prompts, settings) if r.asks]
     all_known = True
     with hidden_progress():
         for item in items:  # one by one: what is missing for an item keeps back nothing of others
             missing = llm.missing
             senses: dict[str, list[Sense]] = {}
-            if method == "listwise":
-                senses[llm.name] = [UNDECIDED]
-                with suppress(Unanswered):
-                    (judgement,) = judge_listwise([item], llm, prompts, settings)
-                    senses[llm.name] = [judgement.sense or UNDECIDED]
-            elif method == "detector" and not detector and not item.word:
+            for ranker in rankers:
+                if ranker.name == method:
+                    senses[llm.name] = [UNDECIDED]
+                    with suppress(Unanswered):
+                        (judgement,) = ranker.judge([item], [None])
+                        senses[llm.name] = [judgement.sense or UNDECIDED]
+            if method == "detector" and not detector and not item.word:
                 senses[llm.name] = [UNDECIDED]
             (readings,) = interpret(
                 [item],
@@ -107,9 +111,10 @@ def put_questions(
                 dictionaries=dictionaries,
             )
             if guess or llm.missing == missing:
-                for judge in judges:
-                    with suppress(Unanswered):
-                        judge([item], llm, prompts, settings, readings)
+                for ranker in rankers:
+                    if ranker.name != method:
+                        with suppress(Unanswered):
+                            ranker.judge([item], readings)
             all_known &= readings[0].sense != UNDECIDED
     return all_known
 
@@ -166,14 +171,15 @@ def plan(
     items = take_items(items)
     arguments = take_arguments(settings, asking, llms)
     settings, models = arguments.settings, arguments.open_sources(asked=False)
-    check_questions(items, models, settings)
     prompts = Prompts(settings.prompts)
+    summary = check_questions(items, models, prompts, settings)
     dictionaries = open_dictionaries(settings.dictionaries)
     stages = []
     for llm in [source.llm for source in models if source.llm]:
         counts = _Counts(llm)
         senses_known = put_questions(
             items,
+            summary,
             CacheOnly(llm, counts.note),
             prompts,
             settings,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from admire.base.choices import TRACKS, Ranker
+from admire.base.choices import TRACKS
 from admire.base.progress import (
     SECONDS_BETWEEN_LINES,
     Progress,
@@ -35,14 +35,15 @@ from admire.prompts import Prompts
 from admire.rankers import (
     Comparison,
     Judgement,
+    Ranker,
+    any_ranker,
     check_answers,
-    check_candidates,
     compare,
     judge,
-    judge_listwise,
     look_where_no_caption_is,
     open_encoders,
     open_head,
+    open_rankers,
 )
 from admire.rankers.embeddings import Part
 from admire.rankers.scorer import Scores, comparable, fuse_scores
@@ -136,8 +137,7 @@ class OpenRun:
     ):
         settings = arguments.settings
         check_items(summary, settings)
-        compares = "embeddings" in settings.rankers
-        if compares and not arguments.encoder and not arguments.caption_encoder:
+        if settings.compares and not arguments.encoder and not arguments.caption_encoder:
             settings = look_where_no_caption_is(summary, settings)
         self.settings = settings
         self.prompts = Prompts(settings.prompts)
@@ -148,15 +148,19 @@ class OpenRun:
         self.models: list[Source] = [
             ChatSource(self.ledger.watch(model.llm)) if model.llm else model for model in models
         ]
-        tracks_seen = check_candidates(summary, self.models, settings) if settings.looks else ()
-        check_senses(summary, self.models, settings)
-        detects = "detector" in [sense_method(settings.sense, model) for model in self.models]
+        self.rankers: list[list[Ranker]] = [
+            open_rankers(summary, model, self.prompts, settings) for model in self.models
+        ]
+        tracks_seen = {track for of_model in self.rankers for r in of_model for track in r.tracks}
+        self.methods = sense_methods(settings, self.models)
+        check_senses(summary, self.models, self.methods)
+        detects = "detector" in self.methods
         self.detector: Detector | None = None
         if detects and not summary.words:
             self.detector = arguments.detector or open_detector(settings.detector)
         self.encoders: dict[str, TextEncoder] = {}
         self.head: Projection | None = None
-        if compares:
+        if settings.compares:
             own = arguments.encoder, arguments.caption_encoder
             self.encoders = open_encoders(summary, settings, *own)
             self.head = open_head(settings, self.encoders)
@@ -169,19 +173,16 @@ class OpenRun:
         self.tallies: dict[str, Tally] = {}
 
     def _begin(
-        self, summary: SetSummary, source: Mapping[str, str] | None, tracks_seen: Sequence[str]
+        self, summary: SetSummary, source: Mapping[str, str] | None, tracks_seen: Collection[str]
     ) -> dict[str, Any]:
         """Return how the run is made: settings, model identities, prompts' hashes and versions."""
         settings = {
             name: str(value) if isinstance(value, Path) else value
             for name, value in asdict(self.settings).items()
         }
-        settings["track"] = "+".join(self.encoders or tracks_seen) or None
+        seen = [track for track in TRACKS if track in tracks_seen]
+        settings["track"] = "+".join(self.encoders or seen) or None
         settings["llm_url"] = self.settings.llm_url and Address.parse(self.settings.llm_url).shown
-
-        def sense(model: Source) -> str:
-            chosen = self.settings.sense, model, self.settings.rankers
-            return "none" if summary.words else sense_method(*chosen)
 
         return {
             "version": VERSION,
@@ -191,7 +192,10 @@ class OpenRun:
             "settings": settings,
             "saw": [track for track in TRACKS if track in {*self.encoders, *tracks_seen}],
             "models": {
-                "llms": [_named(model) | {"sense": sense(model)} for model in self.models],
+                "llms": [
+                    _named(model) | {"sense": "none" if summary.words else method}
+                    for model, method in zip(self.models, self.methods, strict=True)
+                ],
                 "encoders": {track: _named(encoder) for track, encoder in self.encoders.items()},
                 "detector": self.detector.identity if self.detector else None,
                 "head": self.head.identity if self.head else None,
@@ -242,16 +246,16 @@ class OpenRun:
         settings = self.settings
         readings: list[list[Interpretation]] = []
         judgements: list[list[tuple[Judgement, ...]]] = [[()] * len(items) for _ in self.models]
-        listed: dict[str, list[Judgement]] = {}
+        decided: dict[str, list[Judgement]] = {}
         if self.models:
             with self._timed("senses and meanings"):
-                for model in self.models:
-                    method = sense_method(settings.sense, model, settings.rankers)
-                    if model.llm and method == "listwise":
-                        listed[model.name] = judge_listwise(
-                            items, model.llm, self.prompts, settings
-                        )
-                        check_answers(items, listed[model.name], model.llm, first=first)
+                for model, method, rankers in zip(
+                    self.models, self.methods, self.rankers, strict=True
+                ):
+                    for ranker in rankers:
+                        if model.llm and ranker.name == method:
+                            decided[model.name] = ranker.judge(items, [None] * len(items))
+                            check_answers(items, decided[model.name], model.llm, first=first)
                 readings = interpret(
                     items,
                     self.models,
@@ -261,21 +265,19 @@ class OpenRun:
                     encoder=self.encoders.get("caption"),
                     senses={
                         name: [judgement.sense for judgement in of_model if judgement.sense]
-                        for name, of_model in listed.items()
+                        for name, of_model in decided.items()
                     },
                     dictionaries=self.dictionaries,
                 )
         if settings.looks:
             with self._timed("rankers"):
                 for k, model in enumerate(self.models):
-                    of_model = (readings[k], listed.get(model.name))
-                    judgements[k] = judge(
-                        items, model, self.prompts, settings, *of_model, first=first
-                    )
+                    of_model = (readings[k], decided.get(model.name))
+                    judgements[k] = judge(items, model, self.rankers[k], *of_model, first=first)
                     readings[k] = list(map(_explained, readings[k], judgements[k]))
         with self._timed("encoding and scores"):
             compared: Sequence[Sequence[Comparison]] = [()] * len(items)
-            if "embeddings" in settings.rankers:
+            if settings.compares:
                 compared = compare(items, readings, settings, self.encoders, self.head)
             seen = find_seen(items, self._saw, pictures="image" in self.encoders)
             return [
@@ -318,13 +320,21 @@ def _show_progress(before: int, count: int, total: int) -> AbstractContextManage
     return progress_told_to(log_progress)
 
 
-def check_senses(summary: SetSummary, sources: Sequence[Source], settings: Settings) -> None:
-    """Refuse items of which nothing will tell the sense."""
-    methods = {
-        sense_method(settings.sense, source, settings.rankers)
-        for source in sources
-        if settings.sense in ("given", "detector") or source.llm
-    }
+def sense_methods(settings: Settings, sources: Sequence[Source]) -> list[str]:
+    """Return how the sense is decided for each source: its own votes, a detector, a ranker."""
+    decide = (name for name in settings.judges if any_ranker([name], "decides_senses"))
+    decided_by = next(decide, "")
+    return [sense_method(settings.sense, source, decided_by) for source in sources]
+
+
+def check_senses(summary: SetSummary, sources: Sequence[Source], chosen: Sequence[str]) -> None:
+    """Refuse items of which nothing will tell the sense.
+
+    Args:
+        chosen: how the sense is decided for each source.
+    """
+    pairs = zip(sources, chosen, strict=True)
+    methods = {method for source, method in pairs if source.llm or method != "vote"}
     if "given" in methods and "sentence_type" in summary.lacking:
         given(summary.lacking["sentence_type"][1])
     if {"vote", "detector"} & methods and "context" in summary.lacking:
@@ -333,13 +343,14 @@ def check_senses(summary: SetSummary, sources: Sequence[Source], settings: Setti
 
 def reading_settings(settings: Settings) -> ReadingSettings:
     """Return the part of a run's settings by which items are interpreted."""
-    glosses: Glosses = "all" if settings.weighs_both else "idiomatic"
+    both = settings.scoring.gate == "soft" or any_ranker(settings.rankers, "weighs_both_senses")
+    glosses: Glosses = "all" if both else "idiomatic"
     return ReadingSettings(
         settings.sense,
         settings.votes,
         settings.seed,
         settings.meanings,
-        "none" if settings.rankers == ("listwise",) else glosses,
+        glosses if any_ranker(settings.rankers, "uses_meanings") else "none",
         vote_temperature=settings.vote_temperature,
         gloss_tokens=settings.gloss_tokens,
     )
@@ -366,9 +377,9 @@ def _rank_item(
 ) -> Ranking:
     """Rank an item by comparison, if there is any, and by each chat model's judgements."""
     names = [candidate.name for candidate in item.candidates]
-    by_ranker: defaultdict[Ranker, list[Scores]] = defaultdict(list)
+    by_ranker: defaultdict[str, list[Scores]] = defaultdict(list)
     rows: list[dict[str, Any]] = []
-    added: list[tuple[Ranker, list[Part]]] = []
+    added: list[tuple[str, list[Part]]] = []
     for comparison in compared:
         by_ranker["embeddings"].append(comparison.scores)
         added.append(("embeddings", list(comparison.parts)))
@@ -393,7 +404,7 @@ def _rank_item(
                 for name, value in zip(names, judgement.scores, strict=True)
             ]
     # Models have equal weights (section 2.3 of the paper).
-    means: dict[Ranker, Scores] = {r: np.mean(models, axis=0) for r, models in by_ranker.items()}
+    means: dict[str, Scores] = {r: np.mean(models, axis=0) for r, models in by_ranker.items()}
     for start, (ranker, parts) in zip(range(0, len(rows), len(names)), added, strict=True):
         counts = {"models": len(by_ranker[ranker]), "rankers": len(means)}
         for part in as_counted(parts, means[ranker], **counts):

@@ -7,24 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from admire.base import registry
 from admire.base.errors import UserError
+from admire.base.registry import register
 from admire.data.frames import describe_type
 from admire.models.encoders import TextEncoder
 from admire.models.llm import ChatModel
-from admire.models.llm.families import FAMILIES, misnamed, open_llm
+from admire.models.llm.families import open_source as open_named
 from admire.rankers.settings import Asking, Settings
 from admire.runs.past_runs import open_run_replies
 from admire.senses import Detector
-from admire.senses.dictionaries import open_dictionaries
-from admire.senses.dictionary_source import DictionarySource
-from admire.senses.recorded import open_replies
-from admire.senses.source import ChatSource, Source, as_source
-
-FORMS = FAMILIES | {
-    "recorded": "recorded:FILE",
-    "run": "run:FOLDER",
-    "dictionary": "dictionary",
-}
+from admire.senses.recorded import Recorded
+from admire.senses.source import Source, as_source
 
 
 def open_source(
@@ -35,22 +29,13 @@ def open_source(
     Raises:
         UserError: it is a run of several chat models; and as for :func:`open_sources`.
     """
-    first, *others = open_sources(name, url=url, dictionaries=dictionaries)
+    first, *others = open_sources(name, url=url, dictionaries=tuple(dictionaries))
     if others:
         raise UserError(f"'{name}' holds the replies of {1 + len(others)} chat models.", "llms")
     return first
 
 
-def open_sources(
-    name: str,
-    *,
-    url: str | None = None,
-    timeout: float | None = None,
-    parallel: int | None = None,
-    fresh: bool = False,
-    asked: bool = True,
-    dictionaries: Sequence[str] = ("wordnet",),
-) -> list[Source]:
+def open_sources(name: str, **options: Any) -> list[Source]:
     """Open what the user names: one source, or one for each chat model of an earlier run.
 
     - a chat model, see :func:`admire.models.llm.open_llm`;
@@ -59,19 +44,16 @@ def open_sources(
     - ``dictionary``: the dictionaries alone.
 
     Args:
-        timeout, parallel, fresh, asked: see :func:`admire.models.llm.open_llm`.
+        options: see :func:`admire.models.llm.families.open_source`.
     """
-    family, _, source = name.partition(":")
-    if name == "dictionary":
-        return [DictionarySource(name, open_dictionaries(dictionaries))]
-    if family not in FORMS or (family not in FAMILIES and not source):
-        raise misnamed(name, FORMS)
-    if family == "recorded":
-        return [open_replies(Path(source).expanduser())]
-    if family == "run":
-        return [*open_run_replies(Path(source).expanduser())]
-    options: Any = {"timeout": timeout, "parallel": parallel, "fresh": fresh, "asked": asked}
-    return [ChatSource(open_llm(name, url=url, **options))]
+    opened = open_named(name, **options)
+    return [as_source(one) for one in (opened if isinstance(opened, list) else [opened])]
+
+
+@register("chat", "run", takes="FOLDER")
+def open_run(folder: str) -> list[Recorded]:
+    """What the chat models of an earlier run said."""
+    return open_run_replies(Path(folder).expanduser())
 
 
 Model = str | ChatModel | Source
@@ -126,39 +108,43 @@ def take_arguments(
     detector: str | Path | Detector | None = None,
 ) -> Arguments:
     """Check the arguments of :func:`admire.rank`, and move models given by name to the settings."""
-    for name, value, kind in (("settings", settings, Settings), ("asking", asking, Asking)):
-        if not isinstance(value, kind | None):
+    for name, value, settings_class in (
+        ("settings", settings, Settings),
+        ("asking", asking, Asking),
+    ):
+        if not isinstance(value, settings_class | None):
             raise UserError(
-                f"{name} is admire.{kind.__name__}(…), not {describe_type(value)}.", name
+                f"{name} is admire.{settings_class.__name__}(…), not {describe_type(value)}.", name
             )
     if isinstance(llms, str) or not isinstance(llms, Sequence | None):
         raise UserError(f"llms is a list of names and models, not {describe_type(llms)}.", "llms")
     for llm in llms or ():
         if not isinstance(llm, str | Source):
-            _check("llms", llm, "ask", "admire.models.llm.ChatModel", "name", "parallel", "sees")
+            _check("llms", llm, "chat")
     names: dict[str, Any] = {}
     if llms and any(isinstance(llm, str) for llm in llms):
         names["llms"] = tuple(llm if isinstance(llm, str) else llm.name for llm in llms)
     objects: dict[str, Any] = {}
-    base = "admire.models.encoders.TextEncoder"
-    for name, model, kinds, needed in (
-        ("encoder", encoder, str, ("encode_texts", base, "name", "batch")),
-        ("caption_encoder", caption_encoder, str, ("encode_texts", base, "name", "batch")),
-        ("detector", detector, str | Path, ("classify", "admire.senses.Detector")),
-    ):
+    kinds: tuple[tuple[str, Any, registry.Kind], ...] = (
+        ("encoder", encoder, "encoder"),
+        ("caption_encoder", caption_encoder, "encoder"),
+        ("detector", detector, "detector"),
+    )
+    for name, model, kind in kinds:
         objects[name] = None
-        if isinstance(model, kinds):
+        if isinstance(model, str | Path):
             names[name] = model
         elif model is not None:
-            _check(name, model, *needed)
+            _check(name, model, kind)
             objects[name] = model
     settings = replace(settings or Settings(), **names)
     return Arguments(settings, asking or Asking(), llms or settings.llms, **objects)
 
 
-def _check(argument: str, thing: Any, method: str, base: str, *attributes: str) -> None:
+def _check(argument: str, thing: Any, kind: registry.Kind) -> None:
     """Refuse an object that lacks what its protocol has."""
-    missing = [name for name in (method, *attributes, "identity") if not hasattr(thing, name)]
+    base, *attributes = registry.PROTOCOLS[kind]
+    missing = [name for name in (*attributes, "identity") if not hasattr(thing, name)]
     if missing:
         raise UserError(
             f"{argument} takes names, or objects with {' and '.join(missing)}; "

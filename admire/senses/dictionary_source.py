@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from admire.base.errors import UserError
+from admire.base.registry import register
 from admire.data.compounds import replace_compound
 from admire.data.items import Item, SenseLabel
 from admire.models.encoders import TextEncoder, open_encoder
-from admire.senses.dictionaries import Dictionary, look_up_item
+from admire.senses.dictionaries import Dictionary, look_up_item, open_dictionaries
 from admire.senses.meaning import DEFINITIONS, Meaning, MeaningKind
 from admire.senses.sense import Sense
 
@@ -30,6 +31,8 @@ class DictionarySource:
     encoder: TextEncoder | None = None
 
     llm = None
+    judges_senses = False
+    describes_both_senses = True
 
     @property
     def identity(self) -> str:
@@ -66,6 +69,12 @@ class DictionarySource:
 
     def order(self, item: Item) -> None:
         """Return None: dictionaries order no candidates."""
+
+
+@register("chat", "dictionary")
+def open_source(*, dictionaries: Sequence[str]) -> DictionarySource:
+    """The dictionaries alone, in place of a chat model."""
+    return DictionarySource("dictionary", open_dictionaries(dictionaries))
 
 
 def _nearest(phrase: str, glosses: tuple[str, ...], encoder: TextEncoder) -> tuple[str, ...]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import textwrap
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from admire.base.choices import TEXTS, Meanings, Ranker, SenseMethod
+from admire.base.choices import TEXTS, Meanings, SenseMethod
 from admire.base.errors import UserError
 from admire.data.items import Item, SenseLabel
 from admire.models.encoders import TextEncoder, open_encoder
@@ -72,13 +72,12 @@ class Interpretation:
     def wording(self, phrase: str, definitions: Sequence[str] = ()) -> str | None:
         """Return the meaning to show: :attr:`meant`, or of some literal uses the phrase itself.
 
-        A literal use is worded by a person, whose ``definitions`` are given, by a dictionary or by
-        a strong chat model. The embedded model often gives what the idiom means instead.
+        A literal use is worded by a person, whose ``definitions`` are given, by a chat model that
+        describes both senses, or by a dictionary.
         """
         if self.sense.label != "literal" or definitions:
             return self.meant
-        meant = None if self.llm == "embedded" else self.meant
-        return meant or next(iter(self.known.glosses("literal")), phrase)
+        return self.meant or next(iter(self.known.glosses("literal")), phrase)
 
     def texts(self) -> dict[str, str]:
         """Return the texts to compare candidates with, by role; see :data:`TEXTS`."""
@@ -118,26 +117,24 @@ class ReadingSettings:
     strict: bool = True
 
 
-def sense_method(
-    method: SenseMethod, source: Source, rankers: Collection[Ranker] = ()
-) -> SenseMethod | Literal["listwise"]:
+def sense_method(method: SenseMethod, source: Source, decided_by: str = "") -> str:
     """Resolve ``auto`` for this source; return other methods unchanged.
 
     Args:
-        rankers: the run's; with ``listwise`` among them, a chat model's orders say the sense.
+        decided_by: the run's ranker that decides senses, by a chat model's answers; empty if none.
     """
     if method != "auto":
         return method
-    if source.name in ("embedded", "dictionary"):
+    if not source.judges_senses:
         return "detector"
-    return "listwise" if "listwise" in rankers and source.llm else "vote"
+    return decided_by if decided_by and source.llm else "vote"
 
 
 def meanings_method(meanings: Meanings, source: Source) -> Meanings:
     """Resolve ``auto`` for this source; return other choices unchanged."""
     if meanings != "auto":
         return meanings
-    return "meant" if source.name == "embedded" else "both"
+    return "both" if source.describes_both_senses else "meant"
 
 
 def interpret(
@@ -372,8 +369,7 @@ def _meaning_kinds(
     first_known = source.llm and sense_method(settings.sense, source) in ("detector", "given")
     if idiomatic or (meanings == "both" and not first_known):
         kinds.add("idiomatic")
-    # What the embedded model says of a literal use is not shown, see Interpretation.wording.
-    literal = sense.label != "idiomatic" and source.name != "embedded"
+    literal = sense.label != "idiomatic" and source.describes_both_senses
     if meanings == "both" or settings.glosses == "all" or literal:
         kinds.add("literal")
     return kinds

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from admire.base import registry
 from admire.base.errors import UserError
 from admire.base.files import read_text
 from admire.base.storage import write_whole
@@ -227,21 +228,37 @@ class _File(BaseModel):
     card: dict[str, Any]
 
 
-def open_detector(path: str | Path | None = None) -> Detector:
+def open_detector(name: str | Path | None = None) -> Detector:
     """Open a detector.
 
     Args:
-        path: a file of ``admire train detector`` or a folder of ``admire train classifier``; None
-            opens the one that comes with admire.
+        name: a file of ``admire train detector``, a folder of ``admire train classifier``, or the
+            name of a plug-in; None opens the one that comes with admire.
 
     Raises:
         UserError: the file or folder holds no detector that can be read, or an extra is missing.
     """
-    path = Path(path or BUILT_IN)
-    if path.is_dir():
-        from admire.senses.classifier import open_classifier
+    family = str(name).partition(":")[0]
+    if name is None or Path(name).exists() or family not in registry.names("detector"):
+        path = Path(name or BUILT_IN)
+        name = f"{'classifier' if path.is_dir() else 'light'}:{path}"
+    plugin, source = registry.resolve("detector", str(name))
+    detector: Detector = plugin.open(source)
+    return detector
 
-        return open_classifier(path)
+
+@registry.register("detector", "classifier", takes="FOLDER", needs=("clip",))
+def open_folder(folder: str) -> Detector:
+    """A fine-tuned encoder with a head, from a folder of admire train classifier."""
+    from admire.senses.classifier import open_classifier
+
+    return open_classifier(Path(folder))
+
+
+@registry.register("detector", "light", takes="FILE", needs=("embedded",))
+def open_light(file: str) -> LightDetector:
+    """Heads on the embedded model's states, from a file of admire train detector."""
+    path = Path(file)
     try:
         return _read(read_text(path))
     except ValueError as error:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 
 from admire.base.errors import UserError
 from admire.base.files import check_spelling, json_rows, numbered_rows, read_table
+from admire.base.registry import register
 from admire.base.schema import read_as
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
@@ -63,6 +64,8 @@ class Recorded:
     """A :class:`Source` of replies that a chat model, a person or a run gave before."""
 
     llm = None
+    judges_senses = True
+    describes_both_senses = True
 
     name: str
     identity: str
@@ -138,6 +141,12 @@ def _names(items: Iterable[Item]) -> str:
     ]
     rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + rest
+
+
+@register("chat", "recorded", takes="FILE")
+def open_recording(file: str) -> Recorded:
+    """Replies in a file, of people or of a chat model."""
+    return open_replies(Path(file).expanduser())
 
 
 def open_replies(path: Path) -> Recorded:

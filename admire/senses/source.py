@@ -29,7 +29,10 @@ class Source(Protocol):
     Attributes:
         name: what the user calls it.
         identity: everything that its answers depend on.
-        llm: the chat model that answers other questions, too; None without one.
+        llm: the chat model that answers other questions as well; None without one.
+        judges_senses: whether ``auto`` takes its word for the sense; otherwise a detector decides.
+        describes_both_senses: whether ``auto`` asks it for the meanings of both senses, and not
+            only for the idiomatic one where that is meant.
     """
 
     @property
@@ -38,6 +41,10 @@ class Source(Protocol):
     def identity(self) -> str: ...
     @property
     def llm(self) -> ChatModel | None: ...
+    @property
+    def judges_senses(self) -> bool: ...
+    @property
+    def describes_both_senses(self) -> bool: ...
 
     def check(self, items: Iterable[Item]) -> None:
         """Refuse items that it knows nothing about, before anything is asked."""
@@ -76,6 +83,14 @@ class ChatSource:
     @property
     def identity(self) -> str:
         return self.llm.identity
+
+    @property
+    def judges_senses(self) -> bool:
+        return self.llm.judges_senses
+
+    @property
+    def describes_both_senses(self) -> bool:
+        return self.llm.describes_both_senses
 
     def check(self, items: Iterable[Item]) -> None:
         """Accept all items."""

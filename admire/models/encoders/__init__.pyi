@@ -1,5 +1,5 @@
-from .cached import CachedEncoder, CachedSeers, CachedSentences, CachedTowers
-from .families import FAMILIES, open_encoder
+from .cached import CachedEncoder
+from .families import open_encoder
 from .protocols import (
     Device,
     ImageEncoder,
@@ -13,11 +13,7 @@ from .protocols import (
 )
 
 __all__ = [
-    "FAMILIES",
     "CachedEncoder",
-    "CachedSeers",
-    "CachedSentences",
-    "CachedTowers",
     "Device",
     "ImageEncoder",
     "Precision",

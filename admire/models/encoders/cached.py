@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
@@ -15,9 +16,10 @@ from admire.base.cache import Cache, open_cache
 from admire.base.errors import UserError
 from admire.base.machine import cores
 from admire.base.progress import show_progress
+from admire.base.registry import Plugin
 from admire.base.threads import ahead
 from admire.data.image_files import read_bytes
-from admire.models.encoders.protocols import Query, QueryEncoder, Role, TextEncoder, Towers, Vectors
+from admire.models.encoders.protocols import Query, Role, Vectors, reads_images
 
 log = logging.getLogger("admire")
 
@@ -26,20 +28,30 @@ VECTORS = "embeddings.sqlite"
 PROGRESS = {
     "texts": ("Reading {} text", "Reading {} texts"),
     "queries": ("Reading {} query", "Reading {} queries"),
-    "places": ("Detecting senses", "Detecting senses"),  # several places an item say nothing
     "images": ("Looking at {} picture", "Looking at {} pictures"),
 }
-"""What progress is called, for one and for several, by the kind of input. Places are those of
-compounds, whose sense the detector reads."""
+"""What progress is called, for one and for several, by the kind of input; an encoder may call it
+otherwise, in ``progress``."""
 
 Input = TypeVar("Input")
 
 
 class CachedEncoder:
-    """A text encoder whose vectors are cached on disk."""
+    """An encoder whose vectors are cached on disk, with all methods that it has.
 
-    def __init__(self, encoder: TextEncoder, cache: Cache | None = None):
+    Args:
+        encoder: a :class:`admire.models.encoders.TextEncoder`, which may also encode images and
+            queries; of images, in one step or in two.
+        plugin: who is to blame for its errors.
+    """
+
+    def __init__(self, encoder: Any, cache: Cache | None = None, plugin: Plugin | None = None):
         self.encoder = encoder
+        if hasattr(encoder, "encode_queries"):
+            self.encode_queries = self._encode_queries
+        if reads_images(encoder):
+            self.encode_images = self._encode_images
+        self._plugin = plugin
         self.name = encoder.name
         self.identity = encoder.identity
         self.batch = encoder.batch
@@ -57,6 +69,36 @@ class CachedEncoder:
             kind="texts",
         )
 
+    def _encode_queries(self, queries: Sequence[Query]) -> Vectors:
+        """See :class:`admire.models.encoders.QueryEncoder`."""
+        return self._through_cache(
+            queries,
+            [self._key("asked", repr(astuple(query)).encode()) for query in queries],
+            encode=self.encoder.encode_queries,
+            kind="queries",
+        )
+
+    def _encode_images(self, images: Sequence[Path]) -> Vectors:
+        """See :class:`admire.models.encoders.ImageEncoder`; images are told apart by content.
+
+        Raises:
+            UserError: a file is missing, empty, damaged or not an image. The vectors of the images
+                before it stay cached.
+        """
+        keys = ahead(lambda path: self._key("image", read_bytes(path)), images, 2 * cores())
+        encode: Any = getattr(self.encoder, "encode_prepared", None)
+        return self._through_cache(
+            images,
+            list(keys),
+            encode=encode or self.encoder.encode_images,
+            kind="images",
+            prepare=self._prepare if encode else iter,
+        )
+
+    def _prepare(self, paths: Iterable[Path]) -> Iterator[Any]:
+        """Prepare the next images in other threads, while the model runs."""
+        return ahead(self.encoder.prepare_image, paths, 2 * self.batch)
+
     def _key(self, kind: str, content: bytes) -> str:
         return hashlib.sha256(f"{self.identity}\0{kind}\0".encode() + content).hexdigest()
 
@@ -73,7 +115,8 @@ class CachedEncoder:
         missing = {
             key: value for key, value in zip(keys, inputs, strict=True) if vectors[key] is None
         }
-        message = f"{PROGRESS[kind][len(missing) != 1].format(len(missing))} (model {self.name})"
+        names = getattr(self.encoder, "progress", PROGRESS)[kind]
+        message = f"{names[len(missing) != 1].format(len(missing))} (model {self.name})"
         waiting: list[tuple[str, Any]] = []
         # The zip has no name, so that its threads end with an error, and not with the traceback.
         for done, pair in enumerate(
@@ -89,7 +132,7 @@ class CachedEncoder:
                 if encoded is None:
                     waiting = part + waiting
                     continue
-                unit = _unit(encoded, self.name)
+                unit = self._unit(encoded, [inputs[keys.index(key)] for key, _ in part])
                 new = {key: vector.tobytes() for (key, _), vector in zip(part, unit, strict=True)}
                 self._cache.put_all(new, self.name)
                 vectors |= new
@@ -110,8 +153,10 @@ class CachedEncoder:
         """Encode a batch; if it does not fit into memory, return None and halve the batches."""
         try:
             return encode(part)
-        except (MemoryError, RuntimeError) as error:
+        except Exception as error:
             if not _is_out_of_memory(error):
+                if self._plugin:
+                    raise self._plugin.blame(error) from error
                 raise
         if len(part) == 1:
             raise UserError(
@@ -125,66 +170,28 @@ class CachedEncoder:
         log.warning("%s: out of memory; going on with batches of %d.", self.name, self.batch)
         return None
 
+    def _unit(self, vectors: Vectors, inputs: Sequence[Input]) -> Vectors:
+        """Scale vectors to unit length; refuse a wrong number, and one that is zero or not finite,
+        whose similarities have no meaning."""
+        if np.ndim(vectors) != 2 or len(vectors) != len(inputs):
+            shape = np.shape(vectors)
+            raise self._error(f"returned vectors of shape {shape} for {len(inputs)} inputs")
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        good = (np.isfinite(lengths) & (lengths > 0))[:, 0]
+        if not good.all():
+            place = inputs[int(good.argmin())]
+            text = getattr(place, "text", str(place))
+            shown = textwrap.shorten(text, 80, placeholder="…")
+            raise self._error(f"returned a vector that is zero or not finite, of “{shown}”")
+        return np.ascontiguousarray(vectors / lengths, dtype="<f4")
 
-class CachedSentences(CachedEncoder):
-    """A text encoder that takes prompts and spans, with its vectors cached on disk."""
-
-    encoder: QueryEncoder
-
-    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
-        """See :class:`admire.models.encoders.QueryEncoder`."""
-        return self._through_cache(
-            queries,
-            [self._key("asked", repr(astuple(query)).encode()) for query in queries],
-            encode=self.encoder.encode_queries,
-            kind="places" if self.name == "embedded-state" else "queries",
-        )
-
-
-class CachedTowers(CachedEncoder):
-    """A text and an image tower with their vectors cached; images are told apart by content."""
-
-    encoder: Towers
-
-    def encode_images(self, images: Sequence[Path]) -> Vectors:
-        """See :class:`admire.models.encoders.ImageEncoder`.
-
-        Raises:
-            UserError: a file is missing, empty, damaged or not an image. The vectors of the images
-                before it stay cached.
-        """
-        keys = ahead(lambda path: self._key("image", read_bytes(path)), images, 2 * cores())
-        return self._through_cache(
-            images,
-            list(keys),
-            encode=self.encoder.encode_prepared,
-            kind="images",
-            prepare=lambda paths: ahead(self.encoder.prepare_image, paths, 2 * self.batch),
-        )
-
-
-class CachedSeers(CachedSentences, CachedTowers):  # type: ignore[misc]  # encoder is both
-    """A sentence encoder that also reads images, with its vectors cached on disk."""
-
-
-def with_cache(encoder: Any) -> CachedEncoder:
-    """Put a cache before an encoder, with all methods that the encoder has."""
-    sees = getattr(encoder, "sees", hasattr(encoder, "prepare_image"))
-    if hasattr(encoder, "encode_queries"):
-        return CachedSeers(encoder) if sees else CachedSentences(encoder)
-    return CachedTowers(encoder) if sees else CachedEncoder(encoder)
+    def _error(self, what: str) -> UserError:
+        if self._plugin and not self._plugin.ships:
+            return self._plugin.error(f"{what}.")
+        return UserError(f"{self.name}: {what}. The model is damaged.", "encoder")
 
 
 def _is_out_of_memory(error: Exception) -> bool:
     """Tell whether torch, on any device, or NumPy ran out of memory."""
     phrases = ("out of memory", "can't allocate memory", "not enough memory")
     return isinstance(error, MemoryError) or any(phrase in str(error).lower() for phrase in phrases)
-
-
-def _unit(vectors: Vectors, name: str) -> Vectors:
-    """Scale vectors to unit length. One that is zero or not finite has similarities without
-    meaning, and is refused."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not (np.isfinite(lengths).all() and (lengths > 0).all()):
-        raise UserError(f"{name}: an encoded vector is zero or not finite; the model is damaged.")
-    return np.ascontiguousarray(vectors / lengths, dtype="<f4")

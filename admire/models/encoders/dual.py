@@ -8,12 +8,39 @@ from pathlib import Path
 from typing import Any
 
 from admire.base.errors import UserError
+from admire.base.registry import Variant, register
 from admire.data.image_files import read_image
 from admire.models.encoders.hub import load_cached_first, resolve_source
 from admire.models.encoders.protocols import Role, Vectors
 from admire.models.encoders.torch_models import LazyModel, Placement, encode
 
 
+@register(
+    "encoder",
+    "dual",
+    takes="REPOSITORY",
+    about="texts and images, any dual encoder of transformers",
+    needs=("clip", "hub"),
+    packages=("open_clip",),
+    size="the model's",
+    licence="the model's",
+    variants=(
+        Variant(
+            "google/siglip2-so400m-patch14-384",
+            "texts and images, SigLIP 2 by transformers",
+            "4.5 GB",
+            "Apache-2.0",
+            ("google/siglip2-so400m-patch14-384",),
+        ),
+        Variant(
+            "facebook/metaclip-2-worldwide-huge-quickgelu",
+            "texts and images, MetaCLIP 2, 300 languages",
+            "7.4 GB",
+            "CC-BY-NC-4.0",
+            ("facebook/metaclip-2-worldwide-huge-quickgelu",),
+        ),
+    ),
+)
 class DualEncoder(LazyModel):
     """Text and image tower of one model of transformers, with its own tokenizer and preprocessing.
 

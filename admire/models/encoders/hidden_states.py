@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from admire.base.errors import UserError, check_extra
 from admire.base.opened import Opened
+from admire.base.registry import register
 from admire.base.storage import cache_dir, only_writer, write_whole
 from admire.models.encoders.onnx_session import open_session
 from admire.models.encoders.protocols import Query, Role, Vectors
-from admire.models.llm.local import EMBEDDED_FILE, EMBEDDED_SHA256, PATIENCE, embedded_weights
+from admire.models.llm.local import (
+    EMBEDDED_FILE,
+    EMBEDDED_SHA256,
+    PATIENCE,
+    embedded_status,
+    embedded_weights,
+)
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -44,6 +51,32 @@ def open_network(weights: Path) -> tuple[QwenModel, onnxruntime.InferenceSession
     return model, open_session(model.graph(weights.name), weights.parent)
 
 
+def _status() -> str:
+    """Say whether the layers of the embedded model are converted, or can be."""
+    chat = embedded_status()
+    if chat.startswith("no"):
+        return chat
+    weights = converted_weights()
+    return f"yes (file {weights})" if weights.is_file() else "yes (converted at first use)"
+
+
+def converted_weights() -> Path:
+    """Return the path of the converted weights, which may not be there yet."""
+    return cache_dir() / "models" / WEIGHTS
+
+
+@register(
+    "encoder",
+    "embedded-state",
+    about="texts: words in context, for the detector; 18 of embedded's 28 layers",
+    needs=("embedded",),
+    packages=("onnx", "onnxruntime", "tiktoken", "xllamacpp"),
+    size="0.8 GB and embedded",
+    licence="Apache-2.0",
+    citation="Hui et al. 2024, arXiv 2409.12186",
+    status=_status,
+    pull=converted_weights,
+)
 class StateEncoder:
     """The mean state after layer 18 of 28 at a text's tokens, or at those of words in it.
 
@@ -56,6 +89,7 @@ class StateEncoder:
     """
 
     name = "embedded-state"
+    progress: ClassVar = {"queries": ("Detecting senses", "Detecting senses")}  # several places an item
     identity = f"state:{LAYERS}:gguf:{EMBEDDED_SHA256}:onnx"
     batch = 1  # a text takes a good part of a second, so each vector is cached at once
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from admire.base.choices import nearest
 from admire.base.errors import UserError
+from admire.base.registry import Variant, register
 from admire.models.encoders.hub import base_folder, local_folder, resolve_source
 from admire.models.encoders.openclip import OpenClipEncoder
 from admire.models.encoders.protocols import Role, Vectors
@@ -19,6 +20,31 @@ IMAGE_TOWERS = {512: "ViT-B-32-quickgelu/openai", 768: "ViT-L-14-quickgelu/opena
 """The image tower that a text tower was trained to agree with, by the width of their space."""
 
 
+@register(
+    "encoder",
+    "mclip",
+    takes="NAME",
+    about="texts and images, M-CLIP with OpenAI's image tower",
+    citation="Carlsson et al. 2022, LREC",
+    needs=("clip", "hub"),
+    packages=("open_clip",),
+    size="the model's",
+    licence="the model's",
+    variants=tuple(
+        Variant(
+            name,
+            f"texts and images, the paper's {paper}",
+            size,
+            "MIT, Apache-2.0",
+            (f"M-CLIP/{name}", f"timm/vit_{tower}_clip_224.openai"),
+        )
+        for name, paper, size, tower in (
+            ("XLM-Roberta-Large-Vit-B-32", "XLM-32", "2.9 GB", "base_patch32"),
+            ("XLM-Roberta-Large-Vit-L-14", "XLM-14", "4.0 GB", "large_patch14"),
+            ("LABSE-Vit-L-14", "LABSE-14", "3.6 GB", "large_patch14"),
+        )
+    ),
+)
 class MClipEncoder(LazyModel):
     """An M-CLIP text tower with the image tower that it was trained for.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from admire.base.choices import nearest
 from admire.base.errors import UserError
+from admire.base.registry import Variant, register
 from admire.data.image_files import read_image
 from admire.models.encoders import hub
 from admire.models.encoders.protocols import Role, Vectors
@@ -21,6 +22,47 @@ WEIGHTS = (
 )
 
 
+@register(
+    "encoder",
+    "openclip",
+    takes="MODEL/TAG",
+    about="texts and images, any of open_clip's list",
+    citation="Cherti et al. 2023, arXiv 2212.07143",
+    needs=("clip", "hub"),
+    packages=("open_clip",),
+    size="the model's",
+    licence="the model's",
+    variants=(
+        Variant(
+            "ViT-SO400M-16-SigLIP2-384/webli",
+            "texts and images, SigLIP 2, about 100 languages",
+            "4.5 GB",
+            "Apache-2.0",
+            ("timm/ViT-SO400M-16-SigLIP2-384",),
+        ),
+        Variant(
+            "xlm-roberta-base-ViT-B-32/laion5b_s13b_b90k",
+            "texts and images, LAION's multilingual CLIP",
+            "1.5 GB",
+            "MIT",
+            ("laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k",),
+        ),
+        Variant(
+            "xlm-roberta-large-ViT-H-14/frozen_laion5b_s13b_b90k",
+            "texts and images, LAION's largest multilingual CLIP",
+            "4.8 GB",
+            "MIT",
+            ("laion/CLIP-ViT-H-14-frozen-xlm-roberta-large-laion5B-s13B-b90k",),
+        ),
+        Variant(
+            "nllb-clip-base/v1",
+            "texts and images, 201 languages",
+            "2.0 GB",
+            "CC-BY-NC-4.0",
+            ("visheratin/nllb-clip-base-oc",),
+        ),
+    ),
+)
 class OpenClipEncoder(LazyModel):
     """Text and image tower of one open_clip model, with its own tokenizer and preprocessing.
 

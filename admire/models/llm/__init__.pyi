@@ -1,9 +1,9 @@
 from .cached import CachedChat
 from .chat import ChatModel, Image, Question, Reply, Unanswered, Usage, ask_each, forget
-from .families import FAMILIES, open_llm, retired
+from .families import open_llm
+from .retired import retired
 
 __all__ = [
-    "FAMILIES",
     "CachedChat",
     "ChatModel",
     "Image",

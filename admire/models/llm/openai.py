@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from admire.base.certificates import named_certificates
 from admire.base.errors import UserError
+from admire.base.registry import register
 from admire.models.llm.address import api_key, redact, server_address
 from admire.models.llm.answers import (
     Malformed,
@@ -24,8 +26,9 @@ from admire.models.llm.answers import (
     read_reply,
     read_target,
 )
-from admire.models.llm.chat import Question, Reply, ServerError
+from admire.models.llm.chat import ChatModel, Question, Reply, ServerError
 from admire.models.llm.pictures import data_uri
+from admire.models.llm.retired import retired
 
 if TYPE_CHECKING:
     import openai
@@ -50,7 +53,7 @@ SEEING = (
 """What to do where a model cannot be shown images."""
 
 
-class OpenAIChat:
+class OpenAIChat(ChatModel):
     """A chat model behind an OpenAI-compatible server.
 
     After 429, 5xx, timeouts and broken connections, the openai package itself tries again up to
@@ -93,9 +96,9 @@ class OpenAIChat:
                 "llms",
             )
         self._timeout, self._retries = timeout, retries
-        self.sees = True
-        self.rates = not self.address.official
-        self.continues = False
+        self.accepts_images = True
+        self.scores_text = not self.address.official
+        self.prefills_reply = False
         """Whether a prompt's last line, if it begins a JSON object, is given as the reply's start.
         Few servers go on with such a start."""
         name = _THINKS.match(model)
@@ -194,7 +197,7 @@ class OpenAIChat:
                 for part in parts
             ]
         messages = [{"role": "user", "content": content}]
-        if self.continues and isinstance(content, str):
+        if self.prefills_reply and isinstance(content, str):
             lead, _, last = content.rpartition("\n")
             if lead and last.startswith("{"):
                 messages = [{"role": "user", "content": lead}]
@@ -385,3 +388,46 @@ def _without_secrets(argument: Any) -> Any:
 
 
 logging.getLogger("httpx2").addFilter(_hide)
+
+
+def _status() -> str:
+    if os.environ.get("OPENAI_BASE_URL"):
+        return "server of OPENAI_BASE_URL"
+    return "yes (key set)" if os.environ.get("OPENAI_API_KEY") else "no: set OPENAI_API_KEY"
+
+
+@register(
+    "chat",
+    "openai",
+    takes="MODEL",
+    about="the OpenAI API, or a compatible server",
+    needs=("key",),
+    size="none here",
+    licence="the service's terms",
+    status=_status,
+    pull=lambda: "its server has the weights",
+)
+def open_openai(
+    model: str,
+    *,
+    url: str | None = None,
+    timeout: float | None = None,
+    parallel: int | None = None,
+    asked: bool = True,
+) -> OpenAIChat:
+    """Return the model of OpenAI's API or a compatible server; warn of one that is retired."""
+    server = OpenAIChat(
+        model,
+        url=url,
+        key=None if asked else "none",
+        timeout=timeout or TIMEOUT,
+        parallel=parallel or PARALLEL,
+    )
+    when = retired(server.name)
+    if when and server.address.official:
+        log.warning(
+            "%s: %s by OpenAI. Name another model, or a server that still has this one.",
+            server.name,
+            when,
+        )
+    return server

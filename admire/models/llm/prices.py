@@ -8,7 +8,7 @@ from math import ceil
 
 from admire.base.errors import pip_install
 from admire.models.llm.cached import CachedChat
-from admire.models.llm.chat import ChatModel, Image, Question, Usage
+from admire.models.llm.chat import ChatModel, Image, Question, Usage, capabilities
 from admire.models.llm.openai import OpenAIChat
 from admire.models.llm.pictures import image_size
 
@@ -36,7 +36,7 @@ class Price:
 
 def is_free(llm: ChatModel) -> bool:
     """Return whether asking the model costs nothing, because it runs on this machine."""
-    return bool(getattr(_asked(llm), "free", False))
+    return capabilities(llm)["free"] is True
 
 
 def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | None:

@@ -109,7 +109,7 @@ class Models:
 
         settings = self.settings(profile)
         llms = [source.llm for source in self.llms(settings) if source.llm]
-        if "embeddings" in settings.rankers:
+        if settings.compares:
             for name in filter(None, (settings.encoder, settings.caption_encoder)):
                 self.encoder(name, settings)
         self.detector(settings)
@@ -178,7 +178,7 @@ class Models:
             if is_free(llm):
                 model, stage = _within(llm, "model"), "Reading how prompts begin"
                 ask_each(model.ask, begun, model, stage, name_of=attrgetter("text"))
-        if "embeddings" in settings.rankers:
+        if settings.compares:
             for name in dict.fromkeys(filter(None, [settings.encoder, settings.caption_encoder])):
                 encoder = _within(self.encoder(name, settings), "encoder")
                 encoder.encode_texts(["Hello"], role="query")

@@ -50,14 +50,14 @@ def rank_item(
         readings: in place of asking the chat models, for rankers that compare vectors.
     """
     if readings:
-        if "embeddings" not in settings.rankers:
+        if not settings.compares:
             by = " and ".join(settings.rankers)
             raise UserError(f"This profile ranks by {by} alone: only vectors are ranked by hand.")
         recorded = [_recorded(item, reading) for reading in readings]
         names = tuple(source.name for source in recorded)
         settings = replace(settings, rankers=("embeddings",), llms=names)
     encoder = caption_encoder = None
-    if "embeddings" in settings.rankers:
+    if settings.compares:
         settings = look_where_no_caption_is(summarise_set([item]), settings)
         encoder = models.encoder(settings.encoder, settings)
         if settings.caption_encoder:

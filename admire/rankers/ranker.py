@@ -1,0 +1,179 @@
+"""Ranker: the base class of what scores candidates, and how one is opened by its name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from admire.base import registry
+from admire.base.registry import Plugin
+from admire.data.items import Item
+from admire.models.llm import ChatModel, Question, ask_each
+from admire.rankers.judgement import Answer, Judgement, ask_twice
+
+if TYPE_CHECKING:
+    from admire.prompts import Prompts
+    from admire.rankers.set_summary import SetSummary
+    from admire.rankers.settings import Settings
+    from admire.senses.interpretation import Interpretation
+
+
+class Ranker:
+    """Scores the candidates of items one by one, with or without questions to a chat model.
+
+    One of your own needs :meth:`scores`, and :meth:`questions` if it asks. The other methods are
+    for rankers that read replies in a special way.
+
+    Attributes:
+        name: the name that ``--ranker`` takes.
+        task: what it does, to show the progress: "Comparing candidates in pairs".
+        decides_senses: whether its answers say which sense is meant; it is then asked first.
+        weighs_both_senses: whether the meanings of both senses count for each use.
+        uses_meanings: whether it needs meanings at all.
+        llm: the chat model; None for recorded replies, which a ranker that asks never gets.
+        prompts, settings: the run's.
+        tracks: what the model is shown of the candidates: ``image``, ``caption`` or both.
+    """
+
+    name: str
+    task = "Ranking candidates"
+    decides_senses = False
+    weighs_both_senses = False
+    uses_meanings = True
+
+    llm: ChatModel | None
+    prompts: Prompts
+    settings: Settings
+    tracks: Sequence[str]
+
+    _plugin: Plugin
+
+    def questions(self, item: Item, reading: Interpretation | None) -> Sequence[Question]:
+        """Return the questions about an item's candidates; none if the ranker asks nothing.
+
+        Args:
+            reading: which sense is meant and what it means; None while that is not known, for a
+                ranker that decides senses.
+        """
+        return ()
+
+    def scores(
+        self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
+    ) -> Sequence[float]:
+        """Return a score for each candidate, in the item's order; higher is better.
+
+        Args:
+            answers: to the questions, in their order.
+        """
+        raise NotImplementedError
+
+    def read(self, item: Item, question: Question, reply: str) -> Answer | None:
+        """Read a reply; None if it cannot be read, and the question is asked once more."""
+        return Answer(question.shown or names_of(item), reply=reply)
+
+    def answer(self, item: Item, reading: Interpretation | None, question: Question) -> Answer:
+        """Ask one question and read its reply."""
+        read = partial(self.read, item, question)
+        return ask_twice(self.model, question, read, question.shown or names_of(item), item)
+
+    def judgement(
+        self, item: Item, reading: Interpretation | None, answers: tuple[Answer, ...]
+    ) -> Judgement:
+        """Return the scores with the answers that they are based on."""
+        with self._plugin.blamed(f"'{item.compound}'"):
+            scores = [float(score) for score in self.scores(item, reading, answers)]
+        wrong = [score for score in scores if not math.isfinite(score)]
+        if len(scores) != len(item.candidates) or wrong:
+            what = f"a score of {wrong[0]}" if wrong else f"{len(scores)} scores"
+            raise self._plugin.error(
+                f"returned {what} for {len(item.candidates)} candidates.", f"'{item.compound}'"
+            )
+        return Judgement(self.name, self.judge_name, tuple(scores), answers)
+
+    def check(self, summary: SetSummary, llm: ChatModel) -> None:
+        """Refuse a set or a chat model that the ranker cannot work with, before any question."""
+
+    # ------------------------------------------------------------------------ not to be changed
+
+    judge_name: str
+    """The name of the chat model or of the source in its place."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asks a chat model."""
+        return type(self).questions is not Ranker.questions
+
+    @property
+    def model(self) -> ChatModel:
+        """The chat model of a ranker that asks."""
+        assert self.llm is not None
+        return self.llm
+
+    def judge(
+        self, items: Sequence[Item], readings: Sequence[Interpretation | None]
+    ) -> list[Judgement]:
+        """Return the judgement of each item: questions, answers and scores.
+
+        Raises:
+            UserError: the model cannot be asked, or the ranker fails.
+        """
+        turns: list[tuple[int, Question]] = []  # each begins with the place of its item
+        for place, (item, reading) in enumerate(zip(items, readings, strict=True)):
+            with self._plugin.blamed(f"'{item.compound}'"):
+                turns += [(place, question) for question in self.questions(item, reading)]
+        answers: list[list[Answer]] = [[] for _ in items]
+        if turns:
+            given = ask_each(
+                lambda turn: self.answer(items[turn[0]], readings[turn[0]], turn[1]),
+                turns,
+                self.model,
+                self.task,
+                name_of=lambda turn: items[turn[0]].compound,
+            )
+            for (place, _), answer in zip(turns, given, strict=True):
+                answers[place].append(answer)
+        return [
+            self.judgement(item, reading, tuple(of_item))
+            for item, reading, of_item in zip(items, readings, answers, strict=True)
+        ]
+
+
+class _ByFunction(Ranker):
+    """A function ``(item, reading)`` that returns scores, as a ranker."""
+
+    def __init__(self, function: Callable[[Item, Interpretation | None], Sequence[float]]):
+        self._function = function
+
+    def scores(
+        self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
+    ) -> Sequence[float]:
+        return self._function(item, reading)
+
+
+def names_of(item: Item) -> tuple[str, ...]:
+    """Return the names of an item's candidates, in their order."""
+    return tuple(candidate.name for candidate in item.candidates)
+
+
+def open_ranker(name: str) -> Ranker:
+    """Open a ranker by its name; a function ``(item, reading)`` that returns scores is one, too.
+
+    Raises:
+        UserError: the name is unknown, or a plug-in cannot be used.
+    """
+    plugin, _ = registry.resolve("ranker", name)
+    if isinstance(plugin.make, type):
+        ranker: Ranker = plugin.open()
+        plugin.check(ranker)
+    else:
+        ranker = _ByFunction(plugin.make)
+    ranker.name, ranker._plugin = name, plugin
+    return ranker
+
+
+def any_ranker(names: Sequence[str], attribute: str) -> bool:
+    """Return whether one of these rankers has an attribute that is true."""
+    plugins = [registry.resolve("ranker", name)[0] for name in names]
+    return any(getattr(plugin.make, attribute, getattr(Ranker, attribute)) for plugin in plugins)
