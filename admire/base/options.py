@@ -21,6 +21,7 @@ Panel = Literal[
     "What is learned",
     "Loss",
     "Optimiser",
+    "Plug-ins",
     "All settings at once",
     "Scale",
 ]
@@ -37,6 +38,7 @@ class Option:
         daily: whether ``--help`` shows it as well as ``--help-all``.
         completes: what a shell completes.
         in_file: whether a file for ``--config`` can set it.
+        plugin: the plug-in that it belongs to, and its name there.
     """
 
     panel: Panel
@@ -44,6 +46,7 @@ class Option:
     daily: bool = False
     completes: Kind | None = None
     in_file: bool = True
+    plugin: tuple[str, str] | None = None
 
 
 CHAT_MODELS: Panel = "Chat models and costs"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import metadata
@@ -23,8 +23,11 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
+from pydantic import ValidationError
+
 from admire.base.choices import nearest
 from admire.base.errors import DISTRIBUTION, UserError
+from admire.base.schema import complaint
 
 log = logging.getLogger("admire")
 
@@ -141,18 +144,36 @@ class Plugin:
 
         Args:
             source: what follows the colon of its name, its first argument; empty for nothing.
-            options: keyword arguments; only those that it accepts are passed.
+            options: keyword arguments; only those that it accepts are passed. ``plugins`` contains
+                the values of all plug-ins' settings by name; its own are passed as ``settings``.
 
         Raises:
             PluginError: it raises an exception, or what it makes cannot be used.
         """
+        options["settings"] = self.read_settings(options.get("plugins", {}).get(self.name, {}))
         chosen = {name: value for name, value in options.items() if name in self.arguments}
         with self.blamed():
             made = self.make(*([source] if source else []), **chosen)
         if not self.ships:
             self.check(made)
             self._name(made, f"{self.name}:{source}" if source else self.name)
+            with suppress(AttributeError):
+                made._plugin = self
         return made
+
+    def read_settings(self, values: Mapping[str, Any]) -> Any:
+        """Return the plug-in's settings with these values; None if it has none.
+
+        Raises:
+            UserError: a setting is unknown or cannot have its value.
+        """
+        if self.settings is None:
+            return None
+        try:
+            return self.settings(**values)
+        except ValidationError as error:
+            name = f"{self.name}_{error.errors()[0]['loc'][0]}".replace("-", "_")
+            raise UserError(f"{name} {complaint(error)}", name) from None
 
     def check(self, made: Any) -> None:
         """Refuse an object that lacks what its kind must have.
@@ -201,6 +222,21 @@ class Plugin:
         """Return the error of a plug-in that did something wrong."""
         place = f"{where}: " if where else ""
         return PluginError(f"{place}the {self.title} {what}", *SETTINGS.get(self.kind, ()))
+
+
+def plugin_of(made: object) -> Plugin | None:
+    """Return the plug-in of another distribution that made an object; None if there is none."""
+    return getattr(made, "_plugin", None)
+
+
+def blamed(made: object, where: str = "") -> AbstractContextManager[None]:
+    """Turn an exception in a block into a :class:`PluginError` if a plug-in made the object.
+
+    Args:
+        where: see :meth:`Plugin.blamed`.
+    """
+    plugin = plugin_of(made)
+    return plugin.blamed(where) if plugin else nullcontext()
 
 
 _REGISTERED: dict[tuple[Kind, str], Plugin] = {}
@@ -252,6 +288,15 @@ def names(kind: Kind) -> list[str]:
     return sorted(known)
 
 
+def foreign_names(kind: Kind) -> list[str]:
+    """Return the names of plug-ins of a kind that do not ship with admire. Imports none of them."""
+    return [
+        name
+        for name in names(kind)
+        if [_distribution(p) for p in _announced().get((kind, name), ())] != [DISTRIBUTION]
+    ]
+
+
 def find(kind: Kind, name: str) -> Plugin:
     """Return the plug-in of a kind by its name, without what follows a colon.
 
@@ -294,10 +339,14 @@ def find(kind: Kind, name: str) -> Plugin:
     return registered
 
 
-def plugins(kind: Kind) -> list[Plugin]:
-    """Return all plug-ins of a kind; a warning names those that cannot be imported."""
+def plugins(kind: Kind, *, foreign: bool = False) -> list[Plugin]:
+    """Return all plug-ins of a kind; a warning names those that cannot be imported.
+
+    Args:
+        foreign: whether to leave out those that ship with admire, and not to import them.
+    """
     found = []
-    for name in names(kind):
+    for name in foreign_names(kind) if foreign else names(kind):
         try:
             found.append(find(kind, name))
         except PluginError as error:

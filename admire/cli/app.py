@@ -27,6 +27,7 @@ from admire.cli.config import config
 from admire.cli.head import sweep, train_head
 from admire.cli.models import cache, check_model, list_models, pull
 from admire.cli.pages import report, serve
+from admire.cli.plugins import plugins
 from admire.cli.rank import batch, demo, fuse, one, rank, score, submit
 from admire.cli.reproduce import reproduce
 from admire.cli.retrieval import benchmark, retrieve, train_retriever
@@ -89,6 +90,7 @@ train = App("train", help="Learn from data: heads, detectors, encoders.", group=
 variants = App("augment", help="Make variants of images and captions.", group=LEARN, sort_key=99)
 catalogue = App("models", help="List the models, fetch one, or try one.", group=MODELS)
 add(app, cache, group=MODELS)
+add(app, plugins, group=MODELS)
 for group, example in (
     (train, "train head train.tsv --out my_head/"),
     (variants, "augment images pictures/ --out variants/"),
@@ -165,6 +167,8 @@ def _run(words: Sequence[str]) -> None:
             raise UserError(f"'{word}': contains a NUL character. Leave it out.")
         if any("\udc80" <= sign <= "\udcff" for sign in word):  # so Python has other bytes
             raise UserError(f"'{word}': is not UTF-8. Rename the file, or write the text in UTF-8.")
+    if words and words[0] in {name for name, *_ in opt.PLUGGED}:
+        opt.add_plugin_settings()
     try:
         app(words)
     except ValueError as error:

@@ -51,7 +51,13 @@ def _changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
         {field.name: changes[field.name] for field in fields(kind) if field.name in changes}
         for kind in (Scoring, Settings)
     )
-    return replace(settings, scoring=replace(settings.scoring, **scoring), **own)
+    plugins = {name: dict(values) for name, values in settings.plugins.items()}
+    for name, setting in opt.SETTINGS["rank"].items():
+        if setting.option.plugin and name in changes:
+            plugin, field = setting.option.plugin
+            plugins.setdefault(plugin, {})[field] = changes[name]
+    scored = replace(settings.scoring, **scoring)
+    return replace(settings, scoring=scored, **{"plugins": plugins} | own)
 
 
 def read_options(
@@ -93,6 +99,7 @@ def check_entries(entries: Mapping[str, Any], command: str, where: object) -> di
     Raises:
         UserError: a setting or its value is wrong.
     """
+    opt.add_plugin_settings()
     hints = {setting.name: setting.hint for setting in _file_settings(command)}
     if command == "rank":
         hints |= {"profile": ProfileName, "lang": str | None}
@@ -141,8 +148,13 @@ def config(*command: str, options: opt.Options = None) -> None:
     if name not in WITH_FILE:
         raise UserError(f"The command {not_among(name, WITH_FILE)}")
     if name == "rank":
+        opt.add_plugin_settings()
         settings = run_settings(options)
         values = vars(settings) | vars(settings.scoring)
+        for setting in opt.SETTINGS["rank"].values():
+            if setting.option.plugin:
+                plugin, field = setting.option.plugin
+                values[setting.name] = settings.plugins.get(plugin, {}).get(field, setting.default)
     elif options and options.keys() & {"profile", "like"}:
         raise UserError("Only rank begins with a profile or a run.", "profile", "like")
     else:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar, get_args, get_origin
 
 from cyclopts import Group, Parameter, Token
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from admire.base import registry
 from admire.base.choices import BoardTrack, Fusion, ProfileName, PublishedSet
 from admire.base.errors import UserError, check_extra
 from admire.base.options import Option, Panel
 from admire.base.schema import adapter, complaint, descriptions, settings
+from admire.rankers.settings import Settings
 
 if TYPE_CHECKING:
     from admire.base import workers
@@ -124,15 +127,59 @@ def with_settings(
                 by_name.setdefault(setting.name, replace(setting, default=default))
     panels = get_args(Panel)
     ordered = sorted(by_name.values(), key=lambda setting: panels.index(setting.option.panel))
-    SETTINGS[command_name] = {setting.name: setting for setting in ordered}
-    hints = {s.name: Annotated[s.hint, s.parameter(headings=headings)] for s in ordered}
-    values = TypedDict("values", hints, total=False)  # type: ignore[misc]
+    taken = SETTINGS[command_name] = {setting.name: setting for setting in ordered}
 
     def extend(command: Command) -> Command:
-        command.__annotations__["options"] = Annotated[values | None, Parameter("*")]
+        def update() -> None:
+            hints = {
+                s.name: Annotated[s.hint, s.parameter(headings=headings)] for s in taken.values()
+            }
+            values = TypedDict("values", hints, total=False)  # type: ignore[misc]
+            command.__annotations__["options"] = Annotated[values | None, Parameter("*")]
+
+        update()
+        if Settings in sources:
+            PLUGGED.append((command_name, taken, update))
         return command
 
     return extend
+
+
+PLUGGED: list[tuple[str, dict[str, Setting], Callable[[], None]]] = []
+"""The commands that take the settings of plug-ins."""
+
+
+@cache
+def add_plugin_settings() -> None:
+    """Give the commands that make runs the options of the plug-ins that are installed.
+
+    It imports the plug-ins of other distributions, so it is called for these commands alone.
+    """
+    found = plugin_settings()
+    for _, by_name, update in PLUGGED if found else ():
+        by_name.update({setting.name: setting for setting in found if setting.name not in by_name})
+        update()
+
+
+def plugin_settings() -> list[Setting]:
+    """Return the settings of plug-ins of other distributions, as ``length_longest``."""
+    found = []
+    for kind in ("chat", "encoder", "ranker"):
+        for plugin_name in registry.foreign_names(kind):
+            try:
+                plugin = registry.find(kind, plugin_name)
+            except registry.PluginError:
+                continue  # said when it is used
+            fields: dict[str, FieldInfo] = getattr(plugin.settings, "__pydantic_fields__", {})
+            for name, field in fields.items():
+                default = MISSING if field.is_required() else field.get_default()
+                rules, kind_of_value = field.metadata, field.annotation
+                hint: Any = Annotated[kind_of_value, *rules] if rules else kind_of_value
+                about = " ".join((field.description or "").split()) or f"Of {plugin.title}."
+                full = f"{plugin.name}_{name}".replace("-", "_")
+                option = Option("Plug-ins", plugin=(plugin.name, name))
+                found.append(Setting(full, hint, default, about, option))
+    return found
 
 
 def read_settings(owner: Any) -> list[Setting]:

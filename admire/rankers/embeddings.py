@@ -209,7 +209,12 @@ def open_encoders(
     Raises:
         UserError: what is wanted is not there, or no encoder reads it.
     """
-    opened = partial(open_encoder, device=settings.device, precision=settings.precision)
+    opened = partial(
+        open_encoder,
+        device=settings.device,
+        precision=settings.precision,
+        plugins=settings.plugins,
+    )
     tracks = settings.track.split("+") if settings.track else summary.tracks
     for track in tracks:
         if track not in summary.tracks:

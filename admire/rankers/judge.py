@@ -29,7 +29,7 @@ def open_rankers(
         UserError: a name is unknown, the model cannot see what it must, a candidate has nothing to
             show, an item has too many candidates, or a package is missing.
     """
-    rankers = [open_ranker(name) for name in settings.judges]
+    rankers = [open_ranker(name, settings.plugins) for name in settings.judges]
     tracks: tuple[str, ...] = ()
     if source.llm and any(ranker.asks for ranker in rankers):
         for ranker in rankers:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from admire.base import registry
 from admire.base.registry import Plugin
@@ -157,19 +157,22 @@ def names_of(item: Item) -> tuple[str, ...]:
     return tuple(candidate.name for candidate in item.candidates)
 
 
-def open_ranker(name: str) -> Ranker:
-    """Open a ranker by its name; a function ``(item, reading)`` that returns scores is one, too.
+def open_ranker(name: str, plugins: Mapping[str, Mapping[str, Any]] | None = None) -> Ranker:
+    """Open a ranker by its name; a function ``(item, reading)`` that returns scores is one as well.
+
+    Args:
+        plugins: see :attr:`admire.Settings.plugins`.
 
     Raises:
         UserError: the name is unknown, or a plug-in cannot be used.
     """
     plugin, _ = registry.resolve("ranker", name)
     if isinstance(plugin.make, type):
-        ranker: Ranker = plugin.open()
+        ranker: Ranker = plugin.open(plugins=plugins or {})
         plugin.check(ranker)
     else:
         ranker = _ByFunction(plugin.make)
-    ranker.name, ranker._plugin = name, plugin
+    ranker.name, ranker._plugin = name, plugin  # shipped ones, too: their errors are named
     return ranker
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -153,6 +154,9 @@ class Settings:
     detector."""
     llm_url: LlmUrl = None
     seed: SampleSeed = 0
+    plugins: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Settings of plug-ins by their names, as {"length": {"longest": 10}}. On the command line and
+    in files each has an option of its own, as --length-longest 10."""
 
     def __post_init__(self) -> None:
         if not self.rankers or len(set(self.rankers)) < len(self.rankers):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import textwrap
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from admire.base.progress import (
     progress_is_wanted,
     progress_told_to,
 )
+from admire.base.registry import PluginError
 from admire.base.schema import suggesting
 from admire.data.frames import Data, take_items
 from admire.data.items import Item
@@ -127,6 +129,10 @@ class OpenRun:
         seconds: what each stage has taken.
         done: how many items are ranked.
         tallies: what is counted of them, by language.
+        skipped: why items were left out.
+
+    Args:
+        skips_bad: whether an item with which a plug-in fails is left out, with a warning.
     """
 
     def __init__(
@@ -134,7 +140,11 @@ class OpenRun:
         summary: SetSummary,
         arguments: Arguments,
         source: Mapping[str, str] | None = None,
+        *,
+        skips_bad: bool = False,
     ):
+        self.skips_bad = skips_bad
+        self.skipped: list[str] = []
         settings = arguments.settings
         check_items(summary, settings)
         if settings.compares and not arguments.encoder and not arguments.caption_encoder:
@@ -179,6 +189,7 @@ class OpenRun:
         settings = {
             name: str(value) if isinstance(value, Path) else value
             for name, value in asdict(self.settings).items()
+            if name != "plugins" or value
         }
         seen = [track for track in TRACKS if track in tracks_seen]
         settings["track"] = "+".join(self.encoders or seen) or None
@@ -207,7 +218,9 @@ class OpenRun:
 
     def finish(self) -> dict[str, Any]:
         """Return the record of the run when it has come to its end."""
-        return self.record | {
+        left_out = [*self.record.get("left_out", ()), *self.skipped]
+        left = {"items": self.record["items"] - len(self.skipped)} if self.skipped else {}
+        return (self.record | left | ({"left_out": left_out} if left_out else {})) | {
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             "asked": [entry.record() for entry in self.ledger.entries()],
@@ -242,7 +255,25 @@ class OpenRun:
         Args:
             first: whether they are the run's first: then a chat model of which nothing can be
                 used is an error, and otherwise its items are warned of.
+
+        Raises:
+            PluginError: a plug-in fails, and ``skips_bad`` is not set.
         """
+        try:
+            return self._rank_together(items, first=first)
+        except PluginError as error:
+            if not self.skips_bad:
+                raise
+            if len(items) == 1:
+                sentence = textwrap.shorten(items[0].sentence, 60, placeholder="…")
+                log.warning("%s Left out: “%s”", error, sentence)
+                self.skipped.append(f"“{sentence}”: {error}")
+                return []
+        half = len(items) // 2  # what succeeded comes from the caches
+        left = self.rank_block(items[:half], first=first)
+        return left + self.rank_block(items[half:], first=False)
+
+    def _rank_together(self, items: Sequence[Item], *, first: bool) -> list[Ranking]:
         settings = self.settings
         readings: list[list[Interpretation]] = []
         judgements: list[list[tuple[Judgement, ...]]] = [[()] * len(items) for _ in self.models]

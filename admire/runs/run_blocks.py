@@ -37,8 +37,8 @@ from admire.senses.source import Source
 
 log = logging.getLogger("admire")
 
-Ranked = tuple[list[Ranking], dict[str, float], list[Entry]]
-"""The rankings of a block, the seconds of each stage, and what was asked."""
+Ranked = tuple[list[Ranking], dict[str, float], list[Entry], list[str]]
+"""The rankings of a block, the seconds of each stage, what was asked, and what was skipped."""
 RankUnit = Callable[[tuple[Sequence[Item], bool]], Ranked]
 """Ranks a block in a worker, given whether it is the run's first."""
 
@@ -81,16 +81,17 @@ def rank_file(
     log_faults(faults, left_out=True)
     if not summary.items:
         raise UserError(f"{data}: no item is left.")
-    run = OpenRun(summary, arguments, source)
+    run = OpenRun(summary, arguments, source, skips_bad=files.skip_bad)
     if faults:
         run.record["left_out"] = [fault.what for fault in faults]
     if files.limit:
         run.record["limit"] = files.limit
-    for model in run.models:
+    for model, rankers in zip(run.models, run.rankers, strict=True):
         if model.llm is None:
-            _check_recorded(items, model, run)
+            _check_recorded(items, model, run, orders=any(ranker.asks for ranker in rankers))
     if workers:
-        open_worker = partial(_open_worker, summary, arguments, run.record["models"], workers.count)
+        models, bad = run.record["models"], files.skip_bad
+        open_worker = partial(_open_worker, summary, arguments, models, workers.count, bad)
         ranked = _rank_by_workers(items(), run, workers, open_worker)
     else:
         ranked = run.rank_blocks(items())
@@ -98,6 +99,8 @@ def rank_file(
     def finish() -> dict[str, Any]:
         if source_record(data, images=files.images, gold=files.gold) != source:
             raise UserError(f"{data}: was changed while it was ranked. Rank it again.")
+        if not run.done:
+            raise UserError(f"{data}: no item is left.")
         return run.finish()
 
     try:
@@ -120,7 +123,9 @@ def _check_for_workers(arguments: Arguments) -> None:
         )
 
 
-def _check_recorded(items: Callable[[], Iterator[Item]], source: Source, run: OpenRun) -> None:
+def _check_recorded(
+    items: Callable[[], Iterator[Item]], source: Source, run: OpenRun, *, orders: bool
+) -> None:
     """Refuse recorded replies that lack something, before anything is asked or encoded."""
     settings = run.settings
     source.check(items())
@@ -132,7 +137,7 @@ def _check_recorded(items: Callable[[], Iterator[Item]], source: Source, run: Op
             temperature=settings.vote_temperature,
             seed=settings.seed,
         )
-    if settings.looks:
+    if orders:
         recorded_orders(items(), source)
 
 
@@ -144,16 +149,21 @@ def _rank_by_workers(
     count = ceil(run.record["items"] / ranking.BLOCK)
     with closing(over_workers(units, open_worker, workers)) as ranked:
         task = f"Ranking {count} blocks of items by {workers.count} workers"
-        for rankings, seconds, account in show_progress(ranked, task, count):
+        for rankings, seconds, account, skipped in show_progress(ranked, task, count):
             for stage, spent in seconds.items():
                 run.seconds[stage] = run.seconds.get(stage, 0.0) + spent
             run.ledger.take(account)
+            run.skipped += skipped
             yield rankings
             run.count(rankings)
 
 
 def _open_worker(
-    summary: SetSummary, arguments: Arguments, models: Mapping[str, Any], count: int
+    summary: SetSummary,
+    arguments: Arguments,
+    models: Mapping[str, Any],
+    count: int,
+    skips_bad: bool,
 ) -> RankUnit:
     """Return what ranks blocks in one of several processes.
 
@@ -162,7 +172,8 @@ def _open_worker(
         count: how many processes there are. They share what a server is asked at the same time.
     """
     share = ceil((arguments.asking.parallel or PARALLEL) / count)
-    run = OpenRun(summary, replace(arguments, asking=replace(arguments.asking, parallel=share)))
+    shared = replace(arguments, asking=replace(arguments.asking, parallel=share))
+    run = OpenRun(summary, shared, skips_bad=skips_bad)
     for kind, expected in models.items():
         check_same(kind, expected, run.record["models"][kind])
 
@@ -170,6 +181,7 @@ def _open_worker(
         block, first = unit
         rankings = run.rank_block(block, first=first)
         seconds, run.seconds = run.seconds, {}
-        return rankings, seconds, run.ledger.hand_over()
+        skipped, run.skipped = run.skipped, []
+        return rankings, seconds, run.ledger.hand_over(), skipped
 
     return rank_unit

@@ -91,6 +91,7 @@ class Arguments:
                     fresh=self.asking.fresh,
                     asked=asked,
                     dictionaries=settings.dictionaries,
+                    plugins=settings.plugins,
                 )
             else:
                 sources.append(as_source(llm))

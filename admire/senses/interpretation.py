@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from admire.base import registry
 from admire.base.choices import TEXTS, Meanings, SenseMethod
 from admire.base.errors import UserError
 from admire.data.items import Item, SenseLabel
@@ -241,10 +242,20 @@ def _decide(
     by_captions: list[Sense] = []
     if sequences:
         by_captions = read_sequences(sequences, encoder or open_encoder("e5"))
-    by_detector = (detector or open_detector()).classify(uses) if uses else []
+    by_detector = _detected(uses, detector or open_detector()) if uses else []
     undealt = {True: iter(by_captions), False: iter(by_detector)}
     senses = [next(undealt[shows_captions(item)]) for item in items]
     return add_evidence(items, senses, entries)
+
+
+def _detected(uses: Sequence[Use], detector: Detector) -> list[Sense]:
+    """Return a detector's senses; a plug-in is blamed if it fails."""
+    with registry.blamed(detector):
+        senses = list(detector.classify(uses))
+    plugin = registry.plugin_of(detector)
+    if plugin and (len(senses) != len(uses) or not all(isinstance(s, Sense) for s in senses)):
+        raise plugin.error(f"returned {len(senses)} senses of {len(uses)} uses, or other things.")
+    return senses
 
 
 def _ask_meanings(

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from admire.base import registry
 from admire.base.cache import Cache, open_cache
 from admire.base.errors import UserError
 from admire.base.machine import cores
 from admire.base.progress import show_progress
-from admire.base.registry import Plugin
 from admire.base.threads import ahead
 from admire.data.image_files import read_bytes
 from admire.models.encoders.protocols import Query, Role, Vectors, reads_images
@@ -42,16 +42,14 @@ class CachedEncoder:
     Args:
         encoder: a :class:`admire.models.encoders.TextEncoder`, which may also encode images and
             queries; of images, in one step or in two.
-        plugin: who is to blame for its errors.
     """
 
-    def __init__(self, encoder: Any, cache: Cache | None = None, plugin: Plugin | None = None):
+    def __init__(self, encoder: Any, cache: Cache | None = None):
         self.encoder = encoder
         if hasattr(encoder, "encode_queries"):
             self.encode_queries = self._encode_queries
         if reads_images(encoder):
             self.encode_images = self._encode_images
-        self._plugin = plugin
         self.name = encoder.name
         self.identity = encoder.identity
         self.batch = encoder.batch
@@ -155,9 +153,8 @@ class CachedEncoder:
             return encode(part)
         except Exception as error:
             if not _is_out_of_memory(error):
-                if self._plugin:
-                    raise self._plugin.blame(error) from error
-                raise
+                with registry.blamed(self.encoder):
+                    raise
         if len(part) == 1:
             raise UserError(
                 f"{self.name}: not even one of the {kind} fits into memory. Use the device "
@@ -186,8 +183,8 @@ class CachedEncoder:
         return np.ascontiguousarray(vectors / lengths, dtype="<f4")
 
     def _error(self, what: str) -> UserError:
-        if self._plugin and not self._plugin.ships:
-            return self._plugin.error(f"{what}.")
+        if plugin := registry.plugin_of(self.encoder):
+            return plugin.error(f"{what}.")
         return UserError(f"{self.name}: {what}. The model is damaged.", "encoder")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ def open_encoder(
     precision: Precision = "float32",
     own_prompts: bool = True,
     trust_remote_code: bool = False,
+    plugins: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> CachedEncoder:
     """Open the encoder of that name, a plug-in. Every vector that it computes is cached on disk.
 
@@ -51,6 +53,7 @@ def open_encoder(
             one. The others run on the CPU, and warn where another device is named.
         own_prompts, trust_remote_code: for sbert, see
             :class:`admire.models.encoders.sentence.SentenceEncoder`.
+        plugins: see :attr:`admire.Settings.plugins`.
 
     Raises:
         UserError: no encoder has that name, or a package, a file or the device is missing.
@@ -62,7 +65,7 @@ def open_encoder(
         _check_clip(name)
     placement = Placement(device, precision)
     options: dict[str, Any] = {"placement": placement, "own_prompts": own_prompts}
-    options["trust_remote_code"] = trust_remote_code
+    options |= {"trust_remote_code": trust_remote_code, "plugins": plugins or {}}
     if device not in ("auto", "cpu"):
         if "placement" in plugin.arguments:
             placement.resolve()
@@ -75,7 +78,7 @@ def open_encoder(
         encoder.share()
     if limits := getattr(encoder, "limits", None):
         _log_once(f"The encoder {name} {limits}.")
-    return CachedEncoder(encoder, plugin=plugin)
+    return CachedEncoder(encoder)
 
 
 @cache

@@ -89,7 +89,9 @@ class StateEncoder:
     """
 
     name = "embedded-state"
-    progress: ClassVar = {"queries": ("Detecting senses", "Detecting senses")}  # several places an item
+    progress: ClassVar = {
+        "queries": ("Detecting senses", "Detecting senses")
+    }  # several places an item
     identity = f"state:{LAYERS}:gguf:{EMBEDDED_SHA256}:onnx"
     batch = 1  # a text takes a good part of a second, so each vector is cached at once
 

@@ -8,8 +8,8 @@ import threading
 from dataclasses import asdict, replace
 from weakref import WeakValueDictionary
 
+from admire.base import registry
 from admire.base.cache import Cache, open_cache
-from admire.base.registry import Plugin
 from admire.models.llm.chat import ChatModel, Image, Question, Reply, Usage, capabilities
 from admire.models.llm.pictures import digest
 
@@ -27,7 +27,6 @@ class CachedChat(ChatModel):
 
     Args:
         fresh: whether to ignore and overwrite the replies that were cached before.
-        plugin: who is to blame for its errors.
     """
 
     def __init__(
@@ -36,10 +35,8 @@ class CachedChat(ChatModel):
         cache: Cache | None = None,
         *,
         fresh: bool = False,
-        plugin: Plugin | None = None,
     ):
         self.model = model
-        self._plugin = plugin
         self.name, self.identity = model.name, model.identity
         vars(self).update(capabilities(model))
         self._cache = open_cache(REPLIES) if cache is None else cache
@@ -61,12 +58,11 @@ class CachedChat(ChatModel):
 
     def _asked(self, question: Question) -> Reply:
         """Ask the model; a plug-in is blamed for its errors."""
-        if self._plugin is None:
-            return self.model.ask(question)
-        with self._plugin.blamed():
+        with registry.blamed(self.model):
             reply = self.model.ask(question)
-        if not isinstance(reply, Reply):
-            raise self._plugin.error(f"returned {type(reply).__name__}, not a Reply.")
+        plugin = registry.plugin_of(self.model)
+        if plugin and not (isinstance(reply, Reply) and isinstance(reply.text, str)):
+            raise plugin.error(f"returned {type(reply).__name__}, not a Reply with a text.")
         return reply
 
     def key(self, question: Question) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from admire.base import registry
@@ -44,6 +45,7 @@ def open_source(
     fresh: bool = False,
     asked: bool = True,
     dictionaries: tuple[str, ...] = ("wordnet",),
+    plugins: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Any:
     """Open what a chat model's name stands for: a model with a cache, or other sources of senses.
 
@@ -54,11 +56,11 @@ def open_source(
         fresh: whether to ignore and overwrite cached replies.
         asked: whether it is to be asked at all; otherwise a server's key may be missing.
         dictionaries: the names of those that ``dictionary`` looks up.
+        plugins: see :attr:`admire.Settings.plugins`.
     """
     from admire.models.llm.cached import CachedChat
 
     plugin, source = registry.resolve("chat", name)
-    opened = plugin.open(
-        source, url=url, timeout=timeout, parallel=parallel, asked=asked, dictionaries=dictionaries
-    )
-    return CachedChat(opened, fresh=fresh, plugin=plugin) if hasattr(opened, "ask") else opened
+    options = {"url": url, "timeout": timeout, "parallel": parallel, "asked": asked}
+    opened = plugin.open(source, dictionaries=dictionaries, plugins=plugins or {}, **options)
+    return CachedChat(opened, fresh=fresh) if hasattr(opened, "ask") else opened

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from pydantic import BaseModel, Field
+
 from admire.base.registry import register
 from admire.data.items import Item
 from admire.models.llm import Question
@@ -9,11 +11,16 @@ from admire.rankers import Answer, Ranker
 from admire.senses.interpretation import Interpretation
 
 
-@register("ranker", "overlap")
-class Overlap(Ranker):
-    """Asks whether a caption shows what is meant; yes counts 1."""
+class OverlapSettings(BaseModel):
+    yes: float = Field(1.0, gt=0, description="What a yes counts.")
 
-    task = "Asking about captions"
+
+@register("ranker", "overlap", settings=OverlapSettings)
+class Overlap(Ranker):
+    """Asks whether a caption shows what is meant."""
+
+    def __init__(self, settings: OverlapSettings):
+        self.own = settings
 
     def questions(self, item: Item, reading: Interpretation | None) -> list[Question]:
         meant = reading.meant if reading else item.compound
@@ -25,4 +32,4 @@ class Overlap(Ranker):
     def scores(
         self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
     ) -> list[float]:
-        return [float("yes" in answer.reply) for answer in answers]
+        return [self.own.yes * ("yes" in answer.reply) for answer in answers]
