@@ -32,8 +32,7 @@ from admire.base.machine import cores
 from admire.models.encoders import Precision, open_encoder
 from admire.models.encoders.cached import CachedEncoder
 from admire.models.encoders.e5 import E5Encoder, open_network
-from admire.models.llm import Question, ask_each, open_llm
-from admire.models.llm.ledger import Ledger
+from admire.models.llm import Question, Session, ask_each, open_llm
 from admire.tasks.retrieval.passages import Passage, Split
 from admire.tasks.retrieval.query_scores import score_queries
 
@@ -337,7 +336,7 @@ def slow_server(seconds: float) -> Iterator[str]:
 )
 def test_a_chat_server_is_kept_busy(seconds: float, parallel: int, share: float):
     with slow_server(seconds) as url:
-        llm = Ledger().watch(open_llm("openai:slow", url=url, parallel=parallel))
+        llm = Session().bind(open_llm("openai:slow", url=url, parallel=parallel))
         llm.ask(Question("to load the client"))
 
         def ask(number: int) -> str:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from admire.models.llm import Image, Question, Reply, Usage
-from admire.models.llm.ledger import Ledger
+from admire.models.llm import ChatModel, Image, Question, Reply, Session, Usage
 
 
-class Told:
+class Told(ChatModel):
     """A chat model that answers every question with the same reply."""
 
-    name, identity, parallel = "told", "told", 1
+    name = identity = "told"
     sees, rates, free = True, False, True
 
     def __init__(self, reply: Reply):
@@ -25,8 +24,8 @@ class Told:
 
 @pytest.mark.parametrize(("told", "images"), [(0, None), (255, 255)])
 def test_tokens_of_images_are_unknown_where_nobody_tells_them(told: int, images: int | None):
-    ledger = Ledger()
-    llm = ledger.watch(Told(Reply("A", Usage(300, 0, 1, told))))
+    ledger = Session()
+    llm = ledger.bind(Told(Reply("A", Usage(300, 0, 1, told))))
     llm.ask(Question(("Which?", Image(Path("a.png"))), purpose="ranking"))
     (entry,) = ledger.entries()
     record = entry.record()
@@ -36,9 +35,9 @@ def test_tokens_of_images_are_unknown_where_nobody_tells_them(told: int, images:
 
 
 def test_one_reply_that_tells_nothing_makes_the_sum_unknown():
-    ledger = Ledger()
+    ledger = Session()
     for reply in (Reply("A", Usage(300, 0, 1)), Reply("A")):
-        ledger.watch(Told(reply)).ask(Question("Which?"))
+        ledger.bind(Told(reply)).ask(Question("Which?"))
     (entry,) = ledger.entries()
     assert entry.record()["prompt_tokens"] is None
     assert entry.record()["price_usd"] == 0  # in this process, so the tokens do not matter

@@ -9,17 +9,16 @@ from PIL import Image as Pillow
 from toys import ScriptedChat
 
 from admire.base.errors import UserError
-from admire.models.llm import CachedChat, Image, Question, Usage, open_llm
-from admire.models.llm.chat import ChatModel
-from admire.models.llm.ledger import Ledger
+from admire.models.llm import Image, Question, Session, Usage, open_llm
+from admire.models.llm.chat import ChatModel, Price
 from admire.models.llm.openai import THINKING_TOKENS, OpenAIChat
-from admire.models.llm.prices import Price, estimate, image_tokens, is_free, price
+from admire.models.llm.prices import estimate, image_tokens, price
 
 MILLION = Usage(prompt=1_000_000, cached=400_000, completion=100_000)
 
 
 def gpt(model: str = "gpt-4o", url: str | None = None) -> ChatModel:
-    return CachedChat(OpenAIChat(model, url=url, key="sk-secret-123"))
+    return Session().bind(OpenAIChat(model, url=url, key="sk-secret-123"))
 
 
 @pytest.mark.parametrize(
@@ -54,14 +53,14 @@ def test_where_no_price_of_batches_is_known_the_ordinary_one_is_the_most():
 def test_an_unknown_price_is_none(llm: ChatModel):
     assert price(llm, MILLION) is None
     with pytest.raises(UserError, match=r"price of .* is unknown"):
-        Ledger(5.0).watch(llm)
+        Session(5.0).bind(llm)
 
 
 def test_what_runs_in_this_process_costs_nothing():
     embedded = open_llm("embedded")
-    assert is_free(embedded)
+    assert embedded.free
     assert price(embedded, MILLION) == Price(0.0)
-    assert Ledger(5.0).watch(embedded).name == "embedded"  # no price is needed for a budget
+    assert Session(5.0).bind(embedded).name == "embedded"  # no price is needed for a budget
 
 
 @pytest.mark.parametrize(

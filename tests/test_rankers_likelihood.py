@@ -10,8 +10,7 @@ from scipy.stats import zscore
 from toys import OWL, WordEncoder, explains
 
 from admire import UserError, rank, read_run, write_run
-from admire.models.llm import Question, Reply, open_llm
-from admire.models.llm.cached import CachedChat
+from admire.models.llm import ChatModel, Question, Reply, Session, open_llm
 from admire.runs.forecast import plan
 
 LIKELIHOODS = {
@@ -23,10 +22,10 @@ LIKELIHOODS = {
 """Of each text, after each of the candidates of OWL."""
 
 
-class Reader:
+class Reader(ChatModel):
     """Tells the likelihoods above, of two tokens that differ by one; and what OWL means."""
 
-    name = identity = "reader"
+    name, identity = "reader", "reader, version 1"
     parallel = 1
     accepts_images = False
     scores_text = True
@@ -67,7 +66,7 @@ def test_of_a_literal_use_the_compound_alone_is_rated():
 
 
 def test_a_dry_run_counts_a_question_for_each_text_of_each_candidate():
-    llm = CachedChat(Reader("Idiomatic"))
+    llm = Session().bind(Reader("Idiomatic"))
     rank([OWL], settings("embeddings", meanings="meant"), llms=[llm], encoder=WordEncoder())
     counts = {
         stage.stage: stage

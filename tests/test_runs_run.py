@@ -116,8 +116,6 @@ def test_a_track_that_cannot_be_ranked_by_is_refused(track, candidates, message)
 
 
 def test_a_model_that_fails_names_the_item_and_keeps_what_was_answered():
-    from admire.models.llm.cached import CachedChat
-
     other = Item("cold feet", "He got cold feet.", candidates=OWL.candidates)
     broken = True
 
@@ -127,11 +125,12 @@ def test_a_model_that_fails_names_the_item_and_keeps_what_was_answered():
         return "Literal"
 
     chat = ScriptedChat(answer)
+    chat.identity = "scripted, version 1"  # so its replies are cached
     with pytest.raises(UserError, match=r"'cold feet': the server died.*same command again"):
-        rank([OWL, other], PAPER, llms=[CachedChat(chat)], encoder=WordEncoder())
+        rank([OWL, other], PAPER, llms=[chat], encoder=WordEncoder())
     broken = False
     chat.prompts.clear()
-    rank([OWL, other], PAPER, llms=[CachedChat(chat)], encoder=WordEncoder())
+    rank([OWL, other], PAPER, llms=[chat], encoder=WordEncoder())
     assert all("cold feet" in prompt for prompt in chat.prompts)
     assert len(chat.prompts) == 5
 
@@ -214,7 +213,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     """Name, device and precision of each encoder that a run opens."""
     opened: list[tuple[str, str, str]] = []
 
-    def open_encoder(name: str, *, device: str, precision: str) -> TextEncoder:
+    def open_encoder(name: str, *, device: str, precision: str, **_: object) -> TextEncoder:
         opened.append((name, device, precision))
         return {"eyes": eyes, "reader": reader, "sight": one_space}[name]()
 

@@ -124,7 +124,7 @@ def cache(
     from admire.base.choices import not_among
     from admire.base.storage import cache_dir
     from admire.models.encoders.cached import VECTORS
-    from admire.models.llm.cached import REPLIES
+    from admire.models.llm.session import REPLIES
 
     caches = [Cache(cache_dir() / name) for name in (REPLIES, VECTORS)]
     shares = [cache.by_model() for cache in caches]

@@ -54,19 +54,18 @@ def show_run(
         data: that were ranked, for the page.
     """
     from admire.audit.run_leakage import warn_if_runs_saw
-    from admire.runs.past_runs import read_record
     from admire.runs.scoring import abstained_below, summarise_run
     from admire.scores.figures import summarise
     from admire.scores.item_figures import describe_coverage
     from admire.scores.reliability import summarise_sure
 
-    record = read_record(out)
-    items, languages = record["items"], record.get("languages", ())
     summary = summarise_run(out, SHOWN)
+    record = summary.record
+    items, languages = record["items"], record.get("languages", ())
     scored, senses = summary.scored, summary.senses
     if senses is not None and len(senses) <= (0 if scored is None else len(scored)):
         senses = None  # the scored items say it
-    below = abstained_below(out)
+    below = abstained_below(record)
     figures, sense_figures = (
         None if rows is None else summarise(rows) for rows in (scored, senses)
     )
@@ -131,7 +130,7 @@ def print_unsure(unsure: int, items: int, below: float, sure: pd.DataFrame | Non
 
 def print_account(account: Sequence[Mapping[str, Any]]) -> None:
     """Print to stderr what chat models cost, if a server was asked anything; see run.json."""
-    from admire.models.llm.ledger import UNKNOWN
+    from admire.models.llm.session import UNKNOWN
 
     if not any(row["calls"] > row["from_cache"] and row["price_usd"] for row in account):
         return
@@ -156,8 +155,8 @@ def print_account(account: Sequence[Mapping[str, Any]]) -> None:
 
 def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> None:
     """Print which questions chat models would be asked, and log what that leaves open."""
-    from admire.models.llm.ledger import UNKNOWN
-    from admire.models.llm.prices import Price
+    from admire.models.llm.chat import Price
+    from admire.models.llm.session import UNKNOWN
 
     if json:
         print_json(forecasts)
@@ -195,7 +194,7 @@ def _say_why(reasons: Iterable[str | None]) -> None:
 
 
 def _price(price: float | str, *, at_most: bool = False) -> str:
-    from admire.models.llm.prices import Price
+    from admire.models.llm.chat import Price
 
     return price if isinstance(price, str) else str(Price(price, at_most))
 

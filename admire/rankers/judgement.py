@@ -22,7 +22,7 @@ from admire.base.errors import UserError
 from admire.base.schema import STRICT, UNLESS_EMPTY, UNLESS_NONE
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import LIMITS, without_invalid
-from admire.models.llm import ChatModel, Question, forget
+from admire.models.llm import ChatModel, Question, evict
 from admire.prompts.quotations import data_of, json_objects, without_objects
 from admire.senses.sense import Sense
 
@@ -126,7 +126,7 @@ def ask_twice(
         reply = llm.ask(again)
         answer = read(without_objects(reply.text, data))
         if answer is None:
-            forget(llm, question, again)
+            evict(llm, question, again)
     unread = without_invalid(reply.text[: LIMITS["reply"]])
     return answer or Answer(candidates, unread=unread, cut=reply.cut)
 

@@ -14,7 +14,7 @@ import numpy as np
 from admire.base.errors import UserError
 from admire.base.registry import register
 from admire.data.items import Item
-from admire.models.llm import ChatModel, Question, forget
+from admire.models.llm import ChatModel, Question, evict
 from admire.rankers.judgement import Answer, Judgement
 from admire.rankers.presentation import show
 from admire.rankers.ranker import Ranker
@@ -71,7 +71,7 @@ class Likelihood(Ranker):
     def answer(self, item: Item, reading: Interpretation | None, question: Question) -> Answer:
         places = self.model.ask(question).logprobs
         if not places:
-            forget(self.model, question)
+            evict(self.model, question)
             raise UserError(
                 f"{self.model.name} tells no log-probabilities of a given text (prompt_logprobs). "
                 "vLLM does; of a GGUF file, name gguf:PATH.",

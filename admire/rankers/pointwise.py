@@ -18,7 +18,7 @@ from pydantic import Field, WithJsonSchema
 
 from admire.base.registry import register
 from admire.data.items import Candidate, Item
-from admire.models.llm import Image, Question, Reply, forget
+from admire.models.llm import Image, Question, Reply, evict
 from admire.rankers.judgement import Answer, StructuredReply, reply_schema
 from admire.rankers.presentation import LETTERS, show
 from admire.rankers.ranker import Ranker
@@ -105,7 +105,7 @@ class Pointwise(Ranker):
         )
         answer = super().answer(item, reading, numbers)
         if answer.unread is not None:
-            forget(self.model, question)
+            evict(self.model, question)
         return answer
 
     def read(self, item: Item, question: Question, reply: str) -> Answer | None:

@@ -154,7 +154,7 @@ class Settings:
     detector."""
     llm_url: LlmUrl = None
     seed: SampleSeed = 0
-    plugins: dict[str, dict[str, Any]] = field(default_factory=dict)
+    plugins: dict[str, dict[str, Any]] = field(default_factory=dict, hash=False)
     """Settings of plug-ins by their names, as {"length": {"longest": 10}}. On the command line and
     in files each has an option of its own, as --length-longest 10."""
 

@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from admire.base.errors import UserError
 from admire.base.storage import cache_dir, only_writer
 from admire.data.items import Item
-from admire.models.llm import CachedChat, ChatModel, Question, Reply
+from admire.models.llm import BoundModel, ChatModel, Question, Reply, Session
 from admire.models.llm.batches import Batches
-from admire.models.llm.ledger import check_price
+from admire.models.llm.chat import Price
 from admire.models.llm.openai import OpenAIChat
-from admire.models.llm.prices import Price, estimate, price
+from admire.models.llm.prices import estimate, price
+from admire.models.llm.session import check_price
 from admire.prompts import Prompts
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
-from admire.runs.forecast import CacheOnly, check_questions, put_questions
+from admire.runs.forecast import check_questions, put_questions
 from admire.runs.run import sense_methods
 from admire.runs.sources import take_arguments
 from admire.senses import open_detector
@@ -56,10 +57,10 @@ def batch(
     missing: list[tuple[Batches, dict[str, Question]]] = []
     with only_writer(cache_dir() / "batches"):
         for llm in [source.llm for source in models if source.llm]:
-            if isinstance(llm, CachedChat) and isinstance(llm.model, OpenAIChat):
+            if isinstance(llm, BoundModel) and isinstance(llm.inner, OpenAIChat):
                 if budget is not None:
                     check_price(llm)
-                batches = Batches(llm, llm.model)
+                batches = Batches(llm, llm.inner)
                 batches.collect()
                 missing.append((batches, _missing(items, summary, llm, prompts, settings)))
             else:
@@ -88,7 +89,7 @@ def batch(
 def _missing(
     items: Sequence[Item],
     summary: SetSummary,
-    llm: CachedChat,
+    llm: BoundModel,
     prompts: Prompts,
     settings: Settings,
 ) -> dict[str, Question]:
@@ -102,7 +103,7 @@ def _missing(
     detects = sense_methods(settings, [ChatSource(llm)]) == ["detector"]
     detector = open_detector(settings.detector) if detects else None
     dictionaries = open_dictionaries(settings.dictionaries)
-    model = CacheOnly(llm, note)
+    model = Session(note=note).bind(llm)
     put_questions(items, summary, model, prompts, settings, detector, dictionaries=dictionaries)
     return questions
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from admire.base.progress import hidden_progress
 from admire.data.frames import Data, take_items
 from admire.data.items import Item
-from admire.models.llm import ChatModel, Question, Reply, Unanswered, Usage
-from admire.models.llm.cached import CachedChat, kept_reply
-from admire.models.llm.chat import capabilities
-from admire.models.llm.prices import Price, estimate, price, why_unknown
+from admire.models.llm import BoundModel, ChatModel, Question, Reply, Session, Unanswered, Usage
+from admire.models.llm.chat import Price
+from admire.models.llm.prices import estimate, price, why_unknown
 from admire.prompts import Prompts
 from admire.rankers import open_rankers
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
@@ -24,32 +23,6 @@ from admire.senses.dictionaries import Dictionary, open_dictionaries
 from admire.senses.interpretation import interpret, meanings_method
 from admire.senses.sense import UNDECIDED, Sense
 from admire.senses.source import ChatSource, Source
-
-
-class CacheOnly(ChatModel):
-    """A chat model that gives the replies in its cache, and raises where there is none.
-
-    Attributes:
-        missing: how many questions had no reply.
-
-    Args:
-        note: called with each question and its reply.
-    """
-
-    def __init__(self, llm: ChatModel, note: Callable[[Question, Reply | None], None]):
-        self._llm, self._note = llm, note
-        self.missing = 0
-        self.name, self.identity = llm.name, llm.identity
-        vars(self).update(capabilities(llm), parallel=1)
-
-    def ask(self, question: Question) -> Reply:
-        """See :class:`admire.models.llm.ChatModel`."""
-        reply = kept_reply(self._llm, question)
-        self._note(question, reply)
-        if reply is None:
-            self.missing += 1
-            raise Unanswered
-        return reply
 
 
 def check_questions(
@@ -66,7 +39,7 @@ def check_questions(
 def put_questions(
     items: Iterable[Item],
     summary: SetSummary,
-    llm: CacheOnly,
+    llm: BoundModel,
     prompts: Prompts,
     settings: Settings,
     detector: Detector | None = None,
@@ -91,7 +64,7 @@ def put_questions(
     all_known = True
     with hidden_progress():
         for item in items:  # one by one: what is missing for an item keeps back nothing of others
-            missing = llm.missing
+            missing = llm.session.missing
             senses: dict[str, list[Sense]] = {}
             for ranker in rankers:
                 if ranker.name == method:
@@ -110,7 +83,7 @@ def put_questions(
                 senses=senses,
                 dictionaries=dictionaries,
             )
-            if guess or llm.missing == missing:
+            if guess or llm.session.missing == missing:
                 for ranker in rankers:
                     if ranker.name != method:
                         with suppress(Unanswered):
@@ -180,7 +153,7 @@ def plan(
         senses_known = put_questions(
             items,
             summary,
-            CacheOnly(llm, counts.note),
+            Session(note=counts.note).bind(llm),
             prompts,
             settings,
             dictionaries=dictionaries,
@@ -207,7 +180,7 @@ class _Counts:
         self._counted: set[str] = set()
 
     def note(self, question: Question, reply: Reply | None) -> None:
-        key = self._llm.key(question) if isinstance(self._llm, CachedChat) else None
+        key = self._llm.key(question) if isinstance(self._llm, BoundModel) else None
         kept, took = reply is not None or key in self._counted, reply.usage if reply else None
         guess = Usage() if kept and not took else estimate(question, self._llm)
         self.stages.setdefault(question.purpose, []).append((kept, guess, took))

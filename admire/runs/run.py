@@ -32,7 +32,7 @@ from admire.data.languages import base_language
 from admire.data.overlap import Kind
 from admire.models.encoders import TextEncoder
 from admire.models.llm.address import Address
-from admire.models.llm.ledger import Ledger
+from admire.models.llm.session import Session
 from admire.prompts import Prompts
 from admire.rankers import (
     Comparison,
@@ -123,7 +123,7 @@ class OpenRun:
 
     Attributes:
         settings: as they are for this set.
-        models: the chat models and other sources; the ledger records what they are asked.
+        models: the chat models and other sources; asked through the session.
         encoders: by track.
         record: how the run is made, as run.json has it.
         seconds: what each stage has taken.
@@ -152,11 +152,11 @@ class OpenRun:
         self.settings = settings
         self.prompts = Prompts(settings.prompts)
         # Before the encoders, which may have gigabytes to fetch.
-        models = arguments.open_sources()
+        self.session = Session(arguments.asking.budget, fresh=arguments.asking.fresh)
+        models = arguments.open_sources(self.session)
         self.dictionaries = open_dictionaries(settings.dictionaries) if models else ()
-        self.ledger = Ledger(arguments.asking.budget)
         self.models: list[Source] = [
-            ChatSource(self.ledger.watch(model.llm)) if model.llm else model for model in models
+            ChatSource(self.session.bind(model.llm)) if model.llm else model for model in models
         ]
         self.rankers: list[list[Ranker]] = [
             open_rankers(summary, model, self.prompts, settings) for model in self.models
@@ -223,7 +223,7 @@ class OpenRun:
         return (self.record | left | ({"left_out": left_out} if left_out else {})) | {
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
-            "asked": [entry.record() for entry in self.ledger.entries()],
+            "asked": [entry.record() for entry in self.session.entries()],
             "languages": summarise_languages(self.tallies, self._trained()),
         }
 

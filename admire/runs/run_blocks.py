@@ -20,8 +20,8 @@ from admire.data.image_files import check_header, check_image
 from admire.data.items import Item
 from admire.data.settings import ItemFiles
 from admire.models.llm.address import Address
-from admire.models.llm.ledger import Entry
 from admire.models.llm.openai import PARALLEL
+from admire.models.llm.session import Entry
 from admire.rankers.embeddings import reads_pictures
 from admire.rankers.judge import recorded_orders
 from admire.rankers.set_summary import SetSummary
@@ -152,7 +152,7 @@ def _rank_by_workers(
         for rankings, seconds, account, skipped in show_progress(ranked, task, count):
             for stage, spent in seconds.items():
                 run.seconds[stage] = run.seconds.get(stage, 0.0) + spent
-            run.ledger.take(account)
+            run.session.take(account)
             run.skipped += skipped
             yield rankings
             run.count(rankings)
@@ -182,6 +182,6 @@ def _open_worker(
         rankings = run.rank_block(block, first=first)
         seconds, run.seconds = run.seconds, {}
         skipped, run.skipped = run.skipped, []
-        return rankings, seconds, run.ledger.hand_over(), skipped
+        return rankings, seconds, run.session.hand_over(), skipped
 
     return rank_unit

@@ -12,7 +12,7 @@ from admire.base.errors import UserError
 from admire.base.registry import register
 from admire.data.frames import describe_type
 from admire.models.encoders import TextEncoder
-from admire.models.llm import ChatModel
+from admire.models.llm import ChatModel, Session
 from admire.models.llm.families import open_source as open_named
 from admire.rankers.settings import Asking, Settings
 from admire.runs.past_runs import open_run_replies
@@ -71,11 +71,12 @@ class Arguments:
     caption_encoder: TextEncoder | None
     detector: Detector | None
 
-    def open_sources(self, *, asked: bool = True) -> list[Source]:
+    def open_sources(self, session: Session | None = None, *, asked: bool = True) -> list[Source]:
         """Open the chat models and other sources; none where the settings are a baseline's.
 
         Args:
-            asked: see :func:`admire.models.llm.open_llm`.
+            session: what asks chat models; None is one of its own for each.
+            asked: see :func:`admire.models.llm.families.open_source`.
         """
         settings = self.settings
         if settings.query != "meaning" and not settings.looks:
@@ -88,7 +89,7 @@ class Arguments:
                     url=settings.llm_url,
                     timeout=self.asking.timeout,
                     parallel=self.asking.parallel,
-                    fresh=self.asking.fresh,
+                    session=session,
                     asked=asked,
                     dictionaries=settings.dictionaries,
                     plugins=settings.plugins,

@@ -12,7 +12,7 @@ from admire.base.choices import TEXTS
 from admire.base.schema import UNLESS_NONE
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import LIMITS, without_invalid
-from admire.models.llm import ChatModel, Question, Reply, forget
+from admire.models.llm import ChatModel, Question, Reply, evict
 from admire.models.llm.thoughts import thinks_aloud
 from admire.prompts import Prompts, quoted
 from admire.prompts.quotations import data_of, runs_of, without_lines, without_objects, words_of
@@ -159,7 +159,7 @@ def _ask(
         repeating = repeating or meaning
     if repeating:
         return replace(repeating, fault=REPEATS)
-    forget(llm, *questions)
+    evict(llm, *questions)
     return replace(meaning, unread=_text(reply))
 
 

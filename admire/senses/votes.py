@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from admire.data.items import Item, SenseLabel
-from admire.models.llm import ChatModel, Question, ask_each, forget
+from admire.models.llm import ChatModel, Question, ask_each, evict
 from admire.models.llm.thoughts import thinks_aloud
 from admire.prompts import Prompts
 from admire.prompts.quotations import data_of, without_words
@@ -50,7 +50,7 @@ def vote(
         reply = llm.ask(question)
         label = read_label(reply.text, data_of(item), cut=reply.cut)
         if label is None:
-            forget(llm, question)
+            evict(llm, question)
         return label
 
     ballots = [(item, seed + k) for item in items for k in range(votes)]

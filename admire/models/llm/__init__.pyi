@@ -1,18 +1,19 @@
-from .cached import CachedChat
-from .chat import ChatModel, Image, Question, Reply, Unanswered, Usage, ask_each, forget
+from .chat import ChatModel, Image, Question, Reply, Unanswered, Usage, ask_each, evict
 from .families import open_llm
 from .retired import retired
+from .session import BoundModel, Session
 
 __all__ = [
-    "CachedChat",
+    "BoundModel",
     "ChatModel",
     "Image",
     "Question",
     "Reply",
+    "Session",
     "Unanswered",
     "Usage",
     "ask_each",
-    "forget",
+    "evict",
     "open_llm",
     "retired",
 ]

@@ -18,9 +18,9 @@ from pydantic import TypeAdapter
 from admire.base.errors import UserError
 from admire.base.storage import cache_dir, write_whole
 from admire.models.llm.answers import NoReply, Withheld, read_reply
-from admire.models.llm.cached import CachedChat
 from admire.models.llm.chat import Question
 from admire.models.llm.openai import OpenAIChat
+from admire.models.llm.session import BoundModel
 
 if TYPE_CHECKING:
     from openai.types import Batch
@@ -77,7 +77,7 @@ STATE = TypeAdapter(State)
 class Batches:
     """The batches of one chat model."""
 
-    def __init__(self, llm: CachedChat, model: OpenAIChat):
+    def __init__(self, llm: BoundModel, model: OpenAIChat):
         self.llm, self.model = llm, model
         name = hashlib.sha256(llm.identity.encode()).hexdigest()[:32]
         self._file = cache_dir() / "batches" / f"{name}.json"
@@ -134,7 +134,7 @@ class Batches:
                 else:
                     problem = self._take(answer, submitted.options)
                     problems += [problem] if problem else []
-        answered = sum(self.llm.kept(key) is not None for key in submitted.keys)
+        answered = sum(self.llm.cached(key) is not None for key in submitted.keys)
         name, count = f"{self.llm.name}: batch {batch.id}", len(submitted.keys)
         log.info("%s (%s) answered %d of %d questions.", name, batch.status, answered, count)
         for problem in [*dict.fromkeys(problems)][:SHOWN]:
@@ -153,7 +153,7 @@ class Batches:
         except (NoReply, AttributeError) as why:
             return self._give_up(key, f"an answer has no message, but {why}")
         if reply:
-            self.llm.keep(key, replace(reply, batched=True))
+            self.llm.store(key, replace(reply, batched=True))
             return None if reply.text.strip() else self._give_up(key, "an answer holds no text")
         if not response:  # expired or cancelled before its turn
             return str((answer.get("error") or {}).get("message") or "not answered")

@@ -117,7 +117,7 @@ class Reply:
         logprobs: for each token of the answer the likeliest tokens with their log-probabilities,
             or of a target's token its own; None if they were not asked for or the server returns
             none.
-        kept: whether it came from the cache.
+        cached: whether it came from the cache.
         batched: whether it came by OpenAI's Batch API, which has its own prices.
         model: the server's name of the model that answered; empty if it does not say.
     """
@@ -127,9 +127,28 @@ class Reply:
     seconds: float = 0.0
     cut: bool = False
     logprobs: tuple[Mapping[str, float], ...] | None = None
-    kept: bool = field(default=False, compare=False)
+    cached: bool = field(default=False, compare=False)
     batched: bool = False
     model: str = ""
+
+
+@dataclass(frozen=True)
+class Price:
+    """A price in US dollars.
+
+    Attributes:
+        at_most: whether it may be less: it came in a batch, and only the ordinary price is known.
+    """
+
+    dollars: float
+    at_most: bool = False
+
+    def __add__(self, other: Price) -> Price:
+        return Price(self.dollars + other.dollars, self.at_most or other.at_most)
+
+    def __str__(self) -> str:
+        digits = 2 if self.dollars >= 1 or not self.dollars else 4
+        return f"{'at most ' * self.at_most}${self.dollars:.{digits}f}"
 
 
 class ServerError(UserError):
@@ -183,6 +202,10 @@ class ChatModel(Identified, Protocol):
         """
         ...
 
+    def price(self, usage: Usage, *, batched: bool = False) -> Price | None:
+        """Return what a reply of this usage costs, by a batch API or not; None if unknown."""
+        return None
+
 
 def capabilities(model: ChatModel) -> dict[str, Any]:
     """Return the attributes of a chat model that another one in front of it has as well."""
@@ -192,12 +215,12 @@ def capabilities(model: ChatModel) -> dict[str, Any]:
 CAPABILITIES = {name: getattr(ChatModel, name) for name in ChatModel.__annotations__}
 
 
-def forget(llm: ChatModel, *questions: Question) -> None:
+def evict(llm: ChatModel, *questions: Question) -> None:
     """Take replies out of the model's cache, if it has one, because they could not be read.
 
     So the same command asks again, when a server may have been repaired.
     """
-    if drop := getattr(llm, "forget", None):
+    if drop := getattr(llm, "evict", None):
         for question in questions:
             drop(question)
 

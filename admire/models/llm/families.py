@@ -10,6 +10,7 @@ from admire.base.errors import UserError
 
 if TYPE_CHECKING:
     from admire.models.llm.chat import ChatModel
+    from admire.models.llm.session import Session
 
 
 def open_llm(name: str, **options: Any) -> ChatModel:
@@ -42,7 +43,7 @@ def open_source(
     url: str | None = None,
     timeout: float | None = None,
     parallel: int | None = None,
-    fresh: bool = False,
+    session: Session | None = None,
     asked: bool = True,
     dictionaries: tuple[str, ...] = ("wordnet",),
     plugins: Mapping[str, Mapping[str, Any]] | None = None,
@@ -53,14 +54,14 @@ def open_source(
         url: the address of a server, for ``openai:`` models.
         timeout: how many seconds a server may take for a whole answer; None is 60.
         parallel: how many questions to ask a server at the same time; None is 8.
-        fresh: whether to ignore and overwrite cached replies.
+        session: what asks the model; None is one of its own.
         asked: whether it is to be asked at all; otherwise a server's key may be missing.
         dictionaries: the names of those that ``dictionary`` looks up.
         plugins: see :attr:`admire.Settings.plugins`.
     """
-    from admire.models.llm.cached import CachedChat
+    from admire.models.llm.session import Session
 
     plugin, source = registry.resolve("chat", name)
     options = {"url": url, "timeout": timeout, "parallel": parallel, "asked": asked}
     opened = plugin.open(source, dictionaries=dictionaries, plugins=plugins or {}, **options)
-    return CachedChat(opened, fresh=fresh) if hasattr(opened, "ask") else opened
+    return (session or Session()).bind(opened) if hasattr(opened, "ask") else opened

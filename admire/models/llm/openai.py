@@ -26,7 +26,7 @@ from admire.models.llm.answers import (
     read_reply,
     read_target,
 )
-from admire.models.llm.chat import ChatModel, Question, Reply, ServerError
+from admire.models.llm.chat import ChatModel, Price, Question, Reply, ServerError, Usage
 from admire.models.llm.pictures import data_uri
 from admire.models.llm.retired import retired
 
@@ -113,6 +113,12 @@ class OpenAIChat(ChatModel):
 
         limits: Any = {"timeout": self._timeout, "retries": self._retries}
         return open_client(self.address, self._key, model=self.name, **limits)
+
+    def price(self, usage: Usage, *, batched: bool = False) -> Price | None:
+        """See :class:`admire.models.llm.ChatModel`; by the price lists of genai-prices."""
+        from admire.models.llm.prices import listed_price
+
+        return listed_price(self, usage, batched=batched)
 
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.models.llm.ChatModel`.

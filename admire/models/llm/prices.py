@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.util import find_spec
 from math import ceil
 
 from admire.base.errors import pip_install
-from admire.models.llm.cached import CachedChat
-from admire.models.llm.chat import ChatModel, Image, Question, Usage, capabilities
+from admire.models.llm.chat import ChatModel, Image, Price, Question, Usage
 from admire.models.llm.openai import OpenAIChat
 from admire.models.llm.pictures import image_size
 
 TILE, LONGEST, SHORTEST = 512, 2048, 768
 
 
-@dataclass(frozen=True)
-class Price:
-    """A price in US dollars.
-
-    Attributes:
-        at_most: whether it may be less: it came in a batch, and only the ordinary price is known.
-    """
-
-    dollars: float
-    at_most: bool = False
-
-    def __add__(self, other: Price) -> Price:
-        return Price(self.dollars + other.dollars, self.at_most or other.at_most)
-
-    def __str__(self) -> str:
-        digits = 2 if self.dollars >= 1 or not self.dollars else 4
-        return f"{'at most ' * self.at_most}${self.dollars:.{digits}f}"
-
-
-def is_free(llm: ChatModel) -> bool:
-    """Return whether asking the model costs nothing, because it runs on this machine."""
-    return capabilities(llm)["free"] is True
-
-
 def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | None:
-    """Return what a reply of this usage costs today, by the Batch API or not; None if unknown."""
-    if is_free(llm):
+    """Return what a reply of this usage costs today, by a batch API or not; None if unknown."""
+    if llm.free:
         return Price(0.0)
-    model = _asked(llm)
-    if not isinstance(model, OpenAIChat) or find_spec("genai_prices") is None:
+    return _asked(llm).price(usage, batched=batched)
+
+
+def listed_price(model: OpenAIChat, usage: Usage, *, batched: bool = False) -> Price | None:
+    """Return the price in the lists of genai-prices; None if they lack it."""
+    if find_spec("genai_prices") is None:
         return None
     from genai_prices import Usage as Taken
     from genai_prices import calc_price
@@ -73,7 +51,7 @@ def why_unknown(llm: ChatModel) -> str:
     model = _asked(llm)
     if isinstance(model, OpenAIChat):
         return f"genai-prices knows none of '{model.model}' at {model.address.shown}"
-    return "it is no model of a known server"
+    return "it has no price"
 
 
 def estimate(question: Question, llm: ChatModel) -> Usage:
@@ -108,5 +86,6 @@ def image_tokens(image: Image, model: str = "") -> int:
 
 
 def _asked(llm: ChatModel) -> ChatModel:
-    """Return the model itself, without its cache."""
-    return llm.model if isinstance(llm, CachedChat) else llm
+    """Return the model itself, without its session."""
+    model: ChatModel = getattr(llm, "inner", llm)
+    return model

@@ -105,15 +105,13 @@ class Models:
 
         No weights are loaded, but a hub may be asked, so a queue should not wait for it.
         """
-        from admire.models.llm.prices import is_free
-
         settings = self.settings(profile)
         llms = [source.llm for source in self.llms(settings) if source.llm]
         if settings.compares:
             for name in filter(None, (settings.encoder, settings.caption_encoder)):
                 self.encoder(name, settings)
         self.detector(settings)
-        return not all(map(is_free, llms))
+        return not all(llm.free for llm in llms)
 
     def encoder(self, name: str, settings: Settings) -> TextEncoder:
         """Return the encoder of that name, where the settings want it to run."""
@@ -156,7 +154,7 @@ class Models:
         from admire.data.items import Item
         from admire.models.encoders import Query
         from admire.models.llm import Question, ask_each
-        from admire.models.llm.prices import is_free
+        from admire.models.llm.session import inner
         from admire.prompts import Prompts
         from admire.senses import LightDetector
         from admire.senses.dictionaries.entries import look_up_item
@@ -175,8 +173,8 @@ class Models:
             for item in items
         ]
         for llm in [source.llm for source in self.llms(settings) if source.llm]:
-            if is_free(llm):
-                model, stage = _within(llm, "model"), "Reading how prompts begin"
+            if llm.free:
+                model, stage = inner(llm), "Reading how prompts begin"
                 ask_each(model.ask, begun, model, stage, name_of=attrgetter("text"))
         if settings.compares:
             for name in dict.fromkeys(filter(None, [settings.encoder, settings.caption_encoder])):

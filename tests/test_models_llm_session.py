@@ -13,19 +13,28 @@ import pytest
 from chats import asked, completion, echo, serve
 from pytest_httpserver import HTTPServer
 from test_models_llm_pictures import drawn
-from toys import ScriptedChat, said
+from toys import ScriptedChat as Scripted
+from toys import said
 
 from admire.base.cache import open_cache
-from admire.models.llm import CachedChat, Image, Question, Reply, Usage
-from admire.models.llm.cached import RECORD, REPLIES
+from admire.models.llm import Image, Question, Reply, Session, Usage
 from admire.models.llm.openai import OpenAIChat
+from admire.models.llm.session import RECORD, REPLIES
+
+
+class ScriptedChat(Scripted):
+    """One whose identity says when its replies change, so that they are cached."""
+
+    def __init__(self, *values, **how):
+        super().__init__(*values, **how)
+        self.identity = "scripted, version 1"
 
 
 def test_half_of_a_two_part_character_does_not_stop_the_cache(httpserver: HTTPServer):
     # What max_tokens leaves of an emoji's JSON escapes, "\ud83d" without "\ude42".
     serve(httpserver, completion("Literal \ud83d"))
     chat = OpenAIChat("tiny", url=httpserver.url_for("/v1"))
-    first, second = (said(CachedChat(chat), "hi") for _ in range(2))
+    first, second = (said(Session().bind(chat), "hi") for _ in range(2))
     assert first == second
     assert first.startswith("Literal")
 
@@ -34,7 +43,7 @@ def test_another_key_or_timeout_is_not_another_question(httpserver: HTTPServer):
     echo(httpserver)
     for settings in ({}, {"key": "another"}, {"timeout": 5.0}):
         chat = OpenAIChat("tiny", url=httpserver.url_for("/v1"), **settings)
-        said(CachedChat(chat), "hi")
+        said(Session().bind(chat), "hi")
     assert asked(httpserver) == ["hi"]
 
 
@@ -42,9 +51,9 @@ def test_fresh_asks_anew_once_even_if_the_clock_was_set_back(monkeypatch):
     model = ScriptedChat(str.upper)
     with monkeypatch.context() as patch:
         patch.setattr("admire.base.cache.time", SimpleNamespace(time=lambda: 1e11))
-        said(CachedChat(model), "hi")
-    fresh = CachedChat(model, fresh=True)
-    assert [said(llm, "hi") for llm in (fresh, fresh, CachedChat(model))] == ["HI"] * 3
+        said(Session().bind(model), "hi")
+    fresh = Session(fresh=True).bind(model)
+    assert [said(llm, "hi") for llm in (fresh, fresh, Session().bind(model))] == ["HI"] * 3
     assert model.prompts == ["hi"] * 2
 
 
@@ -53,10 +62,10 @@ def test_fresh_asks_anew_once_even_if_the_clock_was_set_back(monkeypatch):
 )
 def test_a_damaged_reply_is_asked_for_again(value):
     model = ScriptedChat(str.upper)
-    llm = CachedChat(model)
+    llm = Session().bind(model)
     said(llm, "hi")
     open_cache(REPLIES).put(llm.key(model.questions[0]), RECORD + value, "m")
-    assert [said(CachedChat(model), "hi") for _ in range(2)] == ["HI"] * 2
+    assert [said(Session().bind(model), "hi") for _ in range(2)] == ["HI"] * 2
     assert model.prompts == ["hi"] * 2
 
 
@@ -68,7 +77,7 @@ def test_threads_that_ask_the_same_question_ask_once():
         return prompt.upper()
 
     model = ScriptedChat(answer, parallel=4)
-    llm = CachedChat(model)
+    llm = Session().bind(model)
     with ThreadPoolExecutor(4) as threads:
         replies = [threads.submit(said, llm, "hi") for _ in range(4)]
         begun.set()
@@ -85,7 +94,7 @@ def test_threads_ask_at_once_and_each_gets_its_own_reply():
         return prompt.upper()
 
     model = ScriptedChat(answer, parallel=8)
-    llm = CachedChat(model)
+    llm = Session().bind(model)
     prompts = [f"prompt {k}" for k in range(8)]
     with ThreadPoolExecutor(8) as threads:
         for _ in range(2):
@@ -103,9 +112,9 @@ def test_all_that_a_reply_tells_is_kept():
             return reply
 
     llm = Full(str)
-    first, second = (CachedChat(llm).ask(Question("hi")) for _ in range(2))
+    first, second = (Session().bind(llm).ask(Question("hi")) for _ in range(2))
     assert first == second == reply
-    assert (first.kept, second.kept) == (False, True)
+    assert (first.cached, second.cached) == (False, True)
     assert len(llm.questions) == 1
 
 
@@ -125,9 +134,9 @@ def test_another_image_or_form_is_another_question_but_another_name_is_not(tmp_p
     llm = ScriptedChat(str.upper)
     for asked_before, change in enumerate([{}, *changes]):
         assert len(llm.questions) == asked_before
-        CachedChat(llm).ask(replace(question, **change))
-    CachedChat(llm).ask(replace(question, parts=("Which?", Image(drawn(tmp_path / "b.png")))))
+        Session().bind(llm).ask(replace(question, **change))
+    Session().bind(llm).ask(replace(question, parts=("Which?", Image(drawn(tmp_path / "b.png")))))
     assert len(llm.questions) == 1 + len(changes)
     drawn(path, (10, 10))
-    CachedChat(llm).ask(question)
+    Session().bind(llm).ask(question)
     assert len(llm.questions) == 2 + len(changes)
