@@ -151,7 +151,7 @@ def _cached(captions: Sequence[str], rewriter: Rewriter, cache: Cache) -> list[s
         batch = missing[start : start + CAPTIONS_AT_ONCE]
         texts = [text.encode(errors="replace") for text in rewriter.rewrite(batch)]
         new = dict(zip(batch, texts, strict=True))
-        cache.put_all({key(caption): text for caption, text in new.items()})
+        cache.put_all({key(caption): text for caption, text in new.items()}, rewriter.name)
         kept |= new
     return [(kept[caption] or b"").decode() for caption in captions]
 

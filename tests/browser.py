@@ -101,10 +101,11 @@ def _axe() -> str:
     return AXE.read_text()
 
 
-def barriers(page: Page) -> list[str]:
-    """What keeps people out, by axe-core: each element that breaks a rule, and how."""
+def barriers(page: Page, part: str = "html") -> list[str]:
+    """What keeps people out of a part, by axe-core: each element that breaks a rule, and how."""
     page.evaluate(_axe())  # by the driver, which no policy of the page forbids
-    found = page.evaluate("axe.run({resultTypes: ['violations']}).then(found => found.violations)")
+    run = "part => axe.run(part, {resultTypes: ['violations']}).then(found => found.violations)"
+    found = page.evaluate(run, part)
     return [
         f"{one['id']} ({one['impact']}): {node['html'][:200]} {node['failureSummary']}"
         for one in found

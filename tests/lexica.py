@@ -99,34 +99,3 @@ def wiktionary(path: Path, words: list[dict[str, Any]] = WIKTIONARY) -> Path:
     text = "".join(json.dumps(word, ensure_ascii=False) + "\n" for word in words).encode()
     path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     return path
-
-
-def lexical_markup(path: Path) -> Path:
-    """Two lexicons that ``wn`` reads: ``oewn:1`` in English, ``omw-pt:1`` without glosses."""
-    path.write_text(
-        """<?xml version="1.0" encoding="UTF-8"?>
-<!DOCTYPE LexicalResource SYSTEM "http://globalwordnet.github.io/schemas/WN-LMF-1.1.dtd">
-<LexicalResource xmlns:dc="https://globalwordnet.github.io/schemas/dc/">
-<Lexicon id="oewn" label="x" language="en" email="a@b.c" license="made up" version="1">
-<LexicalEntry id="oewn-1"><Lemma writtenForm="black sheep" partOfSpeech="n"/>
-<Sense id="oewn-1-1" synset="oewn-a"/><Sense id="oewn-1-2" synset="oewn-b"/></LexicalEntry>
-<LexicalEntry id="oewn-2"><Lemma writtenForm="Night-owl" partOfSpeech="n"/>
-<Sense id="oewn-2-1" synset="oewn-c"/></LexicalEntry>
-<Synset id="oewn-a" ili="i1" partOfSpeech="n" lexfile="noun.animal">
-<Definition>a dark one of the flock</Definition></Synset>
-<Synset id="oewn-b" ili="i2" partOfSpeech="n" lexfile="noun.person">
-<Definition>who brings shame on a family</Definition><Example>our black sheep</Example></Synset>
-<Synset id="oewn-c" ili="i3" partOfSpeech="n"><Definition>who stays up late</Definition></Synset>
-</Lexicon>
-<Lexicon id="omw-pt" label="x" language="pt" email="a@b.c" license="made up" version="1">
-<Requires id="oewn" version="1"/>
-<LexicalEntry id="omw-pt-1"><Lemma writtenForm="ovelha negra" partOfSpeech="n"/>
-<Sense id="omw-pt-1-1" synset="omw-pt-b"/><Sense id="omw-pt-1-2" synset="omw-pt-z"/></LexicalEntry>
-<Synset id="omw-pt-b" ili="i2" partOfSpeech="n"/>
-<Synset id="omw-pt-z" ili="i9" partOfSpeech="n"/>
-</Lexicon>
-</LexicalResource>
-""",
-        encoding="utf-8",
-    )
-    return path

@@ -29,6 +29,14 @@ SLOW = 0
 """Among the faults: an answer that takes 50 ms."""
 
 
+class _Server(HTTPServer):
+    """A server that stops at once; the usual one looks every half second whether it shall."""
+
+    def thread_target(self) -> None:
+        assert self.server is not None
+        self.server.serve_forever(poll_interval=0.01)
+
+
 @dataclass
 class StrictServer:
     """The server, as a context manager; its attributes may be changed while it runs.
@@ -58,7 +66,7 @@ class StrictServer:
     def __enter__(self) -> StrictServer:
         self._lock = threading.Lock()
         self._met: dict[str, list[int]] = {}
-        self._server = HTTPServer(threaded=True)
+        self._server = _Server(threaded=True)
         self._server.expect_request(CHAT, method="POST").respond_with_handler(self._chat)
         self._server.start()
         self.url = self._server.url_for("/v1")

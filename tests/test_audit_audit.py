@@ -9,9 +9,9 @@ from conftest import admire_row
 from judges import ITEM, WORTHS, Judge, settings
 from lexica import SYNSETS, wordnet
 from PIL import Image
-from toys import OWL, WordEncoder, explains
+from toys import OWL, WordEncoder
 
-from admire import SAMPLES, Candidate, Item, Settings, UserError, rank, read_items, write_run
+from admire import SAMPLES, Candidate, Item, UserError, rank, read_items, write_run
 from admire.audit.audit import Audit, audit
 from admire.audit.candidate_order import check_order
 from admire.data.reader import iter_items
@@ -176,65 +176,18 @@ def test_the_place_of_the_best_candidate_is_compared_with_chance():
     assert audit([replace(OWL, expected_order=None)]).best is None
 
 
-class Biased(WordEncoder):
-    """As WordEncoder, but what comes first in a call is liked a little more."""
-
-    def encode_texts(self, texts, *, role):
-        vectors = super().encode_texts(texts, role=role)
-        if role == "document":
-            for k, vector in enumerate(vectors):
-                vector *= 1 - k / 100
-        return vectors
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[WordEncoder]:
-    """The last of these encoders stands for every one that a run opens."""
-    encoders = [WordEncoder()]
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: encoders[-1])
-    return encoders
-
-
-def test_an_encoder_that_likes_what_comes_first_is_noticed(opened):
+def test_equal_scores_are_counted_in_what_can_be_ranked(monkeypatch):
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: WordEncoder())
     alike = replace(
         OWL,
         candidates=tuple(Candidate(f"{k}.png", caption="a night owl" + k * "!") for k in range(5)),
     )
-    fair = check_order([OWL, alike])
-    opened.append(Biased())
-    found = check_order([OWL, alike])
-    assert found.differ == found.first == (2,)
-    assert found.tied == ()
-    assert (fair.items, fair.differ, fair.unchecked) == (2, (), None)
-    assert fair.by == "embeddings, with the sentence as the query"
-    assert fair.tied == fair.tied_first == (2,)
-
-
-@pytest.mark.usefixtures("opened")
-def test_items_that_cannot_be_ranked_are_left_out_and_what_hinders_is_told():
     bare = Item("owl", "An owl.")
     unseen = replace(OWL, candidates=(*OWL.candidates[:2], Candidate("bike.png")))
-    found = check_order([bare, OWL, unseen])
-    assert (found.items, found.unchecked) == (1, None)
+    found = check_order([bare, OWL, unseen, alike])
+    assert (found.items, found.tied, found.tied_first, found.unchecked) == (2, (4,), (4,), None)
+    assert found.by == "embeddings, with the sentence as the query"
     assert check_order([bare]).unchecked == "No item has candidates to rank."
-
-
-def test_a_runs_settings_rank_again_by_its_own_replies(tmp_path, monkeypatch, opened):
-    two = [OWL, replace(OWL, compound="owl", sentence="An owl.")]
-    run = rank(two, Settings(sense="vote", track="caption"), llms=[explains("Idiomatic")])
-    write_run(run, tmp_path / "run")
-    monkeypatch.setattr("admire.runs.sources.open_sources", None)  # nothing may be asked
-    found = check_order(two, tmp_path / "run")
-    assert (found.items, found.differ, found.unchecked) == (2, (), None)
-    assert found.by == f"the settings of {tmp_path / 'run'}"
-    with pytest.raises(UserError, match="is a run of other items"):
-        check_order(two[:1], tmp_path / "run")
-    write_run(rank(two, Settings(query="compound", track="caption")), tmp_path / "run")
-    record = (tmp_path / "run" / "run.json").read_text()
-    record = record.replace('"query": "compound"', '"query": "meaning"')
-    (tmp_path / "run" / "run.json").write_text(record)
-    found = check_order(two, tmp_path / "run")
-    assert found.unchecked == "The run lacks the replies of its chat models."
 
 
 def test_a_chat_model_that_takes_the_first_that_it_is_shown_is_noticed(tmp_path):
@@ -243,7 +196,7 @@ def test_a_chat_model_that_takes_the_first_that_it_is_shown_is_noticed(tmp_path)
         judge = Judge(WORTHS, first=bias)
         write_run(rank([ITEM], settings("listwise", "pairwise"), llms=[judge]), tmp_path / "run")
         found = check_order([ITEM], tmp_path / "run")
-        assert found.unchecked == "Chat models alone ranked, which are not asked again."
+        assert (found.items, found.tied, found.unchecked) == (1, (), None)
         told[bias] = {
             one["ranker"]: (one["llm"], one["answers"], one["places"].counts) for one in found.shown
         }
@@ -251,3 +204,5 @@ def test_a_chat_model_that_takes_the_first_that_it_is_shown_is_noticed(tmp_path)
         0.0: {"listwise": ("judge", 5, (1, 1, 1, 1, 1)), "pairwise": ("judge", 20, (10, 10))},
         10.0: {"listwise": ("judge", 5, (5, 0, 0, 0, 0)), "pairwise": ("judge", 20, (20, 0))},
     }
+    with pytest.raises(UserError, match="is a run of other items"):
+        check_order([ITEM, OWL], tmp_path / "run")

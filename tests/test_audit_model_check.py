@@ -105,5 +105,5 @@ def test_exit_code_2_says_that_every_check_failed(capsys, httpserver: HTTPServer
     code, out, err = run(capsys, "models", "check", "openai:tiny", "--llm-url", url)
     assert code == (0 if passes else 2)
     assert len(re.findall(r"│ no +│", out)) == (4 if passes else 6)
-    message = "admire: openai:tiny: failed all 6 checks. The column Understood says why.\n"
+    message = "admire: openai:tiny: failed all 6 checks. See the column Understood.\n"
     assert err == ("" if passes else message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import subprocess
 import sys
 import weakref
@@ -12,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from admire.base.cache import UNKNOWN, Cache, Share, open_cache
+from admire.base.cache import Cache, Share, open_cache
 from admire.base.errors import UserError
 
 
@@ -23,12 +22,12 @@ def path(tmp_path: Path) -> Path:
 
 def test_where_one_entry_cannot_be_put_none_is(path):
     cache, other = Cache(path), Cache(path)
-    cache.put("old", b"old")
+    cache.put("old", b"old", "e5")
     with pytest.raises(UserError):
-        cache.put_all({"old": b"new", "a": b"1", "b": object()})
+        cache.put_all({"old": b"new", "a": b"1", "b": object()}, "e5")
     for reader in (cache, other, Cache(path)):
         assert [reader.get(key) for key in ("old", "a", "b")] == [b"old", None, None]
-    other.put("theirs", b"1")  # the file does not stay locked
+    other.put("theirs", b"1", "e5")  # the file does not stay locked
 
 
 PUT_MANY = """
@@ -39,7 +38,7 @@ from admire.base.cache import Cache
 
 cache = Cache(Path(sys.argv[1]))
 for k in range(int(sys.argv[2])):
-    cache.put(f"theirs {k}", str(k).encode() * 1000)
+    cache.put(f"theirs {k}", str(k).encode() * 1000, "e5")
     print(k, flush=True)
 """
 
@@ -57,20 +56,20 @@ def test_a_killed_process_leaves_every_entry_that_it_had_put(path):
     assert all(cache.get(f"theirs {k}") == b"%d" % k * 1000 for k in range(last + 1))
     # At most one more: that which it was about to report.
     assert cache.get(f"theirs {last + 2}") is None
-    cache.put("ours", b"value")
+    cache.put("ours", b"value", "e5")
     assert cache.get("ours") == b"value"
 
 
 def test_a_process_opens_a_file_once_and_one_that_takes_its_place_anew(path, monkeypatch):
     monkeypatch.setenv("ADMIRE_CACHE", str(path.parent))
     cache = open_cache(path.name)
-    cache.put("a", b"1")
+    cache.put("a", b"1", "e5")
     assert open_cache(path.name) is cache
     for file in path.parent.glob(f"{path.name}*"):
         file.unlink()
     again = open_cache(path.name)
     assert again.get("a") is None
-    again.put("b", b"2")
+    again.put("b", b"2", "e5")
     assert Cache(path).get("b") == b"2"
     opened = weakref.ref(again)
     for k in range(4):
@@ -99,18 +98,3 @@ def test_what_is_kept_is_counted_and_removed_by_model_and_age(path, monkeypatch)
     assert cache.by_model() == {"e5": Share(1, 4, 2, 2), "gpt": Share(1, 4, 3, 3)}
     assert (cache.clear("gpt"), cache.clear(None)) == (1, 1)
     assert cache.by_model() == {}
-
-
-def test_a_file_is_shared_with_earlier_versions_whose_entries_count_as_old(path):
-    path.parent.mkdir()
-    with sqlite3.connect(path) as db:
-        db.execute("CREATE TABLE entries (key TEXT PRIMARY KEY, value BLOB)")
-        db.execute("INSERT INTO entries VALUES ('old', ?)", (b"value",))
-    cache = Cache(path)
-    cache.put("new", b"value", "e5")
-    with db:
-        db.execute("INSERT OR REPLACE INTO entries VALUES ('older', ?)", (b"value",))
-    assert cache.get("old") == cache.get("older") == cache.get("new") == b"value"
-    assert cache.by_model()[UNKNOWN] == Share(2, 10, None, None)
-    assert (cache.clear(UNKNOWN, before=1), [*cache.by_model()]) == (2, ["e5"])
-    db.close()

@@ -30,7 +30,7 @@ def report(text: str = "night owl") -> Report:
             Table("Figures", ("Items", "n", "dcg"), (("all", "15", "-3.1 [-3.2, 3]"),), text),
             Table(text, (text, text), tuple((text, text) for _ in range(20))),
         ),
-        plots=(Plot(text, '<svg role="img"><title>Margins</title></svg>', text),),
+        plots=(Plot(text, '<svg role="img"><title>Drawn</title></svg>', text),),
         data={"kind": "ranking", "runs": [{"name": text}], "metrics": ["dcg"], "items": [item]},
         pictures={"p1": "data:image/webp;base64,AAAA"},
     )

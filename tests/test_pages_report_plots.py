@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 from xml.etree import ElementTree
 
@@ -13,12 +14,11 @@ from admire.pages.report.plots import (
     chance,
     confusion,
     draw_plots,
-    margin_counts,
-    place_counts,
     reliability,
     result_table,
     risk_curves,
 )
+from admire.pages.report.report import Plot
 from admire.scores.metrics import calibration_error
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs the extra 'report'")
@@ -26,11 +26,11 @@ matplotlib = pytest.importorskip("matplotlib", reason="needs the extra 'report'"
 IDIOMATIC, LITERAL = "idiomatic", "literal"
 
 
-def result(order: list[int], sense: str | None, probability: float | None, **more: Any) -> dict:
+def result(order: list[int], sense: str | None, probability: float | None) -> dict:
     right = order[0] == 0
     figures = {"top1": float(right), "dcg": 3.0 + order.index(0), "corr_rank": 0.5}
     given = {"order": order, "sense": sense, "probability_idiomatic": probability, "right": right}
-    return given | {"figures": figures, "margin": 0.25} | more
+    return given | {"figures": figures}
 
 
 def ranking(*names: str) -> dict[str, Any]:
@@ -38,10 +38,10 @@ def ranking(*names: str) -> dict[str, Any]:
     the last item."""
     senses = (IDIOMATIC, IDIOMATIC, LITERAL, LITERAL)
     results = (
-        result([0, 1, 2], IDIOMATIC, 0.95, margin=1.0),
-        result([2, 1, 0], LITERAL, 0.31, margin=0.19),
+        result([0, 1, 2], IDIOMATIC, 0.95),
+        result([2, 1, 0], LITERAL, 0.31),
         result([1, 0, 2], LITERAL, 0.35),
-        result([0, 2, 1], None, None, margin=0.9),
+        result([0, 2, 1], None, None),
     )
     return {
         "kind": "ranking",
@@ -59,7 +59,12 @@ def ranking(*names: str) -> dict[str, Any]:
     }
 
 
-def titles(plots: list) -> list[str]:
+@cache
+def drawn(*names: str) -> tuple[Plot, ...]:
+    return draw_plots(ranking(*names))
+
+
+def titles(plots: Sequence[Plot]) -> list[str]:
     return [plot.title for plot in plots]
 
 
@@ -87,7 +92,7 @@ def test_reliability_has_the_bins_of_the_calibration_error():
     error = calibration_error([0.95, 0.31, 0.35], [True, True, False])
     distance = (bins["predicted"] - bins["observed"]).abs()
     assert (bins["n"] * distance).sum() / 3 == pytest.approx(error)
-    (plot,) = (p for p in draw_plots(ranking("a")) if p.title.startswith("Reliability"))
+    (plot,) = (p for p in drawn("a") if p.title.startswith("Reliability"))
     assert f"a {error:.3f}" in plot.words
     edge = ranking("a")
     edge["items"][0]["runs"][0]["probability_idiomatic"] = 1.0
@@ -97,7 +102,7 @@ def test_reliability_has_the_bins_of_the_calibration_error():
 def test_no_line_joins_bins_of_fewer_than_five_items():
     lines = []
     for times in (1, 5):
-        data = ranking("a") | {"items": ranking("a")["items"] * times}
+        data = ranking("a") | {"metrics": [], "items": ranking("a")["items"] * times}
         (plot,) = (p for p in draw_plots(data) if p.title.startswith("Reliability"))
         lines.append(
             re.findall(r'd="[^"z]*" clip-path="[^"]*" style="[^"]*var\(--run1\)', plot.svg)
@@ -113,20 +118,19 @@ def test_errors_are_drawn_by_how_many_are_answered():
     assert curve["sense_risk"].tolist() == pytest.approx([0, 1 / 2, 1 / 3, 2 / 4])
     assert curve["top1_risk"].tolist() == pytest.approx([0, 1 / 2, 2 / 3, 2 / 4])
     alone, both = (
-        next(p for p in draw_plots(ranking(*names)) if p.title.startswith("Errors"))
-        for names in ("a", "ab")
+        next(p for p in drawn(*names) if p.title.startswith("Errors")) for names in ("a", "ab")
     )
-    assert "a: sense wrong 0.500 of all, 0.500 of the surest 2, area 0.333;" in alone.words
-    assert "first wrong 0.500 of all, 0.500 of the surest 2, area 0.417." in alone.words
+    assert "a: sense error 0.500 of all, 0.500 of the surest 2, area 0.333;" in alone.words
+    assert "top-1 error 0.500 of all, 0.500 of the surest 2, area 0.417." in alone.words
     for run in "ab":  # b lacks the last item
-        assert f"{run}: sense wrong 0.333 of all" in both.words
+        assert f"{run}: sense error 0.333 of all" in both.words
     plot = both
-    assert {"sense wrong", "first wrong"} <= set(texts(plot.svg))
+    assert {"sense error", "top-1 error"} <= set(texts(plot.svg))
 
 
-def test_confusion_places_and_margins_are_counted_run_by_run():
+def test_confusion_is_counted_run_by_run():
     data = ranking("a", "b")
-    data["items"][3]["runs"][1] = data["items"][0]["runs"][1] | {"margin": 0.9}
+    data["items"][3]["runs"][1] = data["items"][0]["runs"][1]
     cases = result_table(data)
     assert confusion(cases).to_dict("index") == {
         (0, IDIOMATIC): {IDIOMATIC: 1, LITERAL: 1, "none": 0},
@@ -134,12 +138,6 @@ def test_confusion_places_and_margins_are_counted_run_by_run():
         (1, IDIOMATIC): {IDIOMATIC: 1, LITERAL: 1, "none": 0},
         (1, LITERAL): {IDIOMATIC: 1, LITERAL: 1, "none": 0},
     }
-    assert place_counts(cases).to_dict() == {0: {1: 2, 2: 1, 3: 1}, 1: {1: 2, 2: 1, 3: 1}}
-    margins = dict(margin_counts(cases))
-    assert margins[0]["right"].tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 0, 2]
-    assert margins[0]["wrong"].tolist() == [0, 1, 1, 0, 0, 0, 0, 0, 0, 0]
-    assert margins[0]["to"].tolist() == pytest.approx([0.1 * k for k in range(1, 11)])
-    assert margins[1]["right"].sum() == 2
     # What a run lacks is not compared.
     assert result_table(ranking("a", "b"))["run"].tolist() == [0, 1] * 3
 
@@ -159,43 +157,21 @@ def test_chance_is_that_of_the_number_of_candidates(metric, candidates, expected
 
 def test_a_ranking_has_its_plots_and_what_has_no_numbers_is_left_out():
     data = ranking("a")
-    both = ["Top-1 by sense", "DCG by sense", "Where the best candidate landed"]
+    both = ["Top-1 by sense", "DCG by sense"]
     senses = [
         "Reliability of the sense probability",
         "Errors by how many are answered",
         "Confusion of the senses",
     ]
-    assert titles(draw_plots(data)) == [*both, *senses, "Score margins"]
+    assert titles(drawn("a")) == [*both, *senses]
     for item in data["items"]:
         item["sense"] = None
-    assert titles(draw_plots(data)) == [*both, "Score margins"]
+    assert titles(draw_plots(data)) == both
     for item in data["items"]:
         item["gold"] = None
         item["runs"][0] |= {"figures": None, "right": None}
     assert draw_plots(data | {"metrics": []}) == ()
     assert draw_plots(data | {"metrics": [], "items": []}) == ()
-
-
-def test_retrieval_counts_queries_whose_relevant_documents_come_later():
-    def query(first: int | None, ndcg: float) -> dict[str, Any]:
-        documents = [{"relevant": k == first} for k in range(10)]
-        run = {"figures": {"r_precision": 0.5, "ndcg": ndcg}, "documents": documents}
-        return {"sense": IDIOMATIC, "runs": [run]}
-
-    data = {
-        "kind": "retrieval",
-        "runs": [{"name": "bm25"}],
-        "metrics": ["r_precision", "ndcg"],
-        "items": [query(0, 1.0), query(0, 0.5), query(4, 0.25), query(None, 0.0)],
-    }
-    data["items"].append(query(None, 0.0))
-    data["items"][-1]["runs"][0]["figures"] = None  # no document is relevant to it
-    precision, ndcg, places = draw_plots(data)
-    assert titles([precision, ndcg]) == ["R-precision by usage", "nDCG@10 by usage"]
-    assert places.words == "bm25: 2 at 1, 1 at 5, 1 later."
-    assert place_counts(result_table(data))[0].to_dict() == {
-        **dict.fromkeys(range(1, 11), 0), 1: 2, 5: 1, math.inf: 1,
-    }  # fmt: skip
 
 
 HOSTILE = "<script>alert(1)</script> & $x$ \x07 夜猫子"
@@ -220,7 +196,7 @@ def test_a_page_with_a_strict_policy_may_hold_the_plots():
 
 
 def test_neither_time_nor_settings_of_ones_own_change_a_plot():
-    first = draw_plots(ranking("a", "b"))
+    first = drawn("a", "b")
     with matplotlib.rc_context({"font.size": 40, "axes.facecolor": "red", "svg.fonttype": "path"}):
         assert draw_plots(ranking("a", "b")) == first
         assert matplotlib.rcParams["font.size"] == 40

@@ -31,7 +31,7 @@ def test_they_are_opened_in_their_order_once_each(tmp_path: Path, monkeypatch: p
     ("names", "hint"),
     [
         (["kaiki:a.jsonl"], "Did you mean 'kaikki'"),
-        (["glossary:"], "There are: wordnet, wn:LEXICON, kaikki:FILE, glossary:FILE, none"),
+        (["glossary:"], "Available: glossary:FILE, kaikki:FILE, wordnet"),
         (["wordnet:x"], "'wordnet:x'"),
         ([""], "''"),
         (["glossary:nowhere.csv"], "nowhere.csv"),
@@ -47,8 +47,7 @@ def test_without_a_wordnet_it_is_said_how_to_get_one(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.WARNING, "admire")
-    for finder in ("find_wordnet", "english_lexicon"):
-        monkeypatch.setattr(f"admire.senses.dictionaries.opening.{finder}", lambda: None)
+    monkeypatch.setattr("admire.senses.dictionaries.opening.find_wordnet", lambda: None)
     assert open_dictionaries(["wordnet"]) == ()
     (warning,) = caplog.messages
     assert "ADMIRE_WORDNET" in warning

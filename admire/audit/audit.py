@@ -32,32 +32,32 @@ AUDIT = "audit.json"
 
 @dataclass(frozen=True)
 class Audit:
-    """What a set shares, repeats and lacks. Items are numbered from 1.
+    """Overlap of a set with others, its duplicates and missing parts. Items are numbered from 1.
 
     Attributes:
-        against: for each other set its ``name``; ``items``, how many it has (None where it is known
-            by digests alone); ``unread``, why pictures of it could not be read, each reason once;
+        against: for each other set its ``name``; ``items``, how many it has (None for a set of
+            digests); ``unread``, why pictures of it could not be read, each reason once;
             and ``kinds``: by kind of part, how many different ones of this set were ``compared``
             (0 where the other set has none), how many of these are ``shared``, and how many
             ``items`` have one of those.
-        matches: what other sets have too, a row for each place: ``against``, ``kind``, ``digest``,
-            ``side`` (``here`` or ``there``), ``item``, ``compound``, ``name`` (the beginning of the
-            text, or the picture's name) and ``sense``. Rows with the same first three belong
-            together. ``sense`` says of an item here whether the items there are meant in the
-            ``same`` or the ``opposite`` sense, or in ``both``; None if any is unknown. A set that
-            is known by digests alone has no rows ``there``.
-        repeats: what the set has more than once, a row for each place: ``kind``, ``digest``,
-            ``item``, ``name``. Rows with the same kind and digest belong together.
+        matches: the parts that other sets have as well, a row for each place: ``against``,
+            ``kind``, ``digest``, ``side`` (``here`` or ``there``), ``item``, ``compound``, ``name``
+            (the beginning of the text, or the picture's name) and ``sense``. Rows with the same
+            first three belong together. ``sense`` is whether the other items have the ``same``
+            sense as the item here, the ``opposite`` one or ``both``; None if any is unknown. A set
+            of digests has no rows ``there``.
+        repeats: the parts that the set has more than once, a row for each place: ``kind``,
+            ``digest``, ``item``, ``name``. Rows with the same kind and digest belong together.
         different: by kind, how many different ones the set has.
         lacks: for each check ``what`` may be missing, its ``count`` ``of`` how many, the numbers
             of the ``items``, and ``which`` files or reasons there are to name.
         senses: by ``language`` the ``items``, and how many are ``idiomatic``, ``literal`` and
             ``unknown``.
-        lengths: ``least``, ``median`` and ``most`` words or candidates; ``what`` says of what.
-        best: on which places in the file the best candidates by gold stand; None without gold.
-        order: whether the order of the candidates matters; None if that was left out.
-        known: the ``dictionaries`` that were asked, and which compounds have an ``idiomatic`` entry
-            alone, a ``literal`` one alone, ``both`` or ``neither``; None without dictionaries.
+        lengths: ``least``, ``median`` and ``most`` words or candidates; ``what`` is counted.
+        best: the positions of the best candidates in the file, by gold; None without gold.
+        order: ties and the positions that chat models prefer; None if it was not checked.
+        known: the ``dictionaries``, and which compounds have only an ``idiomatic`` entry, only a
+            ``literal`` one, ``both`` or ``neither``; None without dictionaries.
     """
 
     items: int
@@ -73,7 +73,7 @@ class Audit:
     known: dict[str, list[str]] | None = None
 
     def as_json(self, data: str = "") -> dict[str, Any]:
-        """Return the audit as ``audit.json`` has it; ``data`` names the set's file or folder."""
+        """Return the audit as in ``audit.json``; ``data`` is the set's file or folder."""
         values = {"data": data, **vars(self)}
         for name in ("matches", "repeats"):
             values[name] = json.loads(values[name].to_json(orient="records"))
@@ -90,12 +90,12 @@ def audit(
     dictionaries: Sequence[Dictionary] = (),
     seed: int = 0,
 ) -> Audit:
-    """Compare a set of items with others and with itself, and count what it lacks.
+    """Compare a set of items with others and with itself, and count missing parts.
 
     A picture that cannot be read is counted, not refused.
 
     Args:
-        against: by name other sets, or digests of what a head or detector was trained on.
+        against: by name, other sets, or digests of the training data of a head or detector.
     """
     parts, unread = _parts(items)
     sets, matches = [], [_match(parts, parts[:0])]
@@ -197,7 +197,7 @@ def _counts(parts: pd.DataFrame, there: pd.DataFrame, matches: pd.DataFrame) -> 
 def read_training_digests(path: Path) -> Digests | None:
     """Return the digests of what a head or detector was trained on, as its card lists them.
 
-    None where the path is neither the folder of a head or of a classifier, nor a JSON file.
+    None if the path is neither the folder of a head or of a classifier, nor a JSON file.
     """
     names = ("head.json", "admire.json")  # of heads and of classifiers
     cards = [path / name for name in names if (path / name).is_file()]
@@ -207,11 +207,11 @@ def read_training_digests(path: Path) -> Digests | None:
         card: Any = json.loads(read_text(cards[0] if cards else path))
         card = card if cards else card["card"]
         check_card(card)
-        saw: Digests = card[SAW]
-        return saw
+        listed: Digests = card[SAW]
+        return listed
     except (ValueError, KeyError, TypeError):
         raise UserError(
-            f"{path}: has no list of what admire trained it on. Train it again.", "against"
+            f"{path}: does not list its training data. Train it again with admire.", "against"
         ) from None
 
 
@@ -219,7 +219,7 @@ def read_training_digests(path: Path) -> Digests | None:
 
 
 def _repeats(parts: pd.DataFrame) -> pd.DataFrame:
-    """Return what several items have, or several candidates of one item."""
+    """Return the parts that several items share, or several candidates of one item."""
     hashes = parts.loc[parts["kind"] == "picture", "digest"].unique()
     first: dict[str, str] = {}  # by picture the first one that looks like it
     for picture, near in alike(hashes, hashes).items():
@@ -251,20 +251,20 @@ def _lacks(items: Sequence[Item], unread: Mapping[Path, str]) -> Iterator[dict[s
         ("a readable picture", pictures, lambda candidate: candidate.image not in unread),
     )
     for part, of, has in checks:
-        lacking = [(k, candidate) for k, candidate in of if not has(candidate)]
+        missing = [(k, candidate) for k, candidate in of if not has(candidate)]
         which: Iterable[str] = ()
         if part == "the picture's file":
-            which = [candidate.name for _, candidate in lacking]
+            which = [candidate.name for _, candidate in missing]
         elif part == "a readable picture":
-            which = dict.fromkeys(unread[candidate.image] for _, candidate in lacking)
+            which = dict.fromkeys(unread[candidate.image] for _, candidate in missing)
         if of:
-            numbers = list(dict.fromkeys(k for k, _ in lacking))
-            counts = {"count": len(lacking), "of": len(of)}
+            numbers = list(dict.fromkeys(k for k, _ in missing))
+            counts = {"count": len(missing), "of": len(of)}
             yield {"what": part, **counts, "items": numbers, "which": list(which)}
 
 
 def _things(items: Iterable[Item]) -> list[tuple[int, Candidate]]:
-    """Return each candidate and each thing of a sequence, with its item's number."""
+    """Return each candidate and each element of a sequence, with its item's number."""
     return [
         (number, candidate)
         for number, item in enumerate(items, start=1)

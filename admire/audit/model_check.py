@@ -1,4 +1,4 @@
-"""Whether a model is installed, answers, and how fast, tried on the samples."""
+"""Tests a model on the samples: whether it is installed, its answers, and its speed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from admire.senses.votes import VOTE_TOKENS
 
 @dataclass(frozen=True)
 class Speed:
-    """How many texts or images an encoder encoded without the cache, in how many seconds.
+    """The speed of an encoder without the cache.
 
     ``kind`` is the ``first text``, for which the model is loaded, ``texts`` or ``images``;
     ``width`` the dimensions of the vectors.
@@ -40,7 +40,7 @@ class Speed:
 
 
 def check_encoder(name: str) -> tuple[Run, list[Speed]]:
-    """Rank the samples by their sentences with an encoder, and time it. Fetches missing weights."""
+    """Rank the samples by their sentences with an encoder, timed. Downloads missing weights."""
     items = read_items(SAMPLES)
     cached = open_encoder(name)
     encoder: Any = cached.encoder
@@ -135,7 +135,7 @@ def _read_animal(reply: Reply) -> tuple[str, bool | None]:
 def _read_letter(reply: Reply) -> tuple[str, bool | None]:
     """Read the probabilities of the first token, and whether B is the likeliest."""
     if not reply.logprobs:
-        return f"none given; the answer is {_raw(reply)}", False
+        return f"none returned; the answer is {_raw(reply)}", False
     shares = {token.strip(): math.exp(value) for token, value in reply.logprobs[0].items()}
     answer = ", ".join(f"{token} {share:.2f}" for token, share in shares.items())
     return answer, max(shares, key=lambda token: shares[token]) == "B"
@@ -144,7 +144,7 @@ def _read_letter(reply: Reply) -> tuple[str, bool | None]:
 def _read_target(reply: Reply) -> tuple[str, bool | None]:
     """Read the log-probability of a given text, and whether there is one."""
     places = [logprob for place in reply.logprobs or () for logprob in place.values()]
-    return (f"{sum(places):.2f} for {_raw(reply)}" if places else "none given"), bool(places)
+    return (f"{sum(places):.2f} for {_raw(reply)}" if places else "none returned"), bool(places)
 
 
 def _raw(reply: Reply) -> str:

@@ -1,4 +1,4 @@
-"""Which items of a run its head or detector saw in training, and the figures of the others."""
+"""Finds items of a run that its head or detector saw in training; scores the others."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pandas as pd
 from admire.base.errors import UserError
 from admire.runs.past_runs import read_rows
 from admire.runs.run_folder import ITEMS, RECORD
-from admire.scores.leakage import Seen, describe_seen, merge_seen
+from admire.scores.leakage import Leaks, describe_leaks, merge_leaks
 
 log = logging.getLogger("admire")
 
 
-def warn_if_runs_saw(scored: pd.DataFrame, *runs: Path) -> None:
+def warn_if_runs_leaked(scored: pd.DataFrame, *runs: Path) -> None:
     """Warn if the head or detector of runs saw parts of scored items in training.
 
-    The warning has the mean figures of the items that were not seen. If a run's rows cannot be
-    read, it only says so.
+    The warning contains the mean figures of the other items. If a run's rows cannot be read, the
+    warning reports that.
 
     Args:
         scored: of :func:`score_items`, with ``compound`` and ``sentence``; or of
@@ -34,20 +34,22 @@ def warn_if_runs_saw(scored: pd.DataFrame, *runs: Path) -> None:
         return
     name = " & ".join(map(str, folders))
     try:
-        by_run = [_seen_in(folder, scored) for folder in folders if "seen" not in scored]
+        by_run = [_leaks_in(folder, scored) for folder in folders if "seen" not in scored]
     except UserError as error:
-        log.warning("%s What was seen in training is not known.", error)
+        log.warning("%s Overlap with training data is unknown.", error)
         return
-    seen = [merge_seen(kinds) for kinds in zip(*by_run, strict=True)] if by_run else scored["seen"]
-    for line in describe_seen(scored, list(seen)):
+    leaked = (
+        [merge_leaks(kinds) for kinds in zip(*by_run, strict=True)] if by_run else scored["seen"]
+    )
+    for line in describe_leaks(scored, list(leaked)):
         log.warning("%s: %s", name, line)
 
 
-def _seen_in(folder: Path, scored: pd.DataFrame) -> list[Seen]:
-    """Return what a run's head or detector saw of each scored item, repeated rows in order."""
-    rows: dict[tuple[str, str], list[Seen]] = defaultdict(list)
+def _leaks_in(folder: Path, scored: pd.DataFrame) -> list[Leaks]:
+    """Return the leaks of each scored item in a run; repeated rows in order."""
+    rows: dict[tuple[str, str], list[Leaks]] = defaultdict(list)
     for row in read_rows(folder):
         rows[row.compound, row.sentence].append(row.seen)
-    waiting = {key: iter(seen) for key, seen in rows.items()}
+    remaining = {key: iter(leaks) for key, leaks in rows.items()}
     keys = zip(scored["compound"], scored["sentence"], strict=True)
-    return [next(waiting.get(key, iter(())), {}) for key in keys]
+    return [next(remaining.get(key, iter(())), {}) for key in keys]

@@ -1,4 +1,4 @@
-"""Scorecards: the figures of submissions and runs, and how far they can be trusted."""
+"""Scorecards: the figures of submissions and runs, and their reliability."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.data.reader import iter_items
 from admire.data.submission import Prediction
-from admire.runs.past_runs import read_record, read_rows
+from admire.runs.past_runs import read_rows
 from admire.runs.record import refuse_limited, used_gold_sense
 from admire.runs.scoring import abstained_below, check_own_gold, judged_track, read_predictions
 from admire.scores.agreement import order_agreement, shared_places
@@ -44,13 +44,13 @@ class Scorecard:
         figures: see :func:`admire.scores.figures.summarise`.
         uncorrected: the same by the gold before people's judgements; None without these.
         languages: see :func:`admire.scores.figures.summarise_languages`; None for one language.
-        senses: how far a run's senses can be trusted: ``figures`` and ``curve`` (see
+        senses: the reliability of a run's senses: ``figures`` and ``curve`` (see
             :mod:`admire.scores.reliability`), and, if the run marks items as ``unsure``, the
             confidence ``below`` which it does, how many ``items`` are and the figures ``without``
-            them. None where nothing is known.
+            them. None if unknown.
         boards: for each board of the published set: ``set``, ``subtask`` and ``track``; whether the
             ``gold_sense`` was used, so that the run has no places; its ``places``, and the
-            ``systems``, where ``METRIC_within`` tells whether a figure is in the interval of ours.
+            ``systems``, whose ``METRIC_within`` is whether a figure is in the interval of ours.
     """
 
     path: Path
@@ -91,19 +91,21 @@ def score_submissions(
     published: PublishedSet | None = None,
     track: BoardTrack | None = None,
     seed: int = 0,
+    metrics: Sequence[str] = (),
 ) -> Scorecards:
     """Score one submission or run, or two.
 
     Args:
-        gold: the file or folder with the gold; None takes that of the first, a run folder, of the
-            items that both have. Of two that know no gold only the agreement is returned.
-        track: of its boards; None takes the one in which each run is judged.
+        gold: the file or folder with the gold (default: that of the first, a run folder, for the
+            items that both have). For two without gold, only the agreement is returned.
+        track: of its boards (default: the one in which each run is judged).
+        metrics: names of further metrics, plug-ins.
     """
     if len(paths) > 2:
         raise UserError("Give one submission, or two to compare.")
     if published and judgements:
-        why = "Published figures are by the gold as it was. Leave one of the two out."
-        raise UserError(why, "published", "judgements")
+        text = "Published figures use the original gold. Omit one of the two options."
+        raise UserError(text, "published", "judgements")
     if gold:
         uncorrected = list(iter_items(gold, whole=False))
     elif len(paths) == 1 or paths[0].is_dir() or published:
@@ -124,11 +126,11 @@ def score_submissions(
         log.info("%s: %s", judgements, corrected)
     items, before = (corrected.items, uncorrected) if corrected else (uncorrected, [])
     if len(paths) == 2 and not gold and not any(item.best for item in items):
-        log.info("The runs have no gold, so they are not scored. Name it with --gold.")
+        log.info("The runs have no gold, so they are not scored. Give it with --gold.")
         return Scorecards([], None, order_agreement(*predictions, seed=seed), corrected)
     cards = [
-        _scorecard(path, rows, folder, items, before, published, track, seed)
-        for path, rows, (_, folder) in zip(paths, predictions, read, strict=True)
+        _scorecard(path, rows, record, items, before, published, track, seed, metrics)
+        for path, rows, (_, record) in zip(paths, predictions, read, strict=True)
     ]
     if len(cards) == 1:
         return Scorecards(cards, None, None, corrected)
@@ -142,7 +144,7 @@ def score_submissions(
 def _chosen(
     predictions: Sequence[Sequence[Prediction]], places: Sequence[tuple[int, int]]
 ) -> list[list[Prediction]]:
-    """Return two runs' predictions at pairs of places."""
+    """Return two runs' predictions at pairs of indices."""
     first, second = predictions
     return [[first[place] for place, _ in places], [second[place] for _, place in places]]
 
@@ -150,25 +152,26 @@ def _chosen(
 def _scorecard(
     path: Path,
     predictions: Sequence[Prediction],
-    run: Path | None,
+    record: Mapping[str, Any],
     items: Sequence[Item],
     uncorrected: Sequence[Item],
     published: PublishedSet | None,
     track: BoardTrack | None,
     seed: int,
+    metrics: Sequence[str],
 ) -> Scorecard:
     """Score one submission or run; see :func:`score_submissions`."""
-    record = read_record(run) if run else None
-    refuse_limited(path, record or {}, len(predictions), len(items))
-    scored = score_items(items, predictions, str(path))
+    refuse_limited(path, record, len(predictions), len(items))
+    scored = score_items(items, predictions, str(path), metrics)
     before = languages = None
     if any(item.best for item in uncorrected):
-        before = with_ndcg(summarise(score_items(uncorrected, predictions, str(path)), seed=seed))
+        uncorrected_scores = score_items(uncorrected, predictions, str(path), metrics)
+        before = with_ndcg(summarise(uncorrected_scores, seed=seed))
     tags = [item.language for item in items if item.best]
     if len(set(tags)) > 1:
         languages = with_ndcg(summarise_languages(scored, tags, seed=seed))
     figures = with_ndcg(summarise(scored, seed=seed))
-    senses = _reliability(scored, run, str(path), seed)
+    senses = _reliability(scored, record, str(path), seed)
     card = Scorecard(path, scored, figures, before, languages, senses)
     if not published:
         return card
@@ -179,43 +182,43 @@ def _scorecard(
 
 
 def _reliability(
-    scored: pd.DataFrame, run: Path | None, name: str, seed: int
+    scored: pd.DataFrame, record: Mapping[str, Any], name: str, seed: int
 ) -> dict[str, Any] | None:
-    """Return how far the sense of a run can be trusted; a message says why that is not known."""
-    if run is None or "mrr" in scored:  # V-WSD has no senses
+    """Return the reliability of a run's senses; log why it is unknown."""
+    if not record or "mrr" in scored:  # V-WSD has no senses
         return None
     if decided_items(scored).empty:
-        log.info("%s %s, so there is no calibration table.", name, _why_no_senses(run, scored))
+        log.info("%s %s, so no calibration table is printed.", name, _why_no_senses(record, scored))
         return None
     senses: dict[str, Any] = {"figures": sense_summary(scored, seed=seed)}
     senses["curve"] = risk_curve(scored)
-    below = abstained_below(run)
+    below = abstained_below(record)
     if below is not None:
         sure, unsure = summarise_sure(scored, seed=seed), int(scored["unsure"].sum())
         senses["unsure"] = {"below": below, "items": unsure, "without": sure}
     return senses
 
 
-def _why_no_senses(run: Path, scored: pd.DataFrame) -> str:
-    """Say why the sense of a run cannot be scored."""
+def _why_no_senses(record: Mapping[str, Any], scored: pd.DataFrame) -> str:
+    """Return why the sense of a run cannot be scored."""
     if "probability_idiomatic" in scored:
         return "has gold without senses"
-    return "was given its senses" if used_gold_sense(read_record(run)) else "predicts no sense"
+    return "was given its senses" if used_gold_sense(record) else "predicts no sense"
 
 
 def place_on_boards(
     figures: pd.DataFrame,
     published: PublishedSet,
     track: BoardTrack | None,
-    record: Mapping[str, Any] | None,
+    record: Mapping[str, Any],
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Place figures on each board of a set; see :attr:`Scorecard.boards`.
 
     Args:
-        track: of the boards; None takes the one in which the run is judged, or every track.
-        record: of the run; None for what is no run.
+        track: of the boards (default: the one in which the run is judged, or every track).
+        record: of the run; empty for a submission without one.
     """
-    gold_sense = bool(record and used_gold_sense(record))
+    gold_sense = used_gold_sense(record)
     subtask: Subtask = "b" if "item_accuracy" in set(figures["metric"]) else "a"
     track = track or (judged_track(record) if record else None)
     every, notes = boards(published, subtask, track)

@@ -20,20 +20,17 @@ TABLES = (
     "entries (key TEXT PRIMARY KEY, value BLOB)",
     "origins (key TEXT PRIMARY KEY, model TEXT, written REAL) WITHOUT ROWID",
 )
-"""Origins have a table of their own, so that earlier versions of admire can use the file, too."""
-FROM = "FROM entries LEFT JOIN origins USING (key)"
-UNKNOWN = "unknown"
-"""The model of entries of earlier versions, whose time is not known either, and counts as old."""
+"""The values, and for each the model and the time of writing (seconds since 1970)."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a cache holds of a model; times are those of :func:`time.time`, None if unknown."""
+    """What a cache holds of a model; times are those of :func:`time.time`."""
 
     entries: int
     bytes: int
-    oldest: float | None
-    newest: float | None
+    oldest: float
+    newest: float
 
 
 class Cache:
@@ -78,10 +75,10 @@ class Cache:
             row = self._db.execute(query, (key,)).fetchone()
         return None if row is None else bytes(row[0])
 
-    def put(self, key: str, value: bytes, model: str = UNKNOWN) -> None:
+    def put(self, key: str, value: bytes, model: str) -> None:
         self.put_all({key: value}, model)
 
-    def put_all(self, entries: Mapping[str, bytes], model: str = UNKNOWN) -> None:
+    def put_all(self, entries: Mapping[str, bytes], model: str) -> None:
         """Put all of them, or none where the process dies on the way."""
         origins = [(key, model, time.time()) for key in entries]
         with self._reporting(), self._lock, self._db:
@@ -91,22 +88,21 @@ class Cache:
     def by_model(self) -> dict[str, Share]:
         """Return what there is of each model."""
         sums = "COUNT(*), SUM(LENGTH(value)), MIN(written), MAX(written)"
-        query = f"SELECT COALESCE(model, '{UNKNOWN}') AS name, {sums} {FROM} GROUP BY name"
+        query = f"SELECT model, {sums} FROM entries JOIN origins USING (key) GROUP BY model"
         with self._reporting(), self._lock:
             return {model: Share(*values) for model, *values in self._db.execute(query)}
 
     def clear(self, model: str | None, before: float = inf) -> int:
         """Remove what is of a model, or of all, and older than a time; return how many entries."""
         chosen = (
-            f"SELECT key {FROM} WHERE COALESCE(written, 0) < :before "
-            f"AND (:model IS NULL OR COALESCE(model, '{UNKNOWN}') = :model)"
+            "key IN (SELECT key FROM origins "
+            "WHERE written < :before AND (:model IS NULL OR model = :model))"
         )
         values = {"before": before, "model": model}
         with self._reporting(), self._lock:
             with self._db:
-                query = f"DELETE FROM entries WHERE key IN ({chosen})"
-                count = self._db.execute(query, values).rowcount
-                self._db.execute("DELETE FROM origins WHERE key NOT IN (SELECT key FROM entries)")
+                count = self._db.execute(f"DELETE FROM entries WHERE {chosen}", values).rowcount
+                self._db.execute(f"DELETE FROM origins WHERE {chosen}", values)
             self._db.execute("VACUUM")
         return count
 
@@ -129,7 +125,7 @@ class Cache:
 
 
 def _number(path: Path) -> tuple[int, int]:
-    """Return what tells a file from another one that takes its place."""
+    """Return the identity of a file, which differs after the file is replaced."""
     found = path.stat()
     return found.st_dev, found.st_ino
 

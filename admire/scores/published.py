@@ -1,9 +1,10 @@
 """Published figures on AdMIRe and AdMIRe 2, and the place of ours among them.
 
-``published.csv`` is the organisers' results page, all 40 rows: one a team, subtask, track and
-language (https://semeval2025-task1.github.io/). ``published.json`` holds what was published
-elsewhere, with its sources: all rows of UoR-NCL's paper, the human figures of the task's overview,
-and figures on AdMIRe 2, of which there is no board.
+``published.csv`` has a row for each system of a board, the best first: the organisers' results page
+(https://semeval2025-task1.github.io/), UoR-NCL's paper, the human figures of the task's overview,
+and figures on AdMIRe 2, which has no board. If the organisers list an entry with
+the figures of its team's paper, only the paper's row is kept. ``n`` is empty for figures that are
+not shares of the set's items. ``published.json`` has the sources, the sizes of the sets and notes.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, Literal, get_args
 
+import numpy as np
 import pandas as pd
 
 from admire.base.choices import BoardTrack, PublishedSet
 from admire.base.errors import UserError
-from admire.base.files import read_table
 from admire.base.schema import check_setting
 from admire.data.items import Item
 from admire.data.languages import base_language
@@ -106,7 +107,7 @@ def boards(
     if name not in data["items"][subtask]:
         sets = ", ".join(data["items"][subtask])
         raise UserError(
-            f"On {name} nothing was published for Subtask {subtask.upper()}, but on {sets}.",
+            f"On {name} no figures were published for Subtask {subtask.upper()}, but on {sets}.",
             "published",
         )
     every = [Board(name, subtask, board_track) for board_track in get_args(BoardTrack)]
@@ -115,7 +116,7 @@ def boards(
     chosen = [board for board in every if track in (None, board.track)]
     if not chosen:
         notes.append(
-            f"On {name} nothing was published for captions alone; these systems saw images."
+            f"On {name} no figures were published for captions alone; these systems saw images."
         )
     return chosen or every, notes
 
@@ -123,65 +124,24 @@ def boards(
 def published_systems(board: Board) -> pd.DataFrame:
     """Return the systems published on a board, the best by its first figure first.
 
-    Where the organisers list a team's entry, a row of the team's paper with the same figures stands
-    for it.
-
     Returns:
         A row for each system: ``system``, ``source``, ``placed`` (whether it has a place: an entry
-        of the organisers' board, or any system where there is no such board; people have none),
+        of the organisers' board, or any system without such a board; people have none),
         the published ones of :data:`COLUMNS` (NaN where a system lacks one), ``low`` and ``high``
         (of the first figure, its 95 % interval by Wilson; NaN for people and macro-averages) and
         ``decimals`` (of the published figures).
     """
-    data, entries = _data(), _entries(board)
-    others = [] if board.subtask == "b" else _others(board)
-    doubled = []
-    for system in others:
-        entered = [entry for entry in entries if _is_entry(system, entry, board.ranked)]
-        system["placed"] = bool(entered) or not (entries or system.get("people"))
-        doubled += entered
-    rows = [*others, *(entry for entry in entries if entry not in doubled)]
-    items = data["items"][board.subtask][board.set]
-    for row in rows:
-        source = data["sources"][row["source"]]
-        row |= {"source": source["text"], "decimals": source["decimals"]}
-        row["low"] = row["high"] = math.nan
-        if not row.get("people") and board.set != "admire2":
-            row["low"], row["high"] = wilson_interval(row[board.ranked[0]], items)
-    columns = [name for name in COLUMNS if any(row.get(name) is not None for row in rows)]
-    order = ["system", "source", "placed", *columns, "low", "high", "decimals"]
-    table = pd.DataFrame(rows, columns=order).astype(dict.fromkeys(columns, float))
-    by = [name for name in board.ranked if name in columns]
-    return table.sort_values(by, ascending=False, kind="stable", ignore_index=True)
-
-
-def _entries(board: Board) -> list[dict[str, Any]]:
-    """Return the rows of the organisers' board."""
-    language, _, part = board.set.partition("-")
-    first, second = board.ranked
-    return [
-        {"system": row["team"], "source": "board", "placed": True}
-        | {first: float(row[f"{part}_first"]), second: float(row[f"{part}_second"])}
-        for row in _rows()
-        if (row["subtask"], row["track"], row["language"]) == (board.subtask, board.track, language)
-        and row.get(f"{part}_first")
-    ]
-
-
-def _others(board: Board) -> list[dict[str, Any]]:
-    """Return the systems of Subtask A that were published elsewhere."""
-    figures = board.ranked if board.set == "admire2" else ("top1", "corr_official", "dcg")
-    return [
-        system | dict(zip(figures, system["sets"][board.set], strict=True))
-        for system in _data()["systems"]
-        if board.set in system["sets"] and board.track == system.get("track", "image+caption")
-    ]
-
-
-def _is_entry(system: dict[str, Any], entry: dict[str, Any], ranked: Sequence[str]) -> bool:
-    """Return whether a paper's system is its team's entry, by figures of two decimals."""
-    same_team = system["system"].startswith(f"{entry['system']} ")
-    return same_team and all(abs(system[name] - entry[name]) < 0.0051 for name in ranked)
+    table = _table()
+    of_board = [table[name] == getattr(board, name) for name in ("set", "subtask", "track")]
+    rows = table[np.logical_and.reduce(of_board)].reset_index(drop=True)
+    shares = zip(rows[board.ranked[0]], rows["n"], strict=True)
+    ends = [(math.nan, math.nan) if math.isnan(n) else wilson_interval(p, n) for p, n in shares]
+    rows[["low", "high"]] = pd.DataFrame(ends, columns=["low", "high"], index=rows.index)
+    sources = [_data()["sources"][source] for source in rows["source"]]
+    rows["source"] = [source["text"] for source in sources]
+    rows["decimals"] = [source["decimals"] for source in sources]
+    columns = [name for name in COLUMNS if rows[name].notna().any()]
+    return rows[["system", "source", "placed", *columns, "low", "high", "decimals"]]
 
 
 def describe_misfit(name: PublishedSet, gold: Sequence[Item]) -> str | None:
@@ -302,5 +262,5 @@ def _data() -> dict[str, Any]:
 
 
 @cache
-def _rows() -> list[dict[Hashable, str]]:
-    return read_table(Path(__file__).with_name("published.csv"), ()).to_dict("records")
+def _table() -> pd.DataFrame:
+    return pd.read_csv(Path(__file__).with_name("published.csv"))

@@ -49,7 +49,7 @@ def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") ->
     audited = f"Audit of {of}" if of else "Audit"
     headings = ("Finding", "How many", "Which")
     the_set = Table(f"{audited}: the set", headings, (*_findings(audit),), folded=True)
-    end = [the_set, *_known_tables(audited, audit.get("known"))]
+    end = [the_set, *_known_tables(audited, audit["known"])]
     if not audit["against"]:
         return end
     touched = defaultdict[tuple[str, int], list[Match]](list)  # by other set and item
@@ -67,7 +67,7 @@ def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") ->
         ("Against", "Items", *(f"{kind.title()}s" for kind in KINDS), "Same sense", "Opposite"),
         tuple(_overlap_row(overlap, touched) for overlap in audit["against"]),
         "Items: how many share anything. Of compounds, sentences, captions and pictures, how many "
-        "different ones stand there, too; – where the other set or this one has none. Pictures "
+        "distinct ones; – where the other set or this one has none. Pictures "
         "are the same if they look alike.",
     )
     if not touched:
@@ -84,7 +84,7 @@ def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") ->
 
 
 def _known_tables(audited: str, compounds: Mapping[str, Sequence[str]] | None) -> Iterator[Table]:
-    """Which compounds dictionaries have, where any were asked; earlier audits asked none."""
+    """Yield the table of the compounds that dictionaries have, if any were asked."""
     if not compounds:
         return
     rows = {
@@ -99,7 +99,7 @@ def _known_tables(audited: str, compounds: Mapping[str, Sequence[str]] | None) -
         f"{audited}: {count - len(compounds['neither'])} of {count} compounds are in a dictionary",
         (f"Entries in {names}", "Compounds", "Which"),
         tuple((entries, str(len(which)), _first(which)) for entries, which in rows.items()),
-        "This is knowledge from outside, not leakage: a dictionary tells what a compound means, "
+        "This is outside knowledge, not leakage: a dictionary says what a compound means, "
         "not which candidate is best.",
         folded=True,
     )
@@ -188,7 +188,7 @@ def _findings(audit: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         unknown = f"{senses['unknown']} unknown"
         yield f"Senses ({senses['language']})", counted, unknown if senses["unknown"] else ""
     if audit["best"]:
-        yield _evenness_row("Best candidate by gold stands at place 1, 2, …", audit["best"])
+        yield _evenness_row("Place of the best candidate by gold: 1, 2, …", audit["best"])
     if audit["order"]:
         yield from _order_rows(audit["order"])
     for lengths in audit["lengths"]:
@@ -224,20 +224,11 @@ def _evenness_row(title: str, test: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _order_rows(order: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    if order["unchecked"]:
-        title = "Whether the order of candidates matters was not checked"
-        yield title, NOTHING, order["unchecked"]
-    else:
-        for title, numbers in (
-            ("Orders that change when candidates are shuffled", order["differ"]),
-            ("First places that change then", order["first"]),
-        ):
-            which = _numbered(numbers) or f"ranked by {_by(order['by'])}"
-            yield title, f"{len(numbers)} of {order['items']}", which
+    ranked = f"ranked by {_by(order['by'])}"
     for scores, numbers in (("scores", order["tied"]), ("highest scores", order["tied_first"])):
-        if numbers:
-            which = f"{_numbered(numbers)}; equals go by name"
-            yield f"Items with equal {scores}", str(len(numbers)), which
+        which = order["unchecked"] or "; ".join(filter(None, [_numbered(numbers), ranked]))
+        count = NOTHING if order["unchecked"] else f"{len(numbers)} of {order['items']}"
+        yield f"Items with equal {scores}", count, which
     for case in order["shown"]:
         llm = plain_name(case["llm"])
         title = f"Best for {llm} ({case['ranker']}), shown to it at place 1, 2, …"

@@ -481,7 +481,7 @@ const Cards = (() => {
   const fileName = ({ name }) =>
     make("p", { class: "file", text: name, title: "A click selects it, to be copied" });
 
-  /** Where a candidate stands in the first run, if it stands elsewhere in this one. */
+  /** The place of a candidate in the first run, if it differs in this one. */
   function moved(before, rank, name) {
     const mark = make("span", { "aria-hidden": "true", text: before > rank ? "▲ " : "▼ " });
     const title = `Place ${before + 1} in ${name}`;

@@ -1,4 +1,4 @@
-"""Plots as SVG that takes its colours, its font and its width from the page that it stands in."""
+"""Plots as SVG that takes its colours, its font and its width from the page around it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NAMES = ("ink", "muted", "line", "idiomatic", "literal", "good", "bad")
 _RUNS = tuple(f"run{k}" for k in range(1, 7))
 _COLOURS = {f"#a5{k:02x}5a": f"var(--{name})" for k, name in enumerate((*_NAMES, *_RUNS))}
-"""Colours that Matplotlib can draw with, and the page's custom properties that they stand for."""
+"""Colours that Matplotlib can draw with, and the page's custom properties that replace them."""
 
 INK, MUTED, LINE, IDIOMATIC, LITERAL, GOOD, BAD, *RUNS = _COLOURS
 MARKERS = "osD^vPX"

@@ -23,14 +23,18 @@ from admire.rankers.embeddings import Part
 from admire.runs.ranking import Ranking, Run, score_rankings
 from admire.runs.record import used_gold_sense
 from admire.runs.score_parts import score_parts
-from admire.scores.metrics import ITEM_METRICS, dcg
+from admire.scores.figures import item_metrics
+from admire.scores.metrics import BEST_DCG
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
 from admire.senses.sense import NO_SENSE, Sense
 
 
 def gallery(
-    runs: Sequence[Run], names: Sequence[str], thumbnails: Mapping[Path, Shown]
+    runs: Sequence[Run],
+    names: Sequence[str],
+    thumbnails: Mapping[Path, Shown],
+    metrics: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return what the cards of ranked items show; ``docs/report.md`` says what is in it.
 
@@ -38,13 +42,13 @@ def gallery(
     """
     items: dict[Hashable, Item] = {}
     by_run: list[dict[Hashable, tuple[Ranking, dict[str, float] | None]]] = []
-    metrics: dict[str, None] = {}
+    shown: dict[str, None] = {}
     for run in runs:
         keys = item_keys([ranking.item for ranking in run.rankings])
         for key, ranking in zip(keys, run.rankings, strict=True):
             items.setdefault(key, ranking.item)
-        figures = _figures(run)
-        metrics |= dict.fromkeys(name for values in figures for name in values or ())
+        figures = _figures(run, metrics)
+        shown |= dict.fromkeys(name for values in figures for name in values or ())
         by_run.append(dict(zip(keys, zip(run.rankings, figures, strict=True), strict=True)))
     cards = []
     for number, (key, item) in enumerate(items.items(), start=1):
@@ -55,7 +59,7 @@ def gallery(
         cards.append(_card(number, item, results, thumbnails))
     records = json.dumps([run.record for run in runs], sort_keys=True, default=str)
     key_of_judgements = hashlib.sha256(records.encode()).hexdigest()[:16]
-    return card_data("ranking", names, list(metrics), cards) | {"key": key_of_judgements}
+    return card_data("ranking", names, list(shown), cards) | {"key": key_of_judgements}
 
 
 def card_data(
@@ -66,10 +70,10 @@ def card_data(
     return {"kind": kind, "runs": runs, "metrics": list(metrics), "items": list(cards)}
 
 
-def _figures(run: Run) -> list[dict[str, float] | None]:
+def _figures(run: Run, metrics: Sequence[str]) -> list[dict[str, float] | None]:
     """Return the figures of each item of a run; None without gold."""
-    scored = score_rankings(run)
-    columns = [name for name in scored if name in ITEM_METRICS]
+    scored = score_rankings(run, metrics)
+    columns = item_metrics(scored)
     by_item: dict[Any, Any] = scored[columns].astype(float).to_dict("index")
     return [by_item.get(place) for place in range(len(run.rankings))]
 
@@ -137,7 +141,7 @@ def result(
     mine = [own.index(name) for name in names]
     scores = ranking.scores[mine]
     sense = ranking.predicted_type
-    # A sense that was given is no prediction, so it is neither right nor sure.
+    # A given sense is not a prediction, so it is neither right nor sure.
     by = {reading.sense.by for reading in ranking.interpretations}
     given = used_gold_sense(record) or "given" in by
     right = None if given or None in (sense, item.sentence_type) else sense == item.sentence_type
@@ -183,12 +187,11 @@ def _lacks_meaning(
 
 def _loss(item: Item, figures: Mapping[str, float]) -> float:
     """Return the distance from the best order: in DCG, Subtask B's accuracy or V-WSD's MRR."""
-    best = item.expected_order
     if "mrr" in figures:
         return 1 - figures["mrr"]
-    if "dcg" not in figures or best is None:
+    if "dcg" not in figures:
         return 1 - figures["item_accuracy"]
-    return dcg(best, best) - figures["dcg"]
+    return BEST_DCG - figures["dcg"]
 
 
 def describe_reading(

@@ -12,7 +12,6 @@ import pandas as pd
 from admire.pages.report.drawing import (
     BAD,
     GOOD,
-    INK,
     LINE,
     MARKERS,
     MUTED,
@@ -31,33 +30,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BINS = 10
-"""Of probabilities, as in :func:`admire.scores.metrics.calibration_error`; and of margins."""
+"""Of probabilities, as in :func:`admire.scores.metrics.calibration_error`."""
 
 FEW = 5
 """Bins of fewer items are not joined by a line."""
 
 SENSES = ("idiomatic", "literal")
-DECIDED, JUDGED = ["sentence_type", "probability_idiomatic"], ["margin", "right"]
-"""Columns that an item of :func:`result_table` needs to be counted."""
+DECIDED = ["sentence_type", "probability_idiomatic"]
+"""Columns that an item of :func:`result_table` needs for its probability to be compared."""
 
 DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1, 1)), (0, (4, 1, 1, 1)))
-"""Of lines without markers, for people who cannot tell the runs' colours apart."""
-
-LATER = "later"
-"""The place of a document that is not among those shown."""
+"""Line styles, for people who cannot distinguish the runs' colours."""
 
 
 def draw_plots(data: Mapping[str, Any]) -> tuple[Plot, ...]:
     """Return the plots of a report's data, except those without numbers; see ``docs/report.md``."""
     runs, cases = [run["name"] for run in data["runs"]], result_table(data)
-    subject = "first relevant document" if data["kind"] == "retrieval" else "best candidate"
     return (
         *_by_sense(runs, cases),
-        *_places(runs, cases, subject),
         *_reliability(runs, cases),
         *_risk_coverage(runs, cases),
         *_confusion(runs, cases),
-        *_margins(runs, cases),
     )
 
 
@@ -65,10 +58,8 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
     """Return the results: a row for each run and item.
 
     Columns: ``run`` (its place in the data), ``sentence_type`` (gold), ``predicted_type``,
-    ``probability_idiomatic``, ``right``, ``margin``, ``place``, ``candidates`` (how many there are,
-    or how many documents are shown) and the figures. ``place`` is where the best candidate or the
-    first relevant document stands, from 1; infinite where it is not among the documents that are
-    shown. Unknown values are None or NaN.
+    ``probability_idiomatic``, ``right``, ``candidates`` (how many there are, or how many documents
+    are shown) and the figures. Unknown values are None or NaN.
 
     Items that some run lacks are left out, unless all are such.
     """
@@ -80,8 +71,6 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
             "predicted_type": None if result.get("given") else result.get("sense"),
             "probability_idiomatic": result.get("probability_idiomatic"),
             "right": result.get("right"),
-            "margin": result.get("margin"),
-            "place": _place(item, result),
             "candidates": len(item.get("candidates") or result.get("documents", ())),
             **{metric: (result["figures"] or {}).get(metric) for metric in data["metrics"]},
         }
@@ -89,19 +78,10 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
         for run, result in enumerate(item["runs"])
         if result is not None
     ]
-    numbers = ("probability_idiomatic", "margin", "place", *data["metrics"])
+    numbers = ("probability_idiomatic", *data["metrics"])
     names = ("run", "sentence_type", "predicted_type", "right", "candidates", *numbers)
     table = pd.DataFrame(rows, columns=list(names), dtype=object)
     return table.astype(dict.fromkeys(numbers, float) | {"run": int, "candidates": int})
-
-
-def _place(item: Mapping[str, Any], result: Mapping[str, Any]) -> float:
-    if "documents" in result and result["figures"]:
-        relevant = [document["relevant"] for document in result["documents"]]
-        return 1.0 + relevant.index(True) if any(relevant) else math.inf
-    if not item.get("gold"):
-        return math.nan
-    return float(1 + result["order"].index(item["gold"][0]))
 
 
 def by_run(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
@@ -156,34 +136,6 @@ def confusion(cases: pd.DataFrame) -> pd.DataFrame:
     counts = pd.crosstab([labelled["run"], labelled["sentence_type"]], predicted)
     index = pd.MultiIndex.from_product([runs, SENSES], names=["run", "sentence_type"])
     return counts.reindex(index=index, columns=columns, fill_value=0)
-
-
-def place_counts(cases: pd.DataFrame) -> pd.DataFrame:
-    """For how many items the best candidate has each place: a row a place, a column a run."""
-    placed = cases.dropna(subset="place")
-    counts = pd.crosstab(placed["place"], placed["run"])
-    places = [1.0 + k for k in range(max(placed["candidates"], default=0))]
-    if math.inf in counts.index:
-        places.append(math.inf)
-    return counts.reindex(index=places, fill_value=0)
-
-
-def margin_counts(cases: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
-    """For each run, how many right and how many wrong items have which margin.
-
-    Yields:
-        The run, and a row a bin: ``from``, ``to``, ``right`` and ``wrong``.
-    """
-    for run, part in by_run(cases.dropna(subset=JUDGED)):
-        right = part["right"].astype(bool)
-        edges = np.histogram_bin_edges([0.0, float(part["margin"].max()) or 1.0], BINS)
-        counts = {
-            "from": edges[:-1],
-            "to": edges[1:],
-            "right": np.histogram(part["margin"][right], edges)[0],
-            "wrong": np.histogram(part["margin"][~right], edges)[0],
-        }
-        yield run, pd.DataFrame(counts)
 
 
 CHANCES: Mapping[str, Callable[[Any], Any]] = {
@@ -260,42 +212,6 @@ def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
     title = f"{name} by {by}" if metric != "sense_accuracy" else "Accuracy of the sense"
     height = 0.5 + len(groups) * max(0.6, 0.16 * len(runs))
     return draw(f"figures-{metric}", title, words, paint, height=height)
-
-
-def _places(runs: Sequence[str], cases: pd.DataFrame, subject: str) -> Iterator[Plot]:
-    counts = place_counts(cases)
-    if counts.empty:
-        return
-    counts.index = [f"{k:.0f}" if math.isfinite(k) else LATER for k in counts.index]
-    there = counts.columns.astype(int).tolist()
-    words, views = [], {}
-    for run in there:
-        places = dict(counts[run].items())
-        each = (f"{n} {k if k == LATER else f'at {k}'}" for k, n in places.items() if n)
-        words.append(f"{runs[run]}: {', '.join(each)}.")
-        for k, n in places.items():
-            views[f"#run={run}&place={k}"] = f"{short(runs[run], 60)}, place {k}: {n}"
-
-    def paint(figure: Figure) -> None:
-        axes = figure.subplots()
-        width = 0.8 / len(there)
-        bars = []
-        for place, run in enumerate(there):
-            at = np.arange(len(counts)) + width * (place - (len(there) - 1) / 2)
-            bars.append(axes.bar(at, counts[run], width * 0.92, color=RUNS[run % len(RUNS)]))
-            for bar, (k, n) in zip(bars[-1], counts[run].items(), strict=True):
-                bar.set_url(f"#run={run}&place={k}" if n else None)
-            if len(there) * len(counts) <= 12:
-                axes.bar_label(bars[-1], padding=1, fontsize=10, color=INK)
-        labels = [f">{len(counts) - 1}" if k == LATER else k for k in counts.index]
-        axes.set_xticks(range(len(counts)), labels)
-        axes.set_xlabel(f"predicted place of the {subject}")
-        _count_axis(axes, "items" if subject == "best candidate" else "queries")
-        if len(runs) > 1:
-            legend(figure, bars, [short(runs[run]) for run in there])
-
-    title = f"Where the {subject} landed"
-    yield draw("places", title, " ".join(words), paint, height=2.7, views=views)
 
 
 def _count_axis(axes: Axes, unit: str) -> None:
@@ -380,8 +296,8 @@ def _risk_coverage(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     ranked = (cases["candidates"] > 0).any() and curves["top1_risk"].notna().all()
     drawn = list(RISKS)[: 2 if ranked else 1]
     words = [
-        "Share of wrong items, had only those been answered of which the sense is surest; at the "
-        "right all are."
+        "Share of wrong items if only those with the surest senses are answered; at the right, all "
+        "are."
     ]
     lines_of = dict(by_run(curves))
     for run, curve in lines_of.items():
@@ -478,44 +394,3 @@ def _confusion_panel(axes: Axes, counts: pd.DataFrame, run: int) -> None:
     axes.set_yticks(range(len(counts)), list(counts.index))
     axes.tick_params(bottom=False, left=False)
     axes.spines[:].set_visible(False)
-
-
-def _margins(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
-    margins = dict(margin_counts(cases))
-    if not margins:
-        return
-    words = [
-        "The first candidate's score less that of the second: right items upwards, wrong ones "
-        "downwards."
-    ]
-    for run, part in by_run(cases.dropna(subset=JUDGED)):
-        outcome = part["right"].map({True: "right", False: "wrong"})
-        medians = part.groupby(outcome)["margin"].median()
-        each = ", ".join(f"{name} {median:.2f}" for name, median in medians.items())
-        words.append(f"{runs[run]}, median: {each}.")
-
-    columns = 1 if len(margins) < 3 else 2
-    lines = math.ceil(len(margins) / columns)
-
-    def paint(figure: Figure) -> None:
-        panels = figure.subplots(lines, columns, squeeze=False)
-        for panel in panels.flat[len(margins) :]:
-            panel.set_axis_off()
-        for panel, (run, counts) in zip(panels.flat, margins.items(), strict=False):
-            width = counts["to"] - counts["from"]
-            at = (counts["from"] + counts["to"]) / 2
-            right = panel.bar(at, counts["right"], width * 0.92, color=GOOD)
-            wrong = panel.bar(at, -counts["wrong"], width * 0.92, color=BAD)
-            panel.axhline(0, color=MUTED, linewidth=0.8)
-            _count_axis(panel, "")
-            panel.locator_params(axis="x", nbins=8 // columns)
-            panel.yaxis.set_major_formatter(lambda n, _: f"{abs(n):g}")
-            panel.set_xlim(0)
-            if len(runs) > 1:
-                panel.set_title(short(runs[run], 18 if columns == 1 else 14), loc="left")
-        figure.supxlabel("score of the first less that of the second", fontsize=11, color=MUTED)
-        figure.supylabel("items", fontsize=11, color=MUTED)
-        legend(figure, [right, wrong], ["right", "wrong"])
-
-    height = 2.5 if lines == 1 else 0.5 + 1.4 * lines
-    yield draw("margins", "Score margins", " ".join(words), paint, height=height)

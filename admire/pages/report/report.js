@@ -1,6 +1,6 @@
 "use strict";
 
-/** The gallery of a report: finds, sorts and shows its cards. Its state stands in the address. */
+/** The gallery of a report: finds, sorts and shows its cards. The address contains its state. */
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const what = { ranking: "item", retrieval: "query", senses: "sentence" }[data.kind];
@@ -69,7 +69,7 @@
 
   const takenAs = (item, one = result(item)) => (one ? (one.sense ?? "none") : null);
 
-  /** Where the best candidate or the first relevant document stands, as in the plot of places. */
+  /** Where the best candidate or the first relevant document stands. */
   function placeOf(item, one = result(item)) {
     if (item.gold && one) return String(1 + one.order.indexOf(item.gold[0]));
     if (!one?.documents || !one.figures) return null;

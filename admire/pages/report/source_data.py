@@ -12,7 +12,7 @@ from admire.base.errors import UserError
 from admire.base.files import path_inside
 from admire.data.image_files import check_image
 from admire.data.items import Item, item_keys
-from admire.data.reader import iter_items
+from admire.data.reader import data_files, iter_items
 from admire.runs.ranking import Run
 from admire.runs.record import is_source
 
@@ -70,9 +70,8 @@ def _read_source(run: Run, name: str, data: Path | None) -> list[Item]:
             raise UserError(what)
         log.warning("%s: %s", name, what)
     if not data:
-        folder = where if where.is_dir() else where.parent
         for path in apart.values():
-            path_inside(folder, path, follow_links=True)
+            path_inside(data_files(where)[0].folder, path, follow_links=True)
     if run.record.get("left_out"):
         apart |= {"look": check_image, "skip": lambda fault: None}
     return list(iter_items(where, limit=run.record.get("limit"), **apart))

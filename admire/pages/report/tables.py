@@ -18,7 +18,7 @@ from admire.runs.ranking import Run, score_rankings
 from admire.scores.agreement import shared_items
 from admire.scores.figures import INTERVALS, NOTHING, paired_difference, summarise, wide_figures
 from admire.scores.item_figures import describe_coverage
-from admire.scores.leakage import describe_seen
+from admire.scores.leakage import describe_leaks
 from admire.scores.published import Board, describe_misfit, recognise_set
 
 
@@ -27,10 +27,11 @@ def ranking_tables(
     names: Sequence[str],
     published: PublishedSet | None = None,
     track: BoardTrack | None = None,
+    metrics: Sequence[str] = (),
 ) -> list[Table]:
     """Return the head of a report on rankings; see :func:`admire.pages.report.write_report`."""
     records = [run.record for run in runs]
-    scored = [score_rankings(run) for run in runs]
+    scored = [score_rankings(run, metrics) for run in runs]
     figures = figure_tables(scored, names)
     if figures:
         notes = [
@@ -53,7 +54,7 @@ def _notes(run: Run, scored: pd.DataFrame) -> Iterable[str]:
     """Yield how many of a run's items have gold, and which were seen."""
     if 0 < len(scored) < len(run.rankings):
         yield describe_coverage(len(scored), len(run.rankings))
-    yield from describe_seen(scored, [run.rankings[k].seen for k in scored.index])
+    yield from describe_leaks(scored, [run.rankings[k].seen for k in scored.index])
 
 
 # --------------------------------------------------------------------------------------- figures
@@ -148,7 +149,7 @@ def _differences(
         table[table["metric"].isin(differences[0]["metric"])],
         unit,
         f"Mean of the differences item by item, run minus {names[0]}, and 95 % interval. "
-        "In bold where the interval excludes 0; else chance may have made the difference.",
+        "In bold where the interval excludes 0; any other difference may be due to chance.",
         signed=True,
     )
 
@@ -261,7 +262,7 @@ def _published(
     if rows:
         table = pd.DataFrame(rows).fillna(NOTHING)
         cells = tuple(table.itertuples(index=False, name=None))
-        guess = "" if published else "The set is known by its language, size and name. "
+        guess = "" if published else "The set is recognised by its language, size and name. "
         between = "The range is of the places at the ends of the 95 % interval."
         note = " ".join([guess + between, *notes])
         yield Table("Among published figures", (*table,), cells, note)

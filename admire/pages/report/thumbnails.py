@@ -1,4 +1,4 @@
-"""Small copies of pictures, to stand in a page."""
+"""Small copies of pictures, to embed in a page."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def thumbnail(file: Path, side: int = SIDE) -> tuple[bytes, tuple[int, int]]:
     """Return a picture as WebP with at most so many pixels on a side, and its width and height.
 
     Raises:
-        UserError: the file cannot be read or is no image.
+        UserError: the file cannot be read or is not an image.
     """
     from PIL import Image
 

@@ -36,6 +36,7 @@ def write_report(
     data: str | Path | None = None,
     published: PublishedSet | None = None,
     track: BoardTrack | None = None,
+    metrics: Sequence[str] = (),
 ) -> Path:
     """Write one HTML file that shows runs, and return its path. Nothing is asked or encoded.
 
@@ -49,6 +50,7 @@ def write_report(
         published: the set that the data are, to show places among published figures; None takes the
             one that :func:`admire.scores.published.recognise_set` finds, if any.
         track: that of the board; None takes the one in which each run is judged.
+        metrics: names of further metrics, plug-ins.
 
     Raises:
         UserError: a run cannot be read, they are not of one kind, the file cannot be written, or a
@@ -72,11 +74,11 @@ def write_report(
         files = picture_files(ranked)
         embedded = make_thumbnails(files) if images == "embed" else None
         thumbnails, pictures = embedded or (_links(files, out), {})
-        cards = gallery(ranked, names, thumbnails)
+        cards = gallery(ranked, names, thumbnails, metrics)
         report = Report(
             " · ".join(names),
             "ranking",
-            (*ranking_tables(ranked, names, published, track), *run_audits(paths, names)),
+            (*ranking_tables(ranked, names, published, track, metrics), *run_audits(paths, names)),
             draw_plots(cards),
             cards,
             pictures,
@@ -104,7 +106,7 @@ def check_report(out: Path) -> None:
     """
     check_extra("report", "A report", "matplotlib", "PIL")
     if out.is_dir():
-        raise UserError(f"{out}: is a folder. Name the file to write, report.html say.", "out")
+        raise UserError(f"{out}: is a folder. Name the file to write, such as report.html.", "out")
 
 
 def _kind(path: Path) -> Kind:
@@ -116,7 +118,7 @@ def _kind(path: Path) -> Kind:
     if path.is_file() and path.suffix.lower() == ".tsv":
         return "senses"
     raise UserError(
-        f"{path}: is no run folder. A report is made from folders of admire rank, fuse or "
+        f"{path}: is not a run folder. A report is made from folders of admire rank, fuse or "
         "retrieve, or from tables of admire sense or detect."
     )
 

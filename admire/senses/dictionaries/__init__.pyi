@@ -12,7 +12,6 @@ from .entries import (
 )
 from .glossary import Glossary
 from .kaikki import Kaikki
-from .lexicon import Lexicon
 from .opening import open_dictionaries
 from .wordnet import WordNet, find_wordnet
 
@@ -23,7 +22,6 @@ __all__ = [
     "Entry",
     "Glossary",
     "Kaikki",
-    "Lexicon",
     "WordNet",
     "code_of",
     "find_wordnet",

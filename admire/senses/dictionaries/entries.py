@@ -1,4 +1,4 @@
-"""Entries of dictionaries: looking expressions up, and sorting their entries by sense."""
+"""Looks up expressions in dictionaries, and sorts their entries by sense."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from admire.data.languages import base_language, language_name
 log = logging.getLogger("admire")
 
 GLOSS = 300
-"""How many characters of a gloss or an example are kept."""
+"""Maximum characters of a gloss or an example."""
 LONGEST = 8
-"""How many words an expression may have for its other spellings to be looked up, too."""
+"""Maximum words of an expression whose other spellings are also looked up."""
 IDIOMATIC_TAGS = frozenset({"figurative", "figuratively", "idiom", "idiomatic", "metaphoric"})
 LITERAL_TAGS = frozenset({"literal", "literally"})
 CONCRETE_TAGS = frozenset(
@@ -38,7 +38,7 @@ class Entry:
         gloss: its definition.
         source: the dictionary's name.
         part: the part of speech, as the dictionary names it.
-        tags: the dictionary's own, in lower case; some tell the sense.
+        tags: the dictionary's own, in lower case; some indicate the sense.
     """
 
     expression: str
@@ -54,7 +54,7 @@ class Dictionary(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that ``--dictionary`` takes."""
+        """The name for ``--dictionary``."""
 
     @property
     def identity(self) -> str:
@@ -65,7 +65,7 @@ class Dictionary(Protocol):
         """The codes of the entries' languages, see :func:`code_of`."""
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
-        """Return the entries of expressions with this :func:`key_of`, in its own order."""
+        """Return the entries of expressions with this :func:`key_of`, in the dictionary's order."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def spellings(expression: str, language: str) -> Iterator[str]:
 
 
 def _changed(words: list[str], language: str) -> Iterator[list[str]]:
-    """Yield the words as they are, then with one of them changed, the last first, then two."""
+    """Yield the words unchanged, then with one of them changed, the last first, then two."""
     lemmas = [_lemmas(word, language) for word in words]
     able = [place for place in reversed(range(len(words))) if lemmas[place]]
     for count in range(3):
@@ -214,7 +214,7 @@ def _words(text: str) -> list[str]:
 
 
 def _letter(character: str) -> str:
-    """Return a letter, vowel sign or accent itself, "" for a joiner, and a space for all else."""
+    """Return a letter, vowel sign or accent unchanged, "" for a joiner, a space for the rest."""
     kind = unicodedata.category(character)
     if kind == "Cf":
         return ""

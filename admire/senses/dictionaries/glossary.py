@@ -1,4 +1,4 @@
-"""A glossary: a table of one's own."""
+"""A glossary: the user's own table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Glossary:
     out. The sense is idiomatic, literal or empty.
 
     Raises:
-        UserError: the file, row and column that cannot be used, and why.
+        UserError: a cell is invalid; the message has its place.
     """
 
     def __init__(self, path: Path):

@@ -1,4 +1,4 @@
-"""Wiktionary, from a file of wiktextract, as kaikki.org offers them: read once into an index."""
+"""Wiktionary, from a file of wiktextract, as on kaikki.org: read once into an index."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from admire.data.limits import LIMITS, without_invalid
 from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
 
 VERSION = 1
-"""Of what is kept of a file; an index of another version is made again."""
+"""The version of the index; other versions are rebuilt."""
 EXAMPLES = 3
-"""How many examples of a sense are kept."""
+"""Maximum number of examples of a sense."""
 LONGEST = 1 << 26
-"""How many bytes a line may have. The longest of Wiktionary have about a million."""
+"""Maximum bytes of a line. The longest of Wiktionary have about a million."""
 PATIENCE = 3600.0
-"""How many seconds to wait for another process that makes the same index."""
+"""Seconds to wait for another process that builds the same index."""
 POINTERS = frozenset({"alt-of", "form-of", "no-gloss"})
 """Tags of senses that only point to another word."""
 POINTING = "used other than figuratively or idiomatically"
-"""What a gloss begins with that only points to the expression's own words."""
+"""Beginnings of glosses that only point to the expression's own words."""
 
 
 class _Example(BaseModel, strict=True):
@@ -62,7 +62,7 @@ class Kaikki:
     size or time have changed.
 
     Raises:
-        UserError: the file and row that cannot be used, and why; or the index cannot be written.
+        UserError: a row is invalid, with its place; or the index cannot be written.
     """
 
     def __init__(self, path: Path):
@@ -85,7 +85,7 @@ class Kaikki:
         self._lock = threading.Lock()
 
     def _about(self, stamp: str) -> tuple[str, str] | None:
-        """Return the digest of what the index holds, and its languages; None without one."""
+        """Return the digest of the index's content, and its languages; None without an index."""
         query = "SELECT digest, languages FROM about WHERE stamp = ?"
         with suppress(sqlite3.Error), closing(_connect(self._index)) as database:
             row: tuple[str, str] | None = database.execute(query, (stamp,)).fetchone()
@@ -110,7 +110,7 @@ class Kaikki:
 
 
 def _connect(index: Path) -> sqlite3.Connection:
-    address = f"{index.as_uri()}?mode=ro&immutable=1"  # it is never written again, only replaced
+    address = f"{index.as_uri()}?mode=ro&immutable=1"  # it is never changed, only replaced
     return sqlite3.connect(address, uri=True, check_same_thread=False)
 
 
@@ -132,7 +132,7 @@ def _make_index(path: Path, index: Path, stamp: str) -> tuple[str, str]:
 def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> tuple[str, str]:
     digest, languages = hashlib.sha256(), set()
     for command in (
-        "PRAGMA journal_mode = OFF",  # the file counts once it is renamed
+        "PRAGMA journal_mode = OFF",  # the file is used after it is renamed
         "PRAGMA synchronous = OFF",
         "CREATE TABLE about (stamp TEXT, digest TEXT, languages TEXT)",
         "CREATE TABLE words (key TEXT, language TEXT, word TEXT, part TEXT, senses TEXT)",
@@ -152,7 +152,7 @@ def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> tuple[str, st
             database.execute("INSERT INTO words VALUES (?, ?, ?, ?, ?)", cells)
     if not languages:
         raise UserError(
-            f"{path}: holds no words with glosses. Take wiktextract's JSON lines.", "dictionaries"
+            f"{path}: contains no words with glosses. Use wiktextract's JSON lines.", "dictionaries"
         )
     database.execute("CREATE INDEX by_key ON words (key, language)")
     about = digest.hexdigest(), " ".join(sorted(languages))

