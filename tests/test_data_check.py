@@ -133,7 +133,7 @@ def test_a_whole_set_has_no_faults_and_captions_need_no_pictures(
     capsys, monkeypatch, bad_set: Path
 ):
     code, out, _ = run(capsys, "check", SAMPLES)
-    assert (code, out.splitlines()[0]) == (0, "No faults.")
+    assert (code, out.splitlines()[0]) == (0, "No problems.")
     row = item({"image": "a.png", "caption": "an owl"}, {"caption": "a lamp"})
     (bad_set / "manifest.jsonl").write_text(json.dumps(row))
     assert run(capsys, "check", bad_set)[0] == 0
@@ -152,7 +152,7 @@ def test_rank_refuses_a_bad_set_before_any_model_and_skip_bad_goes_on(
         return run(capsys, *arguments, "--out", tmp_path / "run", *options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("admire.runs.run_blocks.OpenRun", None)
+        patch.setattr("admire.runs.run_blocks.RankingPipeline", None)
         code, _, err = rank()
     assert code == 2
     for words in (*FAULTS[:7], *FAULTS[9:]):  # pictures are not decoded, for it takes time

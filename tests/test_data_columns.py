@@ -39,11 +39,11 @@ def test_a_column_that_is_spelt_otherwise_is_refused_with_its_name(tmp_path, col
 def test_a_column_that_is_there_twice_or_beside_the_right_one_is_refused(tmp_path: Path):
     path = tmp_path / "manifest.csv"
     path.write_text("compound,sentence,image1_caption,image1_caption\na,b,c,d\n")
-    refused(path, "'image1_caption' is there twice")
+    refused(path, "'image1_caption' appears twice")
     path.write_text("compound,sentence,image1_caption,image01_caption\na,b,c,d\n")
     refused(path, "'image01_caption' is not read, beside 'image1_caption'")
     twice = pd.DataFrame([[*"abcd"]], columns=["compound", "sentence", *["image1_caption"] * 2])
-    with pytest.raises(UserError, match="'image1_caption' is there twice"):
+    with pytest.raises(UserError, match="'image1_caption' appears twice"):
         items_from_frame(twice)
 
 
@@ -87,4 +87,4 @@ def test_columns_of_submissions_and_replies_are_checked_too(tmp_path: Path, read
 
 def test_a_key_that_is_there_twice_is_refused(tmp_path: Path):
     (tmp_path / "items.jsonl").write_text('{"compound": "a", "compound": "b", "sentence": "c"}')
-    refused(tmp_path / "items.jsonl", "row 1: is not JSON (the key 'compound' is there twice)")
+    refused(tmp_path / "items.jsonl", "row 1: is not JSON (the key 'compound' appears twice)")

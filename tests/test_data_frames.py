@@ -39,7 +39,7 @@ def test_rows_as_dicts_may_list_their_candidates_and_name_pictures_below_a_folde
     items = items_from_frame([json.loads(line) for line in lines], SAMPLES)
     assert items == read_items(SAMPLES)
     assert items[0].candidates[0].image
-    with pytest.raises(UserError, match="rows: holds no items"):
+    with pytest.raises(UserError, match="rows: contains no items"):
         items_from_frame([])
 
 
@@ -72,7 +72,7 @@ def test_a_table_of_items_gives_the_same_items_back(items, tmp_path, monkeypatch
 
 def test_a_picture_that_is_gone_is_named():
     table = items_to_frame([OWL]).assign(sentence="x", image1_path="/none.png")
-    with pytest.raises(UserError, match=r"row 1 .*, candidate 1: there is no picture /none\.png"):
+    with pytest.raises(UserError, match=r"row 1 .*, candidate 1: the picture /none\.png does not"):
         items_from_frame(table)
 
 
@@ -91,7 +91,7 @@ def test_columns_and_arrays_are_as_good_as_lists(series):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([replace(OWL, candidates=pd.Series(["a", "b"]))], "item 1, candidate 1: is a str, no adm"),
+        ([replace(OWL, candidates=pd.Series(["a", "b"]))], "item 1, candidate 1: is a str, not ad"),
         ([replace(OWL, candidates="ab")], "item 1, candidates: is a tuple, not a str"),
         ([replace(OWL, candidates=None)], "item 1, candidates: is a tuple, not a NoneType"),
         ([replace(OWL, candidates=[Candidate("a", "a.png")])], "candidate 1, image: is a str, no"),

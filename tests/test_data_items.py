@@ -349,11 +349,11 @@ def test_a_picture_whose_name_is_spelt_otherwise_is_found_with_a_warning(
     items = read_items(write_table(*rows, name="manifest.csv"))
     assert [item.candidates[0].image for item in items] == [tmp_path / file] * 2
     assert items[0].candidates[0].name == name
-    (warning,) = [text for text in caplog.messages if "spelt otherwise" in text]
+    (warning,) = [text for text in caplog.messages if "differs in capitals" in text]
     assert warning.endswith("(and 1 more)")
     pictures(tmp_path / "SUB", "1.png")
     pictures(tmp_path, "1.Png", "é.Png")  # now there are two
-    with pytest.raises(UserError, match=r"row 1 .*candidate 1: .* are called almost so"):
+    with pytest.raises(UserError, match=r"row 1 .*candidate 1: .* have similar names"):
         read_items(tmp_path / "manifest.csv")
 
 
@@ -415,7 +415,7 @@ def test_blank_lines_and_line_separators_of_unicode_do_not_matter_in_jsonl(tmp_p
         (["night owl"], "row 3: is not a JSON object"),
         (
             '{"compound": "\\ud800", "sentence": "\\ud800"}',
-            "row 3, compound: holds half a surrogate",
+            "row 3, compound: contains half a surrogate",
         ),
         (json_row(candidates=["x", "y"]), "row 3 ('night owl'), candidate 1: is not an object"),
         (json_row(sequence="a lamp"), "row 3 ('night owl'), sequence"),

@@ -80,15 +80,15 @@ def test_a_full_disk_leaves_no_half_of_a_picture(capsys, tmp_path, pictures):
 def test_nothing_of_theirs_is_lost_by_init(capsys, tmp_path, pictures):
     folder = tmp_path / "set"
     (folder / "night_owl").mkdir(parents=True)
-    assert "set: holds no pictures. Put" in ended(capsys, "init", folder)
+    assert "set: contains no pictures. Put" in ended(capsys, "init", folder)
     assert "none: cannot be read" in ended(capsys, "init", folder, tmp_path / "none")
     other = folder / "night_owl" / "1.png"
     draw(other, "another")
     content = other.read_bytes()
-    assert f"{other}: is there already, and is not" in ended(capsys, "init", folder, pictures)
+    assert f"{other}: already exists, and differs" in ended(capsys, "init", folder, pictures)
     assert other.read_bytes() == content
     for name in ("manifest.jsonl", "manifest.csv"):
         (folder / name).write_text("mine")
-        assert f"{name}: is there already." in ended(capsys, "init", folder, pictures / "Gruß")
+        assert f"{name}: already exists." in ended(capsys, "init", folder, pictures / "Gruß")
         assert (folder / name).read_text() == "mine"
         (folder / name).unlink()

@@ -100,5 +100,5 @@ def test_a_row_that_is_there_twice_is_named_with_both_numbers(write_table, caplo
     submission = write_table(rows[0], dict.fromkeys(columns, ""), *rows[1:], name="mine.tsv")
     score(submission, read_items(gold))
     doubled, others = (text for text in caplog.messages if "of one item" in text or "gold" in text)
-    assert "row 1 and row 5 are of one item, 'cold feet'. The first counts" in doubled
-    assert others.endswith("rows that are not in the gold file do not count: 1.")
+    assert "row 1 and row 5 are of one item, 'cold feet'. The first is used" in doubled
+    assert others.endswith("rows skipped because they are not in the gold file: 1.")

@@ -83,7 +83,7 @@ def test_an_item_of_which_only_the_best_is_known_has_top1_alone():
         ([of(OWL, besst="a")], ("judgement 1, besst: is unknown",)),
         ([of(OWL, best="d.png")], ("judgement 1 ('night owl')", "'d.png'", "a, b, c")),
         ([of(OWL), of(OWL) | {"compound": "fat cat"}], ("judgement 2: 'fat cat'", "the run")),
-        ([of(OWL, candidates=["a", "z"])], ("judgement 1: 'night owl'", "is no item of")),
+        ([of(OWL, candidates=["a", "z"])], ("judgement 1: 'night owl'", "is not an item of")),
         ([of(OWL, best="a"), of(OWL, best="b")], ("judgement 2 ('night owl')", "judgement 1")),
     ],
 )

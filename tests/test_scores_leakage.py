@@ -20,7 +20,7 @@ from admire import SAMPLES, Candidate, Item, Settings, rank, read_items, write_r
 from admire.data.overlap import digests, parts_of
 from admire.pages.report.tables import ranking_tables
 from admire.runs.past_runs import read_run
-from admire.scores.leakage import find_seen, training_digests
+from admire.scores.leakage import find_leaks, training_digests
 from admire.senses import LightDetector, open_detector
 from admire.senses.source import ChatSource
 from admire.training import train_detector
@@ -204,7 +204,7 @@ def test_the_built_in_detectors_card_lists_as_much_as_it_was_trained_on():
     saw = training_digests(detector)
     assert len(saw["compound"]) == detector.card["compounds"] == 429
     assert len(saw["sentence"]) == 3376  # nine stand twice among 3,385
-    seen = find_seen(read_items(SAMPLES), {"detector": saw}, pictures=False)
+    seen = find_leaks(read_items(SAMPLES), {"detector": saw}, pictures=False)
     names = [item.compound for item, kinds in zip(read_items(SAMPLES), seen, strict=True) if kinds]
     assert names == ["paper tiger", "fat cat", "fat cat"]
 
@@ -213,7 +213,7 @@ def test_the_built_in_detector_saw_nothing_of_admires_subtask_a(shared: Path):
     saw = {"detector": training_digests(open_detector())}
     for name in ("dev", "train"):
         items = read_items(shared / "admire_en" / name / f"subtask_a_{name}.tsv")
-        assert not any(find_seen(items, saw, pictures=False))
+        assert not any(find_leaks(items, saw, pictures=False))
 
 
 def test_the_same_captions_and_pictures_are_found_under_other_names(tmp_path: Path):
@@ -230,8 +230,8 @@ def test_the_same_captions_and_pictures_are_found_under_other_names(tmp_path: Pa
     ]
     saw = {"head": digests(parts_of([item]))}
     texts = [{"head": ["compound", "caption"]}, {"head": ["caption"]}]
-    assert find_seen(again, saw, pictures=True) == [*texts, {"head": ["picture"]}]
-    assert find_seen(again, saw, pictures=False) == [*texts, {}]
+    assert find_leaks(again, saw, pictures=True) == [*texts, {"head": ["picture"]}]
+    assert find_leaks(again, saw, pictures=False) == [*texts, {}]
 
 
 def test_runs_that_are_fused_or_tuned_say_what_each_saw(capsys, tmp_path, toys, reader):

@@ -109,7 +109,7 @@ def refuse_faults(data: str | Path, faults: Sequence[Fault]) -> None:
     if faults:
         log_faults(faults)
         raise UserError(
-            f"{data}: {len(faults)} faults. Correct them, or rank without what they spoil.",
+            f"{data}: {len(faults)} faults. Correct them, or skip the items concerned.",
             *dict.fromkeys(name for fault in faults for name in fault.settings),
             "skip_bad",
         )
@@ -118,6 +118,6 @@ def refuse_faults(data: str | Path, faults: Sequence[Fault]) -> None:
 def log_faults(faults: Sequence[Fault], *, left_out: bool = False) -> None:
     """Log the first faults, with what is ``left_out`` for each, and how many more there are."""
     for fault in faults[:LOGGED]:
-        log.warning("%s%s", fault.what, f" Left out: the {fault.lost}." if left_out else "")
+        log.warning("%s%s", fault.what, f" Skipped: the {fault.lost}." if left_out else "")
     if len(faults) > LOGGED:
         log.warning("… and %d more; admire check lists them all.", len(faults) - LOGGED)

@@ -30,7 +30,7 @@ _LOOKS_SO = re.compile(
 
 
 def check_item_columns(names: Iterable[object], where: str, reader: RowReader) -> None:
-    """Refuse a table's column that would be left out because of its spelling, or is there twice.
+    """Refuse a table's column that would be left out because of its spelling, or appears twice.
 
     Columns that look like a candidate's but have none of its names are counted as a warning.
     """

@@ -24,7 +24,7 @@ def find_compound(sentence: str, compound: str) -> tuple[int, int] | None:
 
     Words count as the same if they begin alike, so an inflected compound is found. Up to
     :data:`BETWEEN` other words may be between them. If it is not found so, irregular forms of
-    English count as the same, too, and :data:`REPLACED` may be any words or none.
+    English also count as the same, and :data:`REPLACED` may be any words or none.
     """
     match = re.search(re.escape(compound) + r"[a-zà-öø-ÿ]{0,3}", sentence, re.IGNORECASE)
     if match:

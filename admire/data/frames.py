@@ -21,14 +21,14 @@ from admire.data.columns import (
 from admire.data.items import Candidate, Item
 from admire.data.languages import check_language, detect_language
 from admire.data.limits import check_text
-from admire.data.reader import read_items, texts_to_detect
-from admire.data.rows import RowReader, log_notes
+from admire.data.rows import RowReader, log_notes, texts_to_detect
 
 Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
-"""A file or folder of items, a table, rows as dicts, or the items themselves."""
+"""A file or folder of items, ``READER:PATH``, a table, rows as dicts, or the items themselves."""
 
 COLUMNS = ("compound", "sentence", "word", "language")
 """The texts of an item itself."""
+GOLD = ("sentence_type", "expected_item")
 LISTS = ("candidates", "sequence", "expected_order", "definitions")
 
 _PATH = re.compile(r"(image|sequence)(\d*)_path(\d*)")
@@ -62,35 +62,66 @@ def items_from_frame(
         check_columns(path, frame, ("compound",))
         check_item_columns(filter(_is_read_in_files, frame), str(path), reader)
         frame = cast(list[Mapping[str, Any]], frame.to_dict("records"))
-    rows = [{str(name): _cell(value) for name, value in cells.items()} for cells in frame]
+    rows = list(map(_plain, frame))
     if not language:
         reader = replace(reader, language=detect_language(texts_to_detect(rows)))
     items = []
     for number, row in enumerate(rows, start=1):
         where = f"{path}, row {number}"
-        paths = _take_paths(row)
-        word = bool(row.get("word") and not row.get("sentence"))
-        row_reader = replace(reader, paths=paths, words=word) if paths or word else reader
-        if {"candidates", "sequence"} & row.keys():
-            check_item_keys(row, where, reader)
-        else:
-            check_item_columns(row, where, reader)
-            row = with_candidates(row, candidate_columns(row), reader, ragged=True)
-            if not row["candidates"] and (lists := {"captions", "images"} & row.keys()):
-                raise UserError(
-                    f"{where}, {lists.pop()}: is not read. Give the candidates as "
-                    "{'candidates': [{'caption': …}, {'image': …}, …]}, or each one's parts as "
-                    "image1_caption, image1_name, image2_caption, …"
-                )
-        items.append(row_reader.item(row, where))
+        items.append(reader.item(*_manifest_row(row, where, reader)))
     if not items:
-        raise UserError(f"{path}: holds no items.")
+        raise UserError(f"{path}: contains no items.")
     log_notes(reader.notes)
     return items
 
 
+def manifest_row(
+    thing: Item | Mapping[str, Any], where: str, reader: RowReader
+) -> tuple[dict[str, Any], str, dict[str, str]]:
+    """Return an item or a row from Python as :meth:`admire.data.rows.RowReader.item` takes it.
+
+    Raises:
+        UserError: it has something that cannot be read.
+    """
+    if not isinstance(thing, Item):
+        return _manifest_row(_plain(thing), where, reader)
+    item = _checked(thing, where)
+    row: dict[str, Any] = {name: getattr(item, name) or "" for name in (*COLUMNS, *GOLD)}
+    paths = {}
+    for key in CANDIDATE_COLUMNS:
+        row[key] = []
+        for k, candidate in enumerate(getattr(item, key), start=1):
+            name = "" if _is_numbered(candidate, key, k) else candidate.name
+            row[key].append({"image": name, "caption": candidate.caption})
+            paths[name.strip()] = str(candidate.image or "")
+    lists = {name: list(getattr(item, name) or ()) for name in ("expected_order", "definitions")}
+    return row | lists, where, paths
+
+
+def _manifest_row(
+    row: dict[str, Any], where: str, reader: RowReader
+) -> tuple[dict[str, Any], str, dict[str, str]]:
+    paths = _take_paths(row)
+    if {"candidates", "sequence"} & row.keys():
+        check_item_keys(row, where, reader)
+    else:
+        check_item_columns(row, where, reader)
+        row = with_candidates(row, candidate_columns(row), reader, ragged=True)
+        if not row["candidates"] and (lists := {"captions", "images"} & row.keys()):
+            raise UserError(
+                f"{where}, {lists.pop()}: is not read. Give the candidates as "
+                "{'candidates': [{'caption': …}, {'image': …}, …]}, or each one's parts as "
+                "image1_caption, image1_name, image2_caption, …"
+            )
+    return row | ({"word": ""} if row.get("sentence") else {}), where, paths
+
+
+def _plain(cells: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(name): _cell(value) for name, value in cells.items()}
+
+
 def items_to_frame(items: Iterable[Item]) -> pd.DataFrame:
-    """Return a table of items, a row each, of which :func:`items_from_frame` makes the same items.
+    """Return a table with one row per item, which :func:`items_from_frame` reads back.
 
     Its columns are those that :func:`items_from_frame` reads, as far as any item needs them, and
     ``image1_path``, …, which say where pictures are. The index counts from 1.
@@ -118,11 +149,15 @@ def _row(item: Item) -> dict[str, Any]:
     }
     for key, columns in CANDIDATE_COLUMNS.items():
         for k, candidate in enumerate(getattr(item, key), start=1):
-            numbered = not candidate.image and candidate.name == f"{key.removesuffix('s')}{k}"
-            name = "" if numbered else candidate.name
+            name = "" if _is_numbered(candidate, key, k) else candidate.name
             cells = name, candidate.image and str(candidate.image), candidate.caption
             row |= {column.format(k): cell for column, cell in zip(columns, cells, strict=True)}
     return row
+
+
+def _is_numbered(candidate: Candidate, key: str, k: int) -> bool:
+    """Return whether the name of a candidate is only its number, as without a picture."""
+    return not candidate.image and candidate.name == f"{key.removesuffix('s')}{k}"
 
 
 CANDIDATE_COLUMNS = {
@@ -162,6 +197,8 @@ def _cell(value: Any) -> Any:
 def take_items(data: Data) -> Sequence[Item]:
     """Return items from any of the forms that Python functions accept."""
     if isinstance(data, str | Path):
+        from admire.data.reader import read_items
+
         return read_items(data)
     if isinstance(data, pd.DataFrame):
         return items_from_frame(data)
@@ -191,13 +228,13 @@ def _checked(item: Item, where: str) -> Item:
         for number, candidate in enumerate(getattr(item, key), start=1):
             if not isinstance(candidate, Candidate):
                 raise UserError(
-                    f"{where}, {key.removesuffix('s')} {number}: is {describe_type(candidate)}, no "
-                    "admire.Candidate(name, image, caption)."
+                    f"{where}, {key.removesuffix('s')} {number}: is {describe_type(candidate)}, "
+                    "not admire.Candidate(name, image, caption)."
                 )
             if not isinstance(candidate.image, Path | None):
                 raise UserError(
                     f"{where}, {key.removesuffix('s')} {number}, image: is "
-                    f"{describe_type(candidate.image)}, no pathlib.Path."
+                    f"{describe_type(candidate.image)}, not pathlib.Path."
                 )
     _check_texts(item, where)
     return item

@@ -142,7 +142,7 @@ def _decoding(path: Path) -> Iterator[ImageFile]:
             with Image.open(file, formats=FORMATS) as opened:
                 if opened.mode == "F":
                     raise UserError(
-                        f"{path}: holds floating-point pixels. Save it with 8 bits a channel."
+                        f"{path}: contains floating-point pixels. Save it with 8 bits a channel."
                     )
                 yield opened
         except UserError:

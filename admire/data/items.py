@@ -33,11 +33,11 @@ class Candidate:
 class Item:
     """One row: a compound in a sentence, and the candidates to rank for it.
 
-    In AdMIRe's Subtask B a ``sequence`` of two pictures stands in place of the sentence, which is
+    In AdMIRe's Subtask B a ``sequence`` of two pictures replaces the sentence, which is
     empty: it shows one of the compound's senses, and the best candidate completes it.
 
     In Visual-WSD the compound is a phrase, and ``word`` is the word in it whose meaning is to be
-    shown; there is no sentence, and no idiomatic or literal sense to decide. In other sets ``word``
+    shown, without a sentence or an idiomatic or literal sense to decide. In other sets ``word``
     is empty.
 
     ``compound`` is as in the data file; see :attr:`phrase`. ``language`` is the tag as given

@@ -63,7 +63,7 @@ def language_name(tag: str) -> str:
 
 
 def task_code(tag: str) -> str:
-    """Return a task's code of a language, which tells no script: ``pt-br`` → ``PT-BR``."""
+    """Return a task's code of a language, without its script: ``pt-br`` → ``PT-BR``."""
     return re.sub("-[A-Z]{4}$", "", tag.upper())
 
 
@@ -80,7 +80,7 @@ def check_language(tag: str) -> str:
 
 
 _SET_WORDS = "subtask|task|admire|train|dev|test|eval|extended|sample|blind|gold|data|submission"
-"""What a file's name goes on with where it begins with its language."""
+"""The rest of a file's name that begins with its language."""
 
 
 def guess_language(path: Path) -> str:

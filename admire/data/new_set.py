@@ -24,23 +24,23 @@ def init_set(folder: Path, pictures: Sequence[Path] = ()) -> pd.DataFrame:
     beside the pictures; sentences are empty.
 
     Args:
-        pictures: files and folders, of which those outside the set are copied into a subfolder of
-            it; else the set's own.
+        pictures: files and folders; those outside the set are copied into a subfolder of
+            it (default: the pictures in the set's folder).
 
     Raises:
-        UserError: there is no picture, or a manifest or another picture is in the way, or something
+        UserError: no picture is found, or a manifest or another picture is in the way, or something
             cannot be read or written.
     """
     folder = Path(os.path.abspath(folder))
     manifest = folder / "manifest.csv"
     for path in (manifest, manifest.with_suffix(".jsonl")):
         if path.exists():
-            raise UserError(f"{path}: is there already. Edit it, or choose another folder.")
+            raise UserError(f"{path}: already exists. Edit it, or choose another folder.")
     files = {file for path in pictures or [folder] for file in _picture_files(path)}
     if not files:
         raise UserError(
-            f"{', '.join(map(str, pictures)) or folder}: holds no pictures. Put those of each item "
-            "into a folder that is named after the compound."
+            f"{', '.join(map(str, pictures)) or folder}: contains no pictures. Put those of each "
+            "item into a folder that is named after the compound."
         )
     rows = []
     by_place = sorted(files, key=lambda file: (file.parent, file.name))
@@ -73,7 +73,7 @@ def _name_in(folder: Path, file: Path) -> str:
     if not file.is_relative_to(folder):
         copy = folder / file.parent.name / file.name
         if copy.exists() and not filecmp.cmp(file, copy, shallow=False):
-            raise UserError(f"{copy}: is there already, and is not {file}. Rename one of them.")
+            raise UserError(f"{copy}: already exists, and differs from {file}. Rename one of them.")
         with open_file(file) as source, write_whole(copy, "wb") as target:
             shutil.copyfileobj(source, target)
         file = copy

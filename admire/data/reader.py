@@ -1,4 +1,4 @@
-"""Reading data files: AdMIRe's tables, image sets, V-WSD's files, and folders of them."""
+"""Reading data: AdMIRe's tables, image sets, V-WSD's files, folders of them, and plug-ins."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
+from admire.base import registry
 from admire.base.errors import UserError
 from admire.base.files import check_columns, json_rows_or_errors, numbered_rows, table_parts
-from admire.base.storage import open_file
+from admire.base.registry import Plugin
+from admire.base.storage import MARKER, open_file
 from admire.data.columns import (
     Numbers,
     candidate_columns,
@@ -22,6 +24,8 @@ from admire.data.columns import (
     check_item_keys,
     with_candidates,
 )
+from admire.data.frames import describe_type, manifest_row
+from admire.data.image_files import SUFFIXES
 from admire.data.items import Item
 from admire.data.languages import (
     base_language,
@@ -32,19 +36,30 @@ from admire.data.languages import (
     named_language,
     task_code,
 )
-from admire.data.rows import Fault, Look, RowReader, log_notes
-from admire.data.vwsd import word_language, word_rows
+from admire.data.rows import (
+    DETECTED,
+    NOWHERE,
+    Fault,
+    Look,
+    RowReader,
+    log_notes,
+    texts_to_detect,
+)
+from admire.data.vwsd import word_language
 
 log = logging.getLogger("admire")
 
-Rows = Iterator[tuple[int, dict[str, Any]]] | Iterator[tuple[int, dict[str, Any] | UserError]]
-"""Rows with their numbers, and what is wrong with those that cannot be read."""
-
-DETECTED = 50
-"""How many rows tell a file's language."""
+FileRow = tuple[int, dict[str, Any] | UserError]
+"""A row's number in a file, and the row as a JSONL manifest has it, or what is wrong with it."""
+Given = tuple[str, object]
+"""What a reader yielded, and where, for messages."""
 
 JSON = (".json", ".jsonl")
 """The suffixes of files whose rows are JSON objects."""
+NO_WORD = {"word": ""}
+"""Only V-WSD's files have words."""
+READERS = {".tsv": "admire", ".txt": "vwsd"} | dict.fromkeys((".csv", *JSON), "manifest")
+"""The readers of files that are named without one, by suffix. They also read folders."""
 
 
 def read_items(
@@ -82,6 +97,10 @@ def iter_items(
     phrase and ten images, with tabs between. Image names are paths below the file's folder, or
     below its subfolder that is named after the compound. For folders see :func:`data_files`.
 
+    ``READER:PATH`` is read by a plug-in of that name. It is called with what follows the colon, and
+    yields Items, or dicts as :func:`admire.items_from_frame` takes them. For a row that cannot be
+    used it yields a :class:`admire.UserError`. What exists under the whole name comes first.
+
     Args:
         language: of rows without one of their own; None guesses it from the file's name, see
             :func:`guess_language`.
@@ -101,10 +120,6 @@ def iter_items(
         UserError: the file, the row and the column that cannot be used, and why; with ``skip`` only
             if the file cannot be read any further.
     """
-    path = Path(path)
-    if path.suffix.lower() != ".txt" and (images or gold):
-        option = "images" if images else "gold"
-        raise UserError(f"{path}: only for V-WSD (.txt) are {option} given apart.", option)
     if images and not Path(images).is_dir():
         raise UserError(f"{images}: is not a folder of images.", "images")
     counted: dict[str, tuple[str, int]] = {} if notes is None else notes
@@ -117,97 +132,207 @@ def iter_items(
             skip(fault)
 
     try:
-        for file, tag in data_files(path, language):
-            words, nested = file.suffix.lower() == ".txt", file.suffix.lower() in JSON
-            folder = Path(images) if images else file.parent
-            reader = RowReader(folder, tag, words, whole, look, skip and report, counted)
-            number, count, rows = 0, 0, _rows(file, gold, reader)
-            if not (language or words or named_language(file)):
-                first = list(islice(rows, DETECTED))
-                rows = chain(first, rows)
-                text = texts_to_detect(row for _, row in first)
-                reader = replace(reader, language=language_of(text) or tag)
-            if not language and base_language(reader.language) != "en":
-                by = "name" if reader.language == tag else "sentences"
-                told.append(f"{language_name(reader.language)} ({reader.language}) by the {by}")
-            for number, row in rows:
-                where = f"{file}, row {number}"
-                try:
-                    if isinstance(row, UserError):
-                        raise row
-                    if nested:
-                        check_item_keys(row, where, reader)
-                    item = reader.item(row, where)
-                except UserError as error:
-                    reader.report(error, "item")
-                else:
-                    yield item
-                    count += 1
-                if count == limit:
-                    break
-            if not number:
-                raise UserError(f"{file}: holds no items.")
+        for file in data_files(path, language):
+            if (images or gold) and "gold" not in file.reader.arguments:
+                option = "images" if images else "gold"
+                raise UserError(f"{path}: {option} can be given only for V-WSD (.txt).", option)
+            folder = Path(images) if images else file.folder
+            rows = RowReader(folder, file.language, whole, look, skip and report, counted)
+            given = file.rows(gold, rows)
+            if not (language or file.names_language):
+                first = list(islice(given, DETECTED))
+                given = chain(first, given)
+                text = texts_to_detect(_cells(thing) for _, thing in first)
+                rows = replace(rows, language=language_of(text) or rows.language)
+            if not language and base_language(rows.language) != "en":
+                by = "name" if rows.language == file.language else "sentences"
+                told.append(f"{language_name(rows.language)} ({rows.language}) by the {by}")
+            yield from islice(_items(file, given, rows), limit)
         if told and not faults:
-            _log_languages(path, ", ".join(told))
+            _log_languages(str(path), ", ".join(told))
     finally:  # the first items may be enough
         if notes is None:
             log_notes(counted)
 
 
+def _items(file: DataFile, given: Iterable[Given], reader: RowReader) -> Iterator[Item]:
+    """Yield the items of the rows that can be used; report the others."""
+    where = ""
+    for where, thing in given:
+        try:
+            item = reader.item(*file.row(thing, where, reader))
+        except UserError as error:
+            reader.report(error, "item")
+        else:
+            yield item
+    if not where:
+        raise UserError(f"{file.name}: contains no items.")
+
+
 @cache
-def _log_languages(path: Path, told: str) -> None:
+def _log_languages(path: str, told: str) -> None:
     """Log the languages that were not given; once, as most sets are read several times."""
     log.info("%s: read as %s.", path, told)
 
 
-def texts_to_detect(rows: Iterable[dict[str, Any] | UserError]) -> str:
-    """Return the texts of the first rows that do not say their language, joined."""
-    first = islice(rows, DETECTED)
-    return " ".join(_text_of(r) for r in first if isinstance(r, dict) and not r.get("language"))
+@dataclass(frozen=True)
+class DataFile:
+    """A file of items, or what else a reader reads.
+
+    Attributes:
+        name: what messages call it.
+        source: its path, or what else follows the colon.
+        reader: the plug-in that reads it.
+        language: of rows without one of their own, unless it is detected.
+    """
+
+    name: str
+    source: str
+    reader: Plugin
+    language: str
+
+    @property
+    def path(self) -> Path:
+        """The file or folder."""
+        return Path(self.source)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the images."""
+        return self.path if self.path.is_dir() else self.path.parent
+
+    @property
+    def names_language(self) -> bool:
+        """Whether the language is known without a look at the sentences."""
+        return self.reader.name == "vwsd" or bool(named_language(self.path))
+
+    def rows(self, gold: str | Path | None, rows: RowReader) -> Iterator[Given]:
+        """Yield what the reader yields, each with its place.
+
+        Raises:
+            PluginError: the reader raises an exception.
+        """
+        with self.reader.blamed(self.name):
+            given = iter(self.reader.open(self.source, gold=gold and Path(gold), rows=rows))
+        for number in count(1):
+            where = f"{self.name}, item {number}"
+            with self.reader.blamed(where):
+                try:
+                    thing = next(given)
+                except StopIteration:
+                    return
+            if self.reader.ships:
+                row, thing = thing
+                where = f"{self.name}, row {row}"
+            yield where, thing
+
+    def row(
+        self, thing: Any, where: str, rows: RowReader
+    ) -> tuple[dict[str, Any], str, Mapping[str, str]]:
+        """Return what the reader yielded as :meth:`admire.data.rows.RowReader.item` takes it.
+
+        Raises:
+            PluginError: it is neither an Item nor a dict.
+        """
+        if isinstance(thing, UserError):
+            raise thing
+        if self.reader.ships:
+            if self.path.suffix.lower() in JSON:
+                check_item_keys(thing, where, rows)
+            return thing, where, NOWHERE
+        if not isinstance(thing, Item | Mapping):
+            wrong = f"yielded {describe_type(thing)}, not an Item or a dict."
+            raise self.reader.error(wrong, where)
+        return manifest_row(thing, where, rows)
+
+    def parts(self) -> Iterator[Path]:
+        """Yield the files with the data: of a plug-in's folder all but pictures, by name.
+
+        What is hidden or what admire wrote does not count.
+        """
+        if takes_path(self.reader) and self.path.is_file():
+            yield self.path
+        for folder, folders, names in os.walk(self.path) if takes_path(self.reader) else ():
+            shown = (name for name in sorted(folders) if not name.startswith("."))
+            folders[:] = [name for name in shown if not Path(folder, name, MARKER).exists()]
+            for name in sorted(names):
+                if not name.startswith(".") and not name.lower().endswith(SUFFIXES):
+                    yield Path(folder, name)
 
 
-def _text_of(row: Mapping[str, Any]) -> str:
-    """Return a row's sentence or else its captions, as far as they are texts."""
-    things = row.get("candidates")
-    captions = [
-        thing.get("caption")
-        for thing in (things if isinstance(things, list) else ())
-        if isinstance(thing, Mapping)
-    ]
-    texts = [row["sentence"]] if row.get("sentence") else captions
-    return " ".join(text for text in texts if isinstance(text, str))
+def _cells(thing: object) -> dict[str, Any]:
+    """Return the cells of a row by which its language is detected."""
+    if isinstance(thing, Item):
+        return vars(thing)
+    return dict(thing) if isinstance(thing, Mapping) else {}
 
 
-def _rows(file: Path, gold: str | Path | None, reader: RowReader) -> Rows:
-    suffix = file.suffix.lower()
-    if suffix == ".txt":
-        return word_rows(file, Path(gold) if gold else None)
-    return json_rows_or_errors(file) if suffix in JSON else _table_rows(file, reader)
-
-
-def data_files(path: Path, language: str | None = None) -> list[tuple[Path, str]]:
+def data_files(data: str | Path, language: str | None = None) -> list[DataFile]:
     """List the files with the items, each with the language of rows without one of their own.
 
     They are the path itself, or of a folder its manifest, its ``subtask_*.tsv`` or else all of its
-    TSVs, one for each language, by name.
+    TSVs, one for each language, by name. What a plug-in reads is one file.
+
+    Args:
+        data: a path, or ``READER:PATH``.
 
     Raises:
-        UserError: the folder holds none, several manifests, or several files of one language; or
-            the file is missing or of another kind.
+        UserError: the folder holds none, several manifests, or several files of one language; the
+            file is missing or of another kind; or the reader is unknown.
     """
-    files = _files_in(path) if os.path.isdir(path) else [_checked_file(path)]
-    by_code: dict[str, tuple[Path, str]] = {}
+    reader, source = _named_reader(data)
+    path = Path(source)
+    if reader and reader.name not in READERS.values():
+        if takes_path(reader) and not path.is_dir():
+            open_file(path).close()
+        tag = check_language(language) if language else guess_language(path)
+        return [DataFile(str(data), source, reader, tag)]
+    files = _files_in(path) if os.path.isdir(path) else [_checked_file(path, reader)]
+    by_code: dict[str, DataFile] = {}
     for file in files:
-        guess = word_language if file.suffix.lower() == ".txt" else guess_language
+        of_file = reader or registry.find("reader", READERS[file.suffix.lower()])
+        guess = word_language if of_file.name == "vwsd" else guess_language
         tag = check_language(language) if language else guess(file)
         code = task_code(tag)
         if code in by_code:
             raise UserError(
-                f"{path}: holds two files of one language ({code}), {by_code[code][0].name} and "
-                f"{file.name}. Keep one of them there, or name the file itself."
+                f"{path}: contains two files of one language ({code}), {by_code[code].path.name} "
+                f"and {file.name}. Keep one of them there, or name the file itself."
             )
-        by_code[code] = file, tag
+        by_code[code] = DataFile(str(file), str(file), of_file, tag)
     return list(by_code.values())
+
+
+def full_name(data: str | Path) -> str:
+    """Return a path or ``READER:PATH`` with an absolute path."""
+    reader, source = _named_reader(data)
+    if not reader:
+        return os.path.abspath(source)
+    return f"{reader.name}:{os.path.abspath(source) if takes_path(reader) else source}"
+
+
+def takes_path(reader: Plugin) -> bool:
+    """Return whether what follows a reader's colon is a path, which has to exist."""
+    return reader.takes in ("", "PATH", "FILE", "FOLDER")
+
+
+def split_name(data: str | Path) -> tuple[str, str]:
+    """Return the reader that data are named with, empty without one, and what follows the colon."""
+    name = re.fullmatch(r"(?!https?:)([A-Za-z][\w.-]+):(.*)", str(data), re.DOTALL)
+    return (name[1], name[2]) if name else ("", str(data))
+
+
+def _named_reader(data: str | Path) -> tuple[Plugin | None, str]:
+    """Return the plug-in that data are named with, None without one, and what it reads."""
+    name, source = split_name(data)
+    if not name or os.path.lexists(data):
+        return None, str(data)
+    if not source:
+        raise registry.unknown("reader", str(data))
+    reader = registry.find("reader", name)
+    if takes_path(reader):
+        return reader, os.path.expanduser(source)
+    return reader, re.sub("^([a-z]+):/+", r"\1://", source)  # a Path has one slash for two
 
 
 def _files_in(folder: Path) -> list[Path]:
@@ -229,26 +354,39 @@ def _files_in(folder: Path) -> list[Path]:
     return files
 
 
-def _checked_file(path: Path) -> Path:
+def _checked_file(path: Path, reader: Plugin | None) -> Path:
     address = re.match("(https?:)/+(.+)", str(path))  # a Path has one slash for two
     if address and not os.path.exists(path):
         raise UserError(f"{address[1]}//{address[2]}: is an address. Download the file.")
     open_file(path).close()
+    if reader:
+        return path
     if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
         raise UserError(f"{path}: is a spreadsheet. Save it there as CSV UTF-8, and name that.")
-    if path.suffix.lower() not in (".tsv", ".csv", *JSON, ".txt"):
+    if path.suffix.lower() not in READERS:
         raise UserError(f"{path}: is not .tsv, .csv, .json, .jsonl, a folder, or V-WSD's .txt.")
     return path
 
 
-def _table_rows(path: Path, reader: RowReader) -> Iterator[tuple[int, dict[str, Any]]]:
-    ragged = path.suffix.lower() == ".csv"  # an image set's
+@registry.register("reader", "admire", takes="PATH")
+def table_rows(path: str, rows: RowReader, *, ragged: bool = False) -> Iterator[FileRow]:
+    """A TSV of AdMIRe, Subtask A or B, or a folder with one for each language."""
     numbers: Numbers | None = None
-    for table in table_parts(path, ("compound",)):
+    for table in table_parts(Path(path), ("compound",)):
         if numbers is None:
-            check_item_columns(table, str(path), reader)
+            check_item_columns(table, path, rows)
             numbers = candidate_columns(table)
             if not numbers[1] and "expected_item" not in table:
-                check_columns(path, table, ("sentence",))
+                check_columns(Path(path), table, ("sentence",))
         for number, row in numbered_rows(table):
-            yield number, with_candidates(row, numbers, reader, ragged=ragged)
+            yield number, with_candidates(row, numbers, rows, ragged=ragged) | NO_WORD
+
+
+@registry.register("reader", "manifest", takes="PATH")
+def manifest_rows(path: str, rows: RowReader) -> Iterator[FileRow]:
+    """The manifest of an image set (.csv, .json or .jsonl), or its folder."""
+    if Path(path).suffix.lower() not in JSON:
+        yield from table_rows(path, rows, ragged=True)
+        return
+    for number, row in json_rows_or_errors(Path(path)):
+        yield number, row if isinstance(row, UserError) else row | NO_WORD

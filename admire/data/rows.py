@@ -7,11 +7,13 @@ import logging
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -33,9 +35,14 @@ from admire.data.limits import Limit, check_text
 
 log = logging.getLogger("admire")
 
+DETECTED = 50
+"""How many rows are read to detect a file's language."""
+
 Loss = Literal["picture", "candidate", "item"]
 Look = Callable[[Path], object]
 """Raises UserError for a picture that cannot be used."""
+NOWHERE: Mapping[str, str] = MappingProxyType({})
+"""No paths of pictures."""
 
 
 @dataclass(frozen=True)
@@ -58,21 +65,17 @@ class RowReader:
     Attributes:
         folder: of the images.
         language: of rows without one of their own.
-        words: whether the rows are V-WSD's; elsewhere a column ``word`` is not read.
         notes: by warning, the first row that it is about and the number of rows.
         listings: of folders, the paths in them by :func:`spelling_key` of their names.
-        paths: of pictures by name, which a caller in Python knows; empty for none.
     """
 
     folder: Path
     language: str
-    words: bool = False
     whole: bool = True
     look: Look | None = None
     skip: Callable[[Fault], object] | None = None
     notes: dict[str, tuple[str, int]] = field(default_factory=dict)
     listings: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    paths: Mapping[str, str] = field(default_factory=dict)
 
     def report(self, error: UserError, lost: Loss) -> None:
         """Report a fault if faults are skipped, else raise it."""
@@ -85,15 +88,17 @@ class RowReader:
         first, count = self.notes.get(note, (where, 0))
         self.notes[note] = first, count + 1
 
-    def item(self, row: Mapping[str, Any], where: str) -> Item:
+    def item(self, row: Mapping[str, Any], where: str, paths: Mapping[str, str] = NOWHERE) -> Item:
         """Read the item of a row as a JSONL manifest has it.
 
-        ``where`` is what messages begin with, such as the file and the row; if empty, the column.
+        Args:
+            where: what messages begin with, such as the file and the row; if empty, the column.
+            paths: of pictures by name, which a caller in Python knows; empty for none.
         """
         where = where and place_of(where, row.get("compound"))
         start = f"{where}, " if where else ""
         try:
-            cells = Row.model_validate(row if self.words else {**row, "word": ""})
+            cells = Row.model_validate(row)
         except ValidationError as error:
             raise UserError(start + _complaint(error)) from None
         if self.whole and not cells.has_context:
@@ -102,10 +107,10 @@ class RowReader:
             compound=cells.compound,
             sentence=cells.sentence,
             language=cells.language or check_language(self.language),
-            candidates=self._candidates(cells, "candidates", start),
+            candidates=self._candidates(cells, "candidates", start, paths),
             sentence_type=cells.sentence_type,
             expected_order=cells.expected_order,
-            sequence=self._candidates(cells, "sequence", start),
+            sequence=self._candidates(cells, "sequence", start, paths),
             expected_item=cells.expected_item or None,
             word=cells.word,
             definitions=tuple(cells.definitions),
@@ -117,67 +122,83 @@ class RowReader:
         return item
 
     def _candidates(
-        self, row: Row, key: Literal["candidates", "sequence"], start: str
+        self,
+        row: Row,
+        key: Literal["candidates", "sequence"],
+        start: str,
+        paths: Mapping[str, str],
     ) -> tuple[Candidate, ...]:
         """Build a row's candidates or its sequence, and find their images."""
         candidates = []
         for number, (name, cells) in enumerate(row.by_name(key).items(), start=1):
             image, place = None, f"{start}{key.removesuffix('s')} {number}"
             try:
-                image = self._image(cells, row.compound, place)
+                image = self._image(cells, row, place, paths)
             except UserError as error:
                 self.report(error, "picture" if cells.caption else "candidate")
             candidates.append(Candidate(name, image, cells.caption or None))
         return tuple(candidates)
 
-    def _image(self, cells: CandidateCells, compound: str, where: str) -> Path | None:
+    def _image(
+        self, cells: CandidateCells, row: Row, where: str, paths: Mapping[str, str]
+    ) -> Path | None:
         """Find a candidate's image; None where it can do without."""
         name, needed = cells.image, self.whole and not cells.caption
-        if path := self.paths.get(name):
+        if not name and needed:
+            raise UserError(f"{where}: has neither a caption nor an image name.")
+        if not name or (paths.get(name) == "" and not needed):
+            return None
+        if path := paths.get(name):
             if not os.path.isfile(path):
-                raise UserError(f"{where}: there is no picture {path}.")
-            return Path(path)
-        if name in self.paths and not needed:
-            return None
-        if not name:
-            if needed:
-                raise UserError(f"{where}: has neither a caption nor an image name.")
-            return None
+                raise UserError(f"{where}: the picture {path} does not exist.")
+            return self._looked_at(path, where)
+        places = self._places(name, row.compound, where)
+        if file := self._only_file(places, name, where):
+            return self._looked_at(file, where)
+        if needed or (cells.caption and self.look):
+            lacks = "neither a caption nor an image" if needed else "a caption but no image"
+            why = f"is not in {self.folder} or its folder '{row.compound}'."
+            links = (os.path.join(self.folder, place) for place in places)
+            if link := next(filter(os.path.islink, links), None):
+                why = f"is a broken link to {os.readlink(link)}."
+            settings = ["images"] if row.word else []
+            raise UserError(f"{where}: has {lacks}: '{name}' {why}", *settings)
+        if cells.caption:
+            self.note("the image is missing; only the caption is used.", f"{where}, '{name}'")
+        return None
+
+    def _looked_at(self, file: str, where: str) -> Path:
+        """Return a picture's file after a look at it."""
+        if self.look:
+            try:
+                self.look(Path(file))
+            except UserError as error:
+                raise UserError(f"{where}: {error}") from None
+        return Path(file)
+
+    def _places(self, name: str, compound: str, where: str) -> list[str]:
+        """Return the paths below the folder at which a picture may be."""
         try:
             path = path_inside(self.folder, name, follow_links=True)
         except UserError as error:
             raise UserError(f"{where}, image: {error}") from None
-        places = [path, *(os.path.join(sub, path) for sub in subfolders(compound))]
+        return [path, *(os.path.join(sub, path) for sub in subfolders(compound))]
+
+    def _only_file(self, places: Sequence[str], name: str, where: str) -> str | None:
+        """Return the picture at one of these paths, if there is one; count other spellings."""
         files = self.find_files(places)
         if len(files) > 1:
             several = ", ".join(os.path.relpath(file, self.folder) for file in files[:3])
             raise UserError(
-                f"{where}: '{name}' is not in {self.folder}, but {several} are called almost so. "
+                f"{where}: '{name}' is not in {self.folder}, but {several} have similar names. "
                 "Write the name of one as it is."
             )
-        for file in files:
-            if file not in (os.path.join(self.folder, place) for place in places):
-                self.note(
-                    "the picture's name is spelt otherwise (capitals, accents or slashes); it is "
-                    "used.",
-                    f"{where}, '{name}'",
-                )
-            if self.look:
-                try:
-                    self.look(Path(file))
-                except UserError as error:
-                    raise UserError(f"{where}: {error}") from None
-            return Path(file)
-        if needed or (cells.caption and self.look):
-            lacks = "neither a caption nor an image" if needed else "a caption but no image"
-            why = f"is not in {self.folder} or its folder '{compound}'."
-            links = (os.path.join(self.folder, place) for place in places)
-            if link := next(filter(os.path.islink, links), None):
-                why = f"is a link to {os.readlink(link)}, where nothing is."
-            raise UserError(f"{where}: has {lacks}: '{name}' {why}", *["images"] * self.words)
-        if cells.caption:
-            self.note("the image is missing, the caption stands alone.", f"{where}, '{name}'")
-        return None
+        if files and files[0] not in (os.path.join(self.folder, place) for place in places):
+            note = (
+                "the picture's name differs in capitals, accents or slashes; the picture is used."
+            )
+            self.note(note, f"{where}, '{name}'")
+        return files[0] if files else None
 
     def find_files(self, places: Iterable[str]) -> list[str]:
         """Return the file at the first of these paths below the folder that there is one at.
@@ -232,6 +253,24 @@ def log_notes(notes: Mapping[str, tuple[str, int]]) -> None:
         log.warning("%s: %s%s", first, note, f" (and {count - 1} more)" if count > 1 else "")
 
 
+def texts_to_detect(rows: Iterable[dict[str, Any] | UserError]) -> str:
+    """Return the texts of the first rows that do not say their language, joined."""
+    first = islice(rows, DETECTED)
+    return " ".join(_text_of(r) for r in first if isinstance(r, dict) and not r.get("language"))
+
+
+def _text_of(row: Mapping[str, Any]) -> str:
+    """Return a row's sentence or else its captions, as far as they are texts."""
+    things = row.get("candidates")
+    captions = [
+        thing.get("caption")
+        for thing in (things if isinstance(things, list) else ())
+        if isinstance(thing, Mapping)
+    ]
+    texts = [row["sentence"]] if row.get("sentence") else captions
+    return " ".join(text for text in texts if isinstance(text, str))
+
+
 def language_cell(tag: str) -> str:
     """Return a cell's tag as :func:`check_language` does, empty where it is."""
     try:
@@ -254,7 +293,7 @@ def _order(value: Any, names: Collection[str]) -> tuple[str, ...]:
         if name in seen:
             raise ValueError(f"names '{name}' more than once")
         if names and name not in names:
-            raise ValueError(f"names '{name}', which is no candidate")
+            raise ValueError(f"names '{name}', which is not a candidate")
         seen.add(name)
     if names and len(value) != len(names):
         raise ValueError(f"has {len(value)} names for {len(names)} candidates")
@@ -351,7 +390,7 @@ class Row(BaseModel):
 
     @property
     def has_context(self) -> bool:
-        """Whether a sentence, a sequence or its target, or V-WSD's word tells what is meant."""
+        """Whether the row has a context: a sentence, a sequence or its target, or V-WSD's word."""
         return bool(self.sentence.strip() or self.sequence or self.expected_item or self.word)
 
     @model_validator(mode="after")
@@ -360,12 +399,14 @@ class Row(BaseModel):
         names = self.by_name("candidates").keys()
         self.by_name("sequence")
         if len(names) == 1:
-            raise ValueError("candidates: there is one; a ranking needs two or more")
+            raise ValueError("candidates: only one is given; a ranking needs two or more")
         if names and self.expected_item:
             if not self.sequence and not self.word:
-                raise ValueError("expected_item: there is no sequence to complete")
+                raise ValueError("expected_item: has no sequence to complete")
             if self.expected_item not in names:
-                raise ValueError(f"expected_item: is '{self.expected_item}', which is no candidate")
+                raise ValueError(
+                    f"expected_item: is '{self.expected_item}', which is not a candidate"
+                )
         try:
             order = self.expected_order
             self.expected_order = _order(order, names) if order else None
@@ -395,7 +436,7 @@ def _without_empty(item: Item, start: str) -> Item:
     if item.candidates and len(names) < 2:
         raise UserError(f"{start}candidates: fewer than two candidates are left.")
     if item.sequence and not sequence:
-        raise UserError(f"{start}sequence: nothing of it is left.")
+        raise UserError(f"{start}sequence: no usable picture or caption is left.")
     item = replace(item, candidates=candidates, sequence=sequence)
     if item.expected_order and names:
         order = tuple(name for name in item.expected_order if name in names)

@@ -18,7 +18,7 @@ class ItemFiles:
     """Where items are read from, and how."""
 
     lang: Annotated[str | None, Option("Data and output", daily=True, in_file=False)] = None
-    """Language tag (en, pt, xe, pt-br); else the file's name tells."""
+    """Language tag (en, pt, xe, pt-br; default: inferred from the file name or the sentences)."""
     limit: Annotated[Count | None, Option("Data and output", daily=True, in_file=False)] = None
     """Read only the first N items of each file (default: all)."""
     images: Annotated[Path | None, Option("Data and output", in_file=False)] = None
@@ -26,7 +26,7 @@ class ItemFiles:
     gold: Annotated[Path | None, Option("Data and output", in_file=False)] = None
     """Gold of V-WSD, if it is not called x.gold.txt beside x.data.txt."""
     skip_bad: Annotated[bool, Option("Data and output", in_file=False)] = False
-    """Go on without items, candidates and pictures that cannot be used."""
+    """Skip unusable items, candidates and pictures."""
 
     def read(self, data: str | Path, **how: Any) -> Iterator[Item]:
         """Read the items; for the other arguments see :func:`admire.data.reader.iter_items`."""

@@ -25,7 +25,7 @@ from admire.data.rows import ImageName, SenseCell, parse_order, place_of
 from admire.data.vwsd import text_lines
 
 HANDED_IN = ("compound", "sentence", "expected_order", "sentence_type")
-"""The columns of what a team hands in to Subtask A."""
+"""The columns of a submission to Subtask A."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Visual-WSD (SemEval-2023 Task 1): a word in a phrase and ten images, one of which shows it."""
+"""Visual-WSD (SemEval-2023 Task 1): a word in a phrase and ten images; one shows it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from admire.base import registry
 from admire.base.errors import UserError
 from admire.base.files import open_text
 
@@ -20,12 +21,14 @@ def word_language(path: Path) -> str:
     return prefix[1] if prefix else "en"
 
 
-def word_rows(path: Path, gold: Path | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+@registry.register("reader", "vwsd", takes="PATH")
+def word_rows(source: str, gold: Path | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Read the lines of a V-WSD file, numbered, as rows of a manifest with ``word``.
 
     The gold has an image name a line. None is the file of the same name with ``gold`` in place of
     ``data`` in the same folder, if it is there.
     """
+    path = Path(source)
     beside = path.with_name(re.sub(r"\bdata\b", "gold", path.name))
     gold = gold or (beside if beside != path and beside.is_file() else None)
     best = [name for _, name in text_lines(gold)] if gold else []
@@ -44,7 +47,8 @@ def word_rows(path: Path, gold: Path | None = None) -> Iterator[tuple[int, dict[
         expected = best[count - 1] if count <= len(best) else ""
         if expected and expected not in images:
             raise UserError(
-                f"{gold}: item {count}, '{expected}', is no image of '{phrase}' in {where}.", "gold"
+                f"{gold}: item {count}, '{expected}', is not an image of '{phrase}' in {where}.",
+                "gold",
             )
         row = {"word": word, "compound": phrase, "expected_item": expected}
         yield number, row | {"candidates": [{"image": image} for image in images]}

@@ -83,7 +83,7 @@ def shared_places(
 
 
 def _places_by_item(runs: Sequence[Sequence[Prediction]]) -> list[dict[Hashable, int]]:
-    """Return each run's places by item; what one of the runs does not tell is no part of it."""
+    """Return each run's places by item, without items that one of the runs lacks."""
     every = [row for predictions in runs for row in predictions]
     has_sentences = all(row.sentence is not None for row in every)
     has_orders = all(row.order for row in every)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from admire.base.registry import names
 from admire.scores import metrics
 
 GROUPS = ("all", "idiomatic", "literal")
@@ -19,9 +20,6 @@ its 95 % interval."""
 
 MACRO = "macro"
 """The group of macro-averages over languages, which AdMIRe 2's figures are."""
-
-SHARES = ("top1", "item_accuracy", "sense_accuracy", "accuracy")
-"""The figures that say of each item only whether it is right: their means are proportions."""
 
 INTERVALS = (
     "by bootstrap over the items; by Wilson for shares of fewer than 10 items or where all items "
@@ -52,7 +50,7 @@ def summarise(
     *,
     columns: Sequence[str] | None = None,
     seed: int = 0,
-    shares: Sequence[str] = SHARES,
+    shares: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """Return the means of figures over all, idiomatic and literal items, with 95 % intervals.
 
@@ -61,7 +59,7 @@ def summarise(
 
     Args:
         columns: the figures; None takes those of :func:`admire.scores.item_figures.score_items`.
-        shares: those of them that are 0 or 1.
+        shares: those of them that are 0 or 1; None takes those that say so.
     """
     rows = []
     for group in GROUPS:
@@ -71,22 +69,24 @@ def summarise(
         by_items = defaultdict(list)  # the figures that the same items have
         for metric in columns or item_metrics(scored):
             by_items[tuple(items[metric].notna())].append(metric)
-        for has_figure, names in by_items.items():
+        for has_figure, of_items in by_items.items():
             measured = items[list(has_figure)]
             if measured.empty:
                 continue
-            means = [metrics.mean(measured[name]) for name in names]
+            means = [metrics.mean(measured[name]) for name in of_items]
             intervals = metrics.bootstrap_intervals(means, len(measured), seed=seed)
-            for name, ends in zip(names, intervals, strict=True):
+            for name, ends in zip(of_items, intervals, strict=True):
                 mean = float(measured[name].mean())
-                ends = interval(mean, len(measured), ends, share=name in shares)
+                share = metrics.is_share(name) if shares is None else name in shares
+                ends = interval(mean, len(measured), ends, share=share)
                 rows.append((group, len(measured), name, mean, *ends))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def item_metrics(scored: pd.DataFrame) -> list[str]:
-    """Return the columns of scored items that are figures."""
-    return [metric for metric in metrics.ITEM_METRICS if metric in scored]
+    """Return the columns of scored items that are figures, the default metrics first."""
+    known = dict.fromkeys((*metrics.DEFAULT, *names("metric")))
+    return [metric for metric in known if metric in scored]
 
 
 def summarise_languages(
@@ -100,17 +100,17 @@ def summarise_languages(
     lack are left out, unless all are such.
     """
     every = item_metrics(scored)
-    names = [name for name in every if scored[name].notna().all()] or every
+    shown = [name for name in every if scored[name].notna().all()] or every
     parts = {str(tag): part for tag, part in scored.groupby(list(languages))}
     tables = []
-    for tag in sorted(parts, key=lambda tag: -parts[tag][names[0]].mean()):
+    for tag in sorted(parts, key=lambda tag: -parts[tag][shown[0]].mean()):
         part = parts[tag].assign(sentence_type=None)
-        tables.append(summarise(part, columns=names, seed=seed).assign(group=tag))
+        tables.append(summarise(part, columns=shown, seed=seed).assign(group=tag))
     intervals = metrics.macro_intervals(
-        [part[names].to_numpy(float) for part in parts.values()], seed=seed
+        [part[shown].to_numpy(float) for part in parts.values()], seed=seed
     )
     macro = []
-    for name, ends in zip(names, intervals, strict=True):
+    for name, ends in zip(shown, intervals, strict=True):
         mean = float(np.mean([part[name].mean() for part in parts.values()]))
         ends = interval(mean, len(scored), ends, share=False)
         macro.append((MACRO, len(scored), name, mean, *ends))
@@ -119,6 +119,8 @@ def summarise_languages(
 
 def with_ndcg(figures: pd.DataFrame) -> pd.DataFrame:
     """Add the metric ``ndcg5``, DCG divided by its best, after each ``dcg`` of a table."""
+    if "ndcg5" in set(figures["metric"]):
+        return figures
     ndcg = figures[figures["metric"] == "dcg"].assign(metric="ndcg5")
     ndcg[["mean", "low", "high"]] /= metrics.BEST_DCG
     return pd.concat([figures, ndcg]).sort_index(kind="stable", ignore_index=True)
@@ -158,7 +160,7 @@ def wide_figures(
     """Spread a table of figures: a row for each group, a column of texts for each metric.
 
     Args:
-        index: the columns that tell groups apart, ``group`` and ``n`` say.
+        index: the columns that identify a group, such as ``group`` and ``n``.
         signed: whether figures have a plus, as differences do.
     """
     ends = figures[["mean", "low", "high"]].to_numpy(float)

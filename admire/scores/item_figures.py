@@ -14,11 +14,17 @@ from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.data.submission import Prediction
 from admire.scores import metrics
+from admire.scores.metrics import Figure
 
 log = logging.getLogger("admire")
 
 
-def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: str) -> pd.DataFrame:
+def score_items(
+    gold: Sequence[Item],
+    predictions: Sequence[Prediction],
+    name: str,
+    names: Sequence[str] = (),
+) -> pd.DataFrame:
     """Return the figures of each item that has gold, a row an item, in the gold's order.
 
     If some items have none, a message says how many have; these need no prediction.
@@ -36,8 +42,12 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
     Predictions of a run that predicts senses add ``predicted_type``, ``probability_idiomatic``
     (NaN if no vote could be read) and ``unsure``.
 
+    Args:
+        names: further metrics, each with a column.
+
     Raises:
-        UserError: no item has gold, one has no prediction, or a prediction does not fit its item.
+        UserError: no item has gold, one has no prediction, or a prediction does not fit its item;
+            or a metric of ``names`` is unknown, or no item has it.
     """
     if not any(item.best for item in gold):
         missing = {
@@ -45,12 +55,14 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
         }
         columns = " or ".join(sorted(missing, reverse=True))
         raise UserError(f"{name}: none of the gold's rows has an {columns} to score.")
+    figures = metrics.open_metrics(names)
+    numbers = {id(item): number for number, item in enumerate(gold, start=1)}
     rows = [
         {
             "compound": item.compound,
             "sentence": item.sentence,
             "sentence_type": item.sentence_type,
-            **score_item(item, prediction, name),
+            **score_item(item, prediction, name, numbers[id(item)], figures),
             **sense_columns(prediction),
         }
         for item, prediction in _join(gold, predictions, name)
@@ -58,7 +70,10 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
     if len(rows) < len(gold):
         log.warning("%s: %s", name, describe_coverage(len(rows), len(gold)))
     predicted = any(prediction.sentence_type for prediction in predictions)
-    return drop_missing_senses(pd.DataFrame(rows), predicted)
+    scored = drop_missing_senses(pd.DataFrame(rows), predicted)
+    if without := [metric for metric in names if metric not in scored]:
+        raise UserError(f"{name}: no item has a figure of the metric '{without[0]}'.")
+    return scored
 
 
 def _join(
@@ -76,7 +91,7 @@ def _join(
         if repeated is not None:
             raise UserError(
                 f"{name}: has no column 'sentence', and the compound '{repeated}' appears more "
-                "than once in the gold file. Add the sentences to tell its rows apart."
+                "than once in the gold file. Add the sentences to distinguish its rows."
             )
     waiting: dict[tuple[str, str | None], list[Prediction]] = defaultdict(list)
     for prediction in predictions:
@@ -111,11 +126,11 @@ def _warn_of_left(
         kept, second = doubled[0]
         rows = f"row {kept.row} and row {second.row}" if second.row else "two rows"
         more = f" (and {len(doubled) - 1} more)" if len(doubled) > 1 else ""
-        message = "%s: %s are of one item, '%s'. The first counts; remove the other.%s"
+        message = "%s: %s are of one item, '%s'. The first is used; remove the other.%s"
         log.warning(message, name, rows, kept.compound, more)
     others = sum(map(len, waiting.values())) - len(doubled)
     if others:
-        log.warning("%s: rows that are not in the gold file do not count: %d.", name, others)
+        log.warning("%s: rows skipped because they are not in the gold file: %d.", name, others)
 
 
 def describe_coverage(scored: int, items: int) -> str:
@@ -142,23 +157,40 @@ def drop_missing_senses(scored: pd.DataFrame, predicted: bool) -> pd.DataFrame:
     return scored
 
 
-def score_item(item: Item, prediction: Prediction, name: str) -> dict[str, float]:
-    """Return the figures of one item; see :func:`score_items`."""
+def score_item(
+    item: Item, prediction: Prediction, name: str, number: int, figures: Mapping[str, Figure]
+) -> dict[str, float]:
+    """Return the figures of one item that it has; see :func:`score_items`.
+
+    Args:
+        number: of the item, for messages.
+        figures: see :func:`admire.scores.metrics.open_metrics`.
+
+    Raises:
+        UserError: the prediction does not fit the item, or a metric of another distribution fails.
+    """
+    order, where = _order(item, prediction, name), f"{name}, item {number} ('{item.compound}')"
+    values = {
+        metric: figure(order, item, prediction.sentence_type, where)
+        for metric, figure in figures.items()
+    }
+    return {metric: value for metric, value in values.items() if value is not None}
+
+
+def _order(item: Item, prediction: Prediction, name: str) -> Sequence[str]:
+    """Return the order to score; in Subtask B it may be the first candidate alone."""
     if item.word and item.expected_item:
         _check_order([candidate.name for candidate in item.candidates], item, prediction, name)
-        rank = metrics.reciprocal_rank(item.expected_item, prediction.order)
-        return {"top1": float(rank == 1), "mrr": rank}
+        return prediction.order
     if item.expected_item is not None:
-        return _score_sequence(item, prediction, name)
+        return _order_of_sequence(item, prediction, name)
     expected = item.expected_order or ()
-    if len(expected) == 1 and expected[0] in prediction.order:  # the others' places are not known
-        return {"top1": metrics.top1(expected, prediction.order)}
-    _check_order(expected, item, prediction, name)
-    return metrics.figures(expected, prediction.order)
+    if len(expected) > 1 or expected[0] not in prediction.order:
+        _check_order(expected, item, prediction, name)
+    return prediction.order
 
 
-def _score_sequence(item: Item, prediction: Prediction, name: str) -> dict[str, float]:
-    """Return the figures of an item of Subtask B."""
+def _order_of_sequence(item: Item, prediction: Prediction, name: str) -> Sequence[str]:
     if prediction.expected_item is None:
         raise UserError(f"{name}: has no expected_item for '{item.compound}'.")
     names = [candidate.name for candidate in item.candidates]
@@ -167,10 +199,8 @@ def _score_sequence(item: Item, prediction: Prediction, name: str) -> dict[str, 
             f"{name}: the expected_item for '{item.compound}', '{prediction.expected_item}', "
             f"is none of: {', '.join(names)}."
         )
-    return {
-        "item_accuracy": float(prediction.expected_item == item.expected_item),
-        "sense_accuracy": float(prediction.sentence_type == item.sentence_type),
-    }
+    others = [other for other in prediction.order if other != prediction.expected_item]
+    return (prediction.expected_item, *others)
 
 
 def _check_order(names: Sequence[str], item: Item, prediction: Prediction, name: str) -> None:

@@ -126,7 +126,7 @@ def correct_gold(items: Sequence[Item], path: Path, source: object) -> Corrected
         if place not in used:
             text = f" in “{judgement.sentence}”" if judgement.sentence else ""
             text += " with these candidates" if judgement.candidates else ""
-            raise UserError(f"{place}: '{judgement.compound}'{text} is no item of {source}.")
+            raise UserError(f"{place}: '{judgement.compound}'{text} is not an item of {source}.")
     pairs = list(zip(items, corrected, strict=True))
     return CorrectedGold(
         corrected,

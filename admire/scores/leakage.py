@@ -23,8 +23,8 @@ SAW = "saw"
 """The key of a card's list: digests by kind of all that a head or detector was trained on, the
 items that stopped the training included."""
 
-Seen = Mapping[str, Sequence[Kind]]
-"""The kinds of an item's parts that were seen in training, by ``head`` or ``detector``."""
+Leaks = Mapping[str, Sequence[Kind]]
+"""The kinds of an item's parts that occur in the training data of ``head`` or ``detector``."""
 
 Digest = Annotated[str, StringConstraints(pattern="^([0-9a-f]{16}|[0-9a-f]{64})$")]
 
@@ -34,7 +34,7 @@ class _Card(BaseModel):
 
 
 def check_card(card: object) -> None:
-    """Raise a ValueError for a card that is no object, or whose list is not one of digests."""
+    """Raise a ValueError for a card that is not an object, or whose list is not of digests."""
     _Card.model_validate(card)
 
 
@@ -43,8 +43,8 @@ def training_digests(model: object) -> Digests | None:
     card = getattr(model, "card", {SAW: None})
     if SAW not in card:
         log.warning("The card of a head or detector does not list what it was trained on.")
-    saw: Digests | None = card.get(SAW)
-    return saw
+    listed: Digests | None = card.get(SAW)
+    return listed
 
 
 def detector_parts(items: Iterable[Item]) -> list[Part]:
@@ -58,33 +58,33 @@ def summarise_card(card: Mapping[str, Any]) -> dict[str, Any]:
     return {**card, SAW: {kind: len(digests) for kind, digests in card.get(SAW, {}).items()}}
 
 
-def find_seen(
-    items: Sequence[Item], saw: Mapping[str, Digests], *, pictures: bool
+def find_leaks(
+    items: Sequence[Item], trained_on: Mapping[str, Digests], *, pictures: bool
 ) -> list[dict[str, list[Kind]]]:
     """Return for each item, by head or detector, which kinds of its parts were seen in training.
 
     Args:
-        saw: by ``head`` or ``detector``, the list on its card.
+        trained_on: by ``head`` or ``detector``, the list on its card.
         pictures: whether pictures are compared, if a card lists some. This reads them.
     """
-    seen: list[dict[str, list[Kind]]] = [{} for _ in items]
-    if not saw:
-        return seen
-    pictures = pictures and any(trained_on.get("picture") for trained_on in saw.values())
+    leaked: list[dict[str, list[Kind]]] = [{} for _ in items]
+    if not trained_on:
+        return leaked
+    pictures = pictures and any(lists.get("picture") for lists in trained_on.values())
     parts = list(parts_of(items, pictures=pictures))
-    for model, trained_on in saw.items():
-        for part in shared(parts, trained_on):
-            kinds = seen[part.item].setdefault(model, [])
+    for model, lists in trained_on.items():
+        for part in shared(parts, lists):
+            kinds = leaked[part.item].setdefault(model, [])
             if part.kind not in kinds:
                 kinds.append(part.kind)
-    return seen
+    return leaked
 
 
-def merge_seen(seen: Iterable[Seen]) -> dict[str, list[Kind]]:
+def merge_leaks(leaked: Iterable[Leaks]) -> dict[str, list[Kind]]:
     """Return the kinds of an item's parts that were seen in any of several runs."""
     merged: dict[str, dict[Kind, None]] = {}
-    for run_seen in seen:
-        for model, kinds in run_seen.items():
+    for run_leaks in leaked:
+        for model, kinds in run_leaks.items():
             merged.setdefault(model, {}).update(dict.fromkeys(kinds))
     return {model: list(kinds) for model, kinds in merged.items()}
 
@@ -115,8 +115,8 @@ def warn_of_shared(
             first, name = repeats[0], textwrap.shorten(repeats[0].name, 60, placeholder="…")
             source = next(p for p in training_parts if shared([first], {p.kind: [p.digest]}))
             example = (
-                f"{first.kind} '{name}' of '{compounds[first.item]}', which "
-                f"'{compounds[source.item]}' has, too"
+                f"{first.kind} '{name}' of '{compounds[first.item]}', also in "
+                f"'{compounds[source.item]}'"
             )
         repeated.update(dict.fromkeys(repeats))
         tested |= test
@@ -132,8 +132,8 @@ def warn_of_shared(
         )
 
 
-def describe_seen(
-    scored: pd.DataFrame, seen: Sequence[Seen], columns: Sequence[str] | None = None
+def describe_leaks(
+    scored: pd.DataFrame, leaked: Sequence[Leaks], columns: Sequence[str] | None = None
 ) -> list[str]:
     """Return sentences on scored items that were seen in training.
 
@@ -141,16 +141,18 @@ def describe_seen(
     items: of ``columns``, or of those of :func:`admire.scores.item_figures.score_items`.
     """
     sentences = []
-    for model in sorted({model for item_seen in seen for model in item_seen}):
-        kinds = [(kind, k) for k, item_seen in enumerate(seen) for kind in item_seen.get(model, ())]
+    for model in sorted({model for item_leaks in leaked for model in item_leaks}):
+        kinds = [
+            (kind, k) for k, item_leaks in enumerate(leaked) for kind in item_leaks.get(model, ())
+        ]
         count = len({k for _, k in kinds})
         sentences.append(
-            f"{count} of {len(seen)} items share {count_parts(kinds)} with what the {model} saw in "
-            "training."
+            f"{count} of {len(leaked)} items share {count_parts(kinds)} with what the {model} saw "
+            "in training."
         )
-    unseen = [not any(item_seen.values()) for item_seen in seen]
+    unseen = [not any(item_leaks.values()) for item_leaks in leaked]
     if sentences and not any(unseen):
-        sentences.append("So these figures say little of unseen items.")
+        sentences.append("So these figures say little about unseen items.")
     elif sentences:
         names = columns or item_metrics(scored)
         means = scored.loc[unseen, list(names)].mean()
@@ -159,13 +161,13 @@ def describe_seen(
     return sentences
 
 
-def warn_if_seen(
+def warn_if_leaked(
     items: Sequence[Item], detector: object, scored: pd.DataFrame, columns: Sequence[str], name: str
 ) -> None:
-    """Warn if a detector saw parts of scored items in training; see :func:`describe_seen`."""
-    saw = training_digests(detector)
-    seen = find_seen(items, {"detector": saw} if saw else {}, pictures=False)
-    for line in describe_seen(scored, seen, columns):
+    """Warn if a detector saw parts of scored items in training; see :func:`describe_leaks`."""
+    listed = training_digests(detector)
+    leaked = find_leaks(items, {"detector": listed} if listed else {}, pictures=False)
+    for line in describe_leaks(scored, leaked, columns):
         log.warning("%s: %s", name, line)
 
 

@@ -1,4 +1,4 @@
-"""Formulas: figures of rankings and probabilities, bootstrap intervals, evenness of places."""
+"""Formulas: metrics of items, figures of probabilities, bootstrap intervals, evenness of places."""
 
 from __future__ import annotations
 
@@ -6,51 +6,79 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from numbers import Real
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from admire.base.registry import Plugin, find, names, register
 from admire.base.schema import Seed, check_setting
-
-METRICS = ("top1", "dcg", "corr_official", "corr_rank")
-ITEM_METRICS = (*METRICS, "mrr", "item_accuracy", "sense_accuracy")
-"""All figures that an item may have. V-WSD's are top-1, its hit@1, and the mean reciprocal rank of
-the right image; Subtask B's whether the predicted candidate and sense are right."""
+from admire.data.items import Item, SenseLabel
 
 BEST_DCG = 3 + 1 / math.log2(3)
 """The :func:`dcg` of the gold order. DCG divided by it is the NDCG@5 of AdMIRe 2, if there are five
 candidates; a random order has the mean 0.650."""
 
+DEFAULT: list[str] = []
+"""The metrics that an item has if none are named, in the order of tables."""
 
-def top1(expected: Sequence[str], predicted: Sequence[str]) -> float:
-    """Return 1.0 if the first predicted candidate is the first expected one, else 0.0."""
-    return float(expected[0] == predicted[0])
+Metric = TypeVar("Metric", bound=Callable[..., float | None])
 
 
-def dcg(expected: Sequence[str], predicted: Sequence[str]) -> float:
+def _default(name: str, **facts: Any) -> Callable[[Metric], Metric]:
+    """Register a metric of :data:`DEFAULT`."""
+    DEFAULT.append(name)
+    return register("metric", name, **facts)
+
+
+@_default(
+    "top1",
+    heading="top-1",
+    share=True,
+    about="The share of items whose best candidate is ranked first.",
+)
+def top1(order: Sequence[str], item: Item) -> float | None:
+    """Return 1.0 if the first candidate is the best by gold, else 0.0; in V-WSD it is hit@1."""
+    return None if _is_sequence(item) else float(order[0] == item.best)
+
+
+@_default(
+    "dcg",
+    heading="DCG",
+    about="Discounted cumulative gain: how far up the two best candidates by gold stand. With five "
+    "candidates it is 3.631 at best, and 2.359 on average where the order is random.",
+)
+def dcg(order: Sequence[str], item: Item) -> float | None:
     """Return AdMIRe's discounted cumulative gain: gains 3 and 1 for the two best candidates.
 
     3 / log2(2 + p1) + 1 / log2(2 + p2), where p1 and p2 are the predicted 0-based positions of the
     first and second expected candidates. The best is 3 + 1 / log2(3) = 3.631; with five candidates
     a random order has the mean 2.359.
     """
-    first, second = predicted.index(expected[0]), predicted.index(expected[1])
+    if not (expected := _whole_order(item)):
+        return None
+    first, second = order.index(expected[0]), order.index(expected[1])
     return 3 / math.log2(2 + first) + 1 / math.log2(2 + second)
 
 
-def reciprocal_rank(best: str, predicted: Sequence[str]) -> float:
-    """Return 1 / r, where the best candidate is the r-th predicted one; its mean is the MRR."""
-    return 1 / (1 + predicted.index(best))
+@register(
+    "metric", "ndcg5", heading="nDCG@5", about="DCG divided by the best that it can be; at best 1."
+)
+def ndcg5(order: Sequence[str], item: Item) -> float | None:
+    """Return :func:`dcg` divided by :data:`BEST_DCG`."""
+    gain = dcg(order, item)
+    return None if gain is None else gain / BEST_DCG
 
 
-def corr_rank(expected: Sequence[str], predicted: Sequence[str]) -> float:
-    """Return Spearman's correlation of the candidates' expected and predicted positions."""
-    return _spearman(range(len(expected)), [predicted.index(name) for name in expected])
-
-
-def corr_official(expected: Sequence[str], predicted: Sequence[str]) -> float:
+@_default(
+    "corr_official",
+    about="The task's own correlation, of the alphabetical ranks of file names. It is there to "
+    "compare with published figures.",
+)
+def corr_official(order: Sequence[str], item: Item) -> float | None:
     """Return the correlation as AdMIRe's own scorer computes it, in [-1, 1].
 
     The scorer hands Spearman two arrays of file *names*, one in expected and one in predicted
@@ -58,11 +86,103 @@ def corr_official(expected: Sequence[str], predicted: Sequence[str]) -> float:
     files are called; it is reported because published figures are computed this way. See
     :func:`corr_rank` for the correlation of the orders themselves.
     """
+    if not (expected := _whole_order(item)):
+        return None
     alphabetical = sorted(expected)
-    return _spearman(
-        [alphabetical.index(name) for name in expected],
-        [alphabetical.index(name) for name in predicted],
-    )
+    ranks = ([alphabetical.index(name) for name in names] for names in (expected, order))
+    return _spearman(*ranks)
+
+
+@_default(
+    "corr_rank",
+    about="Spearman's correlation of the predicted order with the gold order, from −1 to 1.",
+)
+def corr_rank(order: Sequence[str], item: Item) -> float | None:
+    """Return Spearman's correlation of the candidates' expected and predicted positions."""
+    if not (expected := _whole_order(item)):
+        return None
+    return _spearman(range(len(expected)), [order.index(name) for name in expected])
+
+
+@_default(
+    "mrr",
+    heading="MRR",
+    about="Mean reciprocal rank: an item has 1 if the right image is first, 1/2 if it is second, "
+    "1/3 if it is third, and so on.",
+)
+def mrr(order: Sequence[str], item: Item) -> float | None:
+    """Return 1 / r, where the right image of V-WSD is the r-th candidate."""
+    return 1 / (1 + order.index(item.expected_item)) if item.word and item.expected_item else None
+
+
+@_default(
+    "item_accuracy",
+    heading="item accuracy",
+    share=True,
+    about="The share of items whose sequence is continued by the right candidate.",
+)
+def item_accuracy(order: Sequence[str], item: Item) -> float | None:
+    """Return whether the first candidate completes the sequence of Subtask B, 1 or 0."""
+    return float(order[0] == item.expected_item) if _is_sequence(item) else None
+
+
+@_default(
+    "sense_accuracy",
+    heading="sense accuracy",
+    share=True,
+    about="The share of items whose sense is predicted rightly.",
+)
+def sense_accuracy(order: Sequence[str], item: Item, sense: SenseLabel | None) -> float | None:
+    """Return whether the predicted sense of an item of Subtask B is the right one, 1 or 0."""
+    return float(sense == item.sentence_type) if _is_sequence(item) else None
+
+
+Figure = Callable[[Sequence[str], Item, SenseLabel | None, str], float | None]
+"""Returns a figure of an order for an item, given the predicted sense and what messages call it."""
+
+
+def open_metrics(names: Iterable[str] = ()) -> dict[str, Figure]:
+    """Return the metrics of :data:`DEFAULT` and those that are named.
+
+    Raises:
+        UserError: a name is unknown.
+    """
+    opened = [find("metric", name) for name in dict.fromkeys((*DEFAULT, *names))]
+    return {each.name: partial(_figure, each, "sense" in each.arguments) for each in opened}
+
+
+def _figure(
+    plugin: Plugin,
+    takes_sense: bool,
+    order: Sequence[str],
+    item: Item,
+    sense: SenseLabel | None,
+    where: str,
+) -> float | None:
+    with plugin.blamed(where):
+        value = plugin.make(order, item, sense) if takes_sense else plugin.make(order, item)
+        number = float(value) if isinstance(value, Real | np.bool_) else math.nan
+    if value is None:
+        return None
+    if not math.isfinite(number):
+        raise plugin.error(f"returned {value!r:.80}, not a finite number or None.", where)
+    return number
+
+
+def is_share(name: str) -> bool:
+    """Return whether a figure is 1 or 0 for each item, so that its mean is a proportion."""
+    return name == "accuracy" or (name in names("metric") and find("metric", name).share)
+
+
+def _is_sequence(item: Item) -> bool:
+    """Return whether the gold is that of Subtask B."""
+    return item.expected_item is not None and not (item.word and item.expected_item)
+
+
+def _whole_order(item: Item) -> Sequence[str]:
+    """Return the expected order of Subtask A; empty if it is another task's or only the best."""
+    order = item.expected_order or ()
+    return order if item.expected_item is None and len(order) > 1 else ()
 
 
 def _spearman(a: Sequence[int], b: Sequence[int]) -> float:
@@ -74,7 +194,7 @@ def _spearman(a: Sequence[int], b: Sequence[int]) -> float:
 def kendall_tau(first: Sequence[str], second: Sequence[str]) -> float:
     """Return Kendall's tau of two orders of the same two names or more, from -1 to 1.
 
-    It is the share of pairs of names that stand in the same order, minus the share of the others.
+    It is the share of pairs of names in the same order, minus the share of the others.
     """
     places = np.array([second.index(name) for name in first])
     left, right = np.triu_indices(len(places), 1)
@@ -101,12 +221,6 @@ def ndcg(relevant: npt.ArrayLike, k: int = 10) -> float:
     return float(discounts[: len(first)][first].sum() / discounts[: flags.sum()].sum())
 
 
-def figures(expected: Sequence[str], predicted: Sequence[str]) -> dict[str, float]:
-    """Return all four of ``METRICS`` for one ranking, by name."""
-    formulas = (top1, dcg, corr_official, corr_rank)
-    return {formula.__name__: formula(expected, predicted) for formula in formulas}
-
-
 Drawn = npt.NDArray[np.int64]
 """Samples of items, drawn with replacement: the items of each, (samples, items)."""
 
@@ -125,7 +239,7 @@ def bootstrap_intervals(
 ) -> list[tuple[float, float]]:
     """Return each statistic's 95 % percentile interval, from resampling its ``count`` items.
 
-    Samples of which a statistic is NaN, because they do not define it, are left out.
+    Samples whose statistic is NaN, because they do not define it, are left out.
     """
     rng = np.random.default_rng(seed)
     values = np.empty((len(statistics), resamples))
@@ -235,7 +349,7 @@ def risk_area(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> Statistic:
     """Return the area under :func:`risk_coverage` (AURC, Geifman et al. 2019) as a statistic.
 
     It is the mean, over the items, of the mean loss of those with at least the item's confidence.
-    0 is the best; if the confidence tells nothing, it is the mean loss.
+    0 is the best; for an uninformative confidence it is the mean loss.
     """
     order, ends = _steps(confidences)
     sorted_losses = np.asarray(losses, float)[order]

@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 
 from admire.scores import metrics
-from admire.scores.figures import COLUMNS, SHARES, interval, summarise
-from admire.scores.metrics import confidence
+from admire.scores.figures import COLUMNS, interval, summarise
+from admire.scores.metrics import confidence, is_share
 
-RISKS = {"sense_risk": "sense wrong", "top1_risk": "first wrong"}
+RISKS = {"sense_risk": "sense error", "top1_risk": "top-1 error"}
 """The columns of errors in a curve, and what they are called."""
 
 
@@ -55,7 +55,7 @@ def sense_summary(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         intervals = metrics.bootstrap_intervals([*statistics.values()], count, seed=seed)
         for (name, statistic), ends in zip(statistics.items(), intervals, strict=True):
             mean = metrics.apply_to_all(statistic, count)
-            ends = interval(mean, count, ends, share=name in SHARES)
+            ends = interval(mean, count, ends, share=is_share(name))
             rows.append(("all", count, name, mean, *ends))
 
     if len(items):
