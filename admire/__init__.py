@@ -34,4 +34,4 @@ def __getattr__(name: str) -> Any:
         from admire.base.errors import DISTRIBUTION
 
         return metadata.version(DISTRIBUTION)
-    return _public(name)
+    return _public("RequestOptions" if name == "Asking" else name)  # its former name

@@ -1,10 +1,10 @@
 from .base.errors import UserError
-from .cli.reproduce import reproduce_table
 from .data.frames import items_from_frame, items_to_frame
 from .data.items import SAMPLES, Candidate, Item
 from .data.reader import read_items
 from .data.submission import read_submission
-from .rankers.settings import PROFILES, Asking, Scoring, Settings
+from .rankers.settings import PROFILES, RequestOptions, Scoring, Settings
+from .reproduce.table import reproduce_table
 from .runs.forecast import Forecast, plan
 from .runs.fusion import fuse
 from .runs.past_runs import read_run
@@ -15,17 +15,18 @@ from .runs.scoring import agreement, compare_runs, score
 from .runs.single_item import rank_one
 from .senses.interpretation import Interpretation
 
+Asking = RequestOptions
 __version__: str
 
 __all__ = [
     "PROFILES",
     "SAMPLES",
-    "Asking",
     "Candidate",
     "Forecast",
     "Interpretation",
     "Item",
     "Ranking",
+    "RequestOptions",
     "Run",
     "Scoring",
     "Settings",

@@ -78,8 +78,8 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
         The variants' paths, those of a picture one after the other, pictures by path.
 
     Raises:
-        UserError: ``per_image`` is below 1; there is no picture; two pictures' variants would have
-            the same names; ``out`` lies inside ``folder`` or is a folder that admire did not write;
+        UserError: ``per_image`` is below 1; the folder has no picture; the variants of two pictures
+            would have the same names; ``out`` is inside ``folder``, or admire did not write it;
             a picture is damaged (variants made before it stay); albumentations is not installed.
     """
     albumentations = _albumentations()
@@ -89,7 +89,7 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
     plan = _plan(folder, out, per_image)
     check_folder(out, KIND, adding=True)
     if not (out / MARKER).exists():
-        mark_folder(out, KIND, ())  # first, so that a run that is killed can go on
+        mark_folder(out, KIND, ())  # first, so that a killed run can be resumed
     # Every setting, the library's defaults and its version included.
     settings = json.dumps(albumentations.to_dict(_pipeline(CROP, CROP)), sort_keys=True)
     for source, variants in show_progress(plan.items(), "Augmenting pictures", len(plan)):
@@ -186,14 +186,14 @@ def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
                 "Rename one of the two."
             )
     if not sources:
-        raise UserError(f"{folder}: there is no picture in this folder or below it.")
+        raise UserError(f"{folder}: neither this folder nor its subfolders contain a picture.")
     plan = {
         source: [out / place.parent / f"{place.name}_{k}.png" for k in range(1, per_image + 1)]
         for place, source in sources.items()
     }
     # The next run would take them for pictures, and make variants of variants.
     if any(v.resolve().is_relative_to(folder.resolve()) for vs in plan.values() for v in vs):
-        raise UserError(f"{out}: lies among the pictures. Choose another folder.", "out")
+        raise UserError(f"{out}: is inside the folder of pictures. Choose another folder.", "out")
     return plan
 
 

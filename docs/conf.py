@@ -68,7 +68,7 @@ def kind(thing: object) -> str:
 
 
 def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
-    """Skip fields: a class's docstring tells of them."""
+    """Skip fields: a class's docstring describes them."""
     return skip or not (inspect.isroutine(obj) or isinstance(obj, property))
 
 
@@ -97,7 +97,7 @@ def list_settings(
 def without_options(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returns: str
 ) -> tuple[str, str]:
-    """Show a settings class's fields without how they stand on the command line."""
+    """Show a settings class's fields without their command-line options."""
     if is_pydantic_dataclass(obj):
         parameters = inspect.signature(obj).parameters.values()
         signature = f"({', '.join(str(p.replace(annotation=p.empty)) for p in parameters)})"

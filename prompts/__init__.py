@@ -1,4 +1,4 @@
-"""The prompts: one Jinja2 template a prompt and language, ``<prompt>_<language>.j2``."""
+"""The prompts: one Jinja2 template per prompt and language, ``<prompt>_<language>.j2``."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ FOLDER = Path(__file__).parent
 
 
 class Prompts:
-    """The templates of this folder, or of a user's own folder laid over it.
+    """The templates of this folder, overridden by those in a user's own folder.
 
-    What a template is given is text and never a template itself. Where a chat model reads it, it
-    goes through the filter :func:`quoted`, which a template of one's own should use likewise:
+    Values for a template are texts and never templates. Texts for a chat model go through the
+    filter :func:`quoted`, which your own templates should use as well:
     ``Sentence: {{ sentence | quoted }}``.
 
-    All of them are read at the start: what is rendered is what :meth:`fingerprints` tells of, also
-    when a file is edited meanwhile.
+    All templates are read at the start, so that :meth:`fingerprints` covers what is rendered, even
+    if a file is edited meanwhile.
 
     Raises:
-        UserError: there is no such folder, or a template in it cannot be read.
+        UserError: the folder does not exist, or a template in it cannot be read.
     """
 
     def __init__(self, folder: str | Path | None = None):
@@ -45,9 +45,9 @@ class Prompts:
     def about(self, item: Item, prompt: str, **values: object) -> str:
         """Return the prompt about an item, in the item's language. See :meth:`render`.
 
-        The template is given the ``compound``, the ``sentence``, the ``word`` in V-WSD, the
-        captions of the ``sequence``, a list, and these values; ``hint``, what dictionaries say, is
-        an empty list without one.
+        The template gets the ``compound``, the ``sentence``, the ``word`` in V-WSD, the list of
+        captions of the ``sequence``, and these values. ``hint``, the glosses of dictionaries, is
+        empty by default.
         """
         item_values: dict[str, object] = {
             "compound": item.phrase,
@@ -59,9 +59,9 @@ class Prompts:
         return self.render(prompt, base_language(item.language), **item_values | values)
 
     def render(self, prompt: str, language: str, **values: object) -> str:
-        """Return the prompt's text in the given language, else in English.
+        """Return the prompt's text in the given language, or in English if that is missing.
 
-        The template is given ``language``, too, which an English prompt may name: Portuguese. It is
+        The template also gets ``language``, a name for English prompts: Portuguese. It is
         empty for English and for a language that :data:`admire.data.languages.LANGUAGES` lacks.
         """
         try:
@@ -90,7 +90,7 @@ def _environment(files: Sequence[tuple[str, bytes]]) -> jinja2.Environment:
     content = dict(files)
     # A template is as trusted as a setting, not as a program: it may come with a data set.
     templates = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        # Decoded at its first use: a damaged template that is never used does no harm.
+        # Decoded at its first use, so that damaged templates matter only if they are used.
         loader=jinja2.FunctionLoader(
             lambda name: content[name].decode() if name in content else None
         ),
@@ -110,9 +110,9 @@ def _read(template: Path) -> bytes:
 def quoted(text: str) -> str:
     """Return a text of the data as a JSON string on one line, from which it cannot break out.
 
-    The signs that tokens of chat templates begin with, as ``<|im_end|>``, ``<<SYS>>`` and
-    ``[INST]`` do, are written as JSON escapes, and so is what nobody sees: control characters and
-    changes of direction. In a template it is the filter ``quoted``.
+    The first characters of tokens of chat templates, such as ``<|im_end|>``, ``<<SYS>>`` and
+    ``[INST]``, become JSON escapes, and so do invisible ones: control characters and changes of
+    direction. In a template it is the filter ``quoted``.
     """
     written = visible(json.dumps(text, ensure_ascii=False))
     return re.sub(r"[<\[]", lambda sign: f"\\u{ord(sign[0]):04x}", written)

@@ -39,10 +39,10 @@ def ended(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 
 def command_names(parent: App = app, *names: str) -> Iterator[tuple[str, ...]]:
-    """The words of every command, and of the groups of some."""
+    """The words of every command that is not hidden, and of the groups of some."""
     yield names
     for name in parent:
-        if not name.startswith("-"):
+        if not name.startswith("-") and parent[name].show:
             yield from command_names(parent[name], *names, name)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from strict_server import Body, prompt_of
 from toys import IDIOMATIC, LITERAL, OWL, WordEncoder
 
-from admire import Asking, Item, Settings, rank
+from admire import Item, RequestOptions, Settings, rank
 
 COMPOUNDS = ("night owl", "cold feet", "pipe dream", "black sheep")
 ITEMS = [
@@ -27,7 +27,7 @@ def answer(body: Body) -> str:
 
 def ranked(**asking: Any) -> dict[str, Any]:
     """The record of a run."""
-    return rank(ITEMS, SETTINGS, asking=Asking(**asking), encoder=WordEncoder()).record
+    return rank(ITEMS, SETTINGS, asking=RequestOptions(**asking), encoder=WordEncoder()).record
 
 
 def sums(record: dict[str, Any], name: str) -> list[Any]:

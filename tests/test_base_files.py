@@ -213,7 +213,7 @@ def test_windows_1252_is_told_how_to_save_it(tmp_path: Path):
     [
         (" Compound,x", "'compound' is missing. Rename ' Compound'"),
         ("x,y", "'compound' is missing. The file has: x, y"),
-        ("compound,x,compound", "'compound' is there twice"),
+        ("compound,x,compound", "'compound' appears twice"),
     ],
 )
 def test_a_column_that_is_needed_is_there_once(tmp_path: Path, header: str, message: str):

@@ -198,6 +198,6 @@ def test_a_run_of_a_plugin_that_is_gone_is_read_and_scored_but_not_asked_again(c
     del registry._REGISTERED["ranker", "length"]
     assert read_run(tmp_path / "run").rankings[0].judgements[0].ranker == "length"
     assert run(capsys, "score", tmp_path / "run")[0] == 0
-    assert run(capsys, "report", tmp_path / "run")[0] == 0
+    assert run(capsys, "report", tmp_path / "run", "--out", tmp_path / "r.html")[0] == 0
     message = ended(capsys, "rank", admire.SAMPLES, "--like", tmp_path / "run", "--llm", "embedded")
     assert "Unknown ranker 'length'" in message

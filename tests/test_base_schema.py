@@ -50,7 +50,7 @@ def test_settings_are_frozen_dataclasses_that_travel_and_can_be_changed():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"kind": "grene"}, "kind cannot be 'grene'. Did you mean 'green'? There are: green, bl"),
+        ({"kind": "grene"}, "kind cannot be 'grene'. Did you mean 'green'? Choose from: green, bl"),
         ({"kind": ["green"]}, "kind cannot be ['green']. Did you mean 'green'?"),
         ({"minutes": 0}, "minutes cannot be 0: it should be greater than 0."),
         ({"minutes": math.nan}, "minutes cannot be nan: it should be a finite number."),

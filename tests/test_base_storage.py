@@ -249,7 +249,7 @@ def test_a_folder_that_nobody_would_miss_is_replaced(tmp_path, before):
         ("index", "place/thesis.txt", "years of work", "thesis.txt"),
         ("index", f"place/{MARKER}", '{"what": "index"', MARKER),
         ("index", f"place/{MARKER}", "[" * 10**5, MARKER),
-        ("run", "other.txt", "", "holds a run"),
+        ("run", "other.txt", "", "contains a run"),
         (None, "place", "years of work", "is a file"),
     ],
 )
@@ -315,7 +315,7 @@ with only_writer(Path({str(place)!r})):
         assert other.stdout
         other.stdout.readline()
         for refused in (lambda: only_writer(place).__enter__(), lambda: replace(place)):
-            with pytest.raises(UserError, match="run: two commands"):
+            with pytest.raises(UserError, match="run: another admire process"):
                 refused()
         replace(tmp_path / "other")
         other.kill()

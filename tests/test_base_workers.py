@@ -18,9 +18,9 @@ from admire import SAMPLES, Settings, read_items
 from admire.base.errors import UserError
 from admire.base.machine import cores
 from admire.base.progress import progress_told_to
-from admire.base.workers import STORE, SURROUNDINGS, Workers, over_workers
+from admire.base.workers import STORE, SURROUNDINGS, Workers, map_processes
 from admire.models.encoders import open_encoder
-from admire.rankers.settings import Asking
+from admire.rankers.settings import RequestOptions
 from admire.runs.past_runs import read_record
 from admire.runs.run_blocks import rank_file
 from admire.tasks.collections import changes, write_index
@@ -99,19 +99,19 @@ def test_units_are_done_at_the_same_time_and_come_in_order(tmp_path: Path):
             read.append(unit)
             yield unit
 
-    found = over_workers(units(), partial(open_meeting, tmp_path), TWO)
+    found = map_processes(units(), partial(open_meeting, tmp_path), TWO)
     assert next(found) == 0
     assert len(read) < 12  # the rest is read when there is somebody to do it
     assert list(found) == [unit * unit for unit in range(1, 12)]
 
 
 def test_without_units_nothing_is_started():
-    assert list(over_workers([], open_nothing, Workers(2, "nowhere:1"))) == []
+    assert list(map_processes([], open_nothing, Workers(2, "nowhere:1"))) == []
 
 
 @pytest.mark.ci
 def test_unit_of_a_killed_worker_is_done_by_another(tmp_path: Path, caplog, capfd):
-    found = list(over_workers(range(8), partial(open_squares, tmp_path), TWO))
+    found = list(map_processes(range(8), partial(open_squares, tmp_path), TWO))
     assert (tmp_path / "killed").exists()
     assert found == [unit * unit for unit in range(8)]
     assert caplog.messages == ["Squares are large."]
@@ -120,7 +120,7 @@ def test_unit_of_a_killed_worker_is_done_by_another(tmp_path: Path, caplog, capf
 
 @pytest.mark.ci
 def test_unit_that_kills_every_worker_ends_the_work():
-    found = over_workers([1, 13, 2], open_squares, TWO)
+    found = map_processes([1, 13, 2], open_squares, TWO)
     assert next(found) == 1
     with pytest.raises(UserError, match="3 workers were lost by the same unit") as error:
         next(found)
@@ -129,15 +129,15 @@ def test_unit_that_kills_every_worker_ends_the_work():
 
 @pytest.mark.ci
 def test_error_comes_after_the_units_before_it():
-    found = over_workers([1, 2, 3, -4, 5, -6], open_squares, TWO)
+    found = map_processes([1, 2, 3, -4, 5, -6], open_squares, TWO)
     assert [next(found) for _ in range(3)] == [1, 4, 9]
     with pytest.raises(UserError, match=r"^row -4: is negative\.$") as error:
         next(found)
     assert error.value.settings == ("track",)
     with pytest.raises(ZeroDivisionError, match="a mistake"):
-        list(over_workers([99], open_squares, TWO))
+        list(map_processes([99], open_squares, TWO))
     with pytest.raises(UserError, match=r"^The model is missing\.$"):
-        list(over_workers([1], open_nothing, TWO))
+        list(map_processes([1], open_nothing, TWO))
 
 
 @pytest.mark.ci
@@ -146,7 +146,7 @@ def test_surroundings_of_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     usage = "RAY_USAGE_STATS_ENABLED"
     monkeypatch.delenv(usage, raising=False)
     asked = ["cores", "OMP_NUM_THREADS", "cwd", usage]
-    assert list(over_workers(asked, open_self, TWO)) == [1, "1", str(tmp_path), "0"]
+    assert list(map_processes(asked, open_self, TWO)) == [1, "1", str(tmp_path), "0"]
     assert os.environ[usage] == "0"  # where Ray is started
 
 
@@ -237,12 +237,12 @@ def test_a_command_tells_what_workers_need(tmp_path: Path, capsys, monkeypatch: 
 @pytest.mark.parametrize(
     ("asking", "settings", "named"),
     [
-        (Asking(budget=1.0), Settings(), "budget"),
-        (Asking(), Settings(llm_url="https://user:password@host/v1"), "llm_url"),
+        (RequestOptions(budget=1.0), Settings(), "budget"),
+        (RequestOptions(), Settings(llm_url="https://user:password@host/v1"), "llm_url"),
     ],
 )
 def test_what_several_processes_cannot_keep(
-    asking: Asking, settings: Settings, named: str, tmp_path: Path
+    asking: RequestOptions, settings: Settings, named: str, tmp_path: Path
 ):
     with pytest.raises(UserError) as error:
         rank_file(SAMPLES, tmp_path / "run", settings, asking=asking, workers=TWO)

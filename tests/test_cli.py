@@ -16,9 +16,9 @@ from rich.console import Console
 from admire import PROFILES, Settings
 from admire.base.errors import DISTRIBUTION
 from admire.cli.app import app
-from admire.cli.config import run_settings
 from admire.cli.options import SETTINGS
 from admire.rankers.settings import Scoring
+from admire.tasks.rank import run_settings
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_a_settings_file_cannot_let_a_models_code_run(capsys, tmp_path):
 def test_help_groups_commands_by_what_people_come_for(capsys):
     code, out, _ = run(capsys, "--help")
     assert code == 0
-    panels = ("Rank and see", "Texts", "Learn", "Models")
+    panels = ("Rank and inspect", "Texts", "Train and tune", "Models")
     places = [out.index(f" {panel} ─") for panel in panels]
     assert places == sorted(places)
     found = [
-        re.findall(r"│ ([a-z]+) ", out[start:end])
+        re.findall(r"│ ([a-z-]+) ", out[start:end])
         for start, end in zip(places, [*places[1:], None], strict=True)
     ]
     assert found == [
@@ -77,8 +77,8 @@ def test_help_groups_commands_by_what_people_come_for(capsys):
             *("fuse", "audit", "report", "sense", "serve"),
         ],
         ["search", "index", "retrieve", "benchmark", "sts", "detect"],
-        ["tune", "weights", "sweep", "reproduce", "train", "augment"],
-        ["cache", "models"],
+        ["tune", "tune-fusion", "sweep", "reproduce", "train", "augment"],
+        ["cache", "models", "plugins"],
     ]
 
 
@@ -165,7 +165,7 @@ def test_the_printed_settings_say_what_each_is_and_takes(capsys):
     assert len(entries) == len(fields(Settings)) - 1 + len(fields(Scoring))
     track = entries['track = "image"']
     assert "One of: image, caption, image+caption. Default: not set." in track.replace("\n# ", " ")
-    assert "Seed of sampled replies." in entries["seed = 0"]
+    assert "Seed for sampled replies." in entries["seed = 0"]
     assert "# caption_encoder =" in entries
     assert run(capsys, "config", "rank", "--profile", "paper")[1] == out
 
@@ -232,7 +232,7 @@ def test_the_printed_options_of_a_training_are_a_file_that_sets_them(capsys, tmp
 
 def test_there_are_files_of_settings_for_rank_and_trainings_alone(capsys):
     error = ended(capsys, "config", "train", "heads")
-    assert "cannot be 'train heads'. Did you mean 'train head'? There are: rank, sweep," in error
+    assert "cannot be 'train heads'. Did you mean 'train head'? Choose from: rank, sweep," in error
     error = ended(capsys, "config", "sweep", "--profile", "best")
     assert error.endswith("(--profile, --like)")
 

@@ -39,7 +39,7 @@ def test_captions_are_rewritten_by_what_is_named(
     code, _, err = run(capsys, *shared, "--by", "openai:gpt-x")
     assert code == 0, err
     assert len(prompts) == 5
-    assert f"Wrote {out}, 5 captions in other words" in err
+    assert f"Wrote {out} (5 rewritten captions)" in err
     assert {row.made_by for rows in read_rewritten(out).values() for row in rows} == {
         "openai:gpt-x"
     }

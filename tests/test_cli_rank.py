@@ -23,11 +23,11 @@ from rich.console import Console
 from toys import PictureEncoder, ScriptedChat, WordEncoder, draw
 
 from admire import PROFILES, Settings, UserError, rank, read_items, read_submission, write_run
-from admire.cli.config import run_settings
 from admire.cli.output import print_rankings, print_rows, show_run
 from admire.data.settings import ItemFiles
-from admire.rankers.settings import Asking
+from admire.rankers.settings import RequestOptions
 from admire.runs.past_runs import read_run, read_settings
+from admire.tasks.rank import run_settings
 
 
 def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
@@ -53,7 +53,7 @@ def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
         votes=3,
         head="my/head",
     )
-    told = {"asking": Asking(budget=2.0), "workers": None}
+    told = {"asking": RequestOptions(budget=2.0), "workers": None}
     assert ranked == [data, out, settings, ItemFiles(), told]
 
 
@@ -101,7 +101,7 @@ def test_a_run_that_cannot_be_the_model_of_another_is_refused(capsys, tmp_path, 
     assert "(--profile, --like)" in ended(capsys, *command, folder, "--profile", "paper")
     assert str(tmp_path / "none") in ended(capsys, *command, tmp_path / "none")
     assert run(capsys, "fuse", folder, folder, "--out", tmp_path / "fused")[0] == 0
-    assert "is fused. Name one of the runs" in ended(capsys, *command, tmp_path / "fused")
+    assert "is a fused run. Use one of the runs" in ended(capsys, *command, tmp_path / "fused")
 
 
 @pytest.mark.usefixtures("words")
@@ -240,10 +240,10 @@ def test_a_narrow_terminal_gets_a_block_an_item_with_names_to_tell_apart(
         assert out.count("a bird asleep") >= 3  # the gloss
         assert out.count("unsure") == 3  # two marks, and the count
         assert ("Candidates, best first" in out) == wide
-        assert out.count("Scores compare the candidates of one item, not items.") == 1
+        assert out.count("Scores are comparable within an item, not between items.") == 1
         assert [name for name in "abcde" if f"{name}.png" not in out] == []
         assert (
-            "All names begin with “pictures/a_snake_in_tall_grass_”, which is left out here."
+            "All names begin with “pictures/a_snake_in_tall_grass_”, which is omitted here."
             in " ".join(out.split())
         )
 
@@ -258,6 +258,15 @@ def test_a_table_that_does_not_fit_is_a_block_a_row_with_whole_figures(capsys, m
         assert max(map(len, lines)) <= width
         assert sum(line.count(figure) for line in lines) == 3
         assert any("┃ Items" in line for line in lines) == fits
+
+
+def test_a_run_that_is_shown_is_opened_once(wavering, monkeypatch):
+    opened = []
+    monkeypatch.setattr(
+        "admire.base.files.open_file", lambda path: opened.append(path) or path.open("rb")
+    )
+    show_run(wavering[1], [])
+    assert sorted(path.name for path in opened) == ["items.jsonl", "run.json", "scores.csv"]
 
 
 def test_what_goes_to_a_file_is_not_cut(capsys, wavering):
@@ -329,7 +338,7 @@ def test_judgements_correct_the_gold_of_a_run(capsys, tmp_path, wavering):
         == (corrected[str(folder)])
     )
     _, out, err = run(capsys, *command)
-    assert f"{folder}, by the gold as it was" in out
+    assert f"{folder}, by the original gold" in out
     assert "1 item is judged" in err
     ended(capsys, *command, "--published", "en-dev")
     ended(capsys, "score", folder / "submission_en.tsv", "--judgements", judgements)
@@ -343,7 +352,7 @@ def test_a_submission_that_is_not_a_runs_is_scored_as_it_is(capsys, tmp_path, wa
         code, out, err = run(capsys, "score", submission, "--gold", data, "--json")
         assert code == 0
         assert json.loads(out).keys() == {str(submission)}
-        return err.partition(f"{submission}: there is no calibration table, because ")[2]
+        return err.partition(f"{submission}: no calibration table, because ")[2]
 
     rows = submission.read_text().splitlines(keepends=True)
     rows[2] = rows[2].replace("idiomatic", "literal")
@@ -351,7 +360,7 @@ def test_a_submission_that_is_not_a_runs_is_scored_as_it_is(capsys, tmp_path, wa
     assert "its row 2 is not the run's" in refused(submission)
     (folder / "items.jsonl").write_text((folder / "items.jsonl").read_text()[:-9])
     assert "items.jsonl, row 3" in refused(submission)
-    assert "there is no run beside it" in refused(submission.rename(tmp_path / "alone.tsv"))
+    assert "its folder contains no run" in refused(submission.rename(tmp_path / "alone.tsv"))
 
 
 def test_a_figure_is_placed_among_published_ones(capsys, write_table):
@@ -399,7 +408,7 @@ def test_with_the_gold_sense_there_is_no_place(capsys, tmp_path, wavering):
     assert (told["gold_sense"], told["places"]) == (True, [])
     out = run(capsys, *command)[1]
     assert "would be place" not in out
-    assert f"{given} has no place: it was ranked with the gold sense." in out
+    assert f"{given} has no place, because it was ranked with the gold sense." in out
 
 
 def test_two_submissions_show_their_paired_difference(capsys, write_table):
@@ -482,7 +491,8 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver):
     release.set()
     assert process.returncode == 130
     assert "Traceback" not in err
-    assert err.endswith("0 of 2 items are done.\nStopped. The same command goes on.\n")
+    done = "0 of 2 items are done.\n"
+    assert err.endswith(f"{done}Interrupted. Run the same command again to resume.\n")
     assert not out.exists()
 
     owls = sum("night owl" in prompt for prompt in prompts)

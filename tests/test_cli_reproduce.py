@@ -11,8 +11,9 @@ from commands import HEAVY, ended, loaded, run
 from conftest import admire_row
 
 from admire import UserError, reproduce_table
-from admire.cli import recipe_rows
+from admire.reproduce import rows
 from admire.reproduce.recipe import read_recipe, recipe_names
+from admire.tasks.rank import Rank
 
 RECIPE = """
 paper = "Ours (2026)"
@@ -67,7 +68,7 @@ def test_every_recipe_names_settings_that_are_there(name):
     recipe = read_recipe(name)
     for row in recipe.rows:
         for place in recipe.sets_of(row) if row.run else ():
-            job = recipe_rows.prepare(recipe, row, place, None, name)
+            job = rows.prepare(recipe, row, place, None, name)
             assert job.lacking, "without data nothing can be here"
 
 
@@ -99,7 +100,7 @@ def test_rows_run_are_compared_and_are_not_run_twice(capsys, monkeypatch, tmp_pa
     assert "It is made up." in page
     assert "No weights." in page
     # A second call reads what came out.
-    monkeypatch.setattr(recipe_rows, "rank", None)
+    monkeypatch.setattr(Rank, "run", None)
     code, printed, err = run(capsys, *call, "--json")
     assert code == 0, err
     assert table(out)["ours"].equals(figures["ours"])
@@ -115,7 +116,9 @@ def test_python_runs_the_rows_that_are_named_and_loads_nothing_heavy_before(tmp_
     assert "OPENAI_API_KEY" in figures["note"].iloc[-1]
     with pytest.raises(UserError, match="compound"):
         reproduce_table(recipe, None, tmp_path / "out", rows=["compuond"])
-    assert not loaded("from admire import reproduce_table") & HEAVY
+    modules = loaded("from admire import reproduce_table")
+    assert not modules & HEAVY
+    assert not {name for name in modules if name.startswith("admire.cli")}
 
 
 def test_rows_differ_item_by_item_from_the_first_that_ran(tmp_path, recipe):
@@ -181,12 +184,11 @@ def test_code_of_a_model_does_not_run_because_a_recipe_says_so(capsys, tmp_path,
 def test_embedded_models_stand_in_and_are_marked(capsys, monkeypatch, tmp_path, recipe):
     ranked = []
 
-    def noted(data, *, out, json, options):
-        ranked.append(options)
-        print("{}")
-        raise recipe_rows.UserError("That is enough.")
+    def noted(self, data, settings):
+        ranked.append(settings)
+        raise UserError("That is enough.")
 
-    monkeypatch.setattr(recipe_rows, "rank", noted)
+    monkeypatch.setattr(Rank, "run", noted)
     out = tmp_path / "out"
     options = ("--data", tmp_path, "--out", out, "--rows", "GPT", "--stand-in")
     code, _, err = run(capsys, "reproduce", recipe, *options)
@@ -286,11 +288,11 @@ def test_other_chat_models_are_put_in_place_of_a_rows_own_and_marked(
     # Python gets the same, and reads what came out until the recording is another.
     ranked = []
 
-    def noted(data, *, options, **_):
-        ranked.append(options["llms"])
+    def noted(self, data, settings):
+        ranked.append(settings["llms"])
         raise UserError("That is enough.")
 
-    monkeypatch.setattr(recipe_rows, "rank", noted)
+    monkeypatch.setattr(Rank, "run", noted)
     figures = reproduce_table(recipe, tmp_path, out, llms=[llm])
     assert figures.to_csv(index=False) == (out / "table.csv").read_text(encoding="utf-8")
     assert not ranked
@@ -306,18 +308,18 @@ def test_the_detector_decides_in_place_of_votes_that_a_recording_lacks(
     recipe.write_text(RECIPE.replace('sense = "given"', 'sense = "vote"'), encoding="utf-8")
     llm, ranked = meanings(tmp_path / "meanings.csv", *senses), []
 
-    def noted(data, *, options, **_):
-        ranked.append(options["sense"])
+    def noted(self, data, settings):
+        ranked.append(settings["sense"])
         raise UserError("That is enough.")
 
-    monkeypatch.setattr(recipe_rows, "rank", noted)
+    monkeypatch.setattr(Rank, "run", noted)
     reproduce_table(recipe, tmp_path, tmp_path / "out", rows=["GPT"], llms=[llm])
     assert ranked == ["vote" if senses else "detector"]
 
 
 def test_wrong_names_of_chat_models_end_the_command(capsys, tmp_path, recipe):
     call = ("reproduce", recipe, "--data", tmp_path, "--out", tmp_path / "out", "--llm")
-    assert "'gpt' names no chat model" in ended(capsys, *call, "gpt")
+    assert "Unknown chat model 'gpt'." in ended(capsys, *call, "gpt")
     assert "nowhere.csv: cannot be read" in ended(capsys, *call, "recorded:nowhere.csv")
     recipe.write_text(SENSES, encoding="utf-8")
     message = ended(capsys, *call, "embedded", "--llm", "openai:gpt-6")

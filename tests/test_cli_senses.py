@@ -139,7 +139,7 @@ def test_sense_works_on_targets_without_candidates_and_scores_them(
     unread = write_table(rows[1], name="unread.tsv")
     code, _, err = run(capsys, "sense", unread, "--out", tmp_path / "none.tsv", *model)
     assert code == 2
-    assert err.endswith("or take another model. (--llm, --llm-url, --sense)\n")
+    assert err.endswith("or use another model. (--llm, --llm-url, --sense)\n")
     assert not (tmp_path / "none.tsv").exists()
 
 

@@ -126,7 +126,7 @@ def test_what_cannot_be_measured_ends_the_command_before_a_model_is_loaded(
     for options, message in (
         (["--out", out, "--gold", told, "--setting", "finetune"], "Did you mean 'fine_tune'? "),
         (["--out", out, "--gold", told, "--seed", -1], "seed cannot be -1"),
-        (["--gold", told, "--pooling", "last"], "There are: mean, cls, first-last-avg"),
+        (["--gold", told, "--pooling", "last"], "Choose from: mean, cls, first-last-avg"),
         ([], "(--gold, --out)"),
     ):
         assert message in ended(capsys, "sts", data, *options)

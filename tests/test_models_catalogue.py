@@ -106,7 +106,7 @@ def test_of_a_model_that_is_here_one_line_says_that_nothing_has_to_be_fetched(
     name = name.format(file=tmp_path / "a.gguf", folder=tmp_path)
     code, out, err = run(capsys, "models", "pull", name)
     assert (code, out, err.count("\n")) == (0, "", 1)
-    assert err.startswith(f"{name}: nothing has to be fetched, because ")
+    assert err.startswith(f"{name}: nothing to download, because ")
 
 
 @pytest.mark.parametrize("name", [model.name for model in MODELS if model.placeholder])

@@ -43,9 +43,9 @@ def hub_errors() -> dict[str, tuple[Exception, str]]:
     errors = huggingface_hub.errors
     return {
         "unreachable": (errors.LocalEntryNotFoundError("no connection"), "cannot be reached"),
-        "gated": (errors.GatedRepoError("403", response=answer(403)), "does not know it, or it"),
+        "gated": (errors.GatedRepoError("403", response=answer(403)), "does not know it, or"),
         "file": (errors.RemoteEntryNotFoundError("404", response=answer(404)), "has no one.json"),
-        "disk": (OSError(28, "No space left on device"), "does not give it (OSError)"),
+        "disk": (OSError(28, "No space left on device"), "cannot deliver it (OSError)"),
     }
 
 

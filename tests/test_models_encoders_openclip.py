@@ -87,7 +87,7 @@ def test_a_tag_of_openai_is_computed_with_its_activation(tiny, hub, pictures):
     ("name", "hint"),
     [
         ("tiny/openia", "Did you mean 'tiny/openai'?"),
-        ("ViT-B-32", "is no model and tag of open_clip, and no folder."),
+        ("ViT-B-32", "is neither a model and tag of open_clip nor a folder."),
         ("tiny/elsewhere", "is not on the hub"),
     ],
 )

@@ -69,7 +69,7 @@ def test_a_model_of_which_transformers_alone_left_its_files_is_asked_for_its_mod
     hub.add("tests/small", {name: sbert_folder / name for name in names})
     encoder = opened("sbert:tests/small")
     assert hub.asked == [("tests/small", "modules.json", COMMIT)]
-    assert "sbert:tests/small: there is no modules.json" in caplog.text
+    assert "sbert:tests/small: modules.json is missing" in caplog.text
     assert same(encoder.encode_texts(TEXTS, role="query"), plain_sbert(sbert_folder, TEXTS))
     caplog.clear()
     hub.online = {"tests/small": sbert_folder}
@@ -156,7 +156,7 @@ def bring_code(copied, tmp_path, monkeypatch) -> Callable[[str], Path]:
 def test_code_of_a_model_that_needs_it_is_run_only_if_it_is_trusted(bring_code, sbert_folder):
     folder = bring_code("own")
     name = f"sbert:{folder}"
-    with pytest.raises(UserError, match="needs code that it brings along") as caught:
+    with pytest.raises(UserError, match="needs custom code") as caught:
         encode(name)
     assert str(folder) in str(caught.value)
     assert caught.value.settings == ("trust_remote_code",)
@@ -171,7 +171,7 @@ def test_without_a_models_code_that_of_transformers_is_run_with_a_warning(
     name = f"sbert:{bring_code('xlm-roberta')}"
     plain = plain_sbert(sbert_folder, TEXTS)
     assert same(encode(name), plain)
-    assert "brings code of its own" in caplog.text
+    assert "has custom code" in caplog.text
     caplog.clear()
     trusted = open_encoder(name, device="cpu", trust_remote_code=True)
     assert trusted.identity != opened(name).identity  # else it would get the cached vectors

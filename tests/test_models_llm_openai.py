@@ -318,12 +318,12 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
     "an error in spite of its status": (
         answered(json.dumps({"error": {"message": f"No quota for {KEY}"}})),
         1,
-        ["answers with an error: No quota for ***. Try again later"],
+        ["returned an error: No quota for ***. Try again later"],
     ),
     "an answer held back": (
         answered(json.dumps({"choices": [HELD_BACK]})),
         1,
-        ["holds the answer back (content_filter)"],
+        ["filtered the answer (content_filter)"],
     ),
 }
 
@@ -530,8 +530,8 @@ def test_a_retry_is_logged_with_its_reason_and_wait(httpserver: HTTPServer, capl
         assert said(chat(), "hi") == "Literal"
     retries = [line for line in caplog.messages if line.startswith("openai:tiny")]
     assert retries == [
-        "openai:tiny: status 429; asking again in 7.0 s.",
-        "openai:tiny: status 503; asking again in 0.5 s.",
+        "openai:tiny: status 429; retrying in 7.0 s.",
+        "openai:tiny: status 503; retrying in 0.5 s.",
     ]
 
 
@@ -578,7 +578,7 @@ def test_a_server_that_does_not_run_is_asked_about(waits: list[float], caplog):
     message = failure(OpenAIChat("tiny", url=where))
     assert f"{where} cannot be reached after 2 retries (" in message
     assert len(waits) == 2
-    assert caplog.text.count("no answer; asking again") == 1  # the second follows within a second
+    assert caplog.text.count("no answer; retrying") == 1  # the second follows within a second
 
 
 def test_a_line_break_after_the_key_is_no_part_of_it(

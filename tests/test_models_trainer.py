@@ -150,7 +150,7 @@ def test_another_epoch_than_the_best_can_be_kept(folder, tmp_path, whole, keep, 
 
 
 def test_an_epoch_to_keep_must_be_one_of_those_to_come():
-    with pytest.raises(UserError, match="no epoch 4 of 3"):
+    with pytest.raises(UserError, match="Epoch 4 cannot be kept: there are 3 epochs"):
         FitSettings(epochs=3, keep=4)
 
 
@@ -253,7 +253,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(
     torch.rand(5)
     with caplog.at_level(logging.INFO, "admire"):
         again = fitted(folder, out, figures(0, *values[at - 1 :]))
-    assert re.search(rf"Going on from .*checkpoint-{2 * at - 2}$", caplog.text, re.MULTILINE)
+    assert re.search(rf"Resuming from .*checkpoint-{2 * at - 2}$", caplog.text, re.MULTILINE)
     assert again == pytest.approx([0, *values])
     assert apart(out, whole)[1 + int(np.argmax(values))] <= 1e-5
     assert list(tmp_path.iterdir()) == [out]

@@ -32,7 +32,7 @@ def test_the_page_gets_a_small_copy_that_every_browser_shows(served, kind):
     [
         (b"I am a text.", 415, "is not a picture"),
         (drawn("ICO"), 415, "is not a picture"),
-        (drawn(size=(200, 200))[:-40], 422, "cut off"),
+        (drawn(size=(200, 200))[:-40], 422, "truncated"),
         (drawn(size=(1000, 501)), 413, "0.5 million pixels"),
         (drawn() + bytes(60_000), 413, "0.05 MB"),
     ],

@@ -20,7 +20,7 @@ from toys import ScriptedChat, explains
 from admire import UserError, read_submission
 from admire.data.items import Item
 from admire.models.llm.chat import ServerError
-from admire.models.llm.local import alike, beginning
+from admire.models.llm.local import common_prefix, shares_prefix
 from admire.pages.serve import Models
 from admire.prompts import Prompts
 from admire.senses.detector import Use
@@ -167,8 +167,8 @@ def test_loading_has_a_local_model_read_how_every_prompt_begins(llm, sense, hint
     llm.free = True
     toy_models(llm).load()
     later = Prompts().about(Item("red tape", "It is all red tape."), sense, hint=hint)
-    shared = {beginning(two).rpartition("\n")[0] for two in combinations(llm.prompts, 2)}
-    assert any(alike(lines, later) for lines in shared)
+    shared = {common_prefix(two).rpartition("\n")[0] for two in combinations(llm.prompts, 2)}
+    assert any(shares_prefix(lines, later) for lines in shared)
 
 
 def test_what_a_request_fails_of_is_told_without_the_servers_paths(caplog):

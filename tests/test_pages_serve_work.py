@@ -39,7 +39,7 @@ def test_who_goes_away_is_not_worked_for_and_when_too_many_wait_no_more_can(gate
         gate.wait()
         gone = served.wait(sentence="A night owl is a bird.")
         refused = served.rank()
-        assert "1 jobs are waiting" in problem(refused, 429)
+        assert "The queue is full (1 jobs)" in problem(refused, 429)
         assert refused.headers["retry-after"]
         gone.leave()
         until(lambda: len(served.service.work.jobs) == 1)

@@ -68,7 +68,7 @@ def test_recorded_orders_stand_for_any_ranker(tmp_path):
 def test_items_without_a_recorded_order_are_named(tmp_path):
     file = tmp_path / "senses.csv"
     file.write_text(f"compound,sentence,sense\nnight owl,{ITEM.sentence},literal\n")
-    with pytest.raises(UserError, match="lacks the order of 'night owl'") as caught:
+    with pytest.raises(UserError, match="has no order for 'night owl'") as caught:
         rank([ITEM], settings("listwise", llms=(f"recorded:{file}",)))
     assert caught.value.settings == ("llms", "rankers")
 
@@ -101,7 +101,7 @@ def test_an_item_of_which_nothing_can_be_read_keeps_its_candidates_equal(ranker,
     unread = {"listwise": 5, "pointwise": 3, "pairwise": 6}[ranker]
     for rankings in (found, read_run(tmp_path / "run").rankings):
         assert rankings[1].judgements[0].unread == unread
-    assert caplog.text.count("no answer on 'lost cause' could be read") == 1
+    assert caplog.text.count("no reply about 'lost cause' could be parsed") == 1
 
 
 @pytest.mark.parametrize("ranker", REASONING)

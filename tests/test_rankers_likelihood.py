@@ -94,7 +94,7 @@ def test_a_model_that_sees_is_shown_the_pictures(tmp_path):
 
 def test_models_that_tell_no_probability_of_a_text_are_refused_before_any_is_asked():
     judge = Judge({})
-    with pytest.raises(UserError, match="judge does not tell how probable a given text is") as e:
+    with pytest.raises(UserError, match="judge cannot return the probability of a given text") as e:
         rank([OWL], settings("likelihood"), llms=[judge])
     assert e.value.settings == ("rankers", "llms")
     assert not judge.questions
@@ -108,7 +108,7 @@ def test_a_server_that_turns_out_to_tell_none_is_refused_and_its_reply_not_kept(
     given, counts = settings("likelihood", sense="given"), []
     for _ in range(2):
         llm = open_llm("openai:tiny", url=httpserver.url_for("/v1"))
-        with pytest.raises(UserError, match=r"tells no log-probabilities.*gguf:PATH"):
+        with pytest.raises(UserError, match=r"returns no log-probabilities.*gguf:PATH"):
             rank([item], given, llms=[llm])
         counts.append(len(httpserver.log))
     assert 0 < counts[0] < counts[1]

@@ -103,7 +103,7 @@ def test_a_run_of_listwise_is_compared_but_has_nothing_to_tune(tmp_path):
     reason = first["reasons"][first["order"][0]]
     assert reason == {"elements": "lamp", "expresses": "late hours", "role": "meant"}
     assert (last["unread"], last["order"]) == ("?", [])
-    with pytest.raises(UserError, match="has no cosines, by listwise alone"):
+    with pytest.raises(UserError, match="has no cosines, only scores of listwise"):
         tune(tmp_path / "run")
     found = compare_runs([tmp_path / "run"])
     assert set(found["method"]) == {"listwise"}

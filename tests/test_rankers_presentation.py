@@ -116,7 +116,7 @@ def test_what_is_there_and_can_be_seen_is_shown(candidates, sees, track, expecte
     ("candidates", "sees", "track", "says"),
     [
         (PICTURED, False, None, r"judge cannot see images. 2 of 2 candidates have no caption"),
-        (BOTH, False, "image", r"judge cannot see images. Show it captions alone"),
+        (BOTH, False, "image", r"judge cannot see images. Use captions only"),
         (CAPTIONED, True, "image", r"'night owl': 'bird.png' has no image to show"),
         (PICTURED, True, "caption", r"'0.png' has no caption to show"),
     ],

@@ -15,7 +15,7 @@ from admire.models.catalogue import find_model
             lambda: Settings(query="compund"),
             ("--query", "compund"),
             "query cannot be 'compund'. Did you mean 'compound'? "
-            "There are: meaning, compound, sentence, sequence.",
+            "Choose from: meaning, compound, sentence, sequence.",
         ),
         (lambda: Settings(abstain_below=0.5), ("--abstain-below", "0.5"), "greater than 0.5"),
         (lambda: Scoring(texts=("gloss", "sceen")), ("--texts", "gloss,sceen"), "'scene'?"),
@@ -46,6 +46,7 @@ def test_the_front_door_completes_in_a_notebook():
     assert set(admire.__all__) < set(dir(admire))
     assert {"rank", "Settings", "__version__"} <= set(dir(admire))
     assert admire.__version__[0].isdigit()
+    assert admire.Asking is admire.RequestOptions  # its former name
 
 
 def test_embedded_is_what_settings_are_where_nothing_is_said():

@@ -98,7 +98,7 @@ def test_after_the_last_round_a_run_asks_nothing(
 def test_nothing_is_submitted_twice_and_each_model_has_its_own_batch(server: BatchServer):
     both = Settings(llms=("openai:gpt-4o", "openai:gpt-4.1"))
     (line,) = batch(ITEMS, ONE)
-    assert line == f"openai:gpt-4o: batch batch_1 with {CALLS} questions is under way"
+    assert line == f"openai:gpt-4o: batch batch_1 with {CALLS} questions is in progress"
     assert batch(ITEMS, ONE) == [line]
     more = [*ITEMS, Item("black sheep", "A black sheep again.", candidates=OWL.candidates)]
     lines = batch(more, both)
@@ -217,7 +217,7 @@ def test_servers_and_models_without_batches(server: BatchServer, caplog):
 NULL = {"choices": [{"message": {"content": None}}]}
 
 
-@pytest.mark.parametrize(("body", "lacks"), [({}, "has no message"), (NULL, "holds no text")])
+@pytest.mark.parametrize(("body", "lacks"), [({}, "has no message"), (NULL, "contains no text")])
 def test_lines_that_make_no_sense_do_no_harm(server: BatchServer, caplog, body: Body, lacks: str):
     batch(ITEMS, ONE)
     server.finish()
@@ -243,7 +243,7 @@ def test_the_command_says_what_it_waits_for_and_what_comes_next(
     assert "$0.00" in out
     code, out, err = run(capsys, "batch", *options)
     assert (code, out) == (3, "")
-    assert "openai:gpt-4o: batch batch_1 with 7 questions is under way." in err
+    assert "openai:gpt-4o: batch batch_1 with 7 questions is in progress." in err
     assert "same command again" in err
     server.finish()
     code, out, err = run(capsys, "batch", *options)

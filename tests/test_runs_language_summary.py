@@ -65,7 +65,7 @@ def test_a_run_is_summed_up_by_language(capsys, tmp_path):
     printed = capsys.readouterr().out
     (line,) = (line for line in printed.splitlines() if "Turkish (tr)*" in line)
     assert [cell.strip() for cell in line.split("│")[2:-1]] == ["2", "100%", "0.80", "0", "1", "1"]
-    assert "* The detector was not trained on Turkish: trust these senses less." in printed
+    assert "* The detector was not trained on Turkish: these senses are less reliable." in printed
     assert written(tmp_path / "voted", sense="vote")[1]["detector_trained"] is None
     fused = fuse([tmp_path / "run", tmp_path / "voted"]).record["languages"]
     assert [(r["language"], r["detector_trained"]) for r in fused] == [

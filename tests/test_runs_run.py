@@ -90,7 +90,7 @@ def test_pictures_of_a_sequence_are_compared_with_those_of_the_candidates(tmp_pa
 @pytest.mark.parametrize(
     ("chat", "sense", "message"),
     [
-        (says("Hard to say."), None, "no vote on 'night owl' could be read"),
+        (says("Hard to say."), None, "no vote on 'night owl' could be parsed"),
         (says("Idiomatic", gloss=""), "idiomatic", "1 of 1 meanings of says Idiomatic unusable"),
     ],
 )
@@ -105,8 +105,8 @@ def test_without_a_vote_or_a_gloss_the_compound_ranks(caplog, chat, sense, messa
     ("track", "candidates", "message"),
     [
         ("image", ["-A", "-B"], "No candidate has images"),
-        ("image", ["aA", "b-"], "'words' reads no images. Use the track 'caption'"),
-        (None, ["a-", "b-"], "'words' reads no images. Without captions, use .*mclip:NAME"),
+        ("image", ["aA", "b-"], "'words' does not encode images. Use the track 'caption'"),
+        (None, ["a-", "b-"], "'words' does not encode images. Without captions, use .*mclip:NAME"),
         ("caption", ["a-", "b-"], "No candidate has captions"),
     ],
 )
@@ -297,7 +297,7 @@ def test_only_the_encoders_that_are_needed_are_opened(opened, track, ranked, nee
 def test_an_encoder_without_images_is_warned_of_once(caplog):
     ranked = [PAIRS, item("aA", "bB", compound="late person")]
     run = rank(ranked, BASELINE, encoder=WordEncoder(), caption_encoder=reader())
-    assert caplog.text.count("'words' reads no images: captions alone decide") == 1
+    assert caplog.text.count("'words' does not encode images: only captions count") == 1
     ((track, encoder),) = run.record["models"]["encoders"].items()
     assert (track, encoder["name"]) == ("caption", "reader")
     assert "image_compound" not in run.rankings[0].parts[0]
@@ -323,7 +323,7 @@ def test_where_some_captions_are_missing_pictures_count_half(opened, caplog):
     kept = run.record["settings"]
     assert (kept["track"], kept["scoring"]["image_weight"]) == ("image+caption", 0.5)
     assert "1 of 3 candidates have no caption" in caplog.text
-    assert "whose weight is 0.5 beside captions" in caplog.text
+    assert "with weight 0.5 relative to captions" in caplog.text
     # A weight of the user's own is halved, not replaced.
     heavy = Settings(query="compound", scoring=Scoring.paper(image_weight=4, standardise=True))
     assert rank([mixed], heavy).rankings[0].scores[0] == pytest.approx(2 * sqrt(1.5), abs=1e-5)
@@ -332,7 +332,7 @@ def test_where_some_captions_are_missing_pictures_count_half(opened, caplog):
 def test_towers_of_two_widths_are_refused():
     broken = one_space()
     broken.vectors |= {"a.png": like(0.8, 0, 5), "b.png": like(0.8, 0, 5)}
-    with pytest.raises(UserError, match=r"'both' gives vectors of 3 and 5.*not of one space"):
+    with pytest.raises(UserError, match=r"'both' returned vectors of 3 and 5.*cannot be compared"):
         rank([item("aA", "bB")], Settings(query="compound", track="image"), encoder=broken)
 
 

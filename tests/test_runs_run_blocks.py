@@ -17,7 +17,7 @@ from toys import WordEncoder
 from admire import Settings, UserError, rank, read_items, write_run
 from admire.base.storage import cache_dir
 from admire.runs.past_runs import read_run
-from admire.runs.run import OpenRun
+from admire.runs.run import RankingPipeline
 from admire.runs.run_blocks import rank_file
 
 COMPOUNDS = ("night owl", "cold feet", "pipe dream", "black sheep", "hot air", "big fish", "owl")
@@ -89,8 +89,8 @@ def test_blocks_leave_the_files_of_a_whole_run(tmp_path, data, settings, whole):
     [
         ({"compound": ""}, "row 6"),
         ({"candidates": []}, "row 6 ('big fish') has no candidates"),
-        ({"sentence_type": None}, "'big fish': no sentence_type is given"),
-        ({"compound": "grey area"}, "says nothing of 'grey area'"),
+        ({"sentence_type": None}, "'big fish': sentence_type is missing"),
+        ({"compound": "grey area"}, "has no replies about 'grey area'"),
     ],
 )
 def test_a_bad_row_of_a_later_block_is_told_before_the_first(
@@ -99,7 +99,7 @@ def test_a_bad_row_of_a_later_block_is_told_before_the_first(
     rows = [json.loads(line) for line in data.read_text().splitlines()]
     rows[5] |= change
     data.write_text("\n".join(map(json.dumps, rows)))
-    monkeypatch.setattr(OpenRun, "rank_block", None)
+    monkeypatch.setattr(RankingPipeline, "rank_block", None)
     with pytest.raises(UserError) as caught:
         rank_file(data, tmp_path / "run", settings)
     assert message in str(caught.value)
@@ -125,12 +125,12 @@ def test_answers_that_cannot_be_read_end_a_run_in_its_first_block_alone(
 
     served.answer = answer
     settings = replace(SERVED, rankers=("listwise",), shuffles=1)
-    with pytest.raises(UserError, match="none of its 2 answers could be read"):
+    with pytest.raises(UserError, match="none of the 2 replies could be parsed"):
         rank_file(data, tmp_path / "run", settings)
     unread = "pipe dream", "black sheep"
     (cache_dir() / "replies.sqlite").unlink()
     rank_file(data, tmp_path / "run", settings)
-    assert "no answer on 'pipe dream' could be read" in caplog.text
+    assert "no reply about 'pipe dream' could be parsed" in caplog.text
 
 
 def test_the_command_prints_what_a_whole_run_prints(capsys, tmp_path, monkeypatch, data, settings):
@@ -150,14 +150,14 @@ def test_the_command_prints_what_a_whole_run_prints(capsys, tmp_path, monkeypatc
 def test_a_stop_leaves_caches_alone_and_the_same_command_asks_only_the_rest(
     tmp_path, monkeypatch, data, served: StrictServer, caplog
 ):
-    def pressed(run: OpenRun, items: list[Any], **named: Any) -> Any:
+    def pressed(run: RankingPipeline, items: list[Any], **named: Any) -> Any:
         if items[0].compound == "hot air":
             raise KeyboardInterrupt
         return rank_block(run, items, **named)
 
-    rank_block = OpenRun.rank_block
+    rank_block = RankingPipeline.rank_block
     with monkeypatch.context() as patch:
-        patch.setattr(OpenRun, "rank_block", pressed)
+        patch.setattr(RankingPipeline, "rank_block", pressed)
         with pytest.raises(KeyboardInterrupt):
             rank_file(data, tmp_path / "run", SERVED)
     assert "4 of 7 items are done." in caplog.text
@@ -173,8 +173,8 @@ def test_data_that_are_changed_meanwhile_leave_no_run(tmp_path, monkeypatch, dat
         data.write_text(data.read_text() + "\n")
         return rank_block(*arguments, **named)
 
-    rank_block = OpenRun.rank_block
-    monkeypatch.setattr(OpenRun, "rank_block", changing)
-    with pytest.raises(UserError, match="was changed while it was ranked"):
+    rank_block = RankingPipeline.rank_block
+    monkeypatch.setattr(RankingPipeline, "rank_block", changing)
+    with pytest.raises(UserError, match="changed while it was being ranked"):
         rank_file(data, tmp_path / "run", settings)
     assert not (tmp_path / "run").exists()

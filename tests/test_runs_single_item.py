@@ -97,8 +97,8 @@ def closed(of_file: bool, folder: Path) -> object:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (partial(closed, True), "cannot be read .* It may be closed: give its path"),
-        (partial(closed, False), "cannot be read .* It may be closed: give its path"),
+        (partial(closed, True), "cannot be read .* It may be closed: pass its path"),
+        (partial(closed, False), "cannot be read .* It may be closed: pass its path"),
         (lambda _: new_image("RGB", (0, 0)), "has no pixels"),
         (lambda _: new_image("F", (4, 4)), "has floating-point pixels"),
         (lambda _: b"", "the image file is empty"),
@@ -119,14 +119,14 @@ def new_image(mode: str, size: tuple[int, int]) -> object:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"captions": {"a": "b"}}, "captions is a list, not a dict"),
-        ({"captions": pd.DataFrame({"a": ["b"]})}, "captions is a list, not a DataFrame"),
+        ({"captions": {"a": "b"}}, "captions must be a list, not a dict"),
+        ({"captions": pd.DataFrame({"a": ["b"]})}, "captions must be a list, not a DataFrame"),
         ({"captions": ["a"]}, "two images or captions"),
-        ({"captions": "ab"}, "captions is a list, not a str"),
+        ({"captions": "ab"}, "captions must be a list, not a str"),
         ({"captions": ["a", 3]}, "captions cannot be 3"),
         ({"captions": ["a", ""]}, "Candidate 2 has neither"),
-        ({"images": ["none.png", None]}, "none.png: there is no such image"),
-        ({"images": [b"1", b"2"], "captions": ["a"]}, "2 images, 1 captions"),
+        ({"images": ["none.png", None]}, "none.png: image file not found"),
+        ({"images": [b"1", b"2"], "captions": ["a"]}, "2 images, but 1 captions"),
         ({"images": [None, 3], "captions": ["a", "b"]}, "Image 2 of images is a int"),
         ({"compound": " "}, "compound is empty"),
     ],
@@ -143,7 +143,7 @@ def test_an_option_that_is_not_taken_names_its_place():
         for name, place in (
             ("contrast", "settings=Settings(scoring=Scoring(contrast=…))"),
             ("vote", "settings=Settings(votes=…)"),
-            ("budget", "asking=Asking(budget=…)"),
+            ("budget", "asking=RequestOptions(budget=…)"),
             ("encoders", "encoder=…"),
         ):
             with pytest.raises(UserError) as caught:
@@ -155,12 +155,12 @@ def test_an_option_that_is_not_taken_names_its_place():
     ("option", "value", "message"),
     [
         ("settings", {"votes": 3}, "admire.Settings"),
-        ("asking", 3, "admire.Asking"),
-        ("llms", "embedded", "llms is a list of names and models, not a str"),
-        ("llms", [3], "llms takes names, or objects with ask .*admire.models.llm.ChatModel"),
-        ("encoder", 3, "encoder takes names, or objects with encode_texts"),
-        ("caption_encoder", object(), "caption_encoder takes names"),
-        ("detector", 3, "detector takes names"),
+        ("asking", 3, "admire.RequestOptions"),
+        ("llms", "embedded", "llms must be a list of names and models, not a str"),
+        ("llms", [3], "llms accepts names, or objects with ask .*admire.models.llm.ChatModel"),
+        ("encoder", 3, "encoder accepts names, or objects with encode_texts"),
+        ("caption_encoder", object(), "caption_encoder accepts names"),
+        ("detector", 3, "detector accepts names"),
         ("encoder", "nonsense", "Unknown encoder 'nonsense'"),
         ("llms", ["nonsense"], "Unknown chat model 'nonsense'"),
         ("progress", 3, "progress is True, False or a function, not 3"),

@@ -13,7 +13,7 @@ from conftest import admire_row, sequence_row
 from toys import WordEncoder, says
 
 from admire import Settings, UserError, rank, read_items, write_run
-from admire.runs.team_submission import hand_in
+from admire.runs.team_submission import write_submission_zip
 
 Row = dict[str, str]
 NAMES = "['a.png', 'b.png', 'c.png', 'd.png', 'e.png']"
@@ -77,7 +77,7 @@ def test_the_files_have_the_tasks_names_and_columns(
     tmp_path, caplog, ranked, files, options, first, columns, missing
 ):
     run, out = ranked(files), tmp_path / "mine.zip"
-    assert hand_in(run, out, **options)[0] == first
+    assert write_submission_zip(run, out, **options)[0] == first
     found = texts(out)
     assert len(found) == len(files)
     assert [lines[0] for lines in found.values()] == [columns] * len(files)
@@ -112,7 +112,7 @@ def test_what_is_no_submission_is_refused_and_nothing_is_written(tmp_path, ranke
 
 def refused(run: Path, words: str, out: Path, **options: Any) -> None:
     with pytest.raises(UserError) as caught:
-        hand_in(run, out, **options)
+        write_submission_zip(run, out, **options)
     assert words in str(caught.value)
     assert not out.exists()
 
@@ -134,16 +134,16 @@ def test_a_run_of_other_rows_than_the_blind_files_is_refused(tmp_path, write_tab
     refused(run, "blind: has changed", out)
     refused(run, f"item {number} (", out, data=tmp_path / "blind")
     good = write_table(blind(), blind("early bird"), name="elsewhere/a.tsv")
-    assert hand_in(run, out, data=good) == ["submission_TR.tsv"]
+    assert write_submission_zip(run, out, data=good) == ["submission_TR.tsv"]
 
 
 def test_a_place_that_is_no_zip_lost_data_and_a_missing_sense_are_told(tmp_path, caplog, ranked):
     run, out = ranked({"a_tr.tsv": [blind()]}, sense=False), tmp_path / "mine.zip"
     refused(run, "ends in .zip", tmp_path / "mine.tsv")
-    hand_in(run, out)
+    write_submission_zip(run, out)
     assert "1 of 1 rows have no sense" in caplog.text
     out.unlink()
     (tmp_path / "blind" / "a_tr.tsv").unlink()
-    refused(run, "Say where the blind files are.", out)
+    refused(run, "Give the path of the blind files.", out)
     run = ranked({"subtask_b_en.tsv": [sequence_row()]})
-    refused(run, "Subtask B is scored by the sense, too.", out, sense=False)
+    refused(run, "Subtask B also scores the sense.", out, sense=False)

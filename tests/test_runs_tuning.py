@@ -180,10 +180,10 @@ SOME = Scoring.paper(contrast=1, texts=("scene", "literal2", "literal_scene"))
             lambda f, scoring: pictured_run(f, "image+caption", scoring),
             RECORDED,
             1,
-            scorings(2)[::7],
+            scorings(2)[::13],
         ),
-        (lambda f, scoring: pictured_run(f, None, scoring, 2), RECORDED, 2, scorings(2, 2)[::7]),
-        (described_run, Scoring.paper(), 1, [*DESCRIBED[::17], SOME]),
+        (lambda f, scoring: pictured_run(f, None, scoring, 2), RECORDED, 2, scorings(2, 2)[::13]),
+        (described_run, Scoring.paper(), 1, [*DESCRIBED[::31], SOME]),
     ],
     ids=["both", "two encoders", "both senses described"],
 )
@@ -217,8 +217,8 @@ def tune(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], str]:
     def tune(folder: Path) -> str:
         code, out, err = run(capsys, "tune", folder)
         assert code == 0
-        assert "scored as other compounds choose" in " ".join(out.split())
-        found = re.search("All items together choose (.*)\n", err)
+        assert "settings tuned on the other compounds" in " ".join(out.split())
+        found = re.search("Best on all items: (.*)\n", err)
         assert found
         return found[1]
 
@@ -344,7 +344,7 @@ def test_runs_are_weighed_as_other_compounds_choose(two_runs):
 
 
 def test_weights_prints_the_command_that_fuses_with_the_weights(two_runs, capsys, tmp_path):
-    code, out, err = run(capsys, "weights", *two_runs, "--method", "borda", "--json")
+    code, out, err = run(capsys, "tune-fusion", *two_runs, "--method", "borda", "--json")
     assert code == 0
     default, tuned, gain = (
         next(row["mean"] for row in rows if row["metric"] == "top1")
@@ -372,5 +372,5 @@ def test_runs_without_gold_or_of_few_compounds_cannot_be_weighed(two_runs, capsy
 
 def test_a_fused_run_has_no_scoring_to_tune(two_runs, tmp_path):
     write_run(fuse(two_runs), tmp_path / "fused")
-    with pytest.raises(UserError, match=r"fused: is fused\. Tune the runs that it is made of"):
+    with pytest.raises(UserError, match=r"fused: is a fused run\. Tune the runs that it was"):
         read_cosines(tmp_path / "fused")

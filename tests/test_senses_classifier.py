@@ -130,16 +130,6 @@ def test_other_layers_can_be_taken_than_in_the_papers_submission(base, tmp_path,
     assert np.allclose(classifier.model.encode([text])[0], logits, atol=1e-6)
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_a_classifier_of_an_earlier_version_is_opened(made, tmp_path, setting):
-    folder = Path(shutil.copytree(made[setting][0], tmp_path / "earlier"))
-    record = json.loads((folder / "admire.json").read_text())
-    del record["layers"], record["fit"]["keep"]
-    (folder / "admire.json").write_text(json.dumps(record))
-    earlier, now = (open_classifier(f, device="cpu") for f in (folder, made[setting][0]))
-    assert earlier.classify(HELD) == now.classify(HELD)
-
-
 def test_a_sense_is_that_of_the_likelier_logit():
     class Fixed:
         def encode(self, texts, **_):

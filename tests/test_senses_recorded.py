@@ -118,7 +118,7 @@ def test_items_without_a_sense_are_named_and_the_data_or_a_detector_can_give_it(
     with pytest.raises(UserError) as caught:
         rank(items, settings, encoder=WordEncoder())
     message = str(caught.value)
-    assert f"recorded:{path} lacks the sense of 'night owl' in “A night owl hooted.”, " in message
+    assert f"recorded:{path} has no sense for 'night owl' in “A night owl hooted.”, " in message
     assert "“A night owl 1.” and 4 more." in message
     assert caught.value.settings == ("llms", "sense")
     (ranking,) = rank([HOOTED], replace(settings, sense="given"), encoder=WordEncoder()).rankings
@@ -150,11 +150,11 @@ ITEM = {"compound": "night owl", "sentence": "A night owl."}
         ([{"compound": "night owl", "order": ["a", "b"]}], ["row 1 ('night owl'), order"]),
         (
             [ITEM | {"sense": "literal"}, {"compound": "cold feet"}, ITEM | {"sense": "idiomatic"}],
-            ["row 3 ('night owl'), sense", "row 1 says literal"],
+            ["row 3 ('night owl'), sense", "row 1 has literal"],
         ),
         (
             [ITEM | {"order": ["a", "b"]}, ITEM | {"order": "['b', 'a']"}],
-            ["row 2 ('night owl'), order", "row 1 says a, b"],
+            ["row 2 ('night owl'), order", "row 1 has a, b"],
         ),
         (
             [ITEM | {"sense": "literal", "votes_idiomatic": 4, "votes_literal": 1}],
@@ -222,7 +222,7 @@ def test_a_run_of_glosses_gives_glosses_and_says_what_it_lacks(tmp_path, caplog)
     assert [reading.gloss for reading in same] == ["A person awake late.", None]
     interpret(items, [llm], Prompts(), ReadingSettings(meanings="both"))
     (warning,) = caplog.messages  # of the sense that is meant there
-    assert "the literal meaning of 'night owl' in “A night owl hooted.”" in warning
+    assert "no literal meaning for 'night owl' in “A night owl hooted.”" in warning
 
 
 def test_a_run_without_a_chat_model_or_a_damaged_one_has_no_replies(tmp_path):

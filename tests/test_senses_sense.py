@@ -58,14 +58,6 @@ def test_what_was_written_is_read_again(tmp_path, last):
     assert read_senses(path) == (USES, [TOLD[0], last])
 
 
-def test_a_table_of_earlier_versions_is_read(tmp_path):
-    path = tmp_path / "senses.tsv"
-    table = write_senses(path, USES, TOLD).drop(columns="by")
-    former = table.rename(columns={"probability_idiomatic": "probability"})
-    former.to_csv(path, sep="\t", index=False, quoting=csv.QUOTE_ALL)
-    assert read_senses(path) == (USES, TOLD)
-
-
 @pytest.mark.parametrize(
     ("column", "cell"),
     [("predicted_type", "figurative"), ("probability_idiomatic", "1.5"), ("literal", "-1")],

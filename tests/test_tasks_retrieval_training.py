@@ -294,8 +294,8 @@ def test_what_can_be_refused_is_refused_before_anything_is_encoded(plain, tmp_pa
         (TRAIN, VAL, {"soft_negatives": 99}, "99 soft negatives are too many"),
         (TRAIN, unanswered, {}, "No query of the split 'val'"),
         (TRAIN, VAL, {"query": "instruction+sentence"}, "leaves instructions out"),
-        (far, VAL, {"query": "span"}, "lies beyond its limit of 64 tokens"),
-        (far, VAL, {"query": "instruction+span"}, "lies beyond its limit of 64 tokens"),
+        (far, VAL, {"query": "span"}, "is beyond its limit of 64 tokens"),
+        (far, VAL, {"query": "instruction+span"}, "is beyond its limit of 64 tokens"),
     ):
         splits = {"train": train, "val": val, "test": TEST}
         settings = replace(SMALL, **changes)

@@ -154,7 +154,7 @@ def test_a_row_of_a_table_that_cannot_be_used_is_named(write_table, rows, messag
     [
         ([gold("1"), gold("3")], "gold.csv, row 2, ID: '3' is not in"),
         ([gold("1"), gold("2", "", "3")], "gold.csv, row 2, otherID: '3' "),
-        ([gold("1"), gold("1", "0")], "gold.csv, row 2, ID: '1' is there twice"),
+        ([gold("1"), gold("1", "0")], "gold.csv, row 2, ID: '1' appears twice"),
     ],
 )
 def test_a_row_of_the_gold_that_cannot_be_used_is_named(write_table, rows, message):

@@ -194,5 +194,5 @@ def test_what_cannot_be_learned_from_is_named(data, stsb, write_table):
     assert caught.value.settings == ("sts",)
     few = write_table(*training_rows(GROUPS[:4]), name="few.csv")
     for source, validation in ((few, None), (data, write_table(dev(), name="dev.csv"))):
-        with pytest.raises(UserError, match="nothing to validate on"):
+        with pytest.raises(UserError, match="No validation data"):
             read_training_data([source], "adaptive", validation=validation)

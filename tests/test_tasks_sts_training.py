@@ -288,7 +288,7 @@ def test_a_setting_that_an_objective_cannot_heed_is_refused(built, objective, ch
         ([], PAIRS, VAL, "adaptive", "'adaptive' needs groups"),
         (TRAIN, VAL, VAL, "adaptive", "need similarities"),
         ([Group("s", ("c",), (), "en")], [], VAL, "consistent", "No group has both"),
-        (TRAIN, [], [Pair("1", "en", "a", "b")], "adaptive", "validate"),
+        (TRAIN, [], [Pair("1", "en", "a", "b")], "adaptive", "No validation data"),
     ],
 )
 def test_there_must_be_something_to_learn_from_and_to_validate_on(

@@ -37,13 +37,13 @@ def report(label: str, ranks_of_right: Sequence[int]) -> None:
 
 def main(run: Path, replies: Path) -> None:
     encoder = open_encoder("e5")
-    said = open_replies(replies).replies
+    replies_by_key = open_replies(replies).replies
     rows = {row.compound: row for row in read_rows(run)}
     captions = [c.caption for row in rows.values() for c in row.candidates if c.caption]
     recorded = {
-        name: said[key_of(name)].meanings["idiomatic"].definitions[0]
+        name: replies_by_key[key_of(name)].meanings["idiomatic"].definitions[0]
         for name in rows
-        if key_of(name) in said
+        if key_of(name) in replies_by_key
     }
     readings = {name: row.interpretations[0] for name, row in rows.items()}
     in_dictionary = {n: r.known.idiomatic for n, r in readings.items() if r.known.idiomatic}

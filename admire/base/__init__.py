@@ -1,1 +1,1 @@
-"""What every room stands on: errors, files, storage, cache, progress, workers."""
+"""Errors, files, storage, cache, progress and workers, used by all other packages."""

@@ -17,7 +17,7 @@ def named_certificates() -> tuple[str, str]:
 
 
 def check_certificates() -> None:
-    """Refuse certificates that cannot be read. The error of what would use them names no file.
+    """Refuse certificates that cannot be read. Libraries' own errors do not name the file.
 
     Raises:
         UserError: the variable, its value and the reason.

@@ -59,7 +59,7 @@ Images = Literal["embed", "link"]
 """Whether a report holds thumbnails of the pictures, or names their files."""
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
-"""Where torch runs; ``auto`` is a GPU where there is one."""
+"""The device of torch; ``auto`` is a GPU if there is one."""
 
 Precision = Literal["float32", "bfloat16", "float16"]
 """Of encoders on torch; ``float16`` needs a GPU."""

@@ -12,6 +12,7 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal
@@ -95,7 +96,8 @@ def open_text(path: Path, *, header: bool = False, whole: bool = False) -> io.Te
     """
     empty, row, size, most = True, -header, 0, WHOLE if whole else LINE
     try:
-        with _open_utf8(path) as file:
+        with ExitStack() as stack:
+            file = stack.enter_context(_open_utf8(path))
             while line := file.readline(most + 1):
                 row += 1
                 size = size * whole + len(line)
@@ -103,7 +105,11 @@ def open_text(path: Path, *, header: bool = False, whole: bool = False) -> io.Te
                     what = path if whole else f"{path}, row {row}" if row else f"{path}, header"
                     raise UserError(f"{what}: has more than {most >> 20} MB. Split it.")
                 empty &= not line.decode("utf-8-sig").strip()
-        text = io.TextIOWrapper(_open_utf8(path), encoding="utf-8-sig", newline="\n")
+            if empty:
+                raise UserError(f"{path}: the file is empty.")
+            file.seek(0)
+            stack.pop_all()
+            return io.TextIOWrapper(file, encoding="utf-8-sig", newline="\n")
     except UnicodeDecodeError:
         where = f"{path}, row {row}" if row > 0 else f"{path}{', header' * (header and not row)}"
         raise UserError(
@@ -111,10 +117,6 @@ def open_text(path: Path, *, header: bool = False, whole: bool = False) -> io.Te
         ) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    if empty:
-        text.close()
-        raise UserError(f"{path}: the file is empty.")
-    return text
 
 
 def _open_utf8(path: Path) -> BinaryIO:
@@ -322,7 +324,7 @@ def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> N
     names = list(map(str, table.columns))
     for column in required:
         if names.count(column) > 1 or {column, f"{column}.1"} <= set(names):  # .1 is pandas'
-            raise UserError(f"{path}: the column '{column}' is there twice. Remove one of them.")
+            raise UserError(f"{path}: the column '{column}' appears twice. Remove one of them.")
         if column not in names:
             similar = [name for name in names if plain_name(name) == plain_name(column)]
             cure = f"Rename '{similar[0]}'" if similar else f"The file has: {', '.join(names)}"
@@ -330,7 +332,7 @@ def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> N
 
 
 def check_spelling(where: object, names: tuple[str, ...], known: tuple[str, ...]) -> None:
-    """Refuse a column that is not read because it is spelt otherwise, or that is there twice.
+    """Refuse a column that is not read because it is spelt otherwise, or that appears twice.
 
     Args:
         known: the columns that are read. Others may differ from them in more than capitals, spaces,
@@ -345,11 +347,11 @@ def _spelling(names: tuple[str, ...], known: tuple[str, ...]) -> str:
     spellings = {plain_name(name): name for name in known}
     renamed = {}
     for name in names:
-        numbered = re.fullmatch(r"(.*)\.\d+", name, re.DOTALL)  # by pandas, where it is there twice
+        numbered = re.fullmatch(r"(.*)\.\d+", name, re.DOTALL)  # by pandas, where it appears twice
         base = numbered[1] if numbered and numbered[1] in names else name
         meant = spellings.get(plain_name(base))
         if meant and (base != name or names.count(name) > 1):
-            return f"the column '{base}' is there twice. Remove one of them."
+            return f"the column '{base}' appears twice. Remove one of them."
         if meant and name != meant:
             if meant in names:
                 return f"the column '{name}' is not read, beside '{meant}'. Remove one of them."
@@ -386,7 +388,7 @@ def json_rows_or_errors(path: Path) -> Iterator[tuple[int, dict[str, Any] | User
     """Yield the rows as :func:`json_rows` does, and what is wrong with those that cannot be used.
 
     Raises:
-        UserError: the file cannot be read, or is no JSON list.
+        UserError: the file cannot be read, or is not a JSON list.
     """
     with open_text(path, whole=path.suffix.lower() == ".json") as text:
         rows: Iterable[Any] = text
@@ -412,7 +414,7 @@ def _json_object(value: Any, where: str) -> dict[str, Any]:
         key = next(key for key in value if not _is_utf8({key: value[key]}))
         place = f", {key}" if _is_utf8(key) else ""
         raise UserError(
-            f"{where}{place}: holds half a surrogate pair (\\ud800 to \\udfff). Remove it."
+            f"{where}{place}: contains half a surrogate pair (\\ud800 to \\udfff). Remove it."
         )
     return value
 
@@ -441,7 +443,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key '{twice}' is there twice")
+        raise ValueError(f"the key '{twice}' appears twice")
     return value
 
 

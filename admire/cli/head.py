@@ -11,18 +11,17 @@ from admire.cli import options as opt
 from admire.cli.config import with_file
 from admire.cli.output import print_figures, print_json, print_rows
 from admire.models.training_settings import HeadTraining
+from admire.tasks.rank import Rank
 from admire.training.settings import HeadData, SweepAxes, TripletSettings
 
 log = logging.getLogger("admire")
 
 
-@opt.with_settings(
-    "train head", HeadTraining, TripletSettings, HeadData, opt.CONFIG_FILE, headings=True
-)
+@opt.with_settings("train head", *Rank.training, headings=True)
 def train_head(data: Path, /, *, out: Path = Path("head"), options: opt.Options = None) -> None:
     """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %.
 
-    With --folds no head is written.
+    With --folds, cross-validates and writes no head.
 
     Needs the extras embedded and train.
 
@@ -34,31 +33,15 @@ def train_head(data: Path, /, *, out: Path = Path("head"), options: opt.Options 
         admire train head train.tsv --out my_head/
         admire train head train.tsv --folds 5
     """
-    from admire import training
-    from admire.base.storage import check_folder
-    from admire.data.reader import read_items
-    from admire.scores.leakage import summarise_card
+    import pandas as pd
 
-    check_extra("train", "A projection head", "torch", "joblib")
     options = with_file("train head", options)
-    settings, source = opt.make(HeadTraining, options), opt.make(HeadData, options)
-    triplet_settings = opt.make(TripletSettings, options)
-    if source.folds is None:
-        check_folder(out, "head")
-    items = read_items(data, source.lang)
-    training.check_heads(items, [settings], folds=source.folds, seed=settings.seed)
-    triplets, encoder = training.open_triplets(items, triplet_settings, seed=settings.seed)
-    if source.folds is not None:
-        orders = training.cross_validate_heads(
-            items, triplets, [settings], folds=source.folds, seed=settings.seed
-        )
-        for title, figures in training.compare_heads(items, *orders, settings.seed).items():
-            print_figures(figures, title)
+    result = Rank().train([data], options | {"out": out})
+    if result.files:
+        print_json(result.record)
         return
-    head = training.train_head(triplets, settings, encoder)
-    head.save(out)
-    log.info("Wrote %s", out)
-    print_json(summarise_card(head.card))
+    for title, figures in pd.DataFrame(result.figures).groupby("table", sort=False):
+        print_figures(figures, str(title))
 
 
 @opt.with_settings(
@@ -72,7 +55,7 @@ def sweep(
     json: Annotated[opt.Json, opt.RARE] = False,
     options: opt.Options = None,
 ) -> None:
-    """Train heads over a grid, the paper's 162 settings, and show the ten that validate best.
+    """Train heads over a grid of settings, by default the paper's 162, and print the best ten.
 
     Needs the extras embedded and train.
 

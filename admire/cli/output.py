@@ -1,4 +1,4 @@
-"""What commands print: data to stdout, as tables or JSON."""
+"""Output of commands: data on stdout, as tables or JSON."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("admire")
 
 REPORT = "report.html"
-"""What the page that shows a run is called in its folder."""
+"""File name of the page that shows a run, in its folder."""
 
 UNLIMITED = 100_000
 """The width of files and pipes, in characters."""
 
 FIGURE = 23
-"""How wide a figure with its interval is, in characters; longer texts may be wrapped."""
+"""Width of a figure with its interval, in characters; longer texts may be wrapped."""
 
 SHOWN = 20
-"""How many items' rankings are printed; the run folder has them all."""
+"""How many items' rankings are printed; the run folder contains all."""
 
 
 def show_run(
@@ -48,12 +48,12 @@ def show_run(
     """Print the first rankings of a run folder, and their scores where the gold is known.
 
     Args:
-        written: the submissions, which are named as written.
+        written: the submission files, to be listed.
         report: whether the folder also gets a page that shows the run.
-        json: print where the run is, its files and its figures for programs instead.
-        data: that were ranked, for the page.
+        json: print the run's path, files and figures as JSON instead.
+        data: the ranked data, for the page.
     """
-    from admire.audit.run_leakage import warn_if_runs_saw
+    from admire.audit.run_leakage import warn_if_runs_leaked
     from admire.runs.scoring import abstained_below, summarise_run
     from admire.scores.figures import summarise
     from admire.scores.item_figures import describe_coverage
@@ -64,7 +64,7 @@ def show_run(
     items, languages = record["items"], record.get("languages", ())
     scored, senses = summary.scored, summary.senses
     if senses is not None and len(senses) <= (0 if scored is None else len(scored)):
-        senses = None  # the scored items say it
+        senses = None  # the scored items include them
     below = abstained_below(record)
     figures, sense_figures = (
         None if rows is None else summarise(rows) for rows in (scored, senses)
@@ -97,7 +97,7 @@ def show_run(
             sure = None if scored is None else summarise_sure(scored)
             print_unsure(summary.unsure, items, below, sure)
     if scored is not None:
-        warn_if_runs_saw(scored, out)
+        warn_if_runs_leaked(scored, out)
     print_account(record.get("asked", ()))
     if report:
         from admire.pages.report import write_report
@@ -120,7 +120,7 @@ def print_languages(summary: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_unsure(unsure: int, items: int, below: float, sure: pd.DataFrame | None) -> None:
-    """Print how many items are unsure, and the figures of the others where these are known."""
+    """Print how many items are unsure, and the figures of the others if they are known."""
     count = f"{unsure} of {items} items are unsure (below {below:g})"
     if sure is None or not 0 < unsure < items:
         print(f"{count}.")
@@ -129,7 +129,7 @@ def print_unsure(unsure: int, items: int, below: float, sure: pd.DataFrame | Non
 
 
 def print_account(account: Sequence[Mapping[str, Any]]) -> None:
-    """Print to stderr what chat models cost, if a server was asked anything; see run.json."""
+    """Print the costs of chat models to stderr if a paid server was asked; see run.json."""
     from admire.models.llm.session import UNKNOWN
 
     if not any(row["calls"] > row["from_cache"] and row["price_usd"] for row in account):
@@ -148,13 +148,16 @@ def print_account(account: Sequence[Mapping[str, Any]]) -> None:
         )
         for row in account
     ]
-    headings = ("Asked for", "Model", "Replies", "From cache", "Tokens in", "Out", "Price", "Now")
+    headings = (
+        *("Stage", "Model", "Requests", "Cached", "Input tokens", "Output tokens"),
+        *("Total cost", "This run"),
+    )
     print_rows(headings, rows, "Chat models", errors=True)
-    _say_why(row["price_unknown_because"] for row in account)
+    _log_unknown_prices(row["price_unknown_because"] for row in account)
 
 
 def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> None:
-    """Print which questions chat models would be asked, and log what that leaves open."""
+    """Print how many requests a run would send to chat models, and log what is not counted."""
     from admire.models.llm.chat import Price
     from admire.models.llm.session import UNKNOWN
 
@@ -178,17 +181,16 @@ def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> Non
     ]
     prices = [forecast.price for forecast in forecasts if forecast.price]
     total = str(sum(prices, Price(0.0))) if len(prices) == len(forecasts) else UNKNOWN
-    headings = ("To ask for", "Model", "Questions", "In cache", "Tokens in", "Out", "Price")
-    print_rows(headings, rows, f"Chat models; in all {total}")
+    headings = ("Stage", "Model", "Requests", "Cached", "Input tokens", "Output tokens", "Cost")
+    print_rows(headings, rows, f"Chat models; total {total}")
     log.info(
-        "Nothing was asked. Tokens are estimated: of replies the most that they may have, or as "
-        "many as those in the cache. What is asked again because a reply cannot be used is not "
-        "counted."
+        "No request was sent. Tokens are estimates: for replies the maximum length, or the mean of "
+        "cached replies. Requests that are repeated after an unusable reply are not counted."
     )
-    _say_why(forecast.unknown for forecast in forecasts)
+    _log_unknown_prices(forecast.unknown for forecast in forecasts)
 
 
-def _say_why(reasons: Iterable[str | None]) -> None:
+def _log_unknown_prices(reasons: Iterable[str | None]) -> None:
     for reason in dict.fromkeys(filter(None, reasons)):
         log.info("A price is unknown: %s.", reason)
 
@@ -205,7 +207,7 @@ def print_table(table: Any, *, errors: bool = False) -> None:
 
 
 def _console(*, errors: bool = False) -> Console:
-    """Open the terminal; files and pipes are as wide as what is printed, so nothing is cut."""
+    """Open the terminal; files and pipes are wide enough for everything, so nothing is cut."""
     from rich.console import Console
 
     console = Console(stderr=errors)
@@ -223,7 +225,7 @@ def print_rows(
 ) -> None:
     """Print a table; line breaks in a cell stay.
 
-    Where the terminal is too narrow for its columns, each row is a block of lines.
+    If the terminal is too narrow for the columns, each row is a block of lines.
     """
     from rich.table import Column, Table
 
@@ -247,7 +249,7 @@ def print_rows(
 
 
 def _least_width(text: str) -> int:
-    """Return in how many columns a cell can be read: whole if it is short, or its longest word."""
+    """Return the least readable width of a cell: its longest word, or all of a short one."""
     from rich.cells import cell_len
 
     longest_line = max(map(cell_len, text.split("\n")))
@@ -278,9 +280,9 @@ def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
             _print_block(ranking, prefix)
     else:
         _print_wide(rankings, prefix)
-    print("Scores compare the candidates of one item, not items.")
+    print("Scores are comparable within an item, not between items.")
     if prefix:
-        print(visible(f"All names begin with “{prefix}”, which is left out here."))
+        print(visible(f"All names begin with “{prefix}”, which is omitted here."))
     if count > SHOWN:
         print(f"… and {count - SHOWN} more, in items.jsonl and scores.csv")
 
@@ -312,7 +314,7 @@ def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
 
 
 def _print_block(ranking: Ranking, prefix: str) -> None:
-    """Print an item under its compound: its meanings in whole lines, then a line a candidate."""
+    """Print an item under its compound: its meanings, then one line for each candidate."""
     from rich.cells import cell_len, set_cell_size
     from rich.padding import Padding
 
@@ -354,7 +356,7 @@ def _candidate_cells(ranking: Ranking, prefix: str) -> list[tuple[str, str, str,
 
 
 def _shared_prefix(names: Sequence[str]) -> str:
-    """Return the folder, or the words up to a - or _, with which all names begin."""
+    """Return the prefix that all names share, up to a /, - or _."""
     if len(set(names)) < 2:
         return ""
     start = os.path.commonprefix(names)  # noqa: RUF071  names need not be paths
@@ -362,7 +364,7 @@ def _shared_prefix(names: Sequence[str]) -> str:
 
 
 def _short(name: str) -> str:
-    """Cut a name to 28 characters on terminals, in its middle: its end tells it from others."""
+    """Cut a name to 28 characters on terminals, in its middle, because ends of names differ."""
     text = visible(name)
     whole = len(text) <= 28 or _console().width == UNLIMITED
     return text if whole else f"{text[:11]}…{text[-16:]}"
@@ -375,7 +377,7 @@ def _sense_cell(sense: Sense) -> str:
 
 
 def _meaning_cell(reading: Interpretation, ranking: Ranking) -> str:
-    """Return the meaning, and what is wrong with it after a mark; empty if there is neither."""
+    """Return the meaning and its warning, if any; empty if there is neither."""
     wording = reading.wording(ranking.item.phrase, ranking.item.definitions)
     warning = f"⚠ {reading.warning}" if reading.warning else None
     return " ".join(filter(None, (wording, warning)))
@@ -399,11 +401,13 @@ def print_why(ranking: Ranking) -> None:
     ]
     headings = ("Candidate", *(name[0].upper() + name[1:] for name in parts), "Score")
     print_rows(headings, rows, "Parts of the scores")
-    print("Parts compare candidates with each other. Those of a candidate add up to its score.")
+    print(
+        "Parts are relative to the other candidates. The parts of a candidate add up to its score."
+    )
 
 
 def print_json(value: object) -> None:
-    """Print a value for programs; a table is a list of its rows."""
+    """Print a value as JSON; a table is a list of its rows."""
     print(jsonlib.dumps(value, indent=2, default=_plain))
 
 

@@ -1,4 +1,4 @@
-"""Commands that show pages: a report of runs, and a page to rank by hand."""
+"""Commands for web pages: a report of runs, and a page for ranking."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ def report(
     data: Path | None = None,
     published: opt.Published = None,
     track: opt.PublishedTrack = None,
+    metric: opt.Metrics = None,
 ) -> None:
     """Show runs in one HTML file: figures, plots, and each item with its pictures.
 
-    Nothing is asked or encoded. Of several runs, each is compared with the first. If the set is
-    one on which figures were published (told by its language, size and name, or by --published),
-    the page shows the run's place among them.
+    Asks no model and encodes nothing. Each further run is compared with the first. If figures were
+    published for the set (recognised by its language, size and name, or given by --published), the
+    page shows the run's place among them.
 
-    Needs the extra report, which embedded brings.
+    Needs the extra report, which embedded includes.
 
     Args:
         runs: Folders of rank, fuse or retrieve, or tables of sense or detect.
         out: HTML file to write.
-        images: Put thumbnails into the file, or name the picture files.
-        data: Where the data of the runs are now, for pictures and for gold that came later
-            (default: what was ranked, if it has not changed).
+        images: Embed thumbnails in the file, or link to the picture files.
+        data: Current path of the runs' data, for pictures and for gold that was added later
+            (default: the ranked data, if it has not changed).
 
     Examples:
         admire report runs/my_set
@@ -54,11 +55,19 @@ def report(
     from admire.pages.report import write_report
 
     check_file(out, '<meta name="generator" content="admire">', force=force)
-    written = write_report(runs, out, images=images, data=data, published=published, track=track)
+    written = write_report(
+        runs,
+        out,
+        images=images,
+        data=data,
+        published=published,
+        track=track,
+        metrics=metric or (),
+    )
     log.info("Wrote %s, %.1f MB", written, written.stat().st_size / 1e6)
 
 
-@opt.with_settings("serve", (Settings, "llms", "llm_url", "encoder", "detector"))
+@opt.with_settings("serve", (Settings, "llms", "llm_url", "encoder", "detector", "rankers"))
 def serve(
     *,
     host: str = "127.0.0.1",
@@ -69,17 +78,17 @@ def serve(
     in_browser: Annotated[bool, Parameter("--open")] = False,
     options: opt.Options = None,
 ) -> None:
-    """Serve a page on this machine to rank pictures and captions by hand, and POST /v1/rank.
+    """Serve a local web page for ranking pictures and captions, and the REST API POST /v1/rank.
 
     Needs the extras serve and embedded.
 
     Args:
-        host: Address to listen at; one that other machines can reach needs a token.
-        port: Port to listen at; 0 takes a free one.
-        token: Password that people and programs must send.
-        profile: Stack that the other options change.
-        index: A collection to search in a second tab: a folder that admire index wrote, or a file
-            of texts, as there.
+        host: Address to listen on; an address that other machines can reach needs a token.
+        port: Port to listen on; 0 for any free port.
+        token: Password that clients must send.
+        profile: Preset that the other options override.
+        index: Collection to search in a second tab: a folder written by admire index, or a file of
+            texts as for that command.
         in_browser: Open the page in the browser.
 
     Examples:
@@ -90,10 +99,10 @@ def serve(
 
     if index and not index.exists():
         raise UserError(f"{index}: cannot be read (No such file or folder).", "index")
-    models = Models(profile, options, index=index)
+    models = Models(profile, opt.with_plugins("serve", options), index=index)
     run_server(models, host=host, port=port, token=token, opens=in_browser)
     others = set(threading.enumerate()) - {threading.main_thread()}
     if any(not thread.daemon for thread in others):
-        # The thread waits for a chat model's reply. All files are removed by now.
+        # The thread waits for a chat model's reply. All temporary files have been removed.
         sys.stderr.flush()
         os._exit(0)

@@ -1,4 +1,4 @@
-"""The command that lists what plugs in."""
+"""The command that lists plug-ins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def plugins(kind: Kind | None = None, /, *, foreign: bool = False, json: opt.Jso
 
     Args:
         kind: List only this kind.
-        foreign: Leave out those that ship with admire.
+        foreign: List only plug-ins of other distributions.
 
     Examples:
         admire plugins ranker

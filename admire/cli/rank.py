@@ -1,4 +1,4 @@
-"""Commands that make runs, score them, fuse them, and write what a team hands in."""
+"""Commands that make, score and fuse runs, and write submissions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from cyclopts import Parameter
 
 from admire.base.errors import UserError
 from admire.cli import options as opt
-from admire.cli.config import run_settings
 from admire.cli.output import (
     REPORT,
     print_account,
@@ -24,7 +23,8 @@ from admire.cli.output import (
     show_run,
 )
 from admire.data.settings import ItemFiles
-from admire.rankers.settings import Asking, Scoring, Settings
+from admire.rankers.settings import RequestOptions, Scoring, Settings
+from admire.tasks.rank import Rank, run_settings
 
 log = logging.getLogger("admire")
 
@@ -32,13 +32,13 @@ log = logging.getLogger("admire")
 def demo(
     *, out: Path = Path("runs/demo"), every: Annotated[bool, Parameter("--all")] = False
 ) -> None:
-    """Rank samples that come with admire, on this machine, without key or hub.
+    """Rank the bundled samples locally; needs no API key and no download.
 
     Needs the extra embedded.
 
     Args:
         out: Run folder to write.
-        every: Rank all of the samples and not only the first two.
+        every: Rank all samples, not only the first two.
 
     Examples:
         admire demo
@@ -58,16 +58,7 @@ def demo(
     show_run(out, write_run(run, out), report=True)
 
 
-@opt.with_settings(
-    "rank",
-    Settings,
-    Scoring,
-    Asking,
-    ItemFiles,
-    opt.SettingsSource,
-    opt.WorkerOptions,
-    headings=True,
-)
+@opt.with_settings("rank", *Rank.settings, opt.WorkerOptions, headings=True)
 def rank(
     data: opt.Data,
     /,
@@ -80,9 +71,9 @@ def rank(
 ) -> None:
     """Rank each item's candidates and write a run folder with a submission.
 
-    Options change the settings of --config, --like or the profile. The profile embedded needs no
-    key and no hub. In vision and vision-local a chat model sees the candidates. best is what we
-    would try first today; paper is UoR-NCL's stack.
+    Options override the settings of --config, --like or the profile. The profile embedded needs no
+    API key and no download. In vision and vision-local a chat model sees the candidates. best uses
+    the models that we expect to be strongest; paper reproduces UoR-NCL's system.
 
     Needs the extra embedded; other encoders need clip, and --workers needs ray.
 
@@ -101,7 +92,7 @@ def rank(
 
     started = time.monotonic()
     settings, files = run_settings(options), opt.make(ItemFiles, options)
-    asking, workers = opt.make(Asking, options), opt.open_workers(options, settings.device)
+    asking, workers = opt.make(RequestOptions, options), opt.open_workers(options, settings.device)
     if dry_run:
         look, skip = (check_image, lambda fault: None) if files.skip_bad else (None, None)
         items = list(files.read(data, look=look, skip=skip))
@@ -122,7 +113,7 @@ def rank(
 
 
 @opt.with_settings(
-    "one", (ItemFiles, "lang"), Settings, Scoring, Asking, opt.SettingsSource, headings=True
+    "one", (ItemFiles, "lang"), Settings, Scoring, RequestOptions, opt.SettingsSource, headings=True
 )
 def one(
     compound: str,
@@ -143,11 +134,11 @@ def one(
         compound: The compound, such as "cold feet".
         sentence: A sentence that uses it.
         pictures: Picture files.
-        caption: A caption, in the pictures' order. Repeat for each; "" where there is none.
-        definition: What the compound means in the sentence, in place of a model's words. Repeat for
-            a second one.
-        why: Also print why the first candidate is first, and the parts of all scores. JSON always
-            has both.
+        caption: A caption, in the pictures' order. Repeat for each; "" for none.
+        definition: Meaning of the compound in the sentence, used instead of a model's definition.
+            Repeat for a second one.
+        why: Also print why the first candidate is first, and the parts of all scores. --json always
+            contains both.
 
     Examples:
         admire one "cold feet" "He got cold feet." feet.png church.png --why
@@ -164,15 +155,15 @@ def one(
         definitions=definition,
         language=opt.make(ItemFiles, options).lang,
         settings=run_settings(options),
-        asking=opt.make(Asking, options),
+        asking=opt.make(RequestOptions, options),
     )
     (ranking,) = run.rankings
     if json:
         names = [candidate.name for candidate in ranking.candidates]
         scores = dict(zip(names, ranking.scores.tolist(), strict=True))
         parts, reason = parts_by_candidate(ranking), explain_first(ranking)
-        sure = {name: getattr(ranking, name) for name in ("probability_idiomatic", "confidence")}
-        row = ranking.model_dump(mode="json") | sure
+        figures = {name: getattr(ranking, name) for name in ("probability_idiomatic", "confidence")}
+        row = ranking.model_dump(mode="json") | figures
         print_json(row | {"scores": scores, "parts": parts, "why": reason})
     else:
         print_rankings([ranking], 1)
@@ -185,19 +176,19 @@ def one(
     "batch",
     Settings,
     Scoring,
-    (Asking, "budget"),
+    (RequestOptions, "budget"),
     (ItemFiles, "lang", "limit", "images"),
     opt.SettingsSource,
     headings=True,
 )
 def batch(data: opt.Data, /, *, dry_run: opt.DryRun = False, options: opt.Options = None) -> None:
-    """Ask by OpenAI's Batch API, at half the price and within a day, what admire rank will need.
+    """Send a run's requests through OpenAI's Batch API (half price, within 24 hours).
 
-    What the cache lacks is submitted, and what has been answered is put into the cache. Call it
-    again, with the same options, until it says that admire rank can begin; it ends with exit code 3
-    while questions are under way.
+    Submits the requests that are not cached, and caches the replies of finished batches. Run it
+    again with the same options until it reports that admire rank can start. While requests are in
+    progress, the exit code is 3.
 
-    Needs a key of OpenAI, and no extra.
+    Needs an OpenAI API key, and no extra.
 
     Examples:
         admire batch my_set/ --llm openai:gpt-6.1-sol --dry-run
@@ -210,13 +201,13 @@ def batch(data: opt.Data, /, *, dry_run: opt.DryRun = False, options: opt.Option
     if dry_run:
         print_forecasts(plan(items, settings, batch=True))
         return
-    under_way = ask_in_batches(items, settings, budget=opt.make(Asking, options).budget)
+    under_way = ask_in_batches(items, settings, budget=opt.make(RequestOptions, options).budget)
     for line in under_way:
         log.info("%s.", line)
     if under_way:
-        log.info("Call the same command again later: answers come within 24 hours as a rule.")
+        log.info("Run the same command again later: answers usually come within 24 hours.")
         sys.exit(3)
-    log.info("The cache has all that batches can answer. Now run admire rank with these options.")
+    log.info("All replies from batches are cached. Now run admire rank with these options.")
 
 
 def score(
@@ -227,42 +218,44 @@ def score(
     judgements: Path | None = None,
     published: opt.Published = None,
     track: opt.PublishedTrack = None,
+    metric: opt.Metrics = None,
     seed: opt.Seed = 0,
     json: opt.Json = False,
 ) -> None:
     """Score submissions: top-1, DCG, NDCG and both correlations, with 95 % intervals.
 
-    For several languages, also the figures of each and their macro-average.
+    For several languages, also prints the figures of each and their macro-average.
 
-    In Subtask B these are accuracies, in V-WSD top-1 (hit@1) and the mean reciprocal rank.
+    In Subtask B the figures are accuracies, in V-WSD top-1 (hit@1) and the mean reciprocal rank.
 
-    For a run, also how far the probabilities of its senses can be trusted: their calibration error,
-    and how often the run would err if it answered only where it is surest.
+    For a run, also prints how reliable its sense probabilities are: their calibration error, and
+    the error rate on the items with the highest confidence.
 
     Args:
-        submissions: One submission or run folder, or two to compare: their paired difference, and
-            how far their orders agree, for which no gold is needed.
-        gold: The file with the expected orders, or a folder with one file per language; else the
-            run's own.
-        judgements: A file that a report saved (judgements.json), by which people correct gold.
+        submissions: One submission or run folder, or two to compare by their paired difference and
+            the agreement of their orders, which needs no gold.
+        gold: File with the expected orders, or a folder with one file per language (default: the
+            run's own).
+        judgements: File saved by a report (judgements.json), with people's corrections of the gold.
 
     Examples:
         admire score runs/my_set
         admire score runs/a runs/b --gold dev.tsv
     """
-    from admire.audit.run_leakage import warn_if_runs_saw
+    from admire.audit.run_leakage import warn_if_runs_leaked
     from admire.audit.scorecard import score_submissions
     from admire.cli.score_output import print_scores, scores_as_json
 
     scores = score_submissions(
-        submissions, gold, judgements=judgements, published=published, track=track, seed=seed
+        submissions, gold, judgements=judgements, published=published, track=track, seed=seed,
+        metrics=metric or ()
     )
     if json:
         print_json(scores_as_json(scores))
     else:
         print_scores(scores)
     for card in scores.cards:
-        warn_if_runs_saw(card.scored, card.path)
+        warn_if_runs_leaked(card.scored, card.path)
 
 
 def fuse(
@@ -273,12 +266,12 @@ def fuse(
     method: opt.FusionMethod = "scores",
     weight: list[float] | None = None,
 ) -> None:
-    """Fuse runs into one: embeddings, rankers and chat models, by a weighted mean.
+    """Fuse runs of any rankers and chat models into one, by a weighted mean.
 
     Args:
         runs: Run folders of the same items.
         out: Run folder to write.
-        weight: What each run counts: 2,1, or once for each run; else they are equal.
+        weight: Weight of each run: 2,1, or repeat the option for each run (default: equal).
 
     Examples:
         admire fuse runs/a runs/b --weight 2,1 --out runs/fused
@@ -289,7 +282,7 @@ def fuse(
 
     check_folder(out, "run")
     if out.resolve() in [run.resolve() for run in runs]:
-        raise UserError(f"{out}: is one of the runs to fuse, and would be lost.", "out")
+        raise UserError(f"{out}: is one of the runs to fuse, and would be overwritten.", "out")
     fused = fuse_runs(runs, weights=weight, method=method)
     show_run(out, write_run(fused, out))
 
@@ -303,20 +296,20 @@ def submit(
     data: Path | None = None,
     without_sense: bool = False,
 ) -> None:
-    """Write the ZIP that a team hands in to AdMIRe or AdMIRe 2, checked against the blind files.
+    """Write the submission ZIP for AdMIRe or AdMIRe 2, checked against the blind files.
 
     Args:
-        run: Folder of rank or fuse.
+        run: Run folder of rank or fuse.
         out: ZIP file to write.
-        data: Where the run's blind files are, if they have moved.
-        without_sense: Leave out the column sentence_type.
+        data: Path of the run's blind files, if they have moved.
+        without_sense: Omit the column sentence_type.
 
     Examples:
         admire submit runs/dev --out submission.zip
     """
     from admire.base.storage import check_file
-    from admire.runs.team_submission import hand_in
+    from admire.runs.team_submission import write_submission_zip
 
     check_file(out, "submission_", force=force)
-    names = hand_in(run, out, data=data, sense=not without_sense)
+    names = write_submission_zip(run, out, data=data, sense=not without_sense)
     log.info("Wrote %s with %s", out, ", ".join(names))

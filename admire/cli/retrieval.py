@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,14 +11,8 @@ from admire.cli import options as opt
 from admire.cli.config import with_file
 from admire.cli.output import print_json, print_rows
 from admire.models.training_settings import FitSettings
-from admire.tasks.retrieval.settings import (
-    SPLITS,
-    RetrieverStart,
-    RetrieverTraining,
-    RetrieveSettings,
-)
-
-log = logging.getLogger("admire")
+from admire.tasks.retrieval.settings import RetrieverStart, RetrieverTraining
+from admire.tasks.retrieval.task import RetrieveTask
 
 RetrievalData = Annotated[
     str,
@@ -53,7 +45,7 @@ def benchmark(
     print_rows(list(counts.columns), counts.itertuples(index=False), str(out))
 
 
-@opt.with_settings("retrieve", RetrieveSettings)
+@opt.with_settings("retrieve", *RetrieveTask.settings)
 def retrieve(
     data: RetrievalData,
     /,
@@ -75,32 +67,19 @@ def retrieve(
         admire retrieve benchmark/ --query meaning
         admire retrieve benchmark/ --encoder bm25 --query span
     """
-    from admire.base.storage import check_folder
-    from admire.tasks.retrieval.retrieve import retrieve_split
-    from admire.tasks.retrieval.run_folder import write_retrieval
-
-    settings = opt.make(RetrieveSettings, options)
-    check_folder(out, "retrieval run")
-    retrieval = retrieve_split(data, settings)
-    write_retrieval(retrieval, out)
-    log.info("Wrote %s", out)
-    summary = retrieval.summary
+    result = RetrieveTask().run(data, {"out": out} | dict(options or {}))
     if json:
-        print_json(summary.to_dict("records"))
+        print_json(result.figures)
         return
-    rows = [(r.group, r.n, f"{r.r_precision:.1f}", f"{r.ndcg:.1f}") for r in summary.itertuples()]
+    rows = [
+        (row["group"], row["n"], f"{row['r_precision']:.1f}", f"{row['ndcg']:.1f}")
+        for row in result.figures
+    ]
     headings = ("Queries", "n", "R-precision", "nDCG@10")
-    print_rows(headings, rows, f"{settings.encoder}, {settings.query}")
+    print_rows(headings, rows, "{encoder}, {query}".format(**result.record))
 
 
-@opt.with_settings(
-    "train retriever",
-    RetrieverTraining,
-    FitSettings,
-    RetrieverStart,
-    opt.CONFIG_FILE,
-    headings=True,
-)
+@opt.with_settings("train retriever", *RetrieveTask.training, headings=True)
 def train_retriever(
     data: RetrievalData,
     /,
@@ -119,22 +98,10 @@ def train_retriever(
     Examples:
         admire train retriever benchmark/ --encoder sbert:FOLDER --out mine/
     """
-    from admire.tasks.retrieval.passages import read_split
-    from admire.tasks.retrieval.training import train_retrievers
+    import pandas as pd
 
     options = with_file("train retriever", options)
-    fit, start = opt.make(FitSettings, options), opt.make(RetrieverStart, options)
-    settings = replace(opt.make(RetrieverTraining, options), fit=fit)
-    splits = {name: read_split(data, name) for name in SPLITS}
-    figures = train_retrievers(
-        start.encoder,
-        splits,
-        settings,
-        out,
-        seeds=start.seeds,
-        device=start.device,
-        trust_remote_code=start.trust_remote_code,
-    )
+    figures = pd.DataFrame(RetrieveTask().train([data], options | {"out": out}).figures)
     if json:
         print(figures.to_json(orient="records", indent=2))
         return
@@ -147,6 +114,8 @@ def train_retriever(
         )
         for r in figures.itertuples()
     ]
+    start, fit = opt.make(RetrieverStart, options), opt.make(FitSettings, options)
+    query = opt.make(RetrieverTraining, options).query
     seeds = f"{fit.seed} to {fit.seed + start.seeds - 1}"
-    title = f"{start.encoder}, {settings.query}, test, seeds {seeds}"
+    title = f"{start.encoder}, {query}, test, seeds {seeds}"
     print_rows(("Model", "Queries", "R-precision", "nDCG@10"), rows, title)

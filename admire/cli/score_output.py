@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 
 
 def scores_as_json(scores: Scorecards) -> dict[str, Any]:
-    """Return scorecards for programs: tables of figures by submission, and what some have besides.
+    """Return scorecards as JSON: tables of figures, ``languages``, ``reliability``, ``published``.
 
-    Of two also the ``agreement``.
-
-    ``languages``, ``reliability`` and ``published`` are by submission, too.
+    All are by submission. For two submissions there is also the ``agreement``.
     """
     cards = {str(card.path): card for card in scores.cards}
     tables = {name: card.figures for name, card in cards.items()}
@@ -35,15 +33,15 @@ def scores_as_json(scores: Scorecards) -> dict[str, Any]:
         before = {name: c.uncorrected for name, c in cards.items() if c.uncorrected is not None}
         counts = {key: getattr(scores.gold, key) for key in ("judged", "senses", "bests")}
         objects["judgements"] = counts | {"before": before}
-    shown = {key: value for key, value in objects.items() if value}
-    return tables | ({} if scores.agreement is None else {"agreement": scores.agreement}) | shown
+    present = {key: value for key, value in objects.items() if value}
+    return tables | ({} if scores.agreement is None else {"agreement": scores.agreement}) | present
 
 
 def print_scores(scores: Scorecards) -> None:
     """Print scorecards as tables."""
     for card in scores.cards:
         if card.uncorrected is not None:
-            print_figures(card.uncorrected, f"{card.path}, by the gold as it was")
+            print_figures(card.uncorrected, f"{card.path}, by the original gold")
     gold = ", by the corrected gold" if scores.gold else ""
     for card in scores.cards:
         print_figures(card.figures, f"{card.path}{gold}")
@@ -63,7 +61,7 @@ def print_scores(scores: Scorecards) -> None:
 
 
 def _print_senses(senses: Mapping[str, Any], items: int, name: str) -> None:
-    """Print how far the sense of a run can be trusted."""
+    """Print how reliable the senses of a run are."""
     from admire.scores.reliability import RISKS, at_coverages
 
     print_figures(senses["figures"], f"Sense and its probability, {name}")
@@ -76,15 +74,15 @@ def _print_senses(senses: Mapping[str, Any], items: int, name: str) -> None:
         for row in at_coverages(senses["curve"]).to_dict("records")
     ]
     errors = (error.capitalize() for error in RISKS.values())
-    headings = ("Coverage", "Items", "Confidence from", *errors)
-    print_rows(headings, rows, f"Errors where the sense is surest, {name}")
+    headings = ("Coverage", "Items", "Min. confidence", *errors)
+    print_rows(headings, rows, f"Errors on the most confident items, {name}")
     if "unsure" in senses:
         unsure = senses["unsure"]
         print_unsure(unsure["items"], items, unsure["below"], unsure["without"])
 
 
 def _print_board(entry: Mapping[str, Any], figures: pd.DataFrame, name: str) -> None:
-    """Print the published systems with ours where it would be; some have no place."""
+    """Print the published systems with ours at its place; some have no place."""
     from admire.scores.published import FEW, Board, is_better, our_figures, published_systems
 
     board = Board(entry["set"], entry["subtask"], entry["track"])
@@ -112,14 +110,14 @@ def _print_board(entry: Mapping[str, Any], figures: pd.DataFrame, name: str) -> 
     for standing in entry["places"]:
         print(standing)
     if entry["gold_sense"]:
-        print(f"{name} has no place: it was ranked with the gold sense.")
-    print(f"≈: within our interval; {our[first]['n']} items cannot tell these from ours.")
+        print(f"{name} has no place, because it was ranked with the gold sense.")
+    print(f"≈: within our interval; with {our[first]['n']} items no different from ours.")
     for source in dict.fromkeys(systems["source"]):
         print(f"Source: {source}.")
 
 
 def _board_cell(row: Mapping[Any, Any], metric: str) -> str:
-    """Write a figure with its interval if there is one, and a sign if ours holds it."""
+    """Write a figure with its interval if there is one, and ≈ if it is in our interval."""
     from admire.scores.figures import figure_text
 
     figure = figure_text(*(row.get(f"{metric}{end}", math.nan) for end in ("", "_low", "_high")))

@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
-from admire.base.errors import UserError
 from admire.base.schema import Count
 from admire.cli import options as opt
 from admire.cli.config import with_file
 from admire.cli.output import print_figures, print_json, print_rows
-from admire.data.settings import ItemFiles
-from admire.models.training_settings import FitSettings
-from admire.rankers.settings import Settings
 from admire.senses.detector import Setting
-from admire.tasks.retrieval.settings import QuerySettings
+from admire.tasks.senses import DetectTask, SenseTask
 from admire.training.settings import (
     ClassifierData,
     ClassifierTraining,
     DetectorData,
     DetectorTraining,
-    paper_fit,
 )
 
 log = logging.getLogger("admire")
 
-TABLE = "\tpredicted_type\t"
-"""By which a table of senses is recognised."""
 
-
-@opt.with_settings(
-    "sense",
-    (ItemFiles, "lang", "limit"),
-    (QuerySettings, "llm"),
-    (Settings, "llm_url", "sense", "votes", "vote_temperature"),
-    (Settings, "dictionaries", "prompts", "detector", "seed"),
-)
+@opt.with_settings("sense", *SenseTask.settings)
 def sense(
     data: Path,
     /,
@@ -58,56 +43,16 @@ def sense(
         admire sense my_set/ --out my_senses.tsv
         admire sense targets.tsv --llm openai:gpt-6.1-sol --votes 3
     """
-    from admire.base.storage import check_file
-    from admire.prompts import Prompts
-    from admire.runs.sources import open_source
-    from admire.scores.figures import summarise
-    from admire.scores.leakage import warn_if_seen
-    from admire.scores.metrics import calibration_error
-    from admire.senses import known_senses, open_detector, write_senses
-    from admire.senses.dictionaries import open_dictionaries
-    from admire.senses.interpretation import ReadingSettings, interpret, sense_method
+    import pandas as pd
 
-    if data.suffix.lower() == ".txt":
-        raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
-    check_file(out, TABLE, force=force)
-    items = list(opt.make(ItemFiles, options).read(data))
-    settings, llm = opt.make(Settings, options), opt.make(QuerySettings, options).llm
-    source = open_source(llm, url=settings.llm_url, dictionaries=settings.dictionaries)
-    detects = sense_method(settings.sense, source) == "detector"
-    detector = open_detector(settings.detector) if settings.detector or detects else None
-    (readings,) = interpret(
-        items,
-        [source],
-        Prompts(settings.prompts),
-        ReadingSettings(
-            settings.sense,
-            settings.votes,
-            settings.seed,
-            glosses="none",
-            vote_temperature=settings.vote_temperature,
-        ),
-        detector=detector,
-        dictionaries=open_dictionaries(settings.dictionaries),
-    )
-    table = write_senses(out, items, [reading.sense for reading in readings])
-    log.info("Wrote %s", out)
-    scored = known_senses(table)
-    summary = summarise(scored, columns=["accuracy"], seed=settings.seed)
+    result = SenseTask().run(data, {"out": out, "force": force} | dict(options or {}))
     if json:
-        print_json({"figures": summary, "senses": table})
-    elif not scored.empty:
-        print_figures(summary, f"Sense, {llm}")
-    if not scored.empty and not scored["confidence"].isna().all():
-        probabilities = [readings[k].sense.probability_idiomatic for k in scored.index]
-        error = calibration_error(probabilities, scored["sentence_type"] == "idiomatic")
-        log.info("The probabilities' expected calibration error: %.3f", error)
-        if detects:
-            labelled = [items[k] for k in scored.index]
-            warn_if_seen(labelled, detector, scored, ["accuracy"], str(data))
+        print_json({"figures": result.figures, "senses": result.items})
+    elif result.figures:
+        print_figures(pd.DataFrame(result.figures), f"Sense, {result.record['llm']}")
 
 
-@opt.with_settings("detect", (Settings, "detector"))
+@opt.with_settings("detect", *DetectTask.settings)
 def detect(
     data: Path,
     /,
@@ -139,20 +84,16 @@ def detect(
     Examples:
         admire detect dev.csv --gold dev_gold.csv
     """
-    from admire.base.storage import check_file
+    import pandas as pd
+
     from admire.scores.figures import figure_text
-    from admire.senses import detect_uses, open_detector
     from admire.senses.task2a import FIGURES
 
-    for path, mark in ((out, "ID,Language,Setting,Label\n"), (table, TABLE)):
-        if path:
-            check_file(path, mark, force=force)
-    detector = open_detector(opt.make(Settings, options).detector)
-    scores = detect_uses(
-        data, detector, gold=gold, out=out, setting=setting, table=table, limit=limit
-    )
-    if scores is None:
+    own = {"gold": gold, "out": out, "setting": setting, "table": table, "limit": limit}
+    result = DetectTask().run(data, own | {"force": force} | dict(options or {}))
+    if not result.figures:
         return
+    scores = pd.DataFrame(result.figures)
     if json:
         print(scores.to_json(orient="records", indent=2, double_precision=15))
         return
@@ -204,14 +145,7 @@ def train_detector(
     log.info("Wrote %s", out)
 
 
-@opt.with_settings(
-    "train classifier",
-    ClassifierTraining,
-    (paper_fit("zero_shot"), "batch_size", "learning_rate", "epochs", "precision", "seed"),
-    ClassifierData,
-    opt.CONFIG_FILE,
-    unset=("batch_size",),
-)
+@opt.with_settings("train classifier", *DetectTask.training, unset=("batch_size",))
 def train_classifier(
     data: list[Path], /, *, out: Path, json: opt.Json = False, options: opt.Options = None
 ) -> None:
@@ -228,25 +162,12 @@ def train_classifier(
     Examples:
         admire train classifier train.csv --config mine.toml --out my_detector/
     """
-    from admire import training
-    from admire.senses import context_columns, read_uses
-
     options = with_file("train classifier", options)
-    source, settings = opt.make(ClassifierData, options), opt.make(ClassifierTraining, options)
-    fit = opt.make(FitSettings, vars(paper_fit(settings.setting)) | options)
-    fit = replace(fit, patience=fit.epochs)  # all epochs are trained
-    columns = context_columns(settings.setting)
-    uses = [use for path in data for use in read_uses(path, required=(*columns, "Label"))]
-    validation = None
-    if source.validation:
-        required = columns if source.validation_gold else (*columns, "Label")
-        validation = read_uses(source.validation, source.validation_gold, required=required)
-    before, *after = training.train_classifier(
-        source.encoder, uses, validation, replace(settings, fit=fit), out, device=source.device
-    )
-    log.info("Wrote %s", out)
+    card = DetectTask().train(data, options | {"out": out}).record
     if json:
-        print_json({"before": before, "epochs": after, "after": max(after)})
+        print_json(card)
         return
-    rows = [("before", f"{before:.4f}"), ("after", f"{max(after):.4f}")]
-    print_rows(("Model", "Macro F1"), rows, f"{source.encoder}, {settings.setting}, validation")
+    encoder = opt.make(ClassifierData, options).encoder
+    setting = opt.make(ClassifierTraining, options).setting
+    rows = [(name, f"{card[name]:.4f}") for name in ("before", "after")]
+    print_rows(("Model", "Macro F1"), rows, f"{encoder}, {setting}, validation")

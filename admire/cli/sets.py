@@ -1,4 +1,4 @@
-"""Commands that look at a set: its faults, what it lacks, what it shares with others."""
+"""Commands that create, validate and audit data sets."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ log = logging.getLogger("admire")
 
 
 def init(folder: Path, /, *pictures: Path) -> None:
-    """Begin a set of your own: write the manifest of a folder of pictures, ready to edit.
+    """Create a manifest for a new data set from folders of images.
 
     The pictures of a folder are the candidates of one item, and the folder's name is the compound.
     Captions come from the .txt files beside the pictures. Sentences are left empty: fill them in,
-    and admire check says what is still missing.
+    and admire check reports what is still missing.
 
     Args:
-        folder: Folder of the set, in which manifest.csv is written.
-        pictures: Pictures, or folders of them, that are copied into the set; else those that are in
-            it.
+        folder: Folder of the set, where manifest.csv is written.
+        pictures: Pictures, or folders of pictures, to copy into the set (default: the pictures that
+            it contains).
 
     Examples:
         admire init my_set/ pictures/
@@ -53,16 +53,16 @@ def check(
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
-    """Find all faults of a set at once: in rows, paths, links and pictures. Opens no model.
+    """Validate a data set and report every problem at once. Loads no model.
 
-    Each picture is decoded. A set of which no picture is there is ranked by its
-    captions, and that is no fault. Ends with exit code 2 if there are faults; admire rank
-    --skip-bad goes on without what they spoil.
+    Checks rows, paths, links and pictures; each picture is decoded. If all pictures are missing,
+    the set is ranked by its captions, and this is not a problem. The exit code is 2 if there are
+    problems; admire rank --skip-bad skips the unusable items and pictures.
 
-    Pictures are looked at if Pillow is there, as with the extra embedded.
+    Checking pictures needs Pillow, which the extra embedded installs.
 
     Args:
-        out: Run folder for admire rank: also check that it can be written.
+        out: Run folder for admire rank: also check that it is writable.
 
     Examples:
         admire check my_set/
@@ -71,9 +71,10 @@ def check(
     from admire.base.storage import check_folder
     from admire.data.check import SetCounts, check_set
     from admire.data.image_files import check_image
+    from admire.data.reader import data_files
 
     files = opt.make(ItemFiles, options)
-    folder = files.images or (data if data.is_dir() else data.parent)
+    folder = files.images or data_files(data)[0].folder
     checked = check_set(
         partial(files.read, data),
         partial(SetCounts, folder.resolve()),
@@ -93,13 +94,13 @@ def check(
         for fault in faults:
             print(visible(fault["what"]))
         if not faults:
-            print("No faults.")
+            print("No problems.")
         print("; ".join(f"{kind}: {count}" for kind, count in counts.items()))
         if links:
             others = f" and {len(links) - 1} more" if len(links) > 1 else ""
-            print(visible(f"Links that lead out of the set's folder: {links[0]}{others}"))
+            print(visible(f"Links to outside the set's folder: {links[0]}{others}"))
     if faults:
-        number = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+        number = "1 problem" if len(faults) == 1 else f"{len(faults)} problems"
         raise UserError(f"{data}: {number}, listed above.")
 
 
@@ -117,23 +118,24 @@ def audit(
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
-    """Check what a set shares with other sets, what it repeats, and what it lacks.
+    """Check a data set for overlap with other sets, duplicates and missing fields.
 
-    Compares compounds, sentences, captions and pictures; pictures may have other names, and may
-    have been scaled, saved again or recoloured. Also tells which compounds a dictionary has.
-    Asks no chat model.
+    Compares compounds, sentences, captions and pictures. Finds pictures that were renamed, scaled,
+    saved again or recoloured. Also reports which compounds a dictionary contains. Asks no chat
+    model.
 
     Needs the extra embedded.
 
     Args:
         data: As for rank; candidates are not needed.
-        against: Another set, or a head or detector, whose card lists what it was trained on.
-            Repeat for several.
-        run: A run folder of this data: rank by its settings, and write audit.json there, for admire
-            report.
+        against: Another set, or a head or detector, whose card lists its training data. Repeat for
+            several.
+        run: Run folder of this data: read its scores and answers, and add audit.json to it for
+            admire report.
         out: JSON file to write.
-        order: Rank twice, once with the candidates shuffled, to see whether their order matters.
-        seed: Seed of shuffling and of simulated chance.
+        order: Count equal scores, and the positions of the candidates that the run's chat models
+            ranked first. Without a run, rank by embeddings to do so.
+        seed: Seed of simulated chance.
 
     Examples:
         admire audit dev.tsv --against train.tsv --run runs/dev
@@ -167,7 +169,7 @@ def audit(
                 print(table.note)
     for path in (run / AUDIT if run else None, out):
         if path:
-            note_addition(path)  # first, so that a kill leaves no file unknown to admire
+            note_addition(path)  # first, so that admire knows the file even if it is killed now
             with write_whole(path) as file:
                 jsonlib.dump(findings, file, indent=2, ensure_ascii=False)
             log.info("Wrote %s", path)

@@ -1,4 +1,4 @@
-"""Ctrl-C: the first ends a command within two seconds, whatever it does, a second one at once."""
+"""Ctrl-C: the first ends a command within two seconds, a second one at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GRACE = 1.5
 """Seconds that a command has to clean up after Ctrl-C."""
 
 STOPPED = 130
-"""The exit code of what Ctrl-C ended, as shells have it."""
+"""The exit code after Ctrl-C, as in shells."""
 
 _ending = threading.Lock()
 
@@ -27,10 +27,12 @@ def stoppable() -> Iterator[None]:
 
     In the block, Ctrl-C raises a KeyboardInterrupt, as everywhere in Python. If it takes longer
     than :data:`GRACE`, or Ctrl-C comes again, a thread ends the process: the main one may be in a
-    library call of minutes. At the end no other thread is waited for, and no C++ object is
-    destroyed. A block that ends well after Ctrl-C, such as a server, has exit code 0.
+    library call of minutes. Other threads are not waited for, and C++ objects are not destroyed.
+    If the block ends without an error after Ctrl-C, as a server does, the exit code is 0.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or another's
+    if (
+        signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):  # ignored, or handled by others
         yield
         return
     receiver, sender = socket.socketpair()
@@ -39,7 +41,7 @@ def stoppable() -> Iterator[None]:
 
     def interrupt(*_: object) -> NoReturn:
         pressed.set()
-        # Python would print an interrupt in the callback of a weak reference, and go on.
+        # In the callback of a weak reference, Python would print the interrupt and continue.
         sys.unraisablehook = lambda _: None
         raise KeyboardInterrupt
 
@@ -76,9 +78,11 @@ def stoppable() -> Iterator[None]:
 
 
 def _end(code: int) -> NoReturn:
-    """End the process at once, with a message if it was stopped."""
-    _ending.acquire()  # for ever: of two threads one ends the process
+    """End the process at once, with a message if it was interrupted."""
+    _ending.acquire()  # never released: only one thread ends the process
     if code:
         with suppress(OSError):
-            os.write(2, b"Stopped. The same command goes on.\n")  # sys.stderr may be locked
+            os.write(
+                2, b"Interrupted. Run the same command again to resume.\n"
+            )  # sys.stderr may be locked
     os._exit(code)

@@ -1,4 +1,4 @@
-"""The standard streams: a command goes on when nothing can be printed, and its end reports it."""
+"""The standard streams: a command continues if it cannot print, and reports this at its end."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _READER_LEFT = (errno.EPIPE, errno.EINVAL) if sys.platform == "win32" else (errn
 
 
 class _Stream(io.FileIO):
-    """A standard stream that keeps its first error, and drops what is written after it.
+    """A standard stream that stores its first error, and drops what is written after it.
 
     So a command whose reader is ``head -1`` still writes all of its files, and a broken pipe of
-    stdout cannot be mistaken for that of a connection.
+    stdout is not mistaken for that of a connection.
     """
 
     error: OSError | None = None
@@ -45,14 +45,14 @@ def standard_streams() -> Iterator[None]:
     Characters that a stream's encoding lacks are printed as escapes. A stream that is closed, as by
     ``>&-`` or pythonw, is opened first: otherwise the next file gets its number, and libraries in C
     write their messages into it. What is printed to a closed stdout is lost, which is an error
-    unless stderr is closed too, because then nobody is there to be told.
+    unless stderr is closed as well, because then nobody could read the message.
     """
     before = sys.stdin, sys.stdout, sys.stderr
     closed = [stream is None or stream.closed for stream in before]
-    # Output fails where the null device is only open for reading, and goes nowhere otherwise.
+    # A null device that is open for reading only makes output fail; otherwise output is dropped.
     output = os.O_WRONLY if closed[2] else os.O_RDONLY
     with ExitStack() as opened:
-        # In this order: each gets the lowest number that is free.
+        # In this order: each gets the lowest free number.
         if closed[0]:
             sys.stdin = opened.enter_context(_null_device(os.O_RDONLY, "r"))
         if closed[1]:
@@ -70,12 +70,12 @@ def standard_streams() -> Iterator[None]:
 
 def _null_device(flags: int, mode: Literal["r", "w"]) -> TextIO:
     number = os.open(os.devnull, flags)
-    os.set_inheritable(number, True)  # programs that a command starts need it too
+    os.set_inheritable(number, True)  # programs that a command starts need it as well
     return open(number, mode, encoding="utf-8")
 
 
 def _forgiving(stream: TextIO) -> TextIO:
-    """Return a stream that raises nothing, in place of one that writes to a file or terminal."""
+    """Return a stream that raises nothing, to replace one that writes to a file or terminal."""
     raw = getattr(stream.buffer, "raw", stream.buffer) if hasattr(stream, "buffer") else None
     if not isinstance(raw, io.FileIO):
         return stream  # of a notebook or a test
@@ -88,7 +88,7 @@ def _forgiving(stream: TextIO) -> TextIO:
 
 
 def flush_stdout() -> OSError | None:
-    """Print what is left, and return the error if stdout could not be written."""
+    """Print buffered output; return the error if stdout could not be written."""
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import replace
-from math import isnan
 from pathlib import Path
 from typing import Annotated
 
-from admire.base.errors import UserError
 from admire.base.schema import Count
 from admire.cli import options as opt
 from admire.cli.config import with_file
 from admire.cli.output import print_json, print_rows
-from admire.models.training_settings import FitSettings, StartEncoder
-from admire.tasks.sts.settings import (
-    SentenceFiles,
-    SentenceTraining,
-    SimilaritySettings,
-    TrainingSetting,
-    usual_batch_size,
-)
-
-log = logging.getLogger("admire")
+from admire.models.training_settings import StartEncoder
+from admire.tasks.sts.settings import SentenceTraining, TrainingSetting
+from admire.tasks.sts.task import SimilarityTask
 
 
-@opt.with_settings("sts", SimilaritySettings)
+@opt.with_settings("sts", *SimilarityTask.settings)
 def sts(
     data: Path,
     /,
@@ -58,42 +47,29 @@ def sts(
     Examples:
         admire sts dev.csv --gold dev.gold.csv
     """
-    from admire.base.storage import check_file
-    from admire.scores.figures import figure_text
-    from admire.tasks.sts.evaluation import measure_similarity, write_similarities
-    from admire.tasks.sts.pairs import read_pairs
+    import pandas as pd
 
-    if out:
-        check_file(out, "ID,Language,Setting,Sim\n", force=force)
-    settings = opt.make(SimilaritySettings, options)
-    pairs = read_pairs(data, gold, split=split, limit=limit)
-    if not out and not any(pair.gold for pair in pairs):
-        why = "has no similarities. Give a gold file, or a place for a submission."
-        raise UserError(f"{data}: {why}", "gold", "out")
-    measured = measure_similarity(pairs, settings)
-    if out:
-        write_similarities(out, pairs, measured.similarities, setting)
-        log.info("Wrote %s (%d pairs)", out, len(pairs))
+    from admire.scores.figures import figure_text
+
+    own = {"gold": gold, "split": split, "limit": limit, "out": out, "setting": setting}
+    result = SimilarityTask().run(data, own | {"force": force} | dict(options or {}))
+    figures = pd.DataFrame(result.figures)
     if json:
-        print(measured.correlations.to_json(orient="records", indent=2))
+        print(figures.to_json(orient="records", indent=2))
         return
     rows = [
-        (*row[:3], "undefined (all equal)" if isnan(row[3]) else figure_text(*row[3:]))
-        for row in measured.correlations.itertuples(index=False, name=None)
+        (
+            *row[:3],
+            "undefined (all equal)" if pd.isna(row[3]) else figure_text(*map(float, row[3:])),
+        )
+        for row in figures.itertuples(index=False, name=None)
     ]
     if rows:
-        print_rows(("Language", "Pairs", "n", "Spearman"), rows, settings.llm or settings.encoder)
+        print_rows(("Language", "Pairs", "n", "Spearman"), rows, result.record["model"])
 
 
 @opt.with_settings(
-    "train sentences",
-    SentenceTraining,
-    FitSettings,
-    SentenceFiles,
-    StartEncoder,
-    opt.CONFIG_FILE,
-    unset=("batch_size",),
-    headings=True,
+    "train sentences", *SimilarityTask.training, unset=("batch_size",), headings=True
 )
 def train_sentences(
     data: list[Path],
@@ -121,32 +97,17 @@ def train_sentences(
     """
     import pandas as pd
 
-    from admire.base.storage import check_folder
-    from admire.models.encoders.families import open_trainable
-    from admire.tasks.sts.rows import read_training_data
-    from admire.tasks.sts.training import check_training
-    from admire.tasks.sts.training import train_sentences as train
-
     options = with_file("train sentences", options)
-    settings, start = opt.make(SentenceTraining, options), opt.make(StartEncoder, options)
-    usual = {"batch_size": usual_batch_size(settings.objective)}
-    fit, files = opt.make(FitSettings, usual | options), opt.make(SentenceFiles, options)
-    check_folder(out, "model")
-    training_data = read_training_data(data, settings.objective, **vars(files), seed=fit.seed)
-    parts = training_data.groups, training_data.pairs, training_data.validation
-    log.info("%d groups and %d pairs to learn from, %d to validate", *map(len, parts))
-    check_training(training_data, settings)
-    encoder = open_trainable(
-        start.encoder, device=start.device, trust_remote_code=start.trust_remote_code
-    )
-    history = train(encoder, training_data, replace(settings, fit=fit), out)
-    log.info("Wrote %s", out)
+    result = SimilarityTask().train(data, options | {"out": out})
     if json:
-        print_json({"validation": pd.DataFrame(history)})
+        print_json(result.record)
         return
+    figures = pd.DataFrame(result.figures, dtype=float)
     rows = [
-        (epoch or "before", *(f"{figure:.3f}" for figure in figures.values()))
-        for epoch, figures in enumerate(history)
+        (epoch or "before", *(f"{figure:.3f}" for figure in row))
+        for epoch, row in enumerate(figures.itertuples(index=False, name=None))
     ]
-    title = f"{start.encoder}, {settings.objective}: Spearman, validation"
-    print_rows(("Epoch", *history[0]), rows, title)
+    encoder = opt.make(StartEncoder, options).encoder
+    objective = opt.make(SentenceTraining, options).objective
+    title = f"{encoder}, {objective}: Spearman, validation"
+    print_rows(("Epoch", *figures), rows, title)

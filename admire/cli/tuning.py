@@ -1,4 +1,4 @@
-"""Commands that choose a run's scoring, or the weights of runs, by cross-validation."""
+"""Commands that tune a run's scoring, or fusion weights, by cross-validation."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ log = logging.getLogger("admire")
 
 
 def tune(run: Path, /, *, seed: opt.Seed = 0, json: opt.Json = False) -> None:
-    """Choose a run's gate, contrast, texts and weights by cross-validation.
+    """Tune a run's gate, contrast, texts and weights by cross-validation.
 
-    Prints the figures of the run as it stands, those of cross-validation on held-out items, and the
-    difference.
+    Prints the figures of the run with its own settings, those of cross-validation on held-out
+    items, and the difference.
 
     Args:
         run: Run folder of admire rank, with gold orders.
@@ -33,11 +33,11 @@ def tune(run: Path, /, *, seed: opt.Seed = 0, json: opt.Json = False) -> None:
     from admire.runs.tuning import tune as tune_run
 
     before, scored, best = tune_run(run, seed=seed)
-    names = f"{run}, as it stands", f"{run}, scored as other compounds choose"
+    names = f"{run}, own settings", f"{run}, settings tuned on the other compounds"
     _print_tuning(before, scored, names, _scoring_options(best), [run], seed, json)
 
 
-def weights(
+def tune_fusion(
     runs: list[Path],
     /,
     *,
@@ -45,7 +45,7 @@ def weights(
     seed: opt.Seed = 0,
     json: opt.Json = False,
 ) -> None:
-    """Choose by cross-validation how much each run counts in admire fuse.
+    """Tune fusion weights by cross-validation.
 
     Prints the figures of equal weights, those of cross-validation on held-out items, and the
     difference.
@@ -54,13 +54,13 @@ def weights(
         runs: Run folders to fuse, with gold orders.
 
     Examples:
-        admire weights runs/a runs/b
+        admire tune-fusion runs/a runs/b
     """
     from admire.runs.tuning import tune_weights
 
     before, scored, best = tune_weights(runs, method, seed=seed)
     fused = f"{' & '.join(map(str, runs))}, fused"
-    names = f"{fused} with equal weights", f"{fused} as other compounds choose"
+    names = f"{fused} with equal weights", f"{fused} with weights tuned on the other compounds"
     counts = ",".join(map(str, best))
     chosen = f"admire fuse {shlex.join(map(str, runs))} --method {method} --weight {counts}"
     _print_tuning(before, scored, names, chosen, runs, seed, json)
@@ -75,8 +75,8 @@ def _print_tuning(
     seed: int,
     json: bool,
 ) -> None:
-    """Print the figures before and after tuning with their difference, and advise on it."""
-    from admire.audit.run_leakage import warn_if_runs_saw
+    """Print the figures before and after tuning, their difference, and advice."""
+    from admire.audit.run_leakage import warn_if_runs_leaked
     from admire.scores.figures import figure_text, paired_difference, summarise
 
     difference = paired_difference(before, scored, seed=seed)
@@ -87,17 +87,17 @@ def _print_tuning(
         print_figures(default, f"Default: {names[0]}")
         print_figures(tuned, f"Tuned: {names[1]}")
         print_figures(difference, "Tuned minus default")
-    warn_if_runs_saw(scored, *runs)
+    warn_if_runs_leaked(scored, *runs)
     whole = difference[difference["group"] == "all"].to_dict("records")
     dcg, top1 = (next(row for row in whole if row["metric"] == name) for name in ("dcg", "top1"))
     gain = f"DCG {figure_text(dcg['mean'], dcg['low'], dcg['high'], signed=True)}"
     gain += f", top-1 {top1['mean']:+z.3f}"
     if dcg["mean"] <= 1e-9 or top1["mean"] < -1e-9:
-        no_better = "Held-out items are ranked no better by the scoring that the other items choose"
+        no_better = "Settings tuned on the other items do not improve the ranking of held-out items"
         log.info("Keep the default. %s (%s).", no_better, gain)
     elif not dcg["low"] > 0:
         log.info("The gain over the default may be chance (%s).", gain)
-    log.info("All items together choose %s", chosen)
+    log.info("Best on all items: %s", chosen)
 
 
 def _scoring_options(best: Scoring) -> str:

@@ -1,4 +1,4 @@
-"""From several orders or comparisons of the same candidates to one score for each."""
+"""Aggregates several orders or comparisons of the same candidates into scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Places = npt.NDArray[np.int64]
 """The place of each candidate in each order, 0 for the best; shape (orders, candidates)."""
 
 KEMENY_MOST = 8
-"""Candidates up to which all orders are gone through: 40,320 of them."""
+"""Maximum number of candidates for trying all orders: 40,320 of them."""
 PRIOR = 0.1
 """Weight of the sum of squared strengths in Bradley-Terry: a normal prior of deviation 2.2."""
 
@@ -27,23 +27,23 @@ def places(orders: Sequence[Sequence[str]], names: Sequence[str]) -> Places:
 
 
 def aggregate(places: Places) -> Scores:
-    """Return Kemeny's points where they can be found exactly, else Borda's; shape (candidates,)."""
+    """Return Kemeny points for few candidates, otherwise Borda points; shape (candidates,)."""
     return kemeny(places) if places.shape[1] <= KEMENY_MOST else borda(places)
 
 
 def borda(places: Places) -> Scores:
-    """Return how many other candidates each one is before, the mean over the orders."""
+    """Return how many other candidates rank below each one, as the mean over the orders."""
     points: Scores = places.shape[1] - 1 - places.mean(axis=0)
     return points
 
 
 def kemeny(places: Places) -> Scores:
-    """Return how many others each candidate is before in the order nearest to all orders.
+    """Return how many others rank below each candidate in the order nearest to all orders.
 
     The nearest one contradicts the fewest of the orders' statements "a before b" (Kemeny 1959);
     permutation self-consistency aggregates with it (arXiv 2310.07712, section 2). A candidate that
-    beats every other by majority comes first. Of several nearest orders those count that agree most
-    with Borda's points, and of these the mean.
+    beats every other by majority comes first. Of several nearest orders, those that agree most with
+    Borda points are averaged.
     """
     count = places.shape[1]
     tried = _orders(count)
@@ -52,24 +52,24 @@ def kemeny(places: Places) -> Scores:
     for first, second in combinations(range(count), 2):
         contradicted += before[tried[:, second], tried[:, first]]
     nearest = tried[contradicted == contradicted.min()]
-    points = places.shape[0] * (count - 1) - places.sum(axis=0)  # whole numbers: equal is equal
-    alike = (points[nearest] * np.arange(count, 0, -1)).sum(axis=1)
-    nearest = nearest[alike == alike.max()]
+    points = places.shape[0] * (count - 1) - places.sum(axis=0)  # integers, so that ties are exact
+    matches = (points[nearest] * np.arange(count, 0, -1)).sum(axis=1)
+    nearest = nearest[matches == matches.max()]
     scores: Scores = count - 1 - np.argsort(nearest, axis=1).mean(axis=0)
     return scores
 
 
 @lru_cache(maxsize=KEMENY_MOST)
 def _orders(count: int) -> npt.NDArray[np.int64]:
-    """Return every order of so many candidates, shape (orders, candidates)."""
+    """Return every order of ``count`` candidates, shape (orders, candidates)."""
     return np.array(list(permutations(range(count))), dtype=np.int64)
 
 
 def bradley_terry(wins: Scores) -> Scores:
     """Return candidates' strengths; the logistic of a difference is the chance to win.
 
-    It is the likeliest under a normal prior, so that it is finite and the only one where candidates
-    beat each other in a circle, where one wins always, and where some were never compared.
+    It is the maximum a posteriori under a normal prior. So it is finite and unique even if
+    candidates beat each other in a circle, one always wins, or some were never compared.
 
     Args:
         wins: how often the candidate of a row won against that of a column, shape
@@ -80,17 +80,17 @@ def bradley_terry(wins: Scores) -> Scores:
     """
     with needs_extra("rankers", "The ranker pairwise"):
         import choix
-    # choix takes whole wins: each counts twice, and so does the prior.
+    # choix needs integers: each win counts twice, and so does the prior.
     won = np.repeat(np.argwhere(wins > 0), np.rint(2 * wins[wins > 0]).astype(int), axis=0)
     fitted = choix.opt_pairwise(len(wins), won.tolist(), alpha=2 * PRIOR, tol=1e-10)
-    strengths: Scores = np.round(fitted - fitted.mean(), 6)  # the search ends beside the best
+    strengths: Scores = np.round(fitted - fitted.mean(), 6)  # the search ends near the optimum
     return strengths
 
 
 def agreement(places: Places) -> float | None:
-    """Return how often two of the orders say the same of two candidates, from 0 to 1.
+    """Return how often two of the orders agree on two candidates, from 0 to 1.
 
-    Orders drawn by lot agree in half of the cases. None where there are no two orders.
+    Random orders agree in half of the cases. None if there are fewer than two orders.
     """
     if len(places) < 2:
         return None

@@ -1,4 +1,4 @@
-"""Embeddings: candidates are compared with texts about the compound, as vectors."""
+"""Embeddings: compares candidates with texts about the compound, as vectors."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Part(NamedTuple):
     """A part of candidates' scores.
 
     Attributes:
-        of: the track that is compared, or a ranker or run.
-        text: the role of what it is compared with, see :data:`TEXTS`, as ``unlike compound`` if
-            likeness lowers the score; or ``pair``. None for a ranker.
+        of: the compared track, or a ranker or run.
+        text: the role of the text, see :data:`TEXTS`; ``unlike compound`` if similarity lowers the
+            score; or ``pair``. None for a ranker.
         values: shape (candidates,).
     """
 
@@ -60,12 +60,12 @@ class Comparison:
     """An item's candidates compared with one chat model's texts, or with a baseline's.
 
     Attributes:
-        roles: of what they are compared with: gloss, compound, …, see :data:`TEXTS`; if they are
-            five, also each other, see :data:`admire.rankers.scorer.LIKE`.
+        roles: of the texts: gloss, compound, …, see :data:`TEXTS`; for five candidates, also the
+            candidates, see :data:`admire.rankers.scorer.LIKE`.
         cosines: by track, shape (roles, candidates).
         scores: shape (candidates,).
-        parts: what each text that counts adds to the scores.
-        interpretation: whose texts these are; None for a baseline.
+        parts: the contribution of each text to the scores.
+        interpretation: the source of the texts; None for a baseline.
     """
 
     roles: tuple[str, ...]
@@ -87,15 +87,15 @@ def compare(
     encoders: Mapping[str, TextEncoder],
     head: Projection | None = None,
 ) -> list[tuple[Comparison, ...]]:
-    """Compare each item's candidates with what each chat model says of it.
+    """Compare each item's candidates with each chat model's texts about it.
 
     Args:
-        readings: for each chat model, how it understands each item.
+        readings: for each chat model, its interpretation of each item.
         encoders: by track, see :func:`open_encoders`.
-        head: to compare in its space.
+        head: projects the vectors before they are compared.
 
     Returns:
-        For each item one comparison a chat model, or the baseline's only one.
+        For each item one comparison per chat model, or one for a baseline.
 
     Raises:
         UserError: a file cannot be read, or an encoder's vectors cannot be compared.
@@ -105,40 +105,43 @@ def compare(
         _queries(item, [reading[k] for reading in readings], settings)
         for k, item in enumerate(items)
     ]
-    texts = [
-        text for of_item in queries for query in of_item for text in query.texts.values() if text
-    ]
+    texts = [text for row in queries for query in row for text in query.texts.values() if text]
     distinct = {encoder.identity: encoder for encoder in encoders.values()}
-    asked_of = {name: _encode_texts(texts, encoder, "query") for name, encoder in distinct.items()}
+    encoded = {name: _encode_texts(texts, encoder, "query") for name, encoder in distinct.items()}
     plain: dict[str, _Space] = {}
     for track, encoder in encoders.items():
-        vectors, documents = asked_of[encoder.identity], _encode_candidates(items, encoder, track)
+        vectors, documents = encoded[encoder.identity], _encode_candidates(items, encoder, track)
         _check_space((*vectors.values(), *documents.values()), encoder.name)
         plain[track] = _Space(track, vectors, documents)
     headed = {track: space.projected(head) for track, space in plain.items()} if head else plain
-    roles = {role for of_item in queries for query in of_item for role in query.texts}
+    roles = {role for row in queries for query in row for role in query.texts}
     spaces = {role: headed if head and head.projects(role) else plain for role in roles}
     return [
-        tuple(_compared(item, query, spaces, settings) for query in of_item)
-        for item, of_item in zip(items, queries, strict=True)
+        tuple(_compared(item, query, spaces, settings) for query in row)
+        for item, row in zip(items, queries, strict=True)
     ]
 
 
 def shares_no_view(item: Item, tracks: Iterable[str] = TRACKS) -> bool:
-    """Return whether no two candidates can be compared: one has a picture, one a caption, say."""
+    """Return whether no two candidates have a modality in common, such as image and caption."""
     return all(sum(bool(getattr(c, track)) for c in item.candidates) < 2 for track in tracks)
 
 
 def _share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
-    """Return the item with captions by ``sight``'s labels if its candidates share no view."""
+    """Return the item with captions from ``sight``'s labels if no modality is in common."""
     if not shares_no_view(item, encoders):
         return item
     encoder = encoders.get("image")
     in_words = getattr(getattr(encoder, "encoder", encoder), "in_words", None)
     if not (encoder and in_words and "caption" in encoders):
-        log.warning("'%s': its candidates share no view, so their scores are 0.", item.compound)
+        log.warning(
+            "'%s': candidates have no modality in common, so their scores are 0.", item.compound
+        )
         return item
-    log.warning("'%s': its candidates share no view: sight puts pictures in words.", item.compound)
+    log.warning(
+        "'%s': candidates have no modality in common; captions are generated from sight's labels.",
+        item.compound,
+    )
     candidates = (
         candidate
         if candidate.caption or not candidate.image
@@ -149,13 +152,13 @@ def _share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
 
 
 def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Settings:
-    """Return settings with an encoder that reads pictures where the one of texts alone would leave
-    candidates without a vector: ``sight`` for ``e5``.
+    """Return settings with an encoder that also encodes pictures, if candidates lack captions: for
+    ``e5``, ``sight``.
 
-    Its texts are e5's own. Where there are captions as well, pictures count half beside them: on
+    It encodes texts as e5 does. If there are captions as well, pictures have half their weight: on
     train, with captions hidden at random, that ranked better than captions alone.
     """
-    if settings.track or settings.caption_encoder or settings.head or not summary.blind:
+    if settings.track or settings.caption_encoder or settings.head or not summary.without_caption:
         return settings
     plugin, _ = registry.resolve("encoder", settings.encoder)
     companion = getattr(plugin.make, "companion", "")
@@ -163,11 +166,11 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
         return settings
     weight = picture_weight(companion)
     log.warning(
-        "%d of %d candidates have no caption: the encoder %s looks at the pictures%s.",
-        summary.blind,
+        "%d of %d candidates have no caption: the encoder %s encodes the pictures%s.",
+        summary.without_caption,
         summary.candidates,
         companion,
-        f", whose weight is {weight:g} beside captions" if summary.captions else "",
+        f", with weight {weight:g} relative to captions" if summary.captions else "",
     )
     scoring = settings.scoring
     if summary.captions:
@@ -176,8 +179,8 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
 
 
 def picture_weight(name: str) -> float:
-    """Return the weight of pictures beside captions that the encoder of this name asks for; 1 if
-    it asks for none, or is not installed any more."""
+    """Return the weight of pictures relative to captions by this encoder's attribute; 1 without it,
+    or if the encoder is no longer installed."""
     family = name.partition(":")[0]
     if family not in registry.names("encoder"):
         return 1.0
@@ -185,9 +188,9 @@ def picture_weight(name: str) -> float:
 
 
 def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
-    """Return whether a run with these settings opens pictures, without opening any model.
+    """Return whether a run with these settings reads pictures, without opening any model.
 
-    Models of sentence-transformers that read pictures are known by the track that is asked for.
+    For models of sentence-transformers, only the track shows whether they encode pictures.
     """
     if not summary.images or "image" not in (settings.track or "image"):
         return False
@@ -195,7 +198,7 @@ def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
     sends_pictures = settings.looks and any("key" in plugin.needs for plugin in llms)
     encoder, _ = registry.resolve("encoder", settings.encoder)
     reads = reads_images(encoder.make)
-    return bool(sends_pictures or settings.track or summary.blind or reads)
+    return bool(sends_pictures or settings.track or summary.without_caption or reads)
 
 
 def open_encoders(
@@ -207,7 +210,7 @@ def open_encoders(
     """Open the encoder of each track to rank by: images, captions or both.
 
     Raises:
-        UserError: what is wanted is not there, or no encoder reads it.
+        UserError: no candidate has the track, or no encoder supports it.
     """
     opened = partial(
         open_encoder,
@@ -230,25 +233,28 @@ def open_encoders(
         elif settings.track or "caption" not in tracks:
             cure = "Use the track 'caption', or" if settings.track else "Without captions, use"
             raise UserError(
-                f"The encoder '{encoder.name}' reads no images. {cure} an encoder that reads them "
+                f"The encoder '{encoder.name}' does not encode images. {cure} one that does "
                 "(sight, mclip:NAME, openclip:MODEL/TAG, dual:REPOSITORY).",
                 *(["track"] if settings.track else []),
                 "encoder",
             )
         else:
-            log.warning("The encoder '%s' reads no images: captions alone decide.", encoder.name)
+            log.warning(
+                "The encoder '%s' does not encode images: only captions count.", encoder.name
+            )
     if "caption" in tracks:
         encoders["caption"] = cast(TextEncoder, caption_encoder or encoder)
     several = len({encoder.identity for encoder in encoders.values()}) > 1
     if several and not settings.scoring.standardise:
         raise UserError(
-            "Cosines of two encoders differ in scale: standardise, or use one.", "standardise"
+            "Cosines of two encoders differ in scale: standardise them, or use one encoder.",
+            "standardise",
         )
     return encoders
 
 
 def open_head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projection | None:
-    """Open the head to compare in, made for the encoders that are used."""
+    """Open the head of a run, and check that it fits the encoders."""
     if not settings.head:
         return None
     from admire.models.projection import load_projection
@@ -269,7 +275,7 @@ def _encode_texts(texts: Sequence[str], encoder: TextEncoder, role: Role) -> dic
 def _encode_candidates(
     items: Sequence[Item], encoder: TextEncoder, track: str
 ) -> Mapping[Path | str, Vector]:
-    """Encode each image or caption, those of sequences too, in full batches."""
+    """Encode each image or caption, also those of sequences, in full batches."""
     candidates = [candidate for item in items for candidate in (*item.candidates, *item.sequence)]
     if track == "caption":
         captions = [candidate.caption for candidate in candidates if candidate.caption]
@@ -283,8 +289,8 @@ def _check_space(vectors: Iterable[Vector], name: str) -> None:
     widths = set(map(len, vectors))
     if len(widths) > 1:
         raise UserError(
-            f"The encoder '{name}' gives vectors of {' and '.join(map(str, sorted(widths)))} "
-            "dimensions: its towers are not of one space, so they cannot be compared."
+            f"The encoder '{name}' returned vectors of {' and '.join(map(str, sorted(widths)))} "
+            "dimensions, which cannot be compared."
         )
 
 
@@ -300,7 +306,7 @@ class _Space:
         """Return the same in a head's space."""
 
         def project(vectors: Mapping[Any, Vector]) -> dict[Any, Vector]:
-            if not vectors:  # of this track, these items have nothing
+            if not vectors:  # these items have nothing of this track
                 return {}
             return dict(zip(vectors, head.project(np.array(list(vectors.values()))), strict=True))
 
@@ -315,7 +321,7 @@ class _Space:
         return mean
 
     def likeness(self, item: Item) -> Scores:
-        """Return the candidates' cosines with each other, NaN for one that lacks what is compared.
+        """Return the candidates' cosines with each other, NaN for one that lacks the track.
 
         The shape is (candidates, candidates).
         """
@@ -326,7 +332,7 @@ class _Space:
         return cosines
 
     def cosines(self, query: Vector, item: Item) -> Scores:
-        """Return a query's cosine with each candidate, NaN for one that lacks what is compared."""
+        """Return a query's cosine with each candidate, NaN for one that lacks the track."""
         things = [getattr(candidate, self.track) for candidate in item.candidates]
         vector = query[None].astype(float)
         return np.array(
@@ -341,8 +347,8 @@ class _Space:
 class _Query:
     """What candidates are compared with: texts and their weights by role (gloss, compound, …).
 
-    A role without a weight does not count, but its cosines are recorded too. The role ``sequence``
-    has a weight and no text: it is the things of the item's sequence.
+    A role without a weight does not count, but its cosines are recorded. The role ``sequence`` has
+    a weight and no text, because it stands for the item's sequence.
     """
 
     texts: dict[str, str]
@@ -353,7 +359,7 @@ class _Query:
 def _queries(
     item: Item, interpretations: Sequence[Interpretation], settings: Settings
 ) -> list[_Query]:
-    """Return a query for each chat model's interpretation, or the baseline's only one."""
+    """Return a query for each chat model's interpretation, or one for a baseline."""
     if settings.query != "meaning":
         texts = {"compound": item.phrase, "sentence": item.sentence, "sequence": ""}
         return [_Query({settings.query: texts[settings.query]}, {settings.query: 1.0})]
@@ -377,7 +383,7 @@ def _compared(
             vectors = {track: space.sequence(item) for track, space in by_track}
             if not any(vector.any() for vector in vectors.values()):
                 raise UserError(
-                    f"'{item.compound}': its sequence has nothing of {'+'.join(vectors)}.", "track"
+                    f"'{item.compound}': its sequence has no {'+'.join(vectors)}.", "track"
                 )
         else:
             vectors = {track: space.texts[text] for track, space in by_track}
@@ -397,7 +403,7 @@ def _compared(
 
 
 def _parts(query: _Query, added: Mapping[str, Scores]) -> Iterator[Part]:
-    """Yield what each text adds by track, the compound last, and then the pairs."""
+    """Yield the contribution of each text by track, the compound last, and then of the pairs."""
     roles = list(query.texts)
     for track, values in added.items():
         for role in sorted(roles, key=lambda role: role == "compound"):

@@ -1,4 +1,4 @@
-"""All rankers of a run put to a chat model, and what is checked before."""
+"""Asks a chat model with all rankers of a run, after checks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def open_rankers(
     """Open the rankers of a run for one source, all but ``embeddings``, and check that they fit.
 
     Raises:
-        UserError: a name is unknown, the model cannot see what it must, a candidate has nothing to
-            show, an item has too many candidates, or a package is missing.
+        UserError: a name is unknown, the model does not accept images but must, a candidate has no
+            content, an item has too many candidates, or a package is missing.
     """
     rankers = [open_ranker(name, settings.plugins) for name in settings.judges]
     tracks: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ def open_rankers(
         if "image" in tracks:
             check_extra("rankers", "A chat model that sees", "PIL")
         elif settings.track is None and summary.images:
-            log.warning("%s cannot see images: captions alone decide.", source.name)
+            log.warning("%s does not accept images: only captions are used.", source.name)
     for ranker in rankers:
         ranker.llm, ranker.judge_name = source.llm, source.name
         ranker.prompts, ranker.settings, ranker.tracks = prompts, settings, tracks
@@ -57,13 +57,13 @@ def judge(
     """Return a source's judgement of each item, by each ranker.
 
     Args:
-        readings: how the model understands the items.
-        decided: the judgements of the first ranker that decides senses, if it was asked already.
+        readings: the model's interpretation of each item.
+        decided: the judgements of the ranker that decided senses, if it was asked already.
         first: see :func:`admire.rankers.judgement.check_answers`.
 
     Raises:
-        UserError: see :meth:`admire.rankers.ranker.Ranker.judge`; or no answer on the first items
-            of a run could be read.
+        UserError: see :meth:`admire.rankers.ranker.Ranker.judge`; or no answer about the first
+            items of a run could be parsed.
     """
     judgements: list[Sequence[Judgement]] = []
     for ranker in rankers:
@@ -93,14 +93,14 @@ def recorded_orders(items: Iterable[Item], source: Source) -> list[tuple[str, ..
     """Return the recorded order of each item's candidates.
 
     Raises:
-        UserError: there is none for some items, or one of other candidates.
+        UserError: some items have none, or one of other candidates.
     """
     orders = [(item.compound, source.order(item)) for item in items]
-    lacking = [compound for compound, order in orders if not order]
-    if lacking:
-        others = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+    missing = [compound for compound, order in orders if not order]
+    if missing:
+        others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise UserError(
-            f"{source.name} lacks the order of '{lacking[0]}'{others}. Rank by embeddings.",
+            f"{source.name} has no order for '{missing[0]}'{others}. Rank by embeddings.",
             "llms",
             "rankers",
         )

@@ -1,4 +1,4 @@
-"""What rankers return: every answer of a chat model, and the scores that follow from them."""
+"""Results of rankers: the answers of a chat model, and the scores computed from them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Judgement:
         sense: which one is meant, if the answers say it; run folders do not keep it.
     """
 
-    __pydantic_config__ = STRICT | ConfigDict(extra="ignore")  # a file has ``unread``, too
+    __pydantic_config__ = STRICT | ConfigDict(extra="ignore")  # a file also has ``unread``
 
     ranker: str
     llm: str
@@ -107,14 +107,14 @@ def ask_twice(
     *,
     next_seed: int = 1,
 ) -> Answer:
-    """Ask a question, and ask it a second time if the first reply cannot be read.
+    """Ask a question, and ask it again if the first reply cannot be parsed.
 
     The second has another seed and a temperature above 0, and twice as many tokens if the first
-    reply was cut off. A JSON object that a reply quotes from a caption or sentence is no answer;
-    see :func:`admire.prompts.quotations.without_objects`.
+    reply was cut off. A JSON object that a reply quotes from a caption or sentence is not an
+    answer; see :func:`admire.prompts.quotations.without_objects`.
 
     Args:
-        next_seed: what the second question adds to the seed.
+        next_seed: added to the seed for the second question.
     """
     data = data_of(item)
     reply = llm.ask(question)
@@ -134,53 +134,53 @@ def ask_twice(
 def check_answers(
     items: Sequence[Item], judgements: Sequence[Judgement], llm: ChatModel, *, first: bool = True
 ) -> None:
-    """Warn of items without a readable answer.
+    """Warn about items without a valid answer.
 
     Args:
         first: whether these are the first items of a run.
 
     Raises:
-        UserError: they are, and none of them has a readable answer.
+        UserError: they are, and none of them has a valid answer.
     """
     answers = [judgement.answers for judgement in judgements]
-    lost = [all(answer.unread is not None for answer in of_item) for of_item in answers]
+    lost = [all(answer.unread is not None for answer in row) for row in answers]
     if items and all(lost) and first:
         count = sum(map(len, answers))
-        if all(answer.cut for of_item in answers for answer in of_item):
+        if all(answer.cut for row in answers for answer in row):
             raise UserError(
-                f"{llm.name}: all of its {count} answers were cut off, with twice the tokens too. "
-                "Does it think first? Turn that off (llama-server --reasoning-budget 0), or take "
-                "another model.",
+                f"{llm.name}: all {count} replies were cut off, even with twice the tokens. Does "
+                "it think first? Turn that off (llama-server --reasoning-budget 0), or use another "
+                "model.",
                 "llms",
             )
         example = on_one_line(answers[0][0].unread)[:80]
         raise UserError(
-            f"{llm.name}: none of its {count} answers could be read (the first is “{example}”). "
-            "Does its server honour response_format with a JSON schema? A "
-            "small model does better one candidate at a time, with the ranker pointwise.",
+            f"{llm.name}: none of the {count} replies could be parsed (the first is “{example}”). "
+            "Does its server support response_format with a JSON schema? A small model works "
+            "better with one candidate at a time: use the ranker pointwise.",
             "rankers",
             "llms",
             "llm_url",
         )
-    for item, nothing in zip(items, lost, strict=True):
-        if nothing:
-            text = "%s: no answer on '%s' could be read: its candidates count as equal."
+    for item, is_lost in zip(items, lost, strict=True):
+        if is_lost:
+            text = "%s: no reply about '%s' could be parsed; its candidates get equal scores."
             log.warning(text, llm.name, item.compound)
 
 
 def on_one_line(value: object) -> str:
-    """Return a text without line breaks and double spaces; empty if it is no text."""
+    """Return a text without line breaks and double spaces; empty if it is not a string."""
     return " ".join(without_invalid(value).split()) if isinstance(value, str) else ""
 
 
 Line = Annotated[str, BeforeValidator(lambda value: on_one_line(value)[: LIMITS["definition"]])]
-"""A text of a reply, on one line and cut; anything but a text is an empty one."""
+"""A text in a reply, on one line and cut; anything but a string becomes empty."""
 
 
 class StructuredReply(BaseModel):
     """A structured reply: :func:`reply_schema` asks for it strictly, :meth:`read` is lenient.
 
-    What a reply may lack has a default here; the schema requires it nonetheless.
+    Fields that a reply may lack have a default here; the schema requires them nonetheless.
     """
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
@@ -189,13 +189,13 @@ class StructuredReply(BaseModel):
     def read(cls, reply: str, key: str) -> Self | None:
         """Return the JSON object in a reply that has this key.
 
-        A fence of Markdown, thoughts before it and words around it do no harm. None if there is
-        none that fits the model, or if there are several that differ.
+        Markdown fences, thoughts before it and words around it are ignored. None if no object fits
+        the model, or if several differ.
         """
         objects = list(json_objects(reply))
         starts = [0, *(last for _, last, _ in objects)]
         ends = [*(first for first, _, _ in objects), len(reply)]
-        # A </think> within an object is quoted there.
+        # A </think> within an object is a quotation.
         outside = zip(starts, ends, strict=True)
         thought = max(reply.rfind("</think>", start, end) for start, end in outside)
         values = [value for first, _, value in objects if first >= thought and key in value]

@@ -1,7 +1,7 @@
-"""Likelihood: candidates are scored by how probable texts about the compound are after each.
+"""Likelihood: scores candidates by the probability of texts about the compound after each.
 
-It is the query likelihood of UPR (Sachan et al. 2022, arXiv 2204.07496): a model that cannot judge
-candidates can still be read.
+This is the query likelihood of UPR (Sachan et al. 2022, arXiv 2204.07496). It also works with
+models that are too small to judge candidates.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from admire.senses.interpretation import Interpretation
 class Likelihood(Ranker):
     """Texts about each compound, rated as the reply of a model that was shown a candidate.
 
-    A text's likelihood is the mean log-probability of its tokens. Likelihoods take the place of
+    A text's likelihood is the mean log-probability of its tokens. Likelihoods replace the
     cosines in :func:`admire.rankers.scorer.score`: they are standardised over the candidates, and
-    the other sense counts against the meant one. Only texts that count are rated. A sequence is not
+    texts of the other sense lower the score. Only texts with a weight are rated. A sequence is not
     shown.
     """
 
@@ -39,8 +39,8 @@ class Likelihood(Ranker):
     def check(self, summary: SetSummary, llm: ChatModel) -> None:
         if not llm.scores_text:
             raise UserError(
-                f"{llm.name} does not tell how probable a given text is, which the ranker "
-                "likelihood needs. Take embedded, gguf:PATH, or a model of a vLLM server.",
+                f"{llm.name} cannot return the probability of a given text, which the ranker "
+                "likelihood needs. Use embedded, gguf:PATH, or a model on a vLLM server.",
                 "rankers",
                 "llms",
             )
@@ -59,12 +59,12 @@ class Likelihood(Ranker):
         return {role: (texts[role], weight) for role, weight in weights.items() if weight}
 
     def questions(self, item: Item, reading: Interpretation | None) -> list[Question]:
-        bare, side = replace(item, sequence=()), self.settings.image_side
+        alone, side = replace(item, sequence=()), self.settings.image_side
         texts = self._weighted_texts(item, reading).values()
         return [
             Question(parts, max_tokens=1, target=text, purpose="ranking", shown=(candidate.name,))
             for candidate in item.candidates
-            for parts in [show(self.prompts, "likelihood", bare, [candidate], self.tracks, side)]
+            for parts in [show(self.prompts, "likelihood", alone, [candidate], self.tracks, side)]
             for text, _ in texts
         ]
 
@@ -73,8 +73,8 @@ class Likelihood(Ranker):
         if not places:
             evict(self.model, question)
             raise UserError(
-                f"{self.model.name} tells no log-probabilities of a given text (prompt_logprobs). "
-                "vLLM does; of a GGUF file, name gguf:PATH.",
+                f"{self.model.name} returns no log-probabilities of a given text (prompt_logprobs)."
+                " vLLM does; for a GGUF file, use gguf:PATH.",
                 "rankers",
                 "llms",
             )
@@ -84,7 +84,7 @@ class Likelihood(Ranker):
     def judgement(
         self, item: Item, reading: Interpretation | None, answers: tuple[Answer, ...]
     ) -> Judgement:
-        """Put the answers about each candidate together: one for each text, in the texts' order."""
+        """Merge the answers about each candidate: one for each text, in the texts' order."""
         roles = [*self._weighted_texts(item, reading)]
         by_candidate = [
             replace(

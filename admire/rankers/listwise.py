@@ -1,8 +1,8 @@
-"""Listwise: a chat model sees all candidates at once, in several orders, and puts them in order.
+"""Listwise: a chat model ranks all candidates at once, shown in several orders.
 
-The K orders that it gives are aggregated: permutation self-consistency (Tang et al. 2023,
-arXiv 2310.07712). A preference for a place or a letter cancels out, because every candidate stands
-in every place.
+The K resulting orders are aggregated: permutation self-consistency (Tang et al. 2023,
+arXiv 2310.07712). A preference for a position or a letter cancels out, because every candidate
+occurs in every position.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Listwise(Ranker):
     One reply contains, in this order: an example of literal and of idiomatic use, the sense, the
     meaning; for each candidate what matters in it, what that expresses and its role; and the order.
     The temperature is 0, so that replies differ by the order shown and not by sampling. If a reply
-    cannot be read, or its order is no permutation, the question is asked once more, at a
-    temperature above 0. Without a reading, the majority of the replies decides the sense.
+    cannot be parsed, or its order is not a permutation, the question is asked once more, at a
+    temperature above 0. Without an interpretation, the majority of the replies decides the sense.
     """
 
     task = "Ordering candidates"
@@ -84,8 +84,8 @@ class Listwise(Ranker):
 
     def answer(self, item: Item, reading: Interpretation | None, question: Question) -> Answer:
         read = partial(self.read, item, question)
-        more = self.settings.shuffles
-        return ask_twice(self.model, question, read, question.shown, item, next_seed=more)
+        seed = self.settings.shuffles  # the next one that no question has
+        return ask_twice(self.model, question, read, question.shown, item, next_seed=seed)
 
     def read(self, item: Item, question: Question, reply: str) -> Answer | None:
         names = dict(zip(LETTERS, question.shown, strict=False))
@@ -121,7 +121,8 @@ def check_letters(item: Item) -> None:
     """Raise a UserError for an item with more candidates than there are letters."""
     if len(item.candidates) > len(LETTERS):
         raise UserError(
-            f"'{item.compound}' has over {len(LETTERS)} candidates. Rank them pointwise.", "rankers"
+            f"'{item.compound}' has over {len(LETTERS)} candidates. Use the ranker pointwise.",
+            "rankers",
         )
 
 
@@ -178,16 +179,16 @@ def schema(letters: Iterable[str], sense: SenseLabel | None = None) -> dict[str,
     """Return the JSON schema of a reply about candidates with these letters.
 
     Args:
-        sense: the one that is meant, if the reply is not to say it.
+        sense: the intended one, if the reply should not contain it.
     """
     return reply_schema(order_reply(tuple(letters), sense is not None))
 
 
 def read_order(reply: str, names: Mapping[str, str], states_sense: bool = True) -> Answer | None:
-    """Read a reply about candidates with these names by letter; None if it has no full order.
+    """Parse a reply about candidates with these names by letter; None without a complete order.
 
     Args:
-        states_sense: whether the reply is to say which sense is meant.
+        states_sense: whether the reply should contain the intended sense.
     """
     reply_read: Any = order_reply(tuple(names), not states_sense).read(reply, "order")
     if reply_read is None or sorted(reply_read.order) != sorted(names):

@@ -1,4 +1,4 @@
-"""Pairwise: a chat model compares all candidates two by two, both ways round."""
+"""Pairwise: a chat model compares all pairs of candidates, in both orders."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ SCHEMA = reply_schema(Comparison)
 
 @register("ranker", "pairwise", needs=("key",), citation="Bradley and Terry 1952")
 class Pairwise(Ranker):
-    """All pairs of candidates, both ways round.
+    """All pairs of candidates, in both orders.
 
     The score is the strength of the model of Bradley and Terry (:func:`bradley_terry`). A tie is
-    half a win for both; an answer that cannot be read does not count. The agreement is the share of
-    pairs for which both ways round give the same answer.
+    half a win for both; an answer that cannot be parsed does not count. The agreement is the share
+    of pairs with the same answer in both orders.
     """
 
     task = "Comparing candidates in pairs"
@@ -101,7 +101,7 @@ class Pairwise(Ranker):
 
 
 def read_better(reply: str, names: tuple[str, str]) -> Answer | None:
-    """Return which of two candidates a reply finds better; None if it cannot be read."""
+    """Return which of two candidates is better by a reply; None if it cannot be parsed."""
     comparison = Comparison.read(reply, "better")
     if comparison is None:
         return None

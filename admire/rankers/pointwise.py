@@ -1,7 +1,7 @@
 """Pointwise: a chat model grades each candidate alone, under both senses.
 
 It is for small models: they can answer a question about one candidate, but give the same reply to
-every question about five. How sure the model is of a letter says more than the letter.
+every question about five. The probability of a letter is more informative than the letter.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Percentage = Annotated[
 
 
 class Percentages(StructuredReply):
-    """What a chat model that tells no probabilities replies about one candidate."""
+    """The reply about one candidate of a chat model that returns no probabilities."""
 
     idiomatic: Percentage
     literal: Percentage
@@ -48,13 +48,13 @@ NUMBERS = reply_schema(Percentages)
 class Pointwise(Ranker):
     """One candidate at a time, graded as idiomatic, literal or neither.
 
-    The grades are the probabilities of the three letters at the first place of the reply that is
-    one of them. A model that gives no probabilities is asked for percentages. The score is
-    p · P(idiomatic) + (1 − p) · P(literal), p being the probability of the idiomatic sense, or 1 or
-    0 with a hard gate.
+    The grades are the probabilities of the three letters at the first position of the reply where
+    one of them is likely. A model that returns no probabilities is asked for percentages. The score
+    is p · P(idiomatic) + (1 − p) · P(literal), where p is the probability of the idiomatic sense,
+    or 1 or 0 with a hard gate.
 
-    The letters are the same for every candidate and are not rotated, which would double the cost: a
-    preference for a letter shifts all of an item's probabilities alike and keeps their order.
+    The letters are the same for every candidate. Rotating them would double the cost, and a
+    preference for a letter shifts all probabilities of an item equally and keeps their order.
     """
 
     task = "Grading candidates"
@@ -115,7 +115,7 @@ class Pointwise(Ranker):
     def scores(
         self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
     ) -> list[float]:
-        """Return graded candidates' scores; one without grades has the mean of the others."""
+        """Return the candidates' scores; one without grades gets the mean of the others."""
         assert reading is not None
         p = reading.sense.probability_idiomatic
         if self.settings.scoring.gate == "hard" and reading.sense.label:
@@ -132,9 +132,9 @@ class Pointwise(Ranker):
 def read_letters(reply: Reply) -> dict[str, float] | None:
     """Return grades by the probabilities of the letters A, B and C; None if none is likely.
 
-    They are read at the first place where they have more than half of the probability: a reply may
-    begin with a line break or a quotation mark, or with "The answer is". After any other word it is
-    no answer: ``Caption: "A`` begins a repeated caption.
+    They are read at the first position where they have more than half of the probability: a reply
+    may begin with a line break, a quotation mark, or "The answer is". After any other word they do
+    not count: ``Caption: "A`` begins a repeated caption.
     """
     for place in reply.logprobs or ():
         mass = dict.fromkeys(LETTERS[: len(GRADES)], 0.0)
@@ -152,7 +152,7 @@ def read_letters(reply: Reply) -> dict[str, float] | None:
 
 
 def read_numbers(reply: str) -> dict[str, float] | None:
-    """Return grades by the percentages in a reply; None if they cannot be read."""
+    """Return grades by the percentages in a reply; None if they cannot be parsed."""
     percentages = Percentages.read(reply, GRADES[0])
     shares = percentages.model_dump() if percentages else {}
     total = sum(shares.values())

@@ -1,4 +1,4 @@
-"""How a chat model is shown candidates: images and captions, with letters, in shuffled orders."""
+"""Presents candidates to chat models: images and captions, with letters, in shuffled orders."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ LETTERS = string.ascii_uppercase
 
 
 def tracks_shown(summary: SetSummary, llm: ChatModel, track: Track | None) -> tuple[str, ...]:
-    """Return what a chat model sees of the candidates: images, captions or both.
+    """Return which parts of the candidates a chat model sees: images, captions or both.
 
     Args:
-        track: what is wanted; None takes all that is there and that the model can see.
+        track: the requested one; None is everything that exists and that the model accepts.
 
     Raises:
-        UserError: the model cannot see the images that it needs, or a candidate has nothing to
-            show.
+        UserError: the model does not accept the images that it needs, or a candidate has no
+            content.
     """
     names = track.split("+") if track else TRACKS
     tracks = [name for name in summary.tracks if name in names]
     if "image" in tracks and not llm.accepts_images:
-        bare = summary.candidates - summary.captions
-        if track or bare:
-            without = f"{bare} of {summary.candidates} candidates have no caption. " if bare else ""
+        count = summary.candidates - summary.captions
+        if track or count:
+            without = f"{count} of {summary.candidates} candidates have no caption. " * bool(count)
             raise UserError(f"{llm.name} cannot see images. {without}{SEEING}", "track", "llms")
         tracks = ["caption"]
-    if tuple(tracks) in summary.bare:
-        compound, candidate = summary.bare[tuple(tracks)]
+    if tuple(tracks) in summary.without_content:
+        compound, candidate = summary.without_content[tuple(tracks)]
         raise UserError(
             f"'{compound}': '{candidate.name}' has no {' and no '.join(names)} to show.", "track"
         )
@@ -51,8 +51,8 @@ def tracks_shown(summary: SetSummary, llm: ChatModel, track: Track | None) -> tu
 def shuffled(item: Item, count: int, seed: int) -> list[tuple[Candidate, ...]]:
     """Return candidates in ``count`` orders, which depend only on the item and the seed.
 
-    The orders are the rows of Latin squares, whose rows, columns and candidates are drawn by lot:
-    in as many orders as there are candidates, each candidate stands once in each place.
+    The orders are the rows of Latin squares with random rows, columns and candidates: in as many
+    orders as there are candidates, each candidate occurs once in each position.
     """
     candidates = sorted(item.candidates, key=lambda candidate: candidate.name)
     source = json.dumps([seed, item.compound, item.sentence])
@@ -75,19 +75,19 @@ def show(
     side: int,
     **values: object,
 ) -> str | tuple[str | Image, ...]:
-    """Return a question about candidates: the template's text, with images where it has them.
+    """Return a question about candidates: the template's text, with images at their marks.
 
-    The template gets the candidates as objects with ``letter``, ``caption`` (None if there is none
-    to show) and ``picture``: a mark where the picture goes, empty without one. It gets the things
-    of the item's ``sequence`` likewise; those without an image show their captions. ``values`` are
-    further ones for it.
+    The template gets the candidates as objects with ``letter``, ``caption`` (None for none) and
+    ``picture``: a mark for the position of the picture, empty without one. The elements of the
+    item's ``sequence`` have the same form; those without an image have their captions. ``values``
+    are further variables of the template.
     """
     images: list[Image] = []
 
     def described(thing: Candidate, letter: str = "") -> dict[str, Any]:
         picture, caption = "", thing.caption if "caption" in tracks else None
         if "image" in tracks and thing.image:
-            picture = f"\0{len(images)}\0"  # a quoted text cannot hold this
+            picture = f"\0{len(images)}\0"  # a quoted text cannot contain this
             images.append(Image(thing.image, side))
         return {"letter": letter, "caption": caption, "picture": picture}
 

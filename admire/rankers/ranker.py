@@ -1,4 +1,4 @@
-"""Ranker: the base class of what scores candidates, and how one is opened by its name."""
+"""Ranker: the base class of rankers, and how they are opened by name."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 class Ranker:
     """Scores the candidates of items one by one, with or without questions to a chat model.
 
-    One of your own needs :meth:`scores`, and :meth:`questions` if it asks. The other methods are
-    for rankers that read replies in a special way.
+    A ranker needs :meth:`scores`, and :meth:`questions` if it asks a chat model. The other methods
+    are for rankers that parse replies in their own way.
 
     Attributes:
         name: the name that ``--ranker`` takes.
-        task: what it does, to show the progress: "Comparing candidates in pairs".
-        decides_senses: whether its answers say which sense is meant; it is then asked first.
+        task: what it does, for the progress bar: "Comparing candidates in pairs".
+        decides_senses: whether its answers contain the intended sense; it is then asked first.
         weighs_both_senses: whether the meanings of both senses count for each use.
         uses_meanings: whether it needs meanings at all.
-        llm: the chat model; None for recorded replies, which a ranker that asks never gets.
+        llm: the chat model; None for recorded replies, never for a ranker that asks.
         prompts, settings: the run's.
-        tracks: what the model is shown of the candidates: ``image``, ``caption`` or both.
+        tracks: the parts of the candidates that the model sees: ``image``, ``caption`` or both.
     """
 
     name: str
@@ -54,8 +54,8 @@ class Ranker:
         """Return the questions about an item's candidates; none if the ranker asks nothing.
 
         Args:
-            reading: which sense is meant and what it means; None while that is not known, for a
-                ranker that decides senses.
+            reading: the intended sense and its meaning; None for a ranker that decides senses, as
+                long as the sense is unknown.
         """
         return ()
 
@@ -70,35 +70,35 @@ class Ranker:
         raise NotImplementedError
 
     def read(self, item: Item, question: Question, reply: str) -> Answer | None:
-        """Read a reply; None if it cannot be read, and the question is asked once more."""
+        """Parse a reply; None if that fails, and the question is asked once more."""
         return Answer(question.shown or names_of(item), reply=reply)
 
     def answer(self, item: Item, reading: Interpretation | None, question: Question) -> Answer:
-        """Ask one question and read its reply."""
+        """Ask one question and parse its reply."""
         read = partial(self.read, item, question)
         return ask_twice(self.model, question, read, question.shown or names_of(item), item)
 
     def judgement(
         self, item: Item, reading: Interpretation | None, answers: tuple[Answer, ...]
     ) -> Judgement:
-        """Return the scores with the answers that they are based on."""
+        """Return the scores with the answers behind them."""
         with self._plugin.blamed(f"'{item.compound}'"):
             scores = [float(score) for score in self.scores(item, reading, answers)]
         wrong = [score for score in scores if not math.isfinite(score)]
         if len(scores) != len(item.candidates) or wrong:
-            what = f"a score of {wrong[0]}" if wrong else f"{len(scores)} scores"
+            returned = f"a score of {wrong[0]}" if wrong else f"{len(scores)} scores"
             raise self._plugin.error(
-                f"returned {what} for {len(item.candidates)} candidates.", f"'{item.compound}'"
+                f"returned {returned} for {len(item.candidates)} candidates.", f"'{item.compound}'"
             )
         return Judgement(self.name, self.judge_name, tuple(scores), answers)
 
     def check(self, summary: SetSummary, llm: ChatModel) -> None:
-        """Refuse a set or a chat model that the ranker cannot work with, before any question."""
+        """Refuse a set or a chat model that the ranker does not support, before any question."""
 
-    # ------------------------------------------------------------------------ not to be changed
+    # ------------------------------------------------------------------------ not to be overridden
 
     judge_name: str
-    """The name of the chat model or of the source in its place."""
+    """The name of the chat model, or of the source that replaces it."""
 
     @property
     def asks(self) -> bool:
@@ -119,24 +119,24 @@ class Ranker:
         Raises:
             UserError: the model cannot be asked, or the ranker fails.
         """
-        turns: list[tuple[int, Question]] = []  # each begins with the place of its item
+        turns: list[tuple[int, Question]] = []  # with the index of the item
         for place, (item, reading) in enumerate(zip(items, readings, strict=True)):
             with self._plugin.blamed(f"'{item.compound}'"):
                 turns += [(place, question) for question in self.questions(item, reading)]
         answers: list[list[Answer]] = [[] for _ in items]
         if turns:
-            given = ask_each(
+            replies = ask_each(
                 lambda turn: self.answer(items[turn[0]], readings[turn[0]], turn[1]),
                 turns,
                 self.model,
                 self.task,
                 name_of=lambda turn: items[turn[0]].compound,
             )
-            for (place, _), answer in zip(turns, given, strict=True):
+            for (place, _), answer in zip(turns, replies, strict=True):
                 answers[place].append(answer)
         return [
-            self.judgement(item, reading, tuple(of_item))
-            for item, reading, of_item in zip(items, readings, answers, strict=True)
+            self.judgement(item, reading, tuple(row))
+            for item, reading, row in zip(items, readings, answers, strict=True)
         ]
 
 
@@ -172,7 +172,7 @@ def open_ranker(name: str, plugins: Mapping[str, Mapping[str, Any]] | None = Non
         plugin.check(ranker)
     else:
         ranker = _ByFunction(plugin.make)
-    ranker.name, ranker._plugin = name, plugin  # shipped ones, too: their errors are named
+    ranker.name, ranker._plugin = name, plugin  # also for shipped ones, for their messages
     return ranker
 
 

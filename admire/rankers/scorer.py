@@ -1,4 +1,4 @@
-"""From similarities to scores to an order: the only place where that happens, for every track."""
+"""From similarities to scores to an order, for every track."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Vector = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
 
 RRF_K = 60
-"""What reciprocal rank fusion adds to each rank (Cormack, Clarke and Büttcher 2009)."""
+"""Constant of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009)."""
 
 PAIRED = 5
 """Candidates of an item of AdMIRe: a pair shows each sense, and one shows neither."""
@@ -27,10 +27,10 @@ LIKE = tuple(f"like{number}" for number in range(1, PAIRED + 1))
 """Names of the cosines of such candidates with each other, beside those of the texts."""
 
 SMALLEST = 1e-6
-"""Deviations of cosines below this one come from rounding."""
+"""Smaller deviations of cosines are due to rounding."""
 
 SHARPNESS = 2.0
-"""How much surer of the pairs a standard deviation makes; from 1 to 3 train ranks alike."""
+"""Sharpness of the pairs' probabilities; values from 1 to 3 give similar results on train."""
 
 _SPLITS = np.array(sorted(set(permutations((1, 1, -1, -1, 0)))))
 """The 30 ways in which five candidates can be two of the meant sense, two of the other, and one."""
@@ -61,11 +61,11 @@ def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dic
 def score(cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scoring) -> Scores:
     """Return candidates' scores, shape (candidates,): the weighted sum over tracks and queries.
 
-    ``cosines`` holds (queries, candidates) by track and ``weights`` one number a query. Rows that
-    follow those of the queries are the candidates' cosines with each other, for the pairs. With
+    ``cosines`` has the shape (queries, candidates) by track, and ``weights`` one number per query.
+    Rows after those of the queries are the candidates' cosines with each other, for the pairs. With
     :meth:`Scoring.paper` and both tracks this is r = s(query, image) + s(query, caption), the
-    paper's section 2.2. What a candidate lacks adds nothing to a standardised sum, where 0 is the
-    mean; a plain sum takes the mean of the item's other candidates for it.
+    paper's section 2.2. A missing track adds nothing to a standardised sum, where 0 is the mean; a
+    plain sum uses the mean of the item's other candidates.
     """
     total: Scores = np.zeros(next(iter(cosines.values())).shape[1])
     for added in contributions(cosines, weights, scoring).values():
@@ -78,8 +78,8 @@ def contributions(
 ) -> dict[str, Scores]:
     """Return what each query adds to the :func:`score` of each candidate, by track.
 
-    The shape is (queries, candidates). One more row follows where the pairs add something too. A
-    track that no candidate has anything of is left out.
+    The shape is (queries, candidates), with one more row if the pairs contribute. A track that no
+    candidate has is omitted.
 
     A standardised query with a negative weight only subtracts, from candidates that are more like
     it than the mean, unless there are five, as in AdMIRe. A candidate without the track loses what
@@ -90,24 +90,25 @@ def contributions(
     unlike = queries[:, 0] < 0
     for track, rows in cosines.items():
         values, likeness = rows[: len(weights)], rows[len(weights) :]
-        there = ~np.isnan(values).any(axis=0)
-        if not there.any():
+        present = ~np.isnan(values).any(axis=0)
+        if not present.any():
             continue
-        mean = values[:, there].mean(axis=1, keepdims=True)
-        filled = np.where(there, values, mean)
+        mean = values[:, present].mean(axis=1, keepdims=True)
+        filled = np.where(present, values, mean)
         if scoring.standardise:
-            spread = values[:, there].std(axis=1, keepdims=True)
+            spread = values[:, present].std(axis=1, keepdims=True)
             if values.shape[1] == 2:
                 spread = np.sqrt((spread**2).mean(keepdims=True))
             filled = (filled - mean) / np.where(spread > SMALLEST, spread, 1.0)
             if values.shape[1] != PAIRED:
-                # Where most candidates show no sense, to be unlike the compound says little.
+                # If most candidates show no sense, dissimilarity to the compound means little.
                 penalties = np.maximum(filled, 0.0)
-                usual = penalties[:, there].mean(axis=1, keepdims=True)
-                filled = np.where(unlike[:, None], np.where(there, penalties, usual), filled)
+                usual = penalties[:, present].mean(axis=1, keepdims=True)
+                filled = np.where(unlike[:, None], np.where(present, penalties, usual), filled)
         weight = scoring.image_weight if track == "image" else scoring.caption_weight
         added = queries * filled
-        if scoring.pairs and scoring.standardise and len(likeness) and unlike.any() and there.all():
+        pairs = scoring.pairs and scoring.standardise and len(likeness)
+        if pairs and unlike.any() and present.all():
             chances = pair_chances(added[~unlike].sum(axis=0), -added[unlike].sum(axis=0), likeness)
             added = np.vstack([added, scoring.pairs * chances])
         terms[track] = weight * added
@@ -117,8 +118,8 @@ def contributions(
 def pair_chances(meant: Scores, other: Scores, likeness: Scores) -> Scores:
     """Return how probably each of five candidates is one of the two that show the meant sense.
 
-    A way to deal the candidates, two (A) to the meant sense, two (B) to the other and one to
-    neither, has a probability in proportion to exp(2 · (meant(A) + other(B) + likeness(A) +
+    An assignment of two candidates (A) to the meant sense, two (B) to the other and one to neither
+    has a probability in proportion to exp(2 · (meant(A) + other(B) + likeness(A) +
     likeness(B))), each a sum over the pair.
 
     Args:
@@ -131,11 +132,13 @@ def pair_chances(meant: Scores, other: Scores, likeness: Scores) -> Scores:
     """
     apart = ~np.eye(PAIRED, dtype=bool)
     spread = likeness[apart].std()
-    alike = np.where(apart, likeness - likeness[apart].mean(), 0.0) / (spread if spread > 0 else 1)
+    similar = np.where(apart, likeness - likeness[apart].mean(), 0.0) / (
+        spread if spread > 0 else 1
+    )
     first, second = _SPLITS == 1, _SPLITS == -1
     evidence = first @ meant + second @ other
     for pair in (first, second):
-        evidence = evidence + ((pair @ alike) * pair).sum(axis=1) / 2
+        evidence = evidence + ((pair @ similar) * pair).sum(axis=1) / 2
     weights = np.exp(SHARPNESS * (evidence - evidence.max()))
     chances: Scores = weights @ first / weights.sum()
     return chances
@@ -150,7 +153,7 @@ def fuse_scores(
 
     Args:
         scores: (candidates,) of each ranker, the candidates in one order.
-        weights: one for each ranker, at least 0, and not all 0; equal ones where they are None.
+        weights: one for each ranker, at least 0, and not all 0; None for equal weights.
     """
     points = np.array([comparable(points, method) for points in scores])
     fused: Scores = np.average(points, axis=0, weights=weights)
@@ -160,8 +163,8 @@ def fuse_scores(
 def comparable(scores: Scores, method: Fusion = "scores") -> Scores:
     """Put one ranker's scores, shape (candidates,), on a scale that rankers share.
 
-    - ``scores``: at mean 0 and deviation 1 over the candidates; all 0 where they are equal;
-    - ``borda``: how many candidates each stands before, from 0 to candidates − 1;
+    - ``scores``: with mean 0 and deviation 1 over the candidates; all 0 if they are equal;
+    - ``borda``: the number of candidates that rank lower, from 0 to candidates − 1;
     - ``rrf``: 1 / (60 + rank), ranks from 1.
 
     Equal candidates share the mean of their ranks. Scores that differ by rounding alone are equal,
@@ -179,7 +182,7 @@ def comparable(scores: Scores, method: Fusion = "scores") -> Scores:
 
 
 def rank_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
-    """Return the names from the highest score to the lowest; equal scores go by name.
+    """Return the names from the highest score to the lowest; ties are sorted by name.
 
     Scores that differ by rounding alone count as equal, so that an order does not depend on the
     machine that computed it.
@@ -189,7 +192,7 @@ def rank_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
 
 
 def tied_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
-    """Return names whose score another one has too, in the order of :func:`rank_names`."""
+    """Return the names with tied scores, in the order of :func:`rank_names`."""
     rounded = np.round(scores, 9).tolist()
     counts = Counter(rounded)
     tied = {name for name, score in zip(names, rounded, strict=True) if counts[score] > 1}

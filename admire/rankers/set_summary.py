@@ -1,4 +1,4 @@
-"""What a run has to know of a whole set before it ranks the first item."""
+"""What a run must know about a whole set before it ranks the first item."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ class SetSummary:
     Attributes:
         items, candidates: how many there are.
         images, captions: how many candidates have one.
-        blind: how many have an image and no caption.
+        without_caption: how many have an image and no caption.
         sequences, words: whether any item has one.
         languages: in the order in which they come.
-        lacking: the first row that lacks something, and its item. A ``context`` is a sentence, or a
-            sequence with captions. A word in a phrase lacks neither that nor a sense.
-        bare: the first candidate without an image, without a caption, or without both, and the
-            first of all, by what it lacks; each with its item's compound.
+        first_missing: the first row that lacks something, with its item. A ``context`` is a
+            sentence, or a sequence with captions. A word in a phrase lacks neither that nor a
+            sense.
+        without_content: by missing tracks (image, caption, both or none), the first candidate that
+            lacks all of these, with its item's compound.
         largest: the first item with the most candidates.
     """
 
@@ -35,12 +36,12 @@ class SetSummary:
     candidates: int = 0
     images: int = 0
     captions: int = 0
-    blind: int = 0
+    without_caption: int = 0
     sequences: bool = False
     words: bool = False
     languages: list[str] = field(default_factory=list)
-    lacking: dict[Lack, tuple[int, Item]] = field(default_factory=dict)
-    bare: dict[tuple[str, ...], tuple[str, Candidate]] = field(default_factory=dict)
+    first_missing: dict[Lack, tuple[int, Item]] = field(default_factory=dict)
+    without_content: dict[tuple[str, ...], tuple[str, Candidate]] = field(default_factory=dict)
     largest: Item | None = None
 
     def add(self, item: Item) -> None:
@@ -51,7 +52,7 @@ class SetSummary:
             self.languages.append(item.language)
         if self.largest is None or len(item.candidates) > len(self.largest.candidates):
             self.largest = item
-        there: dict[Lack, object] = {
+        content: dict[Lack, object] = {
             "candidates": item.candidates,
             "sequence": item.sequence,
             "sentence": item.sentence,
@@ -60,21 +61,21 @@ class SetSummary:
             or any(candidate.caption for candidate in item.sequence),
             "sentence_type": item.word or item.sentence_type,
         }
-        for name, value in there.items():
+        for name, value in content.items():
             if not value:
-                self.lacking.setdefault(name, (self.items, item))
+                self.first_missing.setdefault(name, (self.items, item))
         for candidate in item.candidates:
             self.candidates += 1
             self.images += bool(candidate.image)
             self.captions += bool(candidate.caption)
-            self.blind += bool(candidate.image and not candidate.caption)
+            self.without_caption += bool(candidate.image and not candidate.caption)
             for tracks in ((), ("image",), ("caption",), TRACKS):
                 if not any(getattr(candidate, track) for track in tracks):
-                    self.bare.setdefault(tracks, (item.compound, candidate))
+                    self.without_content.setdefault(tracks, (item.compound, candidate))
 
     @property
     def tracks(self) -> list[str]:
-        """The tracks that candidates have there: images, captions or both."""
+        """The tracks that any candidate has: images, captions or both."""
         return [track for track in TRACKS if getattr(self, f"{track}s")]
 
 
@@ -101,7 +102,9 @@ def check_items(summary: SetSummary, settings: Settings) -> None:
         text = f"has no {settings.query} to compare candidates with."
         needs.setdefault(settings.query, (text, "query"))
     lacks = [
-        (*summary.lacking[name], need) for name, need in needs.items() if name in summary.lacking
+        (*summary.first_missing[name], need)
+        for name, need in needs.items()
+        if name in summary.first_missing
     ]
     if lacks:
         number, item, (text, *places) = min(lacks, key=lambda lack: lack[0])

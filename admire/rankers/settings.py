@@ -1,4 +1,4 @@
-"""What a run is made with, and whole stacks by name."""
+"""Settings of runs, and presets by name."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ class Scoring:
 
         p · (I − contrast · L) + (1 − p) · C.
 
-    For a literal use the compound says itself what to look for. The words for the literal sense
-    tell what not to look for where the idiomatic one is meant. In Subtask B the likeness to the
-    sequence, by the mean vector of its pictures or captions, is added to that. For a word in a
+    For a literal use, candidates are compared with the compound. Texts of the literal sense lower
+    the score where the idiomatic sense is meant. In Subtask B the similarity to the sequence, by
+    the mean vector of its pictures or captions, is added. For a word in a
     phrase (V-WSD) the score is the mean over all texts, of which the phrase is one.
 
     Where an idiomatic use has five candidates, as in AdMIRe, the pairs are added: see
     :func:`admire.rankers.scorer.pair_chances`. With any other number of candidates a standardised L
-    below the item's mean counts as 0: what shows neither sense does not gain by being unlike the
-    literal one.
+    below the item's mean counts as 0: a candidate that shows neither sense does not gain by being
+    unlike the literal one.
 
     Of two candidates each standardised query would have -1 and 1, and I − L would be 0, so there
-    all queries share one spread, the root of their mean variance. Where images and captions have
-    encoders of their own, only standardising gives their sum a meaning: cosines of a CLIP lie about
+    all queries share one spread, the root of their mean variance. If images and captions have
+    different encoders, their sum is only meaningful when standardised: cosines of a CLIP are about
     0.2, those of an E5 about 0.8.
 
-    The defaults are what :class:`admire.Settings` has; :meth:`paper` is the UoR-NCL paper's.
+    The defaults are those of :class:`admire.Settings`; :meth:`paper` is the UoR-NCL paper's.
     """
 
     image_weight: Annotated[Weight, Option("Scoring")] = 1.0
@@ -64,18 +64,18 @@ class Scoring:
     caption_weight: Annotated[Weight, Option("Scoring")] = 1.0
     """Weight of the caption term."""
     gate: Annotated[Gate, Option("Scoring")] = "hard"
-    """Weigh the senses by their probability (soft), or follow the likelier one."""
+    """Weight the senses by their probability (soft), or use only the likelier one (hard)."""
     contrast: Annotated[float, Option("Scoring")] = 1.0
-    """Weight of the literal sense against literal pictures (0: the paper's)."""
+    """Penalty for similarity to the literal sense (0: none, as in the paper)."""
     standardise: Annotated[bool, Option("Scoring")] = True
-    """Bring each query's cosines over an item's candidates to mean 0 and deviation 1 before they
-    are added."""
+    """Standardise each query's cosines over an item's candidates to mean 0 and deviation 1 before
+    they are added."""
     texts: Annotated[tuple[TextRole, ...], Option("Scoring")] = TEXTS
-    """Texts that count, with commas (the paper's: gloss,compound). Texts that an item lacks are
-    left out; without any text of the idiomatic sense the compound is compared."""
+    """Texts that count, separated by commas (the paper's: gloss,compound). Missing texts are
+    skipped; without any text of the idiomatic sense the compound is used."""
     pairs: Annotated[Weight, Option("Scoring")] = 2.0
-    """Weight of the pairs: of five candidates two show each sense, and the two of a sense resemble
-    each other (0: each candidate by itself). Needs contrast and standardised cosines."""
+    """Weight of pairs: of five candidates two show each sense, and the two of a sense are similar
+    (0: score each candidate by itself). Needs contrast and standardised cosines."""
 
     @classmethod
     def paper(cls, **changes: Any) -> Scoring:
@@ -95,77 +95,77 @@ class Scoring:
 
 @settings(frozen=True)
 class Settings:
-    """What a run is made with. The defaults are the embedded profile."""
+    """Settings of a run. The defaults are the embedded profile."""
 
     rankers: Annotated[
         tuple[str, ...], Option("Chat models and costs", "ranker", completes="ranker")
     ] = ("embeddings",)
-    """What orders the candidates: vectors (embeddings), or chat models that look at all of them, at
-    one, or at two, or tell how probable the meaning is after each (likelihood). Repeat to fuse
-    several by the mean of their standardised scores."""
+    """Ranker of the candidates: vectors (embeddings), or a chat model that sees all of them
+    (listwise), one (pointwise) or two (pairwise) at a time, or rates how probable the meaning is
+    after each (likelihood). Repeat to fuse several by the mean of their standardised scores."""
     shuffles: Annotated[Count, Option("Chat models and costs")] = 5
-    """Orders in which listwise shows the candidates."""
+    """Number of candidate permutations for listwise ranking."""
     image_side: Annotated[int, Field(ge=32), Option("Chat models and costs")] = IMAGE_SIDE
-    """Longest side of an image that a chat model is shown, in pixels."""
+    """Longest side of an image for a chat model, in pixels."""
     llms: Annotated[
         tuple[str, ...],
         Option("Chat models and costs", "llm", daily=True, completes="chat"),
     ] = ("embedded",)
-    """Chat model, such as openai:MODEL or gguf:PATH; or earlier replies, recorded:FILE or
-    run:FOLDER. Repeat for an ensemble."""
+    """Chat model, such as openai:MODEL or gguf:PATH; or replies from recorded:FILE or run:FOLDER.
+    Repeat for an ensemble."""
     encoder: Annotated[str, Option("Models", daily=True, completes="encoder")] = "e5"
-    """Encoder of queries and candidates, such as openclip:MODEL/TAG or sbert:REPOSITORY, or a
-    family and a folder."""
+    """Encoder of queries and candidates, such as openclip:MODEL/TAG or sbert:REPOSITORY, or the
+    same with a local folder."""
     caption_encoder: Annotated[str | None, Option("Models", completes="encoder")] = None
-    """Another encoder for captions and the queries that they are compared with."""
+    """Separate encoder for captions and their queries (default: the encoder)."""
     device: EncoderDevice = "auto"
     precision: Annotated[Precision, Option("Models")] = "float32"
-    """Precision of torch's computations; float16 needs a GPU."""
+    """Precision for torch; float16 needs a GPU."""
     query: Annotated[RankQuery, Option("Scoring")] = "meaning"
     """Text that candidates are compared with; all but the meaning are baselines without a chat
     model."""
     sense: DecidedBy = "auto"
     votes: Annotated[Count, Option("Senses and meanings")] = 5
-    """Votes asked of each chat model (the paper's T)."""
+    """Votes per chat model (T in the paper)."""
     vote_temperature: Annotated[float, Field(ge=0, le=2), Option("Senses and meanings")] = 0.7
-    """Temperature at which votes are sampled, from 0 to 2."""
+    """Sampling temperature for votes, from 0 to 2."""
     abstain_below: Annotated[
         Annotated[float, Field(gt=0.5, le=1)] | None, Option("Senses and meanings")
     ] = None
-    """Flag items whose sense confidence is below this, from 0.5 to 1; they are ranked all the
-    same."""
+    """Mark items as unsure if the confidence of their sense is below this, from 0.5 to 1; they are
+    still ranked."""
     meanings: Annotated[Meanings, Option("Senses and meanings")] = "auto"
-    """Replies of each chat model: definitions and a scene of the sense that is meant, or of both
-    (auto: the embedded model of idioms alone, others of both), or one gloss of the idiom (as in the
-    paper)."""
+    """What each chat model writes: definitions and a scene for the intended sense, or for both
+    senses (auto: both; for the embedded model, only idiomatic uses), or one gloss of the idiom (as
+    in the paper)."""
     gloss_tokens: Annotated[Count, Option("Senses and meanings")] = 60
-    """Tokens that the one gloss of --meanings gloss may have."""
+    """Maximum tokens of the gloss for --meanings gloss."""
     dictionaries: Dictionaries = ("wordnet",)
     track: Annotated[Track | None, Option("Scoring")] = None
-    """Parts of the candidates that are compared and shown; else all images and captions that the
-    encoder can read and the chat model can see."""
+    """Parts of the candidates to use (default: all images and captions that the encoder and the
+    chat model support)."""
     scoring: Scoring = Scoring()
     """How similarities become scores."""
     head: Annotated[str | Path | None, Option("Models")] = None
-    """Head written by admire train head; queries and candidates are compared in its space."""
+    """Head from admire train head; queries and candidates are compared in its space."""
     prompts: PromptFolder = None
     detector: Annotated[str | Path | None, Option("Senses and meanings")] = None
-    """File of admire train detector or folder of admire train classifier; else the built-in
-    detector."""
+    """File of admire train detector or folder of admire train classifier (default: the built-in
+    detector)."""
     llm_url: LlmUrl = None
     seed: SampleSeed = 0
     plugins: dict[str, dict[str, Any]] = field(default_factory=dict, hash=False)
-    """Settings of plug-ins by their names, as {"length": {"longest": 10}}. On the command line and
-    in files each has an option of its own, as --length-longest 10."""
+    """Settings of plug-ins by name, such as {"length": {"longest": 10}}. On the command line and in
+    files each has its own option, such as --length-longest 10."""
 
     def __post_init__(self) -> None:
         if not self.rankers or len(set(self.rankers)) < len(self.rankers):
             raise UserError(
-                f"rankers cannot be {self.rankers!r}: it names one or more, each once.", "rankers"
+                f"rankers cannot be {self.rankers!r}: name one or more, each once.", "rankers"
             )
         if self.abstain_below and self.query != "meaning" and not self.looks:
             raise UserError(
-                f"The query {self.query} predicts no sense to be unsure of.",
+                f"The query {self.query} predicts no sense, so there is no confidence.",
                 "abstain_below",
                 "query",
             )
@@ -182,25 +182,24 @@ class Settings:
 
     @property
     def looks(self) -> bool:
-        """True if chat models look at the candidates, or another ranker scores them."""
+        """True if a ranker other than ``embeddings`` scores the candidates."""
         return bool(self.judges)
 
 
 @settings(frozen=True)
-class Asking:
-    """How chat models are asked, which is no part of a run's settings."""
+class RequestOptions:
+    """Options of requests to chat models. They do not belong to the settings of a run."""
 
     parallel: Annotated[Count | None, Option("Chat models and costs", in_file=False)] = None
-    """Questions that a server gets at the same time (default: 8)."""
+    """Concurrent requests to a server (default: 8)."""
     timeout: Annotated[Positive | None, Option("Chat models and costs", in_file=False)] = None
-    """Seconds that a server may take for a whole answer (default: 60)."""
+    """Timeout for a whole answer of a server, in seconds (default: 60)."""
     budget: Annotated[
         Positive | None, Option("Chat models and costs", daily=True, in_file=False)
     ] = None
-    """US dollars for replies that are not in the cache; questions under way may overshoot it."""
+    """Spending limit in US dollars for uncached requests; requests in flight may exceed it."""
     fresh: Annotated[bool, Option("Chat models and costs", in_file=False)] = False
-    """Ask anew, and replace the replies that were kept before. Leave it out to go on after a stop.
-    """
+    """Ignore and overwrite cached replies. Omit to resume an interrupted run."""
 
 
 PROFILES: dict[ProfileName, Settings] = {
@@ -226,9 +225,9 @@ PROFILES: dict[ProfileName, Settings] = {
         caption_encoder="sbert:intfloat/multilingual-e5-large",
     ),
 }
-"""Whole stacks by name. ``embedded`` needs no key and no hub. ``paper`` is the best English row of
-UoR-NCL's Table 2 (CI, ensemble, XLM-32); OpenAI retires its GPTs by 2027-01-14. In ``vision`` a
-strong model looks at the candidates, and the embedded encoders compare them; in ``vision-local`` a
-small one does, a candidate at a time, on a server on this machine. ``best`` is ``vision`` with
-large encoders, which need a hub and want a GPU: what we would try first today. Only ``embedded``
-has been measured, because no hub and no API can be reached here."""
+"""Presets by name. ``embedded`` needs no API key and no download. ``paper`` is the best English row
+of UoR-NCL's Table 2 (CI, ensemble, XLM-32); OpenAI retires its GPTs by 2027-01-14. In ``vision`` a
+strong model ranks the candidates, fused with the embedded encoders; in ``vision-local`` a small one
+does, one candidate at a time, on a local server. ``best`` is ``vision`` with large encoders, which
+need downloads and should have a GPU; we expect it to be strongest. Only ``embedded`` has been
+measured, because no hub and no API was available."""

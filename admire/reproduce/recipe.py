@@ -55,8 +55,8 @@ class Row(Part):
 
     Attributes:
         parts: names of groups of settings; a later group counts more.
-        name: the row's name; else the names of its parts.
-        command: what it runs; else the recipe's command.
+        name: the row's name (default: the names of its parts).
+        command: what it runs (default: the recipe's command).
         settings: its own settings, which count most.
         published: the paper's figures by set, in the order of the recipe's metrics.
         run: False for a system that admire cannot run, whose figures are only shown.
@@ -155,7 +155,7 @@ def read_recipe(name: str) -> Recipe:
         path = RECIPES / paper / f"{table}.toml"
         if name not in recipe_names():
             raise UserError(
-                f"There is no recipe '{name}'.{nearest(name, recipe_names())} "
+                f"Unknown recipe '{name}'.{nearest(name, recipe_names())} "
                 "`admire reproduce` lists all; a recipe of your own is a file that ends in .toml."
             )
     return read_as(Recipe, json.dumps(read_toml(path), default=str), path)

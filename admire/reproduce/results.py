@@ -34,8 +34,8 @@ class Cell:
         figures: what came out; none where it did not run.
         minus_first: its paired differences from the first row of the set that ran.
         n: how many items, pairs or queries the figures are of.
-        note: why it did not run or has no figures, or what stands in for what.
-        stand_in: whether models stand in for those of the recipe.
+        note: why it did not run or has no figures, or which models replace which.
+        stand_in: whether other models replace those of the recipe.
         ran: whether it ran, or what came out before was read.
     """
 

@@ -1,4 +1,4 @@
-"""Submits a run's questions without a cached reply to the Batch API, and collects the answers."""
+"""Submits a run's uncached questions to the Batch API, and collects the answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
 from admire.runs.forecast import check_questions, put_questions
 from admire.runs.run import sense_methods
-from admire.runs.sources import take_arguments
+from admire.runs.sources import resolve_models
 from admire.senses import open_detector
 from admire.senses.dictionaries import open_dictionaries
 from admire.senses.source import ChatSource, Source
@@ -36,22 +36,21 @@ def batch(
 ) -> list[str]:
     """Collect the answers of batches, and submit the questions that :func:`admire.rank` would ask.
 
-    Questions that depend on answers which are not there yet, such as a gloss on the sense, are
-    submitted by a later call.
+    Questions that depend on missing answers, as a gloss depends on the sense, are submitted by a
+    later call.
 
     Args:
-        budget: in US dollars, for what this call submits; None is no limit.
+        budget: in US dollars, for the questions that this call submits; None for no limit.
 
     Returns:
-        A line for each batch that is under way; none where the cache has all that batches can
-        answer.
+        A line for each batch in progress; an empty list if all replies from batches are cached.
 
     Raises:
-        UserError: as for :func:`admire.rank`; a server fails or takes no batches, or the budget
-            does not suffice.
+        UserError: as for :func:`admire.rank`; a server fails or has no Batch API, or the budget is
+            too small.
     """
-    arguments = take_arguments(settings, llms=llms)
-    settings, models = arguments.settings, arguments.open_sources()
+    resolved = resolve_models(settings, llms=llms)
+    settings, models = resolved.settings, resolved.open_sources()
     prompts = Prompts(settings.prompts)
     summary = check_questions(items, models, prompts, settings)
     missing: list[tuple[Batches, dict[str, Question]]] = []
@@ -64,7 +63,7 @@ def batch(
                 batches.collect()
                 missing.append((batches, _missing(items, summary, llm, prompts, settings)))
             else:
-                log.info("%s has no Batch API: admire rank asks it.", llm.name)
+                log.info("%s has no Batch API; admire rank asks it directly.", llm.name)
         unsent = [_unsent(batches, questions) for batches, questions in missing]
         if budget is not None:
             _check_budget([batches for batches, _ in missing], unsent, budget)
@@ -74,7 +73,7 @@ def batch(
             for sent in batches.open:
                 if not questions.keys().isdisjoint(sent.keys):
                     size = f"{len(sent.keys)} questions"
-                    lines.append(f"{batches.llm.name}: batch {sent.id} with {size} is under way")
+                    lines.append(f"{batches.llm.name}: batch {sent.id} with {size} is in progress")
             reasons = [batches.failed[key] for key in questions if key in batches.failed]
             if reasons:
                 log.warning(
@@ -109,7 +108,7 @@ def _missing(
 
 
 def _unsent(batches: Batches, questions: Mapping[str, Question]) -> dict[str, Question]:
-    """Return the questions that are neither under way nor given up."""
+    """Return the questions that are neither pending nor failed."""
     handled = {key for batch in batches.open for key in batch.keys} | batches.failed.keys()
     return {key: question for key, question in questions.items() if key not in handled}
 
@@ -126,6 +125,6 @@ def _check_budget(
     total = sum((cost for cost in costs if cost), Price(0.0))
     if total.dollars > budget:
         raise UserError(
-            f"What is missing may cost {total}, more than ${budget:g}: nothing was submitted.",
+            f"The missing replies may cost {total}, more than ${budget:g}: nothing was submitted.",
             "budget",
         )

@@ -1,4 +1,4 @@
-"""What a run would ask its chat models that is not in the cache, and about what that would cost."""
+"""Forecasts the uncached requests of a run to its chat models, and their cost."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from admire.models.llm.prices import estimate, price, why_unknown
 from admire.prompts import Prompts
 from admire.rankers import open_rankers
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
-from admire.rankers.settings import Asking, Settings
+from admire.rankers.settings import RequestOptions, Settings
 from admire.runs.run import reading_settings, sense_methods
-from admire.runs.sources import Model, take_arguments
+from admire.runs.sources import Model, resolve_models
 from admire.senses import Detector
 from admire.senses.dictionaries import Dictionary, open_dictionaries
 from admire.senses.interpretation import interpret, meanings_method
@@ -47,12 +47,11 @@ def put_questions(
     dictionaries: Sequence[Dictionary] = (),
     guess: bool = False,
 ) -> bool:
-    """Put a run's questions about some items to a model, as far as the cache allows.
+    """Ask a model a run's questions about some items, as far as the cache allows.
 
     Args:
-        detector: what the sense method ``detector`` asks; where it is None, those senses are
-            unknown.
-        guess: whether to put questions, too, that depend on replies that are not there yet.
+        detector: for the sense method ``detector``; if it is None, those senses are unknown.
+        guess: whether to also ask questions that depend on replies that are still missing.
 
     Returns:
         Whether the senses of all items are known.
@@ -63,7 +62,7 @@ def put_questions(
     rankers = [r for r in open_rankers(summary, source, prompts, settings) if r.asks]
     all_known = True
     with hidden_progress():
-        for item in items:  # one by one: what is missing for an item keeps back nothing of others
+        for item in items:  # one by one, so that a missing reply does not hold up other items
             missing = llm.session.missing
             senses: dict[str, list[Sense]] = {}
             for ranker in rankers:
@@ -94,15 +93,15 @@ def put_questions(
 
 @dataclass
 class Forecast:
-    """What one stage would ask one model.
+    """The requests of one stage to one model.
 
     Attributes:
-        kept: how many of the questions the cache answers.
-        at_most: whether there may be fewer, because they depend on replies that are not there yet.
-        prompt, completion: the tokens that the others are expected to take together, as
-            :func:`admire.models.llm.prices.estimate` has it; where the cache has replies of the
-            stage with their usage, as these took.
-        price: what the others are expected to cost; None where that is unknown.
+        kept: how many of the questions are cached.
+        at_most: whether there may be fewer, because they depend on replies that are still missing.
+        prompt, completion: the expected tokens of the others in total, see
+            :func:`admire.models.llm.prices.estimate`; if the cache has replies of the stage with
+            their usage, by these.
+        price: the expected cost of the others; None if unknown.
         unknown: why the price is unknown.
     """
 
@@ -121,29 +120,29 @@ def plan(
     items: Data,
     settings: Settings | None = None,
     *,
-    asking: Asking | None = None,
+    asking: RequestOptions | None = None,
     llms: Sequence[Model] | None = None,
     batch: bool = False,
 ) -> list[Forecast]:
-    """Return what :func:`admire.rank` would ask its chat models, and about what that would cost.
+    """Return the requests of :func:`admire.rank` to its chat models, with their estimated cost.
 
-    Nothing is asked, encoded or loaded, so no key is needed; only the cache of replies is read. A
-    question that is asked again because its reply cannot be used is not counted.
+    No request is sent and no model is loaded, so no key is needed; only the cache of replies is
+    read. Questions that are repeated after an unusable reply are not counted.
 
     Args:
         items, asking, llms: as for :func:`admire.rank`.
-        batch: whether questions go by the Batch API, at its prices.
+        batch: whether the Batch API is used, at its prices.
 
     Returns:
-        One forecast for each stage and model, in the order of the run; none where the run asks
-        none.
+        One forecast for each stage and model, in the order of the run; an empty list if the run
+        asks no chat model.
 
     Raises:
         UserError: as for :func:`admire.rank`.
     """
     items = take_items(items)
-    arguments = take_arguments(settings, asking, llms)
-    settings, models = arguments.settings, arguments.open_sources(asked=False)
+    resolved = resolve_models(settings, asking, llms)
+    settings, models = resolved.settings, resolved.open_sources(asked=False)
     prompts = Prompts(settings.prompts)
     summary = check_questions(items, models, prompts, settings)
     dictionaries = open_dictionaries(settings.dictionaries)
@@ -168,10 +167,10 @@ def plan(
 
 
 class _Counts:
-    """The questions to one chat model; one that comes again is kept by then.
+    """The questions to one chat model; a repeated one counts as cached.
 
     Attributes:
-        stages: whether each question is kept, its estimate, if needed, and what it took, if known.
+        stages: by stage, for each question whether it is cached, its estimate and its real usage.
     """
 
     def __init__(self, llm: ChatModel):

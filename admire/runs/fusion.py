@@ -1,4 +1,4 @@
-"""Fusing runs of the same items into one, each item by :mod:`admire.rankers.scorer`."""
+"""Fuses runs of the same items into one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from admire.base.schema import Weight, check_setting
 from admire.rankers.embeddings import Part
 from admire.rankers.scorer import comparable, fuse_scores
 from admire.runs.language_summary import Tally, count_items, summarise_languages
-from admire.runs.past_runs import read_record, read_run
+from admire.runs.past_runs import read_run
 from admire.runs.ranking import FusedRun, Ranking, Run
 from admire.runs.record import VERSION, source_record, versions
 from admire.runs.score_parts import part_column
-from admire.scores.leakage import merge_seen
+from admire.scores.leakage import merge_leaks
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import NO_MEANING
 from admire.senses.sense import NO_SENSE, Sense, likelier
@@ -45,11 +45,11 @@ def fuse(
 
     Args:
         folders: two run folders or more, those of fused runs included.
-        weights: one for each, at least 0; equal ones where they are None.
+        weights: one for each, at least 0; None for equal weights.
         method: see :func:`admire.rankers.scorer.comparable`.
 
     Raises:
-        UserError: a folder is not a run, the items or candidates differ, or a weight is wrong.
+        UserError: a folder is not a run, the items or candidates differ, or a weight is invalid.
     """
     started = datetime.now(UTC).isoformat(timespec="seconds")
     paths = [Path(folder) for folder in folders]
@@ -61,9 +61,10 @@ def fuse(
     if len(weights) != len(paths):
         raise UserError(f"{len(paths)} runs need as many weights, not {len(weights)}.", "weight")
     if not any(weights):
-        raise UserError("All weights are 0. One run at least has to count.", "weight")
-    fused = [_fuse_item(rankings, paths, weights, method) for rankings in zip(*runs, strict=True)]
-    records = [read_record(path) for path in paths]
+        raise UserError("All weights are 0. At least one must be greater.", "weight")
+    same = zip(*(run.rankings for run in runs), strict=True)
+    fused = [_fuse_item(rankings, paths, weights, method) for rankings in same]
+    records = [run.record for run in runs]
     tallies: dict[str, Tally] = {}
     count_items(tallies, fused)
     record = {
@@ -77,9 +78,9 @@ def fuse(
                 "run": str(path),
                 "weight": weight,
                 "sha256": source_record(path / "scores.csv")["sha256"],
-                "record": of_run,
+                "record": run_record,
             }
-            for path, weight, of_run in zip(paths, weights, records, strict=True)
+            for path, weight, run_record in zip(paths, weights, records, strict=True)
         ],
         "languages": summarise_languages(tallies, _trained(records)),
         "versions": versions(),
@@ -99,10 +100,10 @@ def _trained(records: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
     return trained
 
 
-def read_same(folders: Sequence[Path]) -> list[list[Ranking]]:
+def read_same(folders: Sequence[Path]) -> list[Run]:
     """Read runs of the same items, all with the first run's items and candidates.
 
-    An item's gold is that of the first run that knows it.
+    An item's gold is that of the first run that has it.
 
     Raises:
         UserError: there are fewer than two, a folder is not a run, or the runs are not of the same
@@ -110,8 +111,9 @@ def read_same(folders: Sequence[Path]) -> list[list[Ranking]]:
     """
     if len(folders) < 2:
         raise UserError("Give two run folders or more.")
-    first, *others = ([*read_run(folder).rankings] for folder in folders)
-    same = [first]
+    runs = [read_run(folder) for folder in folders]
+    first, *others = (run.rankings for run in runs)
+    same: list[Sequence[Ranking]] = [first]
     for folder, rankings in zip(folders[1:], others, strict=True):
         paired = enumerate(zip(first, rankings, strict=False), start=1)
         same.append([_paired(a, b, folders[0], folder, number) for number, (a, b) in paired])
@@ -127,21 +129,22 @@ def read_same(folders: Sequence[Path]) -> list[list[Ranking]]:
         gold = next(filter(None, types), None), next(filter(None, orders), None)
         items.append(replace(first_ranking.item, sentence_type=gold[0], expected_order=gold[1]))
     return [
-        [ranking.with_item(item) for ranking, item in zip(run, items, strict=True)] for run in same
+        replace(run, rankings=tuple(map(Ranking.with_item, rankings, items)))
+        for run, rankings in zip(runs, same, strict=True)
     ]
 
 
 def _paired(ranking: Ranking, other: Ranking, first: Path, second: Path, number: int) -> Ranking:
     """Return the other run's ranking with its candidates in the first run's order."""
-    item, there = ranking.item, other.item
-    if (item.compound, item.sentence) != (there.compound, there.sentence):
+    item, other_item = ranking.item, other.item
+    if (item.compound, item.sentence) != (other_item.compound, other_item.sentence):
         raise UserError(
             f"Item {number} is '{item.compound}' in “{item.sentence}” in {first}, and "
-            f"'{there.compound}' in “{there.sentence}” in {second}. Only runs of the same items "
-            "can be fused."
+            f"'{other_item.compound}' in “{other_item.sentence}” in {second}. Only runs of the "
+            "same items can be fused."
         )
     names = [candidate.name for candidate in item.candidates]
-    scores = {c.name: value for c, value in zip(there.candidates, other.scores, strict=True)}
+    scores = {c.name: value for c, value in zip(other_item.candidates, other.scores, strict=True)}
     different = sorted(set(names) ^ set(scores))
     if different:
         has, lacks = (first, second) if different[0] in names else (second, first)
@@ -189,14 +192,14 @@ def _fuse_item(
         parts,
         interpretations,
         fused=fused,
-        seen=merge_seen(ranking.seen for ranking in rankings),
+        seen=merge_leaks(ranking.seen for ranking in rankings),
     )
 
 
 def _fuse_senses(
     rankings: Sequence[Ranking], weights: Sequence[float]
 ) -> tuple[Interpretation, ...]:
-    """Return the sense by the runs that have one; nothing where no run read a sense."""
+    """Return the sense by the runs that have one; empty if no run has one."""
     readings = [reading for ranking in rankings for reading in ranking.interpretations]
     if not readings:
         return ()

@@ -1,4 +1,4 @@
-"""A run summed up by language: its items, their senses, and what is missing."""
+"""Summarises a run by language: its items, their senses, and what is missing."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from admire.senses.detector import list_languages
 
 @dataclass
 class Tally:
-    """What is counted of the items of one language, and the sum of their confidences."""
+    """Counts of the items of one language, and the sum of their confidences."""
 
     counts: Counter[str] = field(default_factory=Counter)
     confidence: float = 0.0
 
 
 MISSING = {
-    "unsure": ("Unsure", ""),  # a line of its own says it, with the threshold
+    "unsure": ("Unsure", ""),  # printed in a separate line, with the threshold
     "without_meaning": ("Without meaning", "without a meaning"),
     "compound_not_found": ("Compound not found", "without the compound in the sentence"),
 }
-"""Counts that are printed if there are any: the heading of a column, and words in a sentence."""
+"""Counts that are printed if they are not 0: the heading of a column, and words in a sentence."""
 
 
 def count_items(tallies: dict[str, Tally], rows: Iterable[Row]) -> None:
@@ -34,7 +34,7 @@ def count_items(tallies: dict[str, Tally], rows: Iterable[Row]) -> None:
     for row in rows:
         item, readings = row.item, row.interpretations
         decided_by = {reading.sense.by for reading in readings}
-        sure = row.confidence
+        confidence = row.confidence
         needs_meaning = row.predicted_type == "idiomatic" or bool(readings and item.word)
         tally = tallies.setdefault(item.language, Tally())
         tally.counts.update(
@@ -43,23 +43,23 @@ def count_items(tallies: dict[str, Tally], rows: Iterable[Row]) -> None:
             by_detector="detector" in decided_by,
             with_sense=row.predicted_type is not None,
             idiomatic=row.predicted_type == "idiomatic",
-            with_confidence=sure is not None,
+            with_confidence=confidence is not None,
             without_meaning=needs_meaning and not any(r.idiomatic for r in readings),
             compound_not_found=bool(item.sentence)
             and find_compound(item.sentence, item.phrase) is None,
         )
-        tally.confidence += sure or 0.0
+        tally.confidence += confidence or 0.0
 
 
 def summarise_languages(
     tallies: Mapping[str, Tally], trained: Mapping[str, bool | None]
 ) -> list[dict[str, Any]]:
-    """Return a run by language, as run.json has it.
+    """Return the summary of a run by language, as in run.json.
 
     For each language: ``items``; ``share_idiomatic``, of the items with a sense; ``confidence``,
-    the mean; how many items are ``unsure``, how many that are taken as idiomatic are
+    the mean; how many items are ``unsure``, how many that are predicted as idiomatic are
     ``without_meaning``, and in how many the ``compound_not_found`` in the sentence; and
-    ``detector_trained``. What is not known is None.
+    ``detector_trained``. Unknown values are None.
 
     Args:
         trained: by language, whether the detector that decided senses was trained on it.
@@ -104,7 +104,7 @@ def language_cells(
 
 
 def language_line(row: Mapping[str, Any]) -> str:
-    """Return what a summary says of one language, as a sentence."""
+    """Return the summary of one language as a sentence."""
     parts = [f"{_named(row)}: {row['items']:,} item{'s' * (row['items'] != 1)}"]
     if row["share_idiomatic"] is not None:
         parts.append(f"{_percent(row)} idiomatic")
@@ -122,7 +122,8 @@ def untrained_note(summary: Sequence[Mapping[str, Any]]) -> str:
     if not tags:
         return ""
     mark = "* " * (len(summary) > 1)
-    return f"{mark}The detector was not trained on {list_languages(tags)}: trust these senses less."
+    languages = list_languages(tags)
+    return f"{mark}The detector was not trained on {languages}: these senses are less reliable."
 
 
 def _named(row: Mapping[str, Any]) -> str:

@@ -25,35 +25,20 @@ from admire.runs.ranking import Ranking, Row, Run
 from admire.runs.record import VERSION
 from admire.runs.run_folder import ITEMS, OF_ITEM, RECORD, SCORES
 from admire.senses.recorded import Recorded, RecordedReply, key_of
-from admire.senses.sense import FORMER_NAMES, Sense
 
 Checked = TypeVar("Checked")
 
 
 def read_rows(folder: Path) -> Iterator[Row]:
-    """Read the rows of a run folder's items.jsonl."""
+    """Read the rows of a run folder's items.jsonl; :func:`read_record` checks their version."""
     path = folder / ITEMS
-    llms = read_record(folder).get("models", {}).get("llms", ())
-    methods = {llm["name"]: llm.get("sense") for llm in llms}
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
-            row = _checked(Row, line, f"{path}, row {number}")
-            readings = [
-                replace(reading, sense=_without_votes(reading.sense, methods.get(reading.llm)))
-                for reading in row.interpretations
-            ]
-            yield row.model_copy(update={"interpretations": tuple(readings)})
-
-
-def _without_votes(sense: Sense, method: Any) -> Sense:
-    """Take away the votes that earlier versions gave detectors and given senses."""
-    if sense.by or method not in ("detector", "given"):
-        return sense
-    return Sense(sense.label, sense.probability_idiomatic, by=method)
+            yield _checked(Row, line, f"{path}, row {number}")
 
 
 class Shared(BaseModel, strict=True):
-    """What admire itself reads of the run.json of any run."""
+    """The parts of the run.json of any run that admire reads."""
 
     items: int
     source: Source | None
@@ -62,20 +47,20 @@ class Shared(BaseModel, strict=True):
 
 
 class Made(Shared, strict=True):
-    """What it reads of that of a run that is not fused."""
+    """The parts for a run that is not fused."""
 
     settings: Settings
     written: Annotated[Written, Field(validation_alias="settings")]
     models: Models
     limit: Count | None = None
     left_out: list[str] = []
-    saw: list[str] = []
+    saw: list[str]
     seconds: dict[str, float] = {}
     asked: list[Asked] = []
 
 
 class Written(BaseModel, strict=True):
-    """Settings that are read as they are in run.json, without defaults."""
+    """Settings that must be in run.json, without defaults."""
 
     query: str
     votes: int
@@ -134,7 +119,7 @@ class Asked(BaseModel, strict=True):
 
 
 class Fused(Shared, strict=True):
-    """What it reads of that of a fused run."""
+    """The parts for a fused run."""
 
     fusion: Fusion
     fused: list[Part]
@@ -158,7 +143,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     versioned = _checked(Versioned, text, path)
     if versioned.version != VERSION:
         raise UserError(
-            f"{path}: its format is {versioned.version}, and this admire reads format {VERSION}. "
+            f"{path}: has format {versioned.version}, but this version of admire reads {VERSION}. "
             "Run admire rank again."
         )
     _checked(Fused if versioned.fused else Made, text, path)
@@ -167,21 +152,20 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def read_settings(folder: Path) -> Settings:
-    """Read the settings of a run, with which the same items are ranked alike."""
+    """Read the settings of a run, which rank the same items in the same way."""
     record = read_record(folder)
     if "fused" in record:
-        raise UserError(f"{folder}: is fused. Name one of the runs that it is made of.")
+        raise UserError(f"{folder}: is a fused run. Use one of the runs that it was fused from.")
     path = folder / RECORD
     settings = _checked(Settings, json.dumps(record["settings"]), path)
-    saw = record.get("saw", ())
-    if settings.track and not set(saw) <= set(settings.track.split("+")):
-        # It is what the encoders compared; chat models were shown more, so none was asked for.
+    if settings.track and not set(record["saw"]) <= set(settings.track.split("+")):
+        # The encoders compared less than chat models saw, so no track was requested.
         return replace(settings, track=None)
     return settings
 
 
 def read_run(folder: str | Path) -> Run:
-    """Read what :func:`admire.write_run` or ``admire rank`` wrote; it has no images.
+    """Read the output of :func:`admire.write_run` or ``admire rank``; it has no images.
 
     Raises:
         UserError: the folder is not a run, or it is damaged.
@@ -210,17 +194,16 @@ def first_rankings(folder: Path, rows: Sequence[Row]) -> list[Ranking]:
 
 REQUIRED = ("item", "candidate", "score")
 WORDS = ("compound", "language", "candidate", "ranker", "llm", "predicted_type", "by", "gloss")
-"""Columns of scores.csv that hold texts."""
+"""Columns of scores.csv that contain texts."""
 
 
 def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of scores.csv with its numbers; NaN where a cell is empty."""
-    table = table.rename(columns=FORMER_NAMES)
     numbers = [str(name) for name in table if name not in WORDS]
     try:
         table = table.assign(**{name: pd.to_numeric(table[name]) for name in numbers})
     except (ValueError, TypeError):
-        raise _damaged(folder / SCORES, "a number is none") from None
+        raise _damaged(folder / SCORES, "a number is invalid") from None
     if np.isinf(table[numbers].to_numpy(float)).any():
         raise _damaged(folder / SCORES, "a number is not finite")
     return table
@@ -229,7 +212,7 @@ def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
 def _with_scores(
     folder: Path, rows: Iterable[Row], scores: Iterable[Mapping[Any, Any]]
 ) -> list[Ranking]:
-    """Return rows with those of scores.csv, if these are of their candidates."""
+    """Return rows with those of scores.csv, if these have the same candidates."""
     by_item: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for cells in scores:
         part = {n: v for n, v in cells.items() if n not in OF_ITEM and v != "" and v == v}
@@ -248,7 +231,7 @@ def _with_scores(
 
 
 def _checked(kind: type[Checked], text: str, where: object) -> Checked:
-    """Read a text as :func:`admire.base.schema.read_as` does; the error says what to do."""
+    """Parse a text with :func:`admire.base.schema.read_as`; the error contains a remedy."""
     try:
         return read_as(kind, text, where)
     except UserError as error:
@@ -268,7 +251,7 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     """
     record = read_record(folder)
     if "fused" in record:
-        raise UserError(f"{folder}: is fused. Tune the runs that it is made of.")
+        raise UserError(f"{folder}: is a fused run. Tune the runs that it was fused from.")
     rows = enumerate(read_rows(folder), start=1)
     items = [with_gold(row.item, folder, number) for number, row in rows]
     required = ("item", "candidate", "llm", "probability_idiomatic", "ranker")
@@ -278,7 +261,7 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     table = table[table["ranker"] == "embeddings"]
     if table.empty:
         raise UserError(
-            f"{folder}: has no cosines, by {' and '.join(rankers)} alone. Add embeddings.",
+            f"{folder}: has no cosines, only scores of {' and '.join(rankers)}. Add embeddings.",
             "rankers",
         )
     parts = dict(iter(table.groupby("item")))
@@ -292,35 +275,35 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
 def recorded_cosines(
     rows: Sequence[Mapping[Any, Any]], roles: Iterable[str]
 ) -> tuple[list[str], dict[str, Scores]]:
-    """Return those roles that one chat model's rows of an item have, and its cosines by track.
+    """Return the roles that one chat model's rows of an item have, and its cosines by track.
 
-    The shape is (roles, candidates), and (roles + candidates, candidates) where the candidates'
-    cosines with each other are recorded; what a row lacks is NaN.
+    The shape is (roles, candidates), or (roles + candidates, candidates) if the candidates' cosines
+    with each other are recorded; missing values are NaN.
     """
     columns = {name for row in rows for name in row}
 
     def recorded(names: Iterable[str]) -> list[str]:
         return [name for name in names if any(f"{track}_{name}" in columns for track in TRACKS)]
 
-    there, like = recorded(roles), recorded(LIKE)
-    return there, {
+    present, like = recorded(roles), recorded(LIKE)
+    return present, {
         track: np.array(
-            [[row.get(f"{track}_{name}", np.nan) for row in rows] for name in (*there, *like)]
+            [[row.get(f"{track}_{name}", np.nan) for row in rows] for name in (*present, *like)]
         )
         for track in TRACKS
-        if any(f"{track}_{role}" in columns for role in there)
+        if any(f"{track}_{role}" in columns for role in present)
     }
 
 
 def with_gold(item: Item, folder: Path | str, number: int) -> Item:
-    """Return the item, if its gold is known; else raise a UserError."""
+    """Return the item; raise a UserError if it has no gold."""
     if item.best is None:
         raise UserError(f"{folder}: item {number} ('{item.compound}') has no gold order.")
     return item
 
 
 def open_run_replies(folder: Path) -> list[Recorded]:
-    """Read what each chat model of a run replied about its items, and the run's orders."""
+    """Read the replies of each chat model of a run, and the run's orders."""
     read_record(folder)
     rows = list(read_rows(folder))
     digest = hashlib.sha256((folder / ITEMS).read_bytes()).hexdigest()
@@ -328,10 +311,10 @@ def open_run_replies(folder: Path) -> list[Recorded]:
     if not readings:
         raise UserError(f"{folder}: no chat model was asked in this run.", "llms")
     recorded = []
-    for number, of_model in enumerate(readings, start=1):
+    for number, interpretations in enumerate(readings, start=1):
         name = f"run:{folder}" + f"#{number}" * (len(readings) > 1)
-        recording = Recorded(name, f"run:{digest}:{number}:{of_model[0].llm}", {})
-        for place, (row, reading) in enumerate(zip(rows, of_model, strict=True), start=1):
+        recording = Recorded(name, f"run:{digest}:{number}:{interpretations[0].llm}", {})
+        for place, (row, reading) in enumerate(zip(rows, interpretations, strict=True), start=1):
             reply = recording.replies.setdefault(
                 key_of(row.compound, row.sentence), RecordedReply()
             )

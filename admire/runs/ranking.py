@@ -1,8 +1,8 @@
-"""What a run gives: a ranking for each item, in blocks or all together, and as tables."""
+"""Results of a run: a ranking for each item, in blocks or all at once, and as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BLOCK = 512
-"""How many items are ranked and written together."""
+"""How many items are ranked and written at a time."""
 
 Thing = TypeVar("Thing")
 
@@ -50,7 +50,7 @@ def blocks(things: Iterable[Thing]) -> Iterator[list[Thing]]:
 
 @dataclass(frozen=True)
 class FusedRun:
-    """A run that is fused into another one: its folder, and its order of an item, best first."""
+    """A run that was fused into another one: its folder, and its order of an item, best first."""
 
     run: str
     weight: float
@@ -67,20 +67,19 @@ Described = Annotated[Candidate, PlainSerializer(_name_and_caption)]
 
 
 class Row(BaseModel):
-    """An item of a run and what the run makes of it: a line of ``items.jsonl``.
+    """An item of a run with its results: a line of ``items.jsonl``.
 
     Attributes:
         predicted_type: see :func:`agreed_sense`.
         order: the candidates' names from best to worst.
-        interpretations: one for each chat model; none where the query is a baseline.
-        judgements: how chat models that look at the candidates judge them, one for each ranker and
-            model.
-        fused: the runs that it is fused from.
+        interpretations: one for each chat model; empty if the query is a baseline.
+        judgements: the scores of rankers other than ``embeddings``, one for each ranker and model.
+        fused: the runs that it was fused from.
         seen: which kinds of its parts the ``head`` or ``detector`` of the run saw in training; see
-            :func:`admire.scores.leakage.find_seen`.
-        unsure: whether the sense is less sure than the run requires, see
+            :func:`admire.scores.leakage.find_leaks`.
+        unsure: whether the confidence is lower than the run requires, see
             :attr:`admire.rankers.settings.Settings.abstain_below`.
-        tied: the candidates whose score another one has too, from best to worst.
+        tied: the candidates with tied scores, from best to worst.
     """
 
     model_config = STRICT | ConfigDict(frozen=True)
@@ -124,31 +123,31 @@ class Row(BaseModel):
 
     @property
     def item(self) -> Item:
-        """The item; one that was read from a run folder has no images."""
+        """The item; without images if it was read from a run folder."""
         return Item(**{field.name: getattr(self, field.name) for field in fields(Item)})
 
     def with_item(self, item: Item) -> Self:
-        """Return the row with another item, as one with its images or other gold."""
+        """Return the row with another item, such as the same with images or other gold."""
         return self.model_copy(update=vars(item))
 
     @property
     def probability_idiomatic(self) -> float | None:
         """The probability of the idiomatic sense, a mean over the chat models.
 
-        None for a baseline, where no vote could be read, or where the sense was given.
+        None for a baseline, if no vote could be parsed, or if the sense was given.
         """
         senses = [reading.sense for reading in self.interpretations]
         return None if any(sense.by == "given" for sense in senses) else mean_probability(senses)
 
     @property
     def confidence(self) -> float | None:
-        """The probability of the predicted sense; None where that of the idiomatic one is."""
+        """The probability of the predicted sense; None if :attr:`probability_idiomatic` is."""
         p = self.probability_idiomatic
         return None if p is None else confidence(p, self.predicted_type)
 
     @property
     def prediction(self) -> Prediction:
-        """The row of a submission that says this."""
+        """The row as part of a submission."""
         return Prediction(
             self.compound,
             self.sentence,
@@ -162,7 +161,7 @@ class Row(BaseModel):
 
 
 class Ranking(Row):
-    """A row with the scores of its candidates, which ``scores.csv`` has.
+    """A row with the scores of its candidates, as in ``scores.csv``.
 
     Attributes:
         scores: of each candidate, in the item's order.
@@ -208,10 +207,10 @@ class Ranking(Row):
 
 
 def agreed_sense(interpretations: Iterable[Interpretation]) -> SenseLabel | None:
-    """Return the sense that all chat models give, or else the majority of their votes.
+    """Return the sense that all chat models agree on, otherwise the majority of their votes.
 
     If one was decided without votes, the mean of their probabilities decides. None for a baseline,
-    or where no vote could be read.
+    or if no vote could be parsed.
     """
     senses = [reading.sense for reading in interpretations]
     labels = {sense.label for sense in senses}
@@ -238,11 +237,11 @@ class Run:
         return [ranking.prediction for ranking in self.rankings]
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the candidates, a row each, those of an item from best to worst.
+        """Return one row per candidate, those of an item from best to worst.
 
         Columns: ``item`` (from 1), ``compound``, ``language``, ``candidate``, ``rank`` (from 1),
-        ``score``, ``gold_rank`` (missing where it is not known; in Subtask B that of the right
-        candidate alone), ``caption``, ``image``.
+        ``score``, ``gold_rank`` (missing if unknown; in Subtask B only of the right candidate),
+        ``caption``, ``image``.
         """
         import pandas as pd
 
@@ -268,14 +267,14 @@ class Run:
         return pd.DataFrame(rows, columns=TO_FRAME).astype({"gold_rank": "Int64"})
 
     def items_frame(self) -> pd.DataFrame:
-        """Return the items, a row each.
+        """Return one row per item.
 
         Columns: ``compound``, ``sentence``, ``language``; ``predicted_type``;
         ``probability_idiomatic``; ``confidence``, the probability of the predicted sense;
         ``unsure``; ``meaning``, see :meth:`Interpretation.wording`; ``order``, from best to worst;
         the gold's ``sentence_type`` and ``best``; if any item has gold, its figures, as ``top1``
-        and ``dcg``; and what else :func:`admire.items_to_frame` says of the items, so that rows of
-        this table can be ranked again. The index counts from 1, as ``item`` in :meth:`to_frame`.
+        and ``dcg``; and the other columns of :func:`admire.items_to_frame`, so that rows of this
+        table can be ranked again. The index counts from 1, as ``item`` in :meth:`to_frame`.
         """
         import pandas as pd
 
@@ -301,19 +300,22 @@ class Run:
         table = pd.DataFrame(rows)
         table = table.join(scored[[name for name in scored if name not in OF_ITEM]])
         table = table.set_index(pd.RangeIndex(1, len(table) + 1, name="item"))
-        given = items_to_frame(ranking.item for ranking in self.rankings)
-        return table.join(given.drop(columns=table.columns, errors="ignore"))
+        items = items_to_frame(ranking.item for ranking in self.rankings)
+        return table.join(items.drop(columns=table.columns, errors="ignore"))
 
-    def figures(self) -> pd.DataFrame:
+    def figures(self, metrics: Sequence[str] = ()) -> pd.DataFrame:
         """Return means with 95 % intervals over the items with gold.
 
         As :func:`admire.score`: ``group`` (all, idiomatic, literal), ``n``, ``metric``, ``mean``,
         ``low``, ``high``; and ``gold_sense``, if the run took the sense from the gold.
 
+        Args:
+            metrics: names of further metrics, plug-ins.
+
         Raises:
-            UserError: no item has gold.
+            UserError: no item has gold, or a metric is unknown or fails.
         """
-        scored = score_rankings(self)
+        scored = score_rankings(self, metrics)
         if scored.empty:
             raise UserError("No item of this run has an expected_order or expected_item to score.")
         return run_figures(scored, self.record)
@@ -343,7 +345,7 @@ OF_ITEM = (
     *("compound", "sentence", "sentence_type", "language"),
     *("predicted_type", "probability_idiomatic", "unsure"),
 )
-"""The columns of :func:`score_rankings` that are no figures."""
+"""The columns of :func:`score_rankings` that are not figures."""
 
 
 def _wordings(ranking: Ranking) -> Iterator[str | None]:
@@ -358,16 +360,19 @@ def _line(ranking: Ranking) -> str:
 
 
 def run_figures(scored: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
-    """Summarise scored items; mark the figures where the sense was the gold's."""
+    """Summarise scored items; mark the figures if the sense came from the gold."""
     table = summarise(scored)
     return table.assign(gold_sense=True) if used_gold_sense(record) else table
 
 
-def score_rankings(run: Run) -> pd.DataFrame:
+def score_rankings(run: Run, metrics: Sequence[str] = ()) -> pd.DataFrame:
     """Return the figures of the items with gold, and their languages.
 
-    The index is the items' place in the run. As for :func:`score_items`, with
+    The index is the items' index in the run. As for :func:`score_items`, with
     ``sense_accuracy`` if the senses are predicted, not given, and labelled, and ``language``.
+
+    Args:
+        metrics: further ones, see :func:`score_items`.
     """
     import pandas as pd
 
@@ -376,7 +381,8 @@ def score_rankings(run: Run) -> pd.DataFrame:
         return pd.DataFrame()
     rankings = labelled.values()
     items = [ranking.item for ranking in rankings]
-    scored = score_items(items, [ranking.prediction for ranking in rankings], "the run")
+    predictions = [ranking.prediction for ranking in rankings]
+    scored = score_items(items, predictions, "the run", metrics)
     predicted = [ranking.predicted_type for ranking in rankings]
     predicts = any(predicted) and not used_gold_sense(run.record)
     if predicts and scored["sentence_type"].notna().all():

@@ -14,7 +14,7 @@ from typing import Any
 from admire.base.errors import DISTRIBUTION, UserError
 from admire.base.machine import installed_version
 from admire.base.storage import check_name, open_file
-from admire.data.reader import data_files
+from admire.data.reader import data_files, full_name
 
 PACKAGES = (
     DISTRIBUTION,
@@ -36,7 +36,7 @@ PACKAGES = (
 """Packages whose versions a run records."""
 
 VERSION = 1
-"""Of the format of run folders; run.json names it, and another one is refused."""
+"""The version of the format of run folders, stored in run.json; others are refused."""
 
 
 def used_gold_sense(record: Mapping[str, Any]) -> bool:
@@ -50,11 +50,11 @@ def refuse_limited(run: object, record: Mapping[str, Any], count: int, of: int) 
     """Refuse a run that has fewer items than its data because it was ranked with a limit.
 
     Args:
-        run: what messages call it.
-        count, of: how many items it has, and how many there are.
+        run: its name in messages.
+        count, of: how many items it has, and how many there are in the data.
     """
     records = [fused["record"] for fused in record.get("fused", ())] or [record]
-    limit = next((of_run["limit"] for of_run in records if "limit" in of_run), None)
+    limit = next((r["limit"] for r in records if "limit" in r), None)
     if limit and count < of:
         raise UserError(
             f"{run}: has {count} of {of} items, because it was ranked with a limit of {limit}. "
@@ -66,29 +66,32 @@ def refuse_limited(run: object, record: Mapping[str, Any], count: int, of: int) 
 def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str]:
     """Return the full path of a data file or folder, and the SHA-256 of its content as it is now.
 
+    The digest is empty for a plug-in that reads neither a file nor a folder.
+
     Args:
-        apart: ``images`` and ``gold`` of V-WSD, if they were named, whose paths are recorded too.
+        path: of the file or folder, or ``READER:PATH``.
+        apart: ``images`` and ``gold`` of V-WSD, if given; only their paths are recorded.
     """
-    paths = {"path": path} | {kind: where for kind, where in apart.items() if where}
+    others = {kind: os.path.abspath(where) for kind, where in apart.items() if where}
+    paths = {"path": full_name(path)} | others
     for where in paths.values():
         check_name(where)
+    parts = [part for file in data_files(path) for part in file.parts()]
     try:
         digest = hashlib.sha256()
-        for name, _ in data_files(Path(path)):
-            with open_file(name) as file:
+        for part in parts:
+            with open_file(part) as file:
                 hashlib.file_digest(file, lambda: digest)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    return {kind: os.path.abspath(where) for kind, where in paths.items()} | {
-        "sha256": digest.hexdigest()
-    }
+    return paths | {"sha256": digest.hexdigest() if parts else ""}
 
 
 def is_source(path: Path, source: Mapping[str, str]) -> bool:
-    """Return whether data are those that a run was made from, by their digest.
+    """Return whether data are those of a run, by their digest.
 
-    A run folder can come from a stranger and name any file, so what it names is only read if this
-    is so, or if the user names it.
+    An untrusted run folder can contain the path of any file, so that file is only used if this is
+    True, or if the user gives its path.
 
     Args:
         source: the record of a run's source.
@@ -96,7 +99,7 @@ def is_source(path: Path, source: Mapping[str, str]) -> bool:
     Raises:
         UserError: the data cannot be read.
     """
-    return source_record(path)["sha256"] == source["sha256"]
+    return bool(source["sha256"]) and source_record(path)["sha256"] == source["sha256"]
 
 
 def versions() -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""The whole job: items in; senses, meanings, rankers, scores and orders out."""
+"""The ranking pipeline: senses, meanings, rankers, scores and orders of items."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ from admire.rankers import (
 from admire.rankers.embeddings import Part
 from admire.rankers.scorer import Scores, comparable, fuse_scores
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
-from admire.rankers.settings import Asking, Settings
+from admire.rankers.settings import RequestOptions, Settings
 from admire.runs.language_summary import Tally, count_items, summarise_languages
 from admire.runs.ranking import Ranking, Run, agreed_sense, blocks
 from admire.runs.record import VERSION, source_record, versions
 from admire.runs.score_parts import as_counted, part_column
-from admire.runs.sources import Arguments, Model, take_arguments
-from admire.scores.leakage import find_seen, training_digests
+from admire.runs.sources import Model, ResolvedModels, resolve_models
+from admire.scores.leakage import find_leaks, training_digests
 from admire.scores.metrics import confidence
 from admire.senses import Detector, open_detector
 from admire.senses.detector import trained_languages
@@ -66,6 +66,7 @@ from admire.senses.interpretation import (
     Interpretation,
     ReadingSettings,
     interpret,
+    meanings_method,
     sense_method,
 )
 from admire.senses.meaning import Meaning
@@ -78,12 +79,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("admire")
 
 
-@suggesting(settings=Settings, asking=Asking)
+@suggesting(settings=Settings, asking=RequestOptions)
 def rank(
     items: Data,
     settings: Settings | None = None,
     *,
-    asking: Asking | None = None,
+    asking: RequestOptions | None = None,
     llms: Sequence[Model] | None = None,
     encoder: str | TextEncoder | None = None,
     caption_encoder: str | TextEncoder | None = None,
@@ -91,69 +92,70 @@ def rank(
     source: str | Path | None = None,
     progress: Progress = None,
 ) -> Run:
-    """Rank each item's candidates by how well they show the sense that is meant.
+    """Rank each item's candidates by how well they show the intended sense.
 
     Args:
         items: a file or folder, see :func:`admire.read_items`; a DataFrame or rows as dicts, see
             :func:`admire.items_from_frame`; or Items.
-        asking: how many questions at a time, and for how much.
-        llms, encoder, caption_encoder, detector: models, by name or as objects, in place of those
-            that ``settings`` names. A chat model or encoder of your own derives from
+        asking: concurrency, timeout, budget and cache of the requests to chat models.
+        llms, encoder, caption_encoder, detector: models, by name or as objects, that replace those
+            of ``settings``. Your own chat model or encoder derives from
             :class:`admire.models.llm.ChatModel` or :class:`admire.models.encoders.TextEncoder`.
-        source: the file or folder that the items were read from, for the run's record; where
-            ``items`` is a path, that is known.
-        progress: whether to show it, or a function that is called with what is done, how many are
-            done, and how many there are. None shows it in notebooks and on terminals.
+        source: the file or folder that the items were read from, for the run's record (default:
+            ``items``, if it is a path).
+        progress: whether to show it, or a function that is called with the task, the number done
+            and the total. None shows it in notebooks and on terminals.
 
     Raises:
-        UserError: an argument is not taken, an item has no candidates, a model is missing or fails,
-            a head does not suit, or the budget does not suffice.
+        UserError: an argument is invalid, an item has no candidates, a model is missing or fails, a
+            head does not fit the encoder, or the budget is spent.
     """
     if source is None and isinstance(items, str | Path):
         source = items
     with progress_as_wanted(progress):
         ranked = take_items(items)
-        arguments = take_arguments(settings, asking, llms, encoder, caption_encoder, detector)
-        run = OpenRun(summarise_set(ranked), arguments, source_record(source) if source else None)
+        resolved = resolve_models(settings, asking, llms, encoder, caption_encoder, detector)
+        record = source_record(source) if source else None
+        run = RankingPipeline(summarise_set(ranked), resolved, record)
         return Run(tuple(chain.from_iterable(run.rank_blocks(ranked))), run.finish())
 
 
-class OpenRun:
-    """A run under way: a set is checked, what ranks it is open, and nothing has been asked yet.
+class RankingPipeline:
+    """The models of a run, opened for a checked set, and the state of its ranking.
 
     Attributes:
-        settings: as they are for this set.
+        settings: resolved for this set.
         models: the chat models and other sources; asked through the session.
         encoders: by track.
-        record: how the run is made, as run.json has it.
-        seconds: what each stage has taken.
+        record: the record of the run, as in run.json.
+        seconds: the time of each stage so far.
         done: how many items are ranked.
-        tallies: what is counted of them, by language.
-        skipped: why items were left out.
+        tallies: their counts, by language.
+        skipped: why items were skipped.
 
     Args:
-        skips_bad: whether an item with which a plug-in fails is left out, with a warning.
+        skips_bad: whether an item is skipped, with a warning, if a plug-in fails on it.
     """
 
     def __init__(
         self,
         summary: SetSummary,
-        arguments: Arguments,
+        resolved: ResolvedModels,
         source: Mapping[str, str] | None = None,
         *,
         skips_bad: bool = False,
     ):
         self.skips_bad = skips_bad
         self.skipped: list[str] = []
-        settings = arguments.settings
+        settings = resolved.settings
         check_items(summary, settings)
-        if settings.compares and not arguments.encoder and not arguments.caption_encoder:
+        if settings.compares and not resolved.encoder and not resolved.caption_encoder:
             settings = look_where_no_caption_is(summary, settings)
         self.settings = settings
         self.prompts = Prompts(settings.prompts)
-        # Before the encoders, which may have gigabytes to fetch.
-        self.session = Session(arguments.asking.budget, fresh=arguments.asking.fresh)
-        models = arguments.open_sources(self.session)
+        # Before the encoders, which may download gigabytes.
+        self.session = Session(resolved.asking.budget, fresh=resolved.asking.fresh)
+        models = resolved.open_sources(self.session)
         self.dictionaries = open_dictionaries(settings.dictionaries) if models else ()
         self.models: list[Source] = [
             ChatSource(self.session.bind(model.llm)) if model.llm else model for model in models
@@ -161,22 +163,22 @@ class OpenRun:
         self.rankers: list[list[Ranker]] = [
             open_rankers(summary, model, self.prompts, settings) for model in self.models
         ]
-        tracks_seen = {track for of_model in self.rankers for r in of_model for track in r.tracks}
+        tracks_seen = {track for row in self.rankers for r in row for track in r.tracks}
         self.methods = sense_methods(settings, self.models)
         check_senses(summary, self.models, self.methods)
         detects = "detector" in self.methods
         self.detector: Detector | None = None
         if detects and not summary.words:
-            self.detector = arguments.detector or open_detector(settings.detector)
+            self.detector = resolved.detector or open_detector(settings.detector)
         self.encoders: dict[str, TextEncoder] = {}
         self.head: Projection | None = None
         if settings.compares:
-            own = arguments.encoder, arguments.caption_encoder
-            self.encoders = open_encoders(summary, settings, *own)
+            given_encoders = resolved.encoder, resolved.caption_encoder
+            self.encoders = open_encoders(summary, settings, *given_encoders)
             self.head = open_head(settings, self.encoders)
         trained = {"head": self.head, "detector": self.detector}
-        saw = {name: training_digests(model) for name, model in trained.items() if model}
-        self._saw = {name: digests for name, digests in saw.items() if digests is not None}
+        listed = {name: training_digests(model) for name, model in trained.items() if model}
+        self._training_digests = {name: d for name, d in listed.items() if d is not None}
         self.record = self._begin(summary, source, tracks_seen)
         self.seconds: dict[str, float] = {}
         self.done = 0
@@ -185,7 +187,7 @@ class OpenRun:
     def _begin(
         self, summary: SetSummary, source: Mapping[str, str] | None, tracks_seen: Collection[str]
     ) -> dict[str, Any]:
-        """Return how the run is made: settings, model identities, prompts' hashes and versions."""
+        """Return the first part of the record: settings, identities, prompts' hashes, versions."""
         settings = {
             name: str(value) if isinstance(value, Path) else value
             for name, value in asdict(self.settings).items()
@@ -204,7 +206,9 @@ class OpenRun:
             "saw": [track for track in TRACKS if track in {*self.encoders, *tracks_seen}],
             "models": {
                 "llms": [
-                    _named(model) | {"sense": "none" if summary.words else method}
+                    _named(model)
+                    | {"sense": "none" if summary.words else method}
+                    | {"meanings": meanings_method(self.settings.meanings, model)}
                     for model, method in zip(self.models, self.methods, strict=True)
                 ],
                 "encoders": {track: _named(encoder) for track, encoder in self.encoders.items()},
@@ -217,7 +221,7 @@ class OpenRun:
         }
 
     def finish(self) -> dict[str, Any]:
-        """Return the record of the run when it has come to its end."""
+        """Return the complete record of the run after its end."""
         left_out = [*self.record.get("left_out", ()), *self.skipped]
         left = {"items": self.record["items"] - len(self.skipped)} if self.skipped else {}
         return (self.record | left | ({"left_out": left_out} if left_out else {})) | {
@@ -242,7 +246,7 @@ class OpenRun:
         count_items(self.tallies, rankings)
 
     def rank_blocks(self, items: Iterable[Item]) -> Iterator[list[Ranking]]:
-        """Rank items block by block, as many as there are; only one block is in memory."""
+        """Rank items block by block; only one block is in memory."""
         for block in blocks(items):
             with _show_progress(self.done, len(block), self.record["items"]):
                 rankings = self.rank_block(block, first=not self.done)
@@ -253,11 +257,11 @@ class OpenRun:
         """Rank some items of the set, or all of them.
 
         Args:
-            first: whether they are the run's first: then a chat model of which nothing can be
-                used is an error, and otherwise its items are warned of.
+            first: whether they are the run's first. Then a chat model without any usable reply is
+                an error; otherwise a warning lists the items.
 
         Raises:
-            PluginError: a plug-in fails, and ``skips_bad`` is not set.
+            PluginError: a plug-in fails, and ``skips_bad`` is False.
         """
         try:
             return self._rank_together(items, first=first)
@@ -266,10 +270,10 @@ class OpenRun:
                 raise
             if len(items) == 1:
                 sentence = textwrap.shorten(items[0].sentence, 60, placeholder="…")
-                log.warning("%s Left out: “%s”", error, sentence)
+                log.warning("%s Skipped: “%s”", error, sentence)
                 self.skipped.append(f"“{sentence}”: {error}")
                 return []
-        half = len(items) // 2  # what succeeded comes from the caches
+        half = len(items) // 2  # results so far come from the caches
         left = self.rank_block(items[:half], first=first)
         return left + self.rank_block(items[half:], first=False)
 
@@ -295,29 +299,29 @@ class OpenRun:
                     detector=self.detector,
                     encoder=self.encoders.get("caption"),
                     senses={
-                        name: [judgement.sense for judgement in of_model if judgement.sense]
-                        for name, of_model in decided.items()
+                        name: [judgement.sense for judgement in row if judgement.sense]
+                        for name, row in decided.items()
                     },
                     dictionaries=self.dictionaries,
                 )
         if settings.looks:
             with self._timed("rankers"):
                 for k, model in enumerate(self.models):
-                    of_model = (readings[k], decided.get(model.name))
-                    judgements[k] = judge(items, model, self.rankers[k], *of_model, first=first)
+                    inputs = (readings[k], decided.get(model.name))
+                    judgements[k] = judge(items, model, self.rankers[k], *inputs, first=first)
                     readings[k] = list(map(_explained, readings[k], judgements[k]))
         with self._timed("encoding and scores"):
             compared: Sequence[Sequence[Comparison]] = [()] * len(items)
             if settings.compares:
                 compared = compare(items, readings, settings, self.encoders, self.head)
-            seen = find_seen(items, self._saw, pictures="image" in self.encoders)
+            leaked = find_leaks(items, self._training_digests, pictures="image" in self.encoders)
             return [
                 _rank_item(
                     item,
                     compared[k],
-                    [of_model[k] for of_model in readings],
-                    [of_model[k] for of_model in judgements],
-                    seen[k],
+                    [row[k] for row in readings],
+                    [row[k] for row in judgements],
+                    leaked[k],
                     settings.abstain_below,
                 )
                 for k, item in enumerate(items)
@@ -325,7 +329,7 @@ class OpenRun:
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        """Add the time that a block takes to a stage."""
+        """Add the time of a block to a stage."""
         started = time.perf_counter()
         yield
         self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
@@ -336,7 +340,7 @@ def _named(model: Source | TextEncoder | Dictionary) -> dict[str, str]:
 
 
 def _show_progress(before: int, count: int, total: int) -> AbstractContextManager[None]:
-    """Log the progress inside a block now and then, if there are several blocks."""
+    """Log the progress inside a block from time to time, if there are several blocks."""
     if count == total or progress_is_wanted():
         return nullcontext()
     logged = time.monotonic()
@@ -359,21 +363,21 @@ def sense_methods(settings: Settings, sources: Sequence[Source]) -> list[str]:
 
 
 def check_senses(summary: SetSummary, sources: Sequence[Source], chosen: Sequence[str]) -> None:
-    """Refuse items of which nothing will tell the sense.
+    """Refuse items whose sense cannot be decided.
 
     Args:
         chosen: how the sense is decided for each source.
     """
     pairs = zip(sources, chosen, strict=True)
     methods = {method for source, method in pairs if source.llm or method != "vote"}
-    if "given" in methods and "sentence_type" in summary.lacking:
-        given(summary.lacking["sentence_type"][1])
-    if {"vote", "detector"} & methods and "context" in summary.lacking:
-        check_contexts([summary.lacking["context"][1]])
+    if "given" in methods and "sentence_type" in summary.first_missing:
+        given(summary.first_missing["sentence_type"][1])
+    if {"vote", "detector"} & methods and "context" in summary.first_missing:
+        check_contexts([summary.first_missing["context"][1]])
 
 
 def reading_settings(settings: Settings) -> ReadingSettings:
-    """Return the part of a run's settings by which items are interpreted."""
+    """Return the settings of a run that control interpretations."""
     both = settings.scoring.gate == "soft" or any_ranker(settings.rankers, "weighs_both_senses")
     glosses: Glosses = "all" if both else "idiomatic"
     return ReadingSettings(
@@ -388,7 +392,7 @@ def reading_settings(settings: Settings) -> ReadingSettings:
 
 
 def _explained(reading: Interpretation, judgements: Sequence[Judgement]) -> Interpretation:
-    """Add the meaning from a ranker's answers to a reading that has none."""
+    """Add the meaning from a ranker's answers to an interpretation without one."""
     gloss = next((judgement.meaning for judgement in judgements if judgement.meaning), None)
     if not gloss or reading.idiomatic or reading.literal:
         return reading
@@ -403,10 +407,10 @@ def _rank_item(
     compared: Sequence[Comparison],
     readings: Sequence[Interpretation],
     judgements: Sequence[Sequence[Judgement]],
-    seen: dict[str, list[Kind]],
+    leaked: dict[str, list[Kind]],
     abstain_below: float | None,
 ) -> Ranking:
-    """Rank an item by comparison, if there is any, and by each chat model's judgements."""
+    """Rank an item by its comparisons, if there are any, and each chat model's judgements."""
     names = [candidate.name for candidate in item.candidates]
     by_ranker: defaultdict[str, list[Scores]] = defaultdict(list)
     rows: list[dict[str, Any]] = []
@@ -423,8 +427,8 @@ def _rank_item(
             }
             scores = {"llm_score": comparison.scores[j]}
             rows.append({"candidate": name} | own | cosines | scores)
-    for reading, of_model in zip(readings, judgements, strict=True):
-        for judgement in of_model:
+    for reading, row in zip(readings, judgements, strict=True):
+        for judgement in row:
             points = comparable(np.array(judgement.scores))
             by_ranker[judgement.ranker].append(points)
             added.append((judgement.ranker, [Part(judgement.ranker, None, points)]))
@@ -439,16 +443,16 @@ def _rank_item(
     for start, (ranker, parts) in zip(range(0, len(rows), len(names)), added, strict=True):
         counts = {"models": len(by_ranker[ranker]), "rankers": len(means)}
         for part in as_counted(parts, means[ranker], **counts):
-            for row, value in zip(rows[start : start + len(names)], part.values, strict=True):
-                row[part_column(part)] = value
+            for cells, value in zip(rows[start : start + len(names)], part.values, strict=True):
+                cells[part_column(part)] = value
     sure = confidence(mean_probability(r.sense for r in readings), agreed_sense(readings))
     return Ranking.of(
         item,
         next(iter(means.values())) if len(means) == 1 else fuse_scores([*means.values()]),
         rows,
         readings,
-        judgements=tuple(judgement for of_model in judgements for judgement in of_model),
-        seen=seen,
+        judgements=tuple(judgement for row in judgements for judgement in row),
+        seen=leaked,
         unsure=not item.word and abstain_below is not None and sure < abstain_below,
     )
 

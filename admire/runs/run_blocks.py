@@ -1,4 +1,4 @@
-"""Ranking a file of any size, block by block, by one process or several."""
+"""Ranks a file of any size, block by block, with one process or several."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from admire.base.errors import UserError
 from admire.base.progress import show_progress
 from admire.base.storage import check_folder
-from admire.base.workers import Workers, check_same, over_workers
+from admire.base.workers import Workers, check_same, map_processes
 from admire.data.check import check_set, log_faults, refuse_faults
 from admire.data.image_files import check_header, check_image
 from admire.data.items import Item
@@ -25,20 +25,20 @@ from admire.models.llm.session import Entry
 from admire.rankers.embeddings import reads_pictures
 from admire.rankers.judge import recorded_orders
 from admire.rankers.set_summary import SetSummary
-from admire.rankers.settings import Asking, Settings
+from admire.rankers.settings import RequestOptions, Settings
 from admire.runs import ranking
 from admire.runs.ranking import Ranking
 from admire.runs.record import source_record
-from admire.runs.run import OpenRun
+from admire.runs.run import RankingPipeline
 from admire.runs.run_folder import submission_names, write_blocks
-from admire.runs.sources import Arguments, take_arguments
+from admire.runs.sources import ResolvedModels, resolve_models
 from admire.senses.interpretation import sense_method
 from admire.senses.source import Source
 
 log = logging.getLogger("admire")
 
 Ranked = tuple[list[Ranking], dict[str, float], list[Entry], list[str]]
-"""The rankings of a block, the seconds of each stage, what was asked, and what was skipped."""
+"""The rankings of a block, the seconds of each stage, the account, and what was skipped."""
 RankUnit = Callable[[tuple[Sequence[Item], bool]], Ranked]
 """Ranks a block in a worker, given whether it is the run's first."""
 
@@ -49,31 +49,31 @@ def rank_file(
     settings: Settings | None = None,
     files: ItemFiles | None = None,
     *,
-    asking: Asking | None = None,
+    asking: RequestOptions | None = None,
     workers: Workers | None = None,
 ) -> list[Path]:
     """Rank the items of a file or folder, and write a run folder; return the submissions in it.
 
-    The folder is that of :func:`admire.write_run` for what :func:`admire.rank` makes of all items
-    at once, but only a block of them is in memory. It appears when it is complete. After a stop,
-    the same call goes on from the caches of replies and vectors.
+    The folder is the same as :func:`admire.write_run` writes after :func:`admire.rank`, but only
+    one block of items is in memory. It appears when it is complete. After an interruption, the
+    same call resumes from the caches of replies and vectors.
 
     Args:
         settings, asking: as for :func:`admire.rank`.
-        files: how the data are read. ``limit`` and ``left_out`` in run.json say what was not.
-        workers: processes that rank the blocks; None is this one.
+        files: how the data are read. ``limit`` and ``left_out`` in run.json list what was not read.
+        workers: processes that rank the blocks; None for this one.
 
     Raises:
         UserError: the data cannot be read, have faults or were changed meanwhile, ``out`` cannot be
-            written or holds something other than a run, or as for :func:`admire.rank`.
+            written or contains something other than a run, or as for :func:`admire.rank`.
     """
-    out, arguments, files = Path(out), take_arguments(settings, asking), files or ItemFiles()
+    out, resolved, files = Path(out), resolve_models(settings, asking), files or ItemFiles()
     if workers:
-        _check_for_workers(arguments)
+        _check_for_workers(resolved)
     check_folder(out, "run")
     source = source_record(data, images=files.images, gold=files.gold)
     read = partial(files.read, data)
-    looks = partial(reads_pictures, settings=arguments.settings)
+    looks = partial(reads_pictures, settings=resolved.settings)
     checked = check_set(read, SetSummary, looks, check_image if files.skip_bad else check_header)
     summary, faults, items = checked.collector, checked.faults, checked.items
     if not files.skip_bad:
@@ -81,7 +81,7 @@ def rank_file(
     log_faults(faults, left_out=True)
     if not summary.items:
         raise UserError(f"{data}: no item is left.")
-    run = OpenRun(summary, arguments, source, skips_bad=files.skip_bad)
+    run = RankingPipeline(summary, resolved, source, skips_bad=files.skip_bad)
     if faults:
         run.record["left_out"] = [fault.what for fault in faults]
     if files.limit:
@@ -91,14 +91,14 @@ def rank_file(
             _check_recorded(items, model, run, orders=any(ranker.asks for ranker in rankers))
     if workers:
         models, bad = run.record["models"], files.skip_bad
-        open_worker = partial(_open_worker, summary, arguments, models, workers.count, bad)
+        open_worker = partial(_open_worker, summary, resolved, models, workers.count, bad)
         ranked = _rank_by_workers(items(), run, workers, open_worker)
     else:
         ranked = run.rank_blocks(items())
 
     def finish() -> dict[str, Any]:
         if source_record(data, images=files.images, gold=files.gold) != source:
-            raise UserError(f"{data}: was changed while it was ranked. Rank it again.")
+            raise UserError(f"{data}: changed while it was being ranked. Rank it again.")
         if not run.done:
             raise UserError(f"{data}: no item is left.")
         return run.finish()
@@ -110,23 +110,24 @@ def rank_file(
         raise
 
 
-def _check_for_workers(arguments: Arguments) -> None:
-    """Refuse what several processes cannot keep: a budget, or an address with a password."""
-    if arguments.asking.budget is not None:
+def _check_for_workers(resolved: ResolvedModels) -> None:
+    """Refuse what several processes do not support: a budget, or an address with a password."""
+    if resolved.asking.budget is not None:
         raise UserError(
-            "A budget is kept by one process: ask without workers.", "workers", "budget"
+            "A budget needs a single process: run without workers.", "workers", "budget"
         )
-    url = arguments.settings.llm_url
+    url = resolved.settings.llm_url
     if url and Address.parse(url).secrets:
         raise UserError(
-            "Ray would keep the address's password: set OPENAI_BASE_URL on workers.", "llm_url"
+            "Ray would store the address's password: set OPENAI_BASE_URL on workers instead.",
+            "llm_url",
         )
 
 
 def _check_recorded(
-    items: Callable[[], Iterator[Item]], source: Source, run: OpenRun, *, orders: bool
+    items: Callable[[], Iterator[Item]], source: Source, run: RankingPipeline, *, orders: bool
 ) -> None:
-    """Refuse recorded replies that lack something, before anything is asked or encoded."""
+    """Refuse incomplete recorded replies before anything is asked or encoded."""
     settings = run.settings
     source.check(items())
     if sense_method(settings.sense, source) == "vote":
@@ -142,17 +143,20 @@ def _check_recorded(
 
 
 def _rank_by_workers(
-    items: Iterable[Item], run: OpenRun, workers: Workers, open_worker: Callable[[], RankUnit]
+    items: Iterable[Item],
+    run: RankingPipeline,
+    workers: Workers,
+    open_worker: Callable[[], RankUnit],
 ) -> Iterator[list[Ranking]]:
-    """Rank as :meth:`admire.runs.run.OpenRun.rank_blocks` does, by several processes."""
+    """Rank like :meth:`admire.runs.run.RankingPipeline.rank_blocks`, with several processes."""
     units = ((block, not number) for number, block in enumerate(ranking.blocks(items)))
     count = ceil(run.record["items"] / ranking.BLOCK)
-    with closing(over_workers(units, open_worker, workers)) as ranked:
+    with closing(map_processes(units, open_worker, workers)) as ranked:
         task = f"Ranking {count} blocks of items by {workers.count} workers"
         for rankings, seconds, account, skipped in show_progress(ranked, task, count):
             for stage, spent in seconds.items():
                 run.seconds[stage] = run.seconds.get(stage, 0.0) + spent
-            run.session.take(account)
+            run.session.add_entries(account)
             run.skipped += skipped
             yield rankings
             run.count(rankings)
@@ -160,20 +164,20 @@ def _rank_by_workers(
 
 def _open_worker(
     summary: SetSummary,
-    arguments: Arguments,
+    resolved: ResolvedModels,
     models: Mapping[str, Any],
     count: int,
     skips_bad: bool,
 ) -> RankUnit:
-    """Return what ranks blocks in one of several processes.
+    """Return the function that ranks blocks in one of several processes.
 
     Args:
-        models: what the record of the run says of them.
-        count: how many processes there are. They share what a server is asked at the same time.
+        models: from the record of the run.
+        count: number of processes. They share the concurrent requests to a server.
     """
-    share = ceil((arguments.asking.parallel or PARALLEL) / count)
-    shared = replace(arguments, asking=replace(arguments.asking, parallel=share))
-    run = OpenRun(summary, shared, skips_bad=skips_bad)
+    share = ceil((resolved.asking.parallel or PARALLEL) / count)
+    shared = replace(resolved, asking=replace(resolved.asking, parallel=share))
+    run = RankingPipeline(summary, shared, skips_bad=skips_bad)
     for kind, expected in models.items():
         check_same(kind, expected, run.record["models"][kind])
 
@@ -182,6 +186,6 @@ def _open_worker(
         rankings = run.rank_block(block, first=first)
         seconds, run.seconds = run.seconds, {}
         skipped, run.skipped = run.skipped, []
-        return rankings, seconds, run.session.hand_over(), skipped
+        return rankings, seconds, run.session.pop_entries(), skipped
 
     return rank_unit

@@ -1,4 +1,4 @@
-"""Run folders: what a run leaves on disk."""
+"""Writes run folders."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pandas as pd
 
 from admire.base.files import ROWS, add_table, path_inside
 from admire.base.storage import replace_folder
+from admire.data.reader import split_name
 from admire.data.submission import add_orders, add_predictions
 from admire.runs.ranking import Ranking, Run, blocks
 
@@ -24,16 +25,16 @@ OF_ITEM = ("item", "compound", "language")
 def write_run(run: Run, folder: str | Path) -> list[Path]:
     """Write a run folder, which appears when it is complete, and return the submissions in it.
 
-    ``submission_<language>.tsv`` for each language, or the name of the file that was ranked where
-    that is a submission to fill in, as AdMIRe 2's ``submission_Turkish.tsv``, or for a file of
-    V-WSD ``prediction.<language>.txt``, the names of the images best first; ``scores.csv``, one
-    row for each item, ranker, chat model and candidate with its cosines and scores;
-    ``items.jsonl``, one object an item with senses, votes, every wording and order, and all that
-    rankers answered; ``run.json``, source, settings, model identities, prompt hashes, versions,
-    timings, and what the chat models were asked and took.
+    The files are: ``submission_<language>.tsv`` for each language, or the name of the ranked file
+    if that is a submission to fill in, such as AdMIRe 2's ``submission_Turkish.tsv``, or for V-WSD
+    ``prediction.<language>.txt`` with the names of the images, best first; ``scores.csv`` with one
+    row for each item, ranker, chat model and candidate, its cosines and scores; ``items.jsonl``
+    with one object per item: senses, votes, meanings, orders, and all answers of rankers;
+    ``run.json`` with source, settings, model identities, prompt hashes, versions, timings, and the
+    account of chat models.
 
     Raises:
-        UserError: the folder cannot be written, or holds something other than a run; see
+        UserError: the folder cannot be written, or contains something other than a run; see
             :func:`admire.base.storage.check_folder`.
     """
     names = submission_names(run.record, [r.item.language for r in run.rankings])
@@ -43,10 +44,11 @@ def write_run(run: Run, folder: str | Path) -> list[Path]:
 def submission_names(record: Mapping[str, Any], languages: Iterable[str]) -> dict[str, str]:
     """Return the file name of each language's submission."""
     distinct = list(dict.fromkeys(languages))
-    source = Path((record["source"] or {"path": ""})["path"]).name
+    reader, path = split_name((record["source"] or {"path": ""})["path"])
+    source = Path(path).name
     if re.fullmatch(r"submission_.+\.tsv", source) and len(distinct) == 1:
         return {distinct[0]: source}
-    if source.lower().endswith(".txt"):
+    if reader == "vwsd" or (not reader and source.lower().endswith(".txt")):
         return {language: f"prediction.{language}.txt" for language in distinct}
     return {language: f"submission_{language}.tsv" for language in distinct}
 
@@ -57,15 +59,15 @@ def write_blocks(
     submissions: Mapping[str, str],
     record: Callable[[], Mapping[str, Any]],
 ) -> list[Path]:
-    """Write a run folder as :func:`write_run` does, of rankings that come block by block.
+    """Write a run folder like :func:`write_run`, from rankings that come block by block.
 
-    The ``record`` is called after the last block.
+    ``record`` is called after the last block.
     """
     columns: list[str] = []
     widths: set[int] = set()
-    begun: set[str] = set()
+    started: set[str] = set()
     count = 0
-    for name in submissions.values():  # a language is in it, which may come from a stranger
+    for name in submissions.values():  # contains a language, which is untrusted input
         path_inside(folder, name, follow_links=True)
     with replace_folder(folder, "run") as part:
         with ExitStack() as stack:
@@ -90,8 +92,8 @@ def write_blocks(
                     if name.endswith(".txt"):
                         add_orders(files[name], chosen)
                     elif chosen:
-                        add_predictions(files[name], chosen, header=name not in begun)
-                        begun.add(name)
+                        add_predictions(files[name], chosen, header=name not in started)
+                        started.add(name)
         if len(widths) > 1:
             _widen(part / SCORES, columns)
         with _create(part / RECORD) as file:
@@ -104,7 +106,7 @@ def _create(path: Path) -> IO[str]:
 
 
 def _widen(path: Path, columns: Sequence[str]) -> None:
-    """Write scores.csv anew with all columns in its header, where later blocks had more of them."""
+    """Rewrite scores.csv with all columns in its header, because later blocks had more of them."""
     narrow = path.rename(path.with_suffix(".narrow"))
     how: dict[str, Any] = {"names": columns, "skiprows": 1, "dtype": str, "na_filter": False}
     with narrow.open(encoding="utf-8", newline="") as source, _create(path) as file:

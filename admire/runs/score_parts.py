@@ -1,4 +1,4 @@
-"""What a candidate's score is made of: as columns of scores.csv, and in words."""
+"""The parts of a candidate's score, as columns of scores.csv and in words."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from admire.runs.ranking import Ranking
 from admire.senses.meaning import IDIOMATIC
 
 PREFIX = "part_"
-"""How the columns begin that sum to the score, over all rows of a candidate."""
+"""Prefix of the columns that sum to the score, over all rows of a candidate."""
 
 SAME = 1e-9
-"""Differences up to this are rounding, as in :func:`admire.rankers.scorer.rank_names`."""
+"""Smaller differences are due to rounding, as in :func:`admire.rankers.scorer.rank_names`."""
 
 
 def part_column(part: Part) -> str:
@@ -28,7 +28,7 @@ def part_column(part: Part) -> str:
 
 
 def _read_column(column: str, ranking: Ranking) -> tuple[str, str | None]:
-    """Return what a part's column is of: a track and a text, a ranker, or a fused run."""
+    """Return the origin of a part's column: a track and a text, a ranker, or a fused run."""
     name = column.removeprefix(PREFIX)
     of, _, text = name.partition("_")
     if of in TRACKS:
@@ -40,8 +40,8 @@ def _read_column(column: str, ranking: Ranking) -> tuple[str, str | None]:
 def score_parts(ranking: Ranking) -> list[Part]:
     """Return the parts of the candidates' scores: texts by track, rankers, or fused runs.
 
-    The values sum to the scores. Parts of zeros are left out. There are none in runs of versions
-    that did not record them.
+    The values sum to the scores. Parts that are all 0 are omitted. Runs of versions that did not
+    record parts have none.
     """
     names = [candidate.name for candidate in ranking.candidates]
     sums: dict[str, Scores] = {}
@@ -60,12 +60,12 @@ def score_parts(ranking: Ranking) -> list[Part]:
 def as_counted(
     parts: Sequence[Part], ranker_scores: Scores, *, models: int, rankers: int
 ) -> list[Part]:
-    """Return the parts of one chat model's scores as they count in the score of the item.
+    """Return the parts of one chat model's scores, scaled to the score of the item.
 
     Args:
         ranker_scores: the mean of the models' scores.
         models: how many there are.
-        rankers: how many there are; several are put on one scale, see
+        rankers: how many there are; several are standardised, see
             :func:`admire.rankers.scorer.comparable`.
     """
     counted = [part._replace(values=part.values / models) for part in parts]
@@ -82,7 +82,7 @@ def as_counted(
 
 
 def summarise_parts(ranking: Ranking) -> dict[str, Scores]:
-    """Return the parts of the scores with those of one sense and of all tracks added up, by name.
+    """Return the parts of the scores by name, summed over texts of one sense and over tracks.
 
     ``meaning``, ``compound``, ``unlike the compound``, ``unlike the literal sense``, ``pair``, …,
     or a ranker.
@@ -105,9 +105,9 @@ def _group(part: Part) -> str:
 
 
 def explain_first(ranking: Ranking) -> str:
-    """Return in one sentence why the first candidate is before the second.
+    """Return in one sentence why the first candidate ranks above the second.
 
-    It names the part of the scores that puts the first one furthest ahead.
+    It names the part of the scores with the largest difference.
     """
     names = [candidate.name for candidate in ranking.candidates]
     first, second = (names.index(name) for name in ranking.order[:2])
@@ -125,15 +125,15 @@ def explain_first(ranking: Ranking) -> str:
 
 
 def _reason(name: str, ranking: Ranking, second: str, is_most: bool) -> str:
-    """Say what a part of the scores means for the first candidate."""
+    """Return the meaning of a part of the scores for the first candidate."""
     than = "" if is_most else f" than “{second}”"
     if name == "pair":
         return f"it is {'most' if is_most else 'more'} likely one of two that show this sense{than}"
     if name not in _WORDS:  # a ranker or a run
         return f"{name} puts it {'highest' if is_most else f'before “{second}”'}"
-    what, unlike = _WORDS[name]
+    noun, unlike = _WORDS[name]
     degree = ("least" if unlike else "most") if is_most else ("less" if unlike else "more")
-    return f"it is {degree} like the {what}{_quoted(name, ranking)}{than}"
+    return f"it is {degree} like the {noun}{_quoted(name, ranking)}{than}"
 
 
 _WORDS = {
@@ -144,7 +144,7 @@ _WORDS = {
     "unlike the compound": ("words", True),
     "unlike the literal sense": ("literal sense", True),
 }
-"""By name of a part: what a candidate is like, and whether this lowers its score."""
+"""By name of a part: what a candidate resembles, and whether this lowers its score."""
 
 
 def _quoted(name: str, ranking: Ranking) -> str:

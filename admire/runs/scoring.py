@@ -32,21 +32,26 @@ from admire.scores.agreement import (
 from admire.scores.figures import paired_difference, summarise
 from admire.scores.item_figures import drop_missing_senses, score_item, score_items, sense_columns
 from admire.scores.judgements import correct_gold
-from admire.scores.leakage import Seen
+from admire.scores.leakage import Leaks
+from admire.scores.metrics import Figure, open_metrics
 
 log = logging.getLogger("admire")
 
-UNSEEN: Seen = MappingProxyType({})
-"""One for all items: with a dict each and texts as senses, 10⁵ items took 20 MiB more."""
+UNSEEN: Leaks = MappingProxyType({})
+"""Shared by all items: with a dict each and texts as senses, 10⁵ items took 20 MiB more."""
 
 SENSE_TYPES = dict.fromkeys(
     ("sentence_type", "predicted_type"), pd.CategoricalDtype([*get_args(SenseLabel)])
 )
-"""Of columns in which a word would take fifty bytes a row."""
+"""Dtypes of columns where strings would take fifty bytes per row."""
 
 
 def score(
-    run: Run | str | Path, gold: Data | None = None, *, judgements: str | Path | None = None
+    run: Run | str | Path,
+    gold: Data | None = None,
+    *,
+    judgements: str | Path | None = None,
+    metrics: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Return a run's or submission's figures: means with 95 % intervals, see
     :func:`admire.scores.figures.interval`.
@@ -56,61 +61,68 @@ def score(
 
     Args:
         run: a run, its folder, or the file of a submission.
-        gold: the items with their gold, in any form that :func:`admire.rank` takes. None takes the
-            run's own, as far as it has some; a submission has none.
-        judgements: a file that ``admire report`` saved, by which people correct the gold; see
+        gold: the items with their gold, in any form that :func:`admire.rank` accepts. None for the
+            run's own gold; a submission has none.
+        judgements: a file saved by ``admire report``, with people's corrections of the gold; see
             :func:`admire.scores.judgements.correct_gold`.
+        metrics: names of further metrics, plug-ins.
 
     Raises:
         UserError: something cannot be read, an item of ``gold`` has no gold, or the predictions or
-            judgements do not fit it.
+            judgements do not fit it; or a metric is unknown or fails.
     """
     items = None if gold is None else take_items(gold)
     if items is not None and judgements:
         items = correct_gold(items, Path(judgements), "the gold").items
     if isinstance(run, str | Path) and items is not None:
-        predictions, folder = read_predictions(Path(run))
-        record = read_record(folder) if folder else {}
+        predictions, record = read_predictions(Path(run))
         refuse_limited(run, record, len(predictions), len(items))
-        return run_figures(score_items(items, predictions, str(run)), record)
+        return run_figures(score_items(items, predictions, str(run), metrics), record)
     if isinstance(run, str | Path):
         check_own_gold(Path(run))
         run = read_run(run)
     if items is not None:
         refuse_limited("the run", run.record, len(run.rankings), len(items))
-        return run_figures(score_items(items, run.predictions(), "the run"), run.record)
+        return run_figures(score_items(items, run.predictions(), "the run", metrics), run.record)
     if judgements:
         own = [ranking.item for ranking in run.rankings]
         corrected = correct_gold(own, Path(judgements), "the run").items
         pairs = zip(run.rankings, corrected, strict=True)
         run = replace(run, rankings=tuple(ranking.with_item(item) for ranking, item in pairs))
-    return run.figures()
+    return run.figures(metrics)
 
 
 def check_own_gold(path: Path) -> None:
-    """Check that a run folder is given where no other gold is."""
+    """Check that the path is a run folder, because no other gold is given."""
     if not path.is_dir():
-        raise UserError(f"{path}: is no run folder, which has its own gold. Give gold.", "gold")
+        raise UserError(
+            f"{path}: is not a run folder, so it contains no gold. Give the gold.", "gold"
+        )
 
 
-def compare_runs(runs: Sequence[Run | str | Path]) -> pd.DataFrame:
-    """Return how runs differ and how they score, as a tidy table to pivot, plot and filter.
+def compare_runs(
+    runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Return the settings and figures of runs as a tidy table to pivot, plot and filter.
 
     For each run and language the rows of :func:`admire.scores.figures.summarise` (``group``,
-    ``n``, ``metric``, ``mean``, ``low``, ``high``), each with ``run`` (the folder; of a run in
-    memory its place, as ``run 1``), ``language``, ``method``, ``llm``, ``encoder`` and every
+    ``n``, ``metric``, ``mean``, ``low``, ``high``), each with ``run`` (the folder; for a run in
+    memory its number, as ``run 1``), ``language``, ``method``, ``llm``, ``encoder`` and every
     setting of the run (``sense``, ``head``, ``scoring.gate``, …). ``method`` is the paper's name:
-    CI for images, CIC for images and captions, and so CC for captions alone, with -F in a head's
-    space; the baselines are
-    ``compound`` and ``sentence``. Other rankers are called by their names. What was fused is joined
-    by ``&``, and has ``fusion`` and ``weights`` in place of settings.
+    CI for images, CIC for images and captions, and by analogy CC for captions, with -F in a head's
+    space; the baselines are ``compound`` and ``sentence``. Other rankers have their own names.
+    Fused runs are joined by ``&``, and have ``fusion`` and ``weights`` instead of settings.
 
     ``difference``, ``difference_low`` and ``difference_high`` are the mean of the differences from
     the first run item by item, and its 95 % interval, on the ``shared`` items that both have; they
-    are missing for the first run. If the runs are not of the same items, a warning says so.
+    are missing for the first run. If the runs have different items, a warning is logged.
+
+    Args:
+        metrics: names of further metrics, plug-ins.
 
     Raises:
-        UserError: a folder is not a run, or an item of it has no gold order.
+        UserError: a folder is not a run, or an item of it has no gold order; or a metric is unknown
+            or fails.
     """
     tables, items = [], []
     first: dict[str, pd.DataFrame] = {}
@@ -125,7 +137,7 @@ def compare_runs(runs: Sequence[Run | str | Path]) -> pd.DataFrame:
         items.append(item_keys(gold))
         models, flat = _fused(record) if "fused" in record else _ranked(record)
         scored = {
-            language: score_items([item for item, _ in pairs], [row for _, row in pairs], name)
+            language: score_items(*map(list, zip(*pairs, strict=True)), name, metrics)
             for language, pairs in by_language.items()
         }
         for language, table in scored.items():
@@ -141,7 +153,7 @@ def compare_runs(runs: Sequence[Run | str | Path]) -> pd.DataFrame:
 
 
 def _names(runs: Sequence[Run | str | Path]) -> list[str]:
-    """Return how runs are called: by their folders, or else by their places."""
+    """Return the names of runs: their folders, or numbers for runs in memory."""
     return [
         f"run {place}" if isinstance(run, Run) else str(Path(run))
         for place, run in enumerate(runs, start=1)
@@ -167,7 +179,7 @@ def _with_difference(
 
 
 def agreement(first: Run | str | Path, second: Run | str | Path, *, seed: int = 0) -> pd.DataFrame:
-    """Return how far two runs agree about the items that both have, without any gold.
+    """Return how far two runs agree on the items that both have, without gold.
 
     Args:
         first, second: runs, their folders, or the files of submissions.
@@ -180,18 +192,19 @@ def agreement(first: Run | str | Path, second: Run | str | Path, *, seed: int = 
     Raises:
         UserError: something cannot be read, or they have no item in common.
     """
-    one, other = (
+    first_rows, second_rows = (
         run.predictions() if isinstance(run, Run) else read_predictions(Path(run))[0]
         for run in (first, second)
     )
-    pairs = shared_places([one, other], _names([first, second]))
-    return order_agreement([one[a] for a, _ in pairs], [other[b] for _, b in pairs], seed=seed)
+    pairs = shared_places([first_rows, second_rows], _names([first, second]))
+    matched = [first_rows[a] for a, _ in pairs], [second_rows[b] for _, b in pairs]
+    return order_agreement(*matched, seed=seed)
 
 
 def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return a run's name by its method and models, and its settings."""
     defaults = asdict(Settings())
-    settings = defaults | {"dictionaries": ["none"]} | record["settings"]  # once there were none
+    settings = defaults | record["settings"]
     encoders = [encoder["name"] for encoder in record["models"]["encoders"].values()]
     columns = {
         "method": _method(settings),
@@ -230,26 +243,26 @@ def _method(settings: dict[str, Any]) -> str:
 
 
 def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
-    """Return the track that a run is judged in: ``caption`` if it saw captions alone.
+    """Return the track that a run is judged in: ``caption`` if it used captions only.
 
-    None where the record does not tell: of several rankers it did not once.
+    None for a run that used neither pictures nor captions.
     """
     if "fused" in record:
         tracks = {judged_track(fused["record"]) for fused in record["fused"]}
         return next((name for name in ("image+caption", None, "caption") if name in tracks), None)
-    settings = record["settings"]
-    several = len(settings.get("rankers", ())) > 1
-    saw = record.get("saw", () if several else (settings["track"] or "").split("+"))
-    if "image" in saw:
+    tracks_seen = record["saw"]
+    if "image" in tracks_seen:
         return "image+caption"
-    return "caption" if "caption" in saw else None
+    return "caption" if "caption" in tracks_seen else None
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What is said of a run when it has been written.
+    """The summary of a run that is printed when it has been written.
 
     Attributes:
+        record: its run.json.
+        first: its first rankings.
         scored: the figures of the items that have gold, as
             :func:`admire.scores.item_figures.score_items` without ``compound`` and ``sentence``,
             and with ``seen`` (see :attr:`admire.runs.ranking.Row.seen`).
@@ -257,6 +270,7 @@ class RunSummary:
             if the run predicts senses and was not given them.
     """
 
+    record: dict[str, Any]
     first: list[Ranking]
     scored: pd.DataFrame | None
     senses: pd.DataFrame | None
@@ -264,22 +278,29 @@ class RunSummary:
     tied: int
 
 
-def summarise_run(folder: Path, count: int = 0) -> RunSummary:
-    """Read a run folder once, and return what is said of it, with its first ``count`` rankings."""
+def summarise_run(folder: Path, count: int = 0, metrics: Sequence[str] = ()) -> RunSummary:
+    """Read a run folder once; return its summary with its first ``count`` rankings.
+
+    Args:
+        metrics: names of further metrics, plug-ins.
+    """
     record, rows = read_record(folder), read_rows(folder)
-    first = list(islice(rows, count))
+    first, figures = list(islice(rows, count)), open_metrics(metrics)
     tables = [
-        pd.DataFrame([_figures(row, folder) for row in block]).astype(SENSE_TYPES)
-        for block in blocks(chain(first, rows))
+        pd.DataFrame([_figures(row, folder, number, figures) for number, row in block]).astype(
+            SENSE_TYPES
+        )
+        for block in blocks(enumerate(chain(first, rows), start=1))
     ]
     if not tables:
-        raise UserError(f"{folder / ITEMS}: holds no items.")
+        raise UserError(f"{folder / ITEMS}: contains no items.")
     items = pd.concat(tables, ignore_index=True)
     labelled = items["sentence_type"].notna()
     predicts = bool(items["predicted_type"].notna().any())
     senses = items.loc[labelled, ["sentence_type", "right_sense"]]
     scored = items[items["has_gold"]].drop(columns=["has_gold", "right_sense", "tied"])
     return RunSummary(
+        record,
         first_rankings(folder, first),
         None if scored.empty else drop_missing_senses(scored.reset_index(drop=True), predicts),
         senses.rename(columns={"right_sense": "sense_accuracy"})
@@ -290,13 +311,13 @@ def summarise_run(folder: Path, count: int = 0) -> RunSummary:
     )
 
 
-def _figures(row: Row, folder: Path) -> dict[str, Any]:
-    """Return what is kept of a row for the summary of its run, without its texts."""
+def _figures(row: Row, folder: Path, number: int, figures: Mapping[str, Figure]) -> dict[str, Any]:
+    """Return the columns of a row for the summary of its run, without its texts."""
     item, prediction = row.item, row.prediction
     return {
         "sentence_type": item.sentence_type,
         "has_gold": item.best is not None,
-        **(score_item(item, prediction, str(folder)) if item.best else {}),
+        **(score_item(item, prediction, str(folder), number, figures) if item.best else {}),
         **sense_columns(prediction),
         "right_sense": float(prediction.sentence_type == item.sentence_type),
         "seen": row.seen or UNSEEN,
@@ -304,41 +325,41 @@ def _figures(row: Row, folder: Path) -> dict[str, Any]:
     }
 
 
-def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
-    """Read a submission or a whole run, and return the run folder that knows the senses.
+def read_predictions(path: Path) -> tuple[list[Prediction], dict[str, Any]]:
+    """Read a submission or a whole run, with the record of the run that contains the senses.
 
-    The predictions of a submission that stands in its run folder hold what the run knows besides.
-    Of one that does not, or whose rows are not the run's, there is no such folder; a message says
-    so.
+    The predictions of a submission in its run folder include everything that the run recorded. For
+    other submissions, or if its rows are not the run's, the record is empty, and this is logged.
 
     Args:
         path: the file of a submission, or a run folder. A submission to V-WSD, a ``.txt``, has no
-            senses to be known.
+            senses.
     """
     if path.is_dir():
-        return [row.prediction for row in read_rows(path)], path
+        record = read_record(path)
+        return [row.prediction for row in read_rows(path)], record
     submitted, folder = read_submission(path), path.parent
     if path.suffix.lower() == ".txt":
-        return submitted, None
-    why = "there is no run beside it"
+        return submitted, {}
+    why = "its folder contains no run"
     if (folder / ITEMS).is_file():
         try:
-            rows = list(read_rows(folder))
-            names = submission_names(read_record(folder), [row.language for row in rows])
+            record, rows = read_record(folder), list(read_rows(folder))
+            names = submission_names(record, [row.language for row in rows])
             of_run = [row.prediction for row in rows if names[row.language] == path.name]
             pairs = enumerate(zip_longest(submitted, of_run), start=1)
             other = next((number for number, pair in pairs if not _same_row(*pair)), None)
             if other is None:
-                return of_run, folder
+                return of_run, record
             why = f"its row {other} is not the run's"
         except UserError as error:
-            why = f"the run beside it cannot be read. {error}".rstrip(".")
-    log.info("%s: there is no calibration table, because %s.", path, why)
-    return submitted, None
+            why = f"the run in its folder cannot be read. {error}".rstrip(".")
+    log.info("%s: no calibration table, because %s.", path, why)
+    return submitted, {}
 
 
 def _same_row(submitted: Prediction | None, of_run: Prediction | None) -> bool:
-    """Return whether a row of a submission says what the run says."""
+    """Return whether a row of a submission is the same as in the run."""
     if submitted is None or of_run is None:
         return False
     row = replace(of_run, probability_idiomatic=None, unsure=False, language=None)
@@ -348,7 +369,7 @@ def _same_row(submitted: Prediction | None, of_run: Prediction | None) -> bool:
     return submitted == row
 
 
-def abstained_below(folder: Path) -> float | None:
+def abstained_below(record: Mapping[str, Any]) -> float | None:
     """Return the confidence below which a run marked items as unsure; None if it marked none."""
-    below: float | None = read_record(folder).get("settings", {}).get("abstain_below")
+    below: float | None = record.get("settings", {}).get("abstain_below")
     return below

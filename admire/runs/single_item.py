@@ -1,4 +1,4 @@
-"""One item ranked, from pictures and texts in memory."""
+"""Ranks one item from pictures and texts in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from admire.data.languages import check_language, detect_language
 from admire.data.limits import Limit
 from admire.data.rows import Definitions
 from admire.models.encoders import TextEncoder
-from admire.rankers.settings import Asking, Settings
+from admire.rankers.settings import RequestOptions, Settings
 from admire.runs.ranking import Run
 from admire.runs.run import rank
 from admire.runs.sources import Model
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Picture = str | Path | bytes | Image
 
 
-@suggesting(settings=Settings, asking=Asking)
+@suggesting(settings=Settings, asking=RequestOptions)
 def rank_one(
     compound: str,
     sentence: str,
@@ -44,7 +44,7 @@ def rank_one(
     definitions: Iterable[str] | None = None,
     language: str | None = None,
     settings: Settings | None = None,
-    asking: Asking | None = None,
+    asking: RequestOptions | None = None,
     llms: Sequence[Model] | None = None,
     encoder: str | TextEncoder | None = None,
     caption_encoder: str | TextEncoder | None = None,
@@ -53,22 +53,21 @@ def rank_one(
 ) -> Run:
     """Rank pictures, captions, or pictures with captions, for one sentence.
 
-    A candidate is called as its picture's file is, or ``image1``, ``image2``, …, or ``candidate1``,
-    ``candidate2``, … where there is none; later ones of a name get a number.
+    A candidate's name is that of its picture's file, or ``image1``, ``image2``, … for pictures in
+    memory, or ``candidate1``, ``candidate2``, … without a picture. Repeated names get a number.
 
     Args:
         images: paths, the bytes of image files, or PIL's images, in a list, an array or a column
-            of a table; None for a candidate without.
-            Bytes and PIL's images are kept in ``pictures`` in admire's cache, as files that are
-            named by their SHA-256.
+            of a table; None for a candidate without. Bytes and PIL's images are stored in
+            ``pictures`` in admire's cache, as files named by their SHA-256.
         captions: in the images' order; None or an empty text for a candidate without.
-        language: of sentence and captions; None is the one that is detected in the sentence.
-        definitions: up to two of what the compound means in the sentence; no model is asked then.
+        language: of sentence and captions (default: detected in the sentence).
+        definitions: up to two definitions of the compound in the sentence; then no model is asked.
         settings, asking, llms, encoder, caption_encoder, detector, progress: as for
             :func:`admire.rank`.
 
     Raises:
-        UserError: an argument is not taken; and as for :func:`admire.rank`.
+        UserError: an argument is invalid; and as for :func:`admire.rank`.
     """
     for name, text in (("compound", compound), ("sentence", sentence)):
         check_setting(name, text, Annotated[Text, Limit(name)])
@@ -78,17 +77,15 @@ def rank_one(
     check_setting("captions", texts, list[str | None])
     if pictures and texts and len(pictures) != len(texts):
         raise UserError(
-            f"{len(pictures)} images, {len(texts)} captions: None or an empty text is a gap."
+            f"{len(pictures)} images, but {len(texts)} captions: use None or an empty text as gap."
         )
     count = max(len(pictures), len(texts))
     if count < 2:
-        raise UserError("A ranking needs two images or captions, or more.")
-    nothing = [None] * count
+        raise UserError("A ranking needs at least two images or captions.")
+    none = [None] * count
     seen: Counter[str] = Counter()
     candidates = []
-    for k, (picture, text) in enumerate(
-        zip(pictures or nothing, texts or nothing, strict=True), start=1
-    ):
+    for k, (picture, text) in enumerate(zip(pictures or none, texts or none, strict=True), start=1):
         file, caption = _file(picture, k), (text or "").strip() or None
         if not (file or caption):
             raise UserError(f"Candidate {k} has neither an image nor a caption.")
@@ -121,19 +118,19 @@ def _listed(name: str, things: Iterable[Any] | None) -> list[Any]:
     """Return a list, a column of a table or an array as a list; None for a missing value."""
     single = isinstance(things, str | Path | bytes | Mapping) or getattr(things, "ndim", 1) == 2
     if single or not isinstance(things, Iterable | None):
-        raise UserError(f"{name} is a list, not {describe_type(things)}.", name)
+        raise UserError(f"{name} must be a list, not {describe_type(things)}.", name)
     values = [] if things is None else list(things)
     return [None if pd.api.types.is_scalar(v) and pd.isna(v) else v for v in values]
 
 
 def _file(picture: Any, k: int) -> Path | None:
-    """Return the picture's file, which is written where there is none."""
+    """Return the picture's file; write one if there is none."""
     if picture is None:
         return None
     if isinstance(picture, str | Path):
         path = Path(picture).expanduser()
         if not path.is_file():
-            raise UserError(f"{path}: there is no such image (number {k} of images).")
+            raise UserError(f"{path}: image file not found (number {k} of images).")
         return path
     with needs_extra("embedded", "A picture in memory"):
         from PIL.Image import Image
@@ -142,7 +139,7 @@ def _file(picture: Any, k: int) -> Path | None:
     if not isinstance(picture, bytes):
         hint = " Use PIL.Image.fromarray." if hasattr(picture, "ndim") else ""
         raise UserError(
-            f"Image {k} of images is {describe_type(picture)}, no path, bytes or PIL's.{hint}",
+            f"Image {k} of images is {describe_type(picture)}, not a path, bytes or PIL's.{hint}",
             "images",
         )
     path = cache_dir() / "pictures" / sha256(picture).hexdigest()
@@ -172,10 +169,10 @@ def _png(picture: Image, k: int) -> bytes:
         if upright.mode not in ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"):  # PNG's
             upright = upright.convert("RGB")
         upright.save(written, "PNG")
-    except Exception as error:  # a file that is closed or damaged makes the decoders raise anything
+    except Exception as error:  # for closed or damaged files decoders may raise anything
         reason = str(error) or type(error).__name__
         raise UserError(
-            f"Image {k} of images cannot be read ({reason}). It may be closed: give its path, or "
+            f"Image {k} of images cannot be read ({reason}). It may be closed: pass its path, or "
             "load it first (image.load()).",
             "images",
         ) from error

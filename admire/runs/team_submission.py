@@ -1,12 +1,13 @@
-"""What a team hands in: a run's submissions, checked against the blind files, in one ZIP."""
+"""Submission ZIPs: a run's submissions, checked against the blind files."""
 
 from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from admire.base.errors import UserError
@@ -22,34 +23,35 @@ from admire.runs.record import is_source, refuse_limited
 log = logging.getLogger("admire")
 
 
-def hand_in(
+def write_submission_zip(
     run: str | Path, out: str | Path, *, data: str | Path | None = None, sense: bool = True
 ) -> list[str]:
-    """Write the ZIP that a team uploads, and return the names of the files in it.
+    """Write the ZIP for a submission, and return the names of the files in it.
 
-    It is flat and holds ``submission_<CODE>.tsv`` for each language of the run, with the codes of
-    AdMIRe 2 or of AdMIRe 1. The columns are ``compound``, ``sentence``, ``expected_order`` and
+    It is flat and contains ``submission_<CODE>.tsv`` for each language of the run, with the codes
+    of AdMIRe 2 or of AdMIRe 1. The columns are ``compound``, ``sentence``, ``expected_order`` and
     ``sentence_type``; in Subtask B those of :func:`admire.data.submission.add_predictions`. Logs
     which languages of AdMIRe 2 are missing.
 
     Args:
-        data: the blind files that the run ranked; None takes those that run.json names, if they
-            have not changed.
+        data: the blind files that the run ranked (default: those in run.json, if they have not
+            changed).
         sense: whether to write the column ``sentence_type``.
 
     Raises:
-        UserError: the run does not have the rows of the blind files in their order, an order does
-            not have five names, the languages are not those of one task, ``sense`` is False in
-            Subtask B, or the ZIP cannot be written.
+        UserError: the rows differ from those of the blind files, an order does not have five names,
+            the languages are not those of one task, ``sense`` is False in Subtask B, or the ZIP
+            cannot be written.
     """
     run, out = Path(run), Path(out)
     if out.suffix != ".zip":
         raise UserError(f"{out}: the name of a ZIP file ends in .zip.", "out")
-    rows = _checked_rows(run, Path(data) if data else _named_data(run))
+    record = read_record(run)
+    rows = _checked_rows(run, record, Path(data) if data else _named_data(run, record))
     by_code = _by_code(run, rows)
     sequences = bool(rows[0].sequence)
     if sequences and not sense:
-        raise UserError("Subtask B is scored by the sense, too.", "without_sense")
+        raise UserError("Subtask B also scores the sense.", "without_sense")
     columns = None if sequences else HANDED_IN if sense else HANDED_IN[:-1]
     unknown = sum(item.sentence_type is None for items in by_code.values() for item in items)
     if sense and unknown:
@@ -66,38 +68,40 @@ def hand_in(
     return [f"submission_{code}.tsv" for code in by_code]
 
 
-def _named_data(run: Path) -> Path:
-    """Return the data that a run names, if they are still the same."""
-    source = read_record(run)["source"]
+def _named_data(run: Path, record: Mapping[str, Any]) -> Path:
+    """Return the data of a run, if they have not changed."""
+    source = record["source"]
     if not source:
-        raise UserError(f"{run}: names no data. Say where the blind files are.", "data")
+        raise UserError(
+            f"{run}: has no path of its data. Give the path of the blind files.", "data"
+        )
     path = Path(source["path"])
     try:
         same = is_source(path, source)
     except UserError as error:
-        raise UserError(f"{error} Say where the blind files are.", "data") from None
+        raise UserError(f"{error} Give the path of the blind files.", "data") from None
     if not same:
         raise UserError(
-            f"{path}: has changed since {run} was made, or is another file. Rank it again, or say "
-            "where the blind files are.",
+            f"{path}: has changed since {run} was made, or is another file. Rank it again, or give "
+            "the path of the blind files.",
             "data",
         )
     return path
 
 
-def _checked_rows(run: Path, source: Path) -> list[Row]:
-    """Return the run's rows, if they are those of the blind files; else name the first other."""
+def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> list[Row]:
+    """Return the run's rows; refuse them if they are not those of the blind files."""
     rows = list(read_rows(run))
     try:
         items = list(iter_items(source, notes={}, whole=False))
     except UserError as error:
-        raise UserError(f"{error} Say where the blind files are.", "data") from None
-    refuse_limited(run, read_record(run), len(rows), len(items))
+        raise UserError(f"{error} Give the path of the blind files.", "data") from None
+    refuse_limited(run, record, len(rows), len(items))
     for number, (row, item) in enumerate(zip_longest(rows, items), start=1):
         if row is None or item is None or _parts(row.item) != _parts(item):
-            here, there = (f"'{thing.compound}'" if thing else "missing" for thing in (row, item))
+            own, other = (f"'{thing.compound}'" if thing else "missing" for thing in (row, item))
             raise UserError(
-                f"{run}: item {number} ({here}) is not that of {source} ({there}). Rank again.",
+                f"{run}: item {number} ({own}) is not that of {source} ({other}). Rank again.",
                 "data",
             )
         if not row.sequence and len(row.order) != 5:
@@ -108,7 +112,7 @@ def _checked_rows(run: Path, source: Path) -> list[Row]:
 
 
 def _parts(item: Item) -> tuple[object, ...]:
-    """Return what has to be the same in the run and in the blind file."""
+    """Return the parts that must be the same in the run and in the blind file."""
     names = sorted(candidate.name for candidate in item.candidates)
     return item.compound, item.sentence, names, len(item.sequence)
 
@@ -131,5 +135,5 @@ def _by_code(run: Path, rows: Sequence[Row]) -> dict[str, list[Prediction]]:
     raise UserError(
         f"{run}: its languages ({', '.join(tags.values())}) are not all of AdMIRe 1 "
         f"({', '.join(ADMIRE_1)}) or all of AdMIRe 2 ({', '.join(ADMIRE_2)}). Rank the files of "
-        "one task; a file's name, or --lang, tells its language."
+        "one task. A language is read from the file's name or from --lang."
     )

@@ -1,4 +1,4 @@
-"""Choosing from run folders, without asking or encoding again: a run's scoring, runs' weights."""
+"""Tunes a run's scoring and fusion weights from run folders, without any model."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb, gcd
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,18 +22,20 @@ from admire.runs.past_runs import read_cosines, read_rows, recorded_cosines
 from admire.scores import metrics
 from admire.senses.sense import Sense
 
+METRICS = ("top1", "dcg", "corr_official", "corr_rank")
+"""The figures of items with a whole order."""
 GLOSS: tuple[TextRole, ...] = ("gloss", "compound")
 GATES: tuple[Gate, ...] = ("hard", "soft")
 WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
-"""Weights of images and captions to try where both are there."""
+"""Weights of images and captions to try if there are both."""
 
 
 def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Scoring]:
-    """Choose how a run's similarities become scores.
+    """Tune the scoring of a run.
 
     Returns:
-        The figures of the run as it stands, those of :func:`cross_validate`, and the scoring that
-        all items together choose.
+        The figures of the run with its own settings, those of :func:`cross_validate`, and the best
+        scoring on all items.
     """
     items, parts, encoders = read_cosines(folder)
     if any(item.expected_order is None for item in items):
@@ -46,13 +49,13 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Sc
 def tune_weights(
     folders: Sequence[Path], method: Fusion = "scores", *, seed: int = 0
 ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[int, ...]]:
-    """Choose what each run counts where they are fused.
+    """Tune the weights of runs for fusing them.
 
     Returns:
-        The figures of equal weights, those of :func:`cross_validate`, and the weights that all
-        items together choose.
+        The figures of equal weights, those of :func:`cross_validate`, and the best weights on all
+        items.
     """
-    runs = read_same(folders)
+    runs = [run.rankings for run in read_same(folders)]
     items = [ranking.item for ranking in runs[0]]
     for number, item in enumerate(items, start=1):
         if not item.expected_order:
@@ -70,9 +73,11 @@ def tune_weights(
 
 def _figures(items: Sequence[Item], orders: Sequence[tuple[str, ...]]) -> pd.DataFrame:
     """Return the figures of one order for each item, as :func:`cross_validate` has them."""
-    rows = [
+    opened = metrics.open_metrics()
+    figures = {name: opened[name] for name in METRICS}
+    rows: list[dict[str, Any]] = [
         {"compound": item.compound, "sentence": item.sentence, "sentence_type": item.sentence_type}
-        | metrics.figures(item.expected_order or (), order)
+        | {name: figure(order, item, None, item.compound) for name, figure in figures.items()}
         for item, order in zip(items, orders, strict=True)
     ]
     return pd.DataFrame(rows)
@@ -81,7 +86,7 @@ def _figures(items: Sequence[Item], orders: Sequence[tuple[str, ...]]) -> pd.Dat
 def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
     """Return weights to try for some runs: equal ones first, then all tenths from near to far.
 
-    With five runs or more the steps are coarser, so that about a thousand are tried at most.
+    With five runs or more the steps are coarser, so that at most about a thousand are tried.
     """
     steps = max(k for k in range(1, 11) if k == 1 or comb(k + runs - 1, runs - 1) <= 1001)
     tried = {(1,) * runs}
@@ -99,8 +104,7 @@ def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
 def gates(parts: Sequence[pd.DataFrame]) -> tuple[Gate, ...]:
     """Return the gates that can be tried on a run's rows.
 
-    A run with a hard gate that asked for glosses alone did not ask for those of literal uses, which
-    the soft gate needs.
+    A run with a hard gate and single glosses has none for literal uses, which the soft gate needs.
     """
     rows = pd.concat(parts)
     literal = rows[rows["predicted_type"] != "idiomatic"]
@@ -110,8 +114,8 @@ def gates(parts: Sequence[pd.DataFrame]) -> tuple[Gate, ...]:
 def sides(parts: Sequence[pd.DataFrame]) -> tuple[tuple[TextRole, ...], ...]:
     """Return the texts to try on a run's rows: the paper's, and all if there are more."""
     columns = set(parts[0].columns)
-    there = [role for role in TEXTS if any(f"{track}_{role}" in columns for track in TRACKS)]
-    return (GLOSS, TEXTS) if set(there) - set(GLOSS) else (GLOSS,)
+    present = {role for role in TEXTS if any(f"{track}_{role}" in columns for track in TRACKS)}
+    return (GLOSS, TEXTS) if present - set(GLOSS) else (GLOSS,)
 
 
 def scorings(
@@ -120,11 +124,11 @@ def scorings(
     gates: Sequence[Gate] = GATES,
     sides: Sequence[tuple[TextRole, ...]] = (GLOSS,),
 ) -> tuple[Scoring, ...]:
-    """Return the scorings to try, the paper's first where it is among them.
+    """Return the scorings to try, beginning with the paper's if it is one of them.
 
     Args:
         tracks: with two, images and captions, their weights are tried as well.
-        encoders: with two, plain sums are left out, whose terms are on different scales.
+        encoders: with two, plain sums are omitted, because their terms are on different scales.
         gates: those to try, see :func:`gates`.
         sides: the texts to try, see :func:`sides`.
     """
@@ -148,7 +152,7 @@ def rescore_all(
 
 @dataclass(frozen=True)
 class _Recorded:
-    """What one chat model made of an item: its sense, and the cosines of its queries by track."""
+    """One chat model's results for an item: its sense, and the cosines of its queries by track."""
 
     names: list[str]
     sense: Sense
@@ -160,7 +164,7 @@ def _recorded(part: pd.DataFrame) -> list[_Recorded]:
     """Return one item's rows of scores.csv, by chat model."""
     recorded = []
     for _, rows in part.groupby("llm", sort=False):
-        # What a model did not say, or was not asked, has no cosine with any candidate.
+        # Missing texts have no cosines.
         filled = rows.dropna(axis="columns", how="all").to_dict("records")
         roles, cosines = recorded_cosines(filled, TEXTS)
         first = rows.iloc[0]
@@ -186,18 +190,18 @@ def cross_validate(
     repeats: int = 50,
     seed: int = 0,
 ) -> tuple[pd.DataFrame, int]:
-    """Return figures of held-out items, and the choice that all items make.
+    """Return figures of held-out items, and the best choice on all items.
 
-    The compounds are dealt into folds; each fold is ranked as gives the other folds the highest
-    mean DCG, of equals the first way. One deal decides little with as few items as AdMIRe has, so
-    each item's figures are the means over many.
+    The compounds are split into folds; each fold is ranked in the way with the highest mean DCG on
+    the other folds; of ties, the first. With as few items as in AdMIRe one split is not reliable,
+    so each item's figures are the means over many splits.
 
     Args:
-        orders: of each item one for each way of ranking that is tried.
+        orders: for each item, one for each way of ranking.
 
     Returns:
         The columns of :func:`admire.scores.item_figures.score_items`, one row an item; and the
-        place of the way that gives all items the highest mean DCG.
+        index of the way with the highest mean DCG on all items.
 
     Raises:
         UserError: there are fewer compounds than folds.
@@ -206,7 +210,7 @@ def cross_validate(
     if len(names) < folds:
         raise UserError(f"{folds} folds need at least {folds} compounds; there are {len(names)}.")
     figures = [_figures(items, way) for way in zip(*orders, strict=True)]
-    values = np.array([table[list(metrics.METRICS)] for table in figures])  # ways, items, metrics
+    values = np.array([table[list(METRICS)] for table in figures])  # ways, items, metrics
     dcg = np.array([table["dcg"] for table in figures]).T.copy()
     means = np.zeros(values.shape[1:])
     rng = np.random.default_rng(seed)
@@ -215,5 +219,5 @@ def cross_validate(
         for left_out in range(folds):
             held = fold == left_out
             means[held] += values[dcg[~held].mean(axis=0).argmax(), held] / repeats
-    table = figures[0].assign(**dict(zip(metrics.METRICS, means.T, strict=True)))
+    table = figures[0].assign(**dict(zip(METRICS, means.T, strict=True)))
     return table, int(dcg.mean(axis=0).argmax())

@@ -16,7 +16,7 @@ from admire.base.files import read_text
 from admire.models.encoders.hub import folder_digest, load_cached_first
 from admire.models.encoders.torch_models import Placement
 from admire.scores.leakage import check_card
-from admire.senses.detector import Layers, Setting, Use, context_columns, usual_layers
+from admire.senses.detector import Layers, Setting, Use, context_columns
 from admire.senses.sense import Sense, likelier
 
 with needs_extra("clip", "A fine-tuned detector"):
@@ -55,7 +55,7 @@ class Classifier:
 
     Attributes:
         model: its ``encode`` gives logits of shape (texts, 2): idiomatic, literal.
-        setting: ``zero_shot`` reads a sentence with the ones before and after it; ``one_shot``
+        setting: ``zero_shot`` reads a sentence with the previous and the next one; ``one_shot``
             reads the sentence and the MWE.
         card: how it was made.
         identity: the digest of its folder.
@@ -85,14 +85,14 @@ class Classifier:
     def text(self, use: Use) -> str:
         """Return the text of a use that the model reads (section 3.1).
 
-        In the one-shot setting a long sentence is cut, so that the MWE after it is kept.
+        In the one-shot setting a long sentence is cut, so that the MWE after it fits.
         """
         if self.setting == "zero_shot":
             parts = (use.previous, use.item.sentence, use.following)
             return " ".join(part.strip() for part in parts if part.strip())
         tokenizer = self.model.tokenizer
         # Some tokenizers make a token of a space before the separator. Without a space after it,
-        # the MWE's first piece would be taken for the end of a word.
+        # the MWE's first piece would count as the end of a word.
         ending = f"{tokenizer.sep_token} {use.item.phrase.strip()}"
         sentence = use.item.sentence.strip()
         room = (self.model.max_seq_length or 0) - len(tokenizer(ending)["input_ids"])
@@ -117,13 +117,11 @@ def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
     def load() -> SentenceTransformer:
         transformer = Transformer.load(str(folder), model_kwargs=options)
         head = Dense.load(str(folder), subfolder=HEAD)
-        # Classifiers of earlier versions have no layers in their record.
-        layers = record.get("layers") or usual_layers(record["setting"])
-        return assemble_model(transformer, head, layers, str(torch_device))
+        return assemble_model(transformer, head, record["layers"], str(torch_device))
 
     try:
         model = load_cached_first(load, str(folder))
-    except Exception as error:  # the library lets the errors of all its parts through
+    except Exception as error:  # the library raises errors of all its parts
         raise UserError(f"{folder}: sentence-transformers cannot load it ({error}).") from error
     return Classifier(model, record["setting"], record, identity)
 
@@ -134,9 +132,11 @@ def _read_record(folder: Path) -> dict[str, Any]:
     with suppress(ValueError, KeyError):
         record: dict[str, Any] = json.loads(text)
         check_card(record)
-        if record["setting"] in get_args(Setting):
+        if record["setting"] in get_args(Setting) and record["layers"] in get_args(Layers):
             return record
-    raise UserError(f"{path}: does not describe a classifier that admire trained.", "detector")
+    raise UserError(
+        f"{path}: is not the description of a classifier trained by admire.", "detector"
+    )
 
 
 def assemble_model(

@@ -1,4 +1,4 @@
-"""Detectors of idiomatic use: what they read, and their protocol."""
+"""Detectors of idiomatic use: their input and their protocol."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Setting = Literal["zero_shot", "one_shot"]
 """Task 2A's settings: whether the MWEs of the evaluation were unseen in training, or seen once."""
 
 Layers = Literal["last", "all"]
-"""The hidden layers whose first states a classifier takes."""
+"""The hidden layers whose first states a classifier uses."""
 
 BUILT_IN = Path(__file__).parent / "detector.json"
-"""The light detector that comes with admire."""
+"""The built-in light detector."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class Use:
 
 
 def context_columns(setting: Setting) -> tuple[str, ...]:
-    """Return the columns that a classifier reads besides the sentence and the MWE."""
+    """Return the columns that a classifier reads in addition to the sentence and the MWE."""
     return ("Previous", "Next") if setting == "zero_shot" else ()
 
 
 def usual_layers(setting: Setting) -> Layers:
-    """Return the layers that YNU-HPCC's submission takes in a setting."""
+    """Return the layers that YNU-HPCC's submission uses in a setting."""
     return "all" if setting == "zero_shot" else "last"
 
 
@@ -51,7 +51,7 @@ class Detector(Protocol):
 
     @property
     def identity(self) -> str:
-        """The SHA-256 of the file or folder, taken when it was read."""
+        """The SHA-256 of the file or folder at the time it was read."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ class Detector(Protocol):
         """The setting of Task 2A that it was trained for; None if both."""
 
     def classify(self, uses: Sequence[Use]) -> list[Sense]:
-        """Return the sense of each use, in their order; a UserError if the model cannot be used."""
+        """Return the sense of each use, in their order; raise a UserError if the model fails."""
 
 
 def trained_languages(detector: object) -> tuple[str, ...]:
@@ -72,14 +72,14 @@ def trained_languages(detector: object) -> tuple[str, ...]:
 
 
 def describe_untrained(languages: Iterable[str], trained: Iterable[str], guessed: str = "") -> str:
-    """Say on which languages a detector was not trained, without a full stop.
+    """Return a text about languages that a detector was not trained on, without a full stop.
 
     Args:
         languages, trained: codes or tags.
         guessed: what follows the languages, in brackets.
     """
-    names, known = map(list_languages, (languages, trained))
-    return f"The detector was not trained on {names}{guessed}, only on {known}"
+    names, trained_names = map(list_languages, (languages, trained))
+    return f"The detector was not trained on {names}{guessed}, only on {trained_names}"
 
 
 def list_languages(tags: Iterable[str]) -> str:

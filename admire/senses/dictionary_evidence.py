@@ -1,4 +1,4 @@
-"""Dictionaries as evidence beside a detector: is the sentence about what the idiom means?"""
+"""Dictionaries as evidence for a detector: is the sentence about the idiom's meaning?"""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from admire.senses.sense import Sense
 
 OFFSET = 0.0158
 SLOPE = 13.4
-"""The mean of :func:`likeness` by ``e5``, and what a detector's log-odds gain for each unit of it.
+"""The mean of :func:`likeness` by ``e5``, and the gain of a detector's log-odds per unit of it.
 
-The slope is a half for each standard deviation, 0.0373. Both are of the 65 compounds of AdMIRe's
-English train and dev that WordNet defines, without their labels; the half was chosen elsewhere.
+The slope is 0.5 per standard deviation, 0.0373. Both are from the 65 compounds of AdMIRe's
+English train and dev that WordNet defines, without their labels; the 0.5 was chosen on other data.
 """
 
 
 def add_evidence(
     items: Sequence[Item], senses: Sequence[Sense], entries: Mapping[Item, Entries]
 ) -> list[Sense]:
-    """Move a detector's senses by what dictionaries say of each compound, compared by ``e5``.
+    """Adjust a detector's senses by the dictionary entries of each compound, compared by ``e5``.
 
-    This was measured in English only. Senses stay as they are in other languages, without an
-    idiomatic entry, and where the compound is not found in the sentence.
+    This was measured in English only. Senses are unchanged in other languages, without an
+    idiomatic entry, and if the compound is not found in the sentence.
     """
     places = [
         k
@@ -52,10 +52,10 @@ def add_evidence(
 def likeness(
     items: Sequence[Item], entries: Mapping[Item, Entries], encoder: TextEncoder
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return how much more a context is like the idiom's definitions than like the compound.
+    """Return how much more similar a context is to the idiom's definitions than to the compound.
 
-    The context is the sentence with "it" in the compound's place. The figure is the difference of
-    two cosines, with the mean of the definitions' vectors and with the compound's.
+    The context is the sentence with "it" instead of the compound. The value is the difference of
+    two cosines: with the mean of the definitions' vectors, and with the compound's.
     """
     texts = [
         (_context(item), item.phrase, *entries[item].glosses("idiomatic")[:DEFINITIONS])
@@ -72,5 +72,5 @@ def likeness(
 
 
 def _context(item: Item) -> str:
-    """Return the sentence with "it" in the compound's place; "" if the compound is not found."""
+    """Return the sentence with "it" instead of the compound; "" if the compound is not found."""
     return replace_compound(item.sentence, item.phrase, "it") or ""

@@ -1,4 +1,4 @@
-"""Dictionaries in place of a chat model: meanings are looked up."""
+"""Dictionaries as a source of meanings, without a chat model."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NO_ENTRY = "no dictionary has this sense of it"
 class DictionarySource:
     """Dictionaries as a :class:`admire.senses.source.Source` of meanings.
 
-    The sentence with the gloss in the compound's place stands for a scene. Without an entry there
-    is neither. For a word in a phrase, the gloss nearest to the phrase counts, by the encoder or by
-    default ``e5``.
+    The sentence with the gloss instead of the compound serves as the scene. Without an entry both
+    are empty. For a word in a phrase, the gloss nearest to the phrase counts, by the encoder
+    (default: ``e5``).
     """
 
     name: str
@@ -39,11 +39,11 @@ class DictionarySource:
         return "dictionary:" + "+".join(each.identity for each in self.dictionaries)
 
     def check(self, items: Iterable[Item]) -> None:
-        """Accept all items: of unknown compounds, the meaning is empty."""
+        """Accept all items: the meaning of unknown compounds is empty."""
 
     def senses(self, *_: object, **__: object) -> list[Sense]:
         """Refuse to decide senses."""
-        raise UserError(f"{self.name} decides no sense. Take it by detector or given.", "sense")
+        raise UserError("A dictionary cannot decide the sense. Use detector or given.", "sense")
 
     def meanings(
         self, items: Sequence[Item], kind: MeaningKind, *_: object, **__: object

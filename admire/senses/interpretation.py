@@ -28,18 +28,18 @@ from admire.senses.source import Source, as_source, check_contexts
 log = logging.getLogger("admire")
 
 FEW = 3
-"""So many replies of which none can be used are the model's fault, and not a compound's."""
+"""If none of at least so many replies is usable, the model is at fault, not a compound."""
 
 Glosses = Literal["all", "idiomatic", "none"]
-"""The items whose gloss is asked for: all, those taken as idiomatic, or none."""
+"""The items whose gloss is requested: all, those with the idiomatic sense, or none."""
 
 
 @dataclass(frozen=True)
 class Interpretation:
-    """One chat model's reading of one item: which sense is meant, and what each one means.
+    """One chat model's interpretation of an item: the intended sense and the meanings.
 
     Attributes:
-        idiomatic: also the meaning of a word in its phrase, where no sense is decided.
+        idiomatic: also the meaning of a word in a phrase, which has no sense to decide.
         known: the compound's entries in dictionaries.
     """
 
@@ -56,12 +56,12 @@ class Interpretation:
 
     @property
     def meant(self) -> str | None:
-        """The first definition of the sense that is meant."""
+        """The first definition of the intended sense."""
         return next(iter(self._meant.definitions), None)
 
     @property
     def warning(self) -> str | None:
-        """What is wrong with the meaning that is meant; None also for a literal use without one."""
+        """The fault of the intended meaning, if any; None for a literal use without a meaning."""
         is_literal = self.sense.label == "literal"
         return None if is_literal and not self._meant else self._meant.warning
 
@@ -71,10 +71,10 @@ class Interpretation:
         return self.idiomatic if idiomatic else self.literal
 
     def wording(self, phrase: str, definitions: Sequence[str] = ()) -> str | None:
-        """Return the meaning to show: :attr:`meant`, or of some literal uses the phrase itself.
+        """Return the meaning to show: :attr:`meant`, or for some literal uses the phrase itself.
 
-        A literal use is worded by a person, whose ``definitions`` are given, by a chat model that
-        describes both senses, or by a dictionary.
+        The meaning of a literal use comes from given ``definitions``, from a chat model that
+        describes both senses, or from a dictionary.
         """
         if self.sense.label != "literal" or definitions:
             return self.meant
@@ -90,21 +90,20 @@ class Interpretation:
 
 @dataclass(frozen=True)
 class ReadingSettings:
-    """How senses are decided and which meanings are asked for.
+    """How senses are decided and which meanings are requested.
 
     Attributes:
-        votes, vote_temperature: how often a model is asked for a sense, and how it is sampled, with
-            the method ``vote``.
+        votes, vote_temperature: number and sampling temperature of votes, with the method ``vote``.
         seed: of the first question; further ones have the next numbers.
-        glosses: the items whose gloss is asked for. With ``meant``, and with ``both`` where the
-            sense is known before the model is asked, it is their idiomatic sense, and with
-            ``meant`` the others' literal one, but not of the embedded model. Otherwise the literal
-            sense is asked for of all items. ``none`` asks for no meaning.
-        guess: whether items that are :data:`UNDECIDED` are asked about in both senses, or only
-            about what either sense needs.
-        gloss_tokens: how long a gloss may be, with the meanings ``gloss``.
-        strict: whether a chat model none of whose votes, or none of whose meanings, can be used is
-            an error; otherwise the items are warned of.
+        glosses: the items whose gloss is requested. With ``meant``, and with ``both`` if the sense
+            is known before the model is asked, it is requested for their idiomatic sense; with
+            ``meant`` also for the literal sense of the others, except from the embedded model.
+            Otherwise the literal sense is requested for all items. ``none`` requests no meanings.
+        guess: whether :data:`UNDECIDED` items are asked about in both senses, or only about what
+            either sense needs.
+        gloss_tokens: maximum tokens of a gloss, with the meanings ``gloss``.
+        strict: whether a chat model without any usable vote, or without any usable meaning, is an
+            error; otherwise a warning lists the items.
     """
 
     sense: SenseMethod = "auto"
@@ -122,7 +121,7 @@ def sense_method(method: SenseMethod, source: Source, decided_by: str = "") -> s
     """Resolve ``auto`` for this source; return other methods unchanged.
 
     Args:
-        decided_by: the run's ranker that decides senses, by a chat model's answers; empty if none.
+        decided_by: the run's ranker that decides senses; empty if none does.
     """
     if method != "auto":
         return method
@@ -149,22 +148,22 @@ def interpret(
     senses: Mapping[str, Sequence[Sense]] | None = None,
     dictionaries: Sequence[Dictionary] = (),
 ) -> list[list[Interpretation]]:
-    """Return each source's readings of the items, in the items' order.
+    """Return each source's interpretations of the items, in the items' order.
 
-    A sense that does not depend on the source is decided once. For a word in a phrase (V-WSD) none
-    is, and one meaning is asked for. Where a chat model answers from its cache alone and lacks a
+    A sense that does not depend on the source is decided once. A word in a phrase (V-WSD) has no
+    sense to decide, and one meaning is requested. If a session that only reads the cache lacks a
     reply, the senses that need it are :data:`UNDECIDED` and the meanings empty.
 
     Args:
         llms: chat models, or other sources of senses and meanings.
-        detector: decides senses with the method ``detector``; None is the built-in one.
-        encoder: compares captions with that method, where there are sequences; None is ``e5``.
-        senses: those of the items that are decided already, by the source's name.
-        dictionaries: their entries are hints in the prompts for meanings, and evidence beside the
-            detector.
+        detector: for the method ``detector`` (default: the built-in one).
+        encoder: compares captions of sequences with that method (default: ``e5``).
+        senses: senses that are decided already, by the source's name.
+        dictionaries: their entries are hints in the prompts for meanings, and additional evidence
+            for the detector.
 
     Raises:
-        UserError: a model cannot be asked, or nothing tells an item's sense; or see ``strict``.
+        UserError: a model fails, or an item's sense cannot be decided; or see ``strict``.
     """
     settings = settings or ReadingSettings()
     sources = [as_source(llm) for llm in llms]
@@ -200,7 +199,7 @@ def interpret(
 def _vote(
     items: Sequence[Item], source: Source, prompts: Prompts, settings: ReadingSettings
 ) -> list[Sense]:
-    """Return the senses by the source's votes, and warn of items without a readable one."""
+    """Return the senses by the source's votes; warn about items without a valid vote."""
     try:
         senses = source.senses(
             items,
@@ -214,9 +213,9 @@ def _vote(
     unread = [item for item, sense in zip(items, senses, strict=True) if not sense.label]
     votes = sum(sense.unparsed for sense in senses)
     if settings.strict and len(unread) == len(items) and votes >= FEW:
-        raise _unusable(source.name, f"none of its {votes} votes can be read", "sense")
+        raise _unusable(source.name, f"none of the {votes} votes could be parsed", "sense")
     for item in unread:
-        log.warning("%s: no vote on '%s' could be read.", source.name, item.compound)
+        log.warning("%s: no vote on '%s' could be parsed.", source.name, item.compound)
     return senses
 
 
@@ -228,13 +227,13 @@ def _decide(
     prompts: Prompts,
     entries: Mapping[Item, Entries],
 ) -> list[Sense]:
-    """Return the senses that the data give, or a detector and dictionaries."""
+    """Return the senses from the data, or from a detector and dictionaries."""
     if method == "given":
         return [given(item) for item in items]
     check_contexts(items)
     sequences = [item for item in items if shows_captions(item)]
     uses = [
-        # Nothing to compare: the captions of the sequence are read as if they were the sentence.
+        # Without captions to compare, the captions of the sequence replace the sentence.
         Use(replace(item, sentence=prompts.about(item, "sequence")) if item.sequence else item)
         for item in items
         if not shows_captions(item)
@@ -243,8 +242,8 @@ def _decide(
     if sequences:
         by_captions = read_sequences(sequences, encoder or open_encoder("e5"))
     by_detector = _detected(uses, detector or open_detector()) if uses else []
-    undealt = {True: iter(by_captions), False: iter(by_detector)}
-    senses = [next(undealt[shows_captions(item)]) for item in items]
+    remaining = {True: iter(by_captions), False: iter(by_detector)}
+    senses = [next(remaining[shows_captions(item)]) for item in items]
     return add_evidence(items, senses, entries)
 
 
@@ -254,7 +253,9 @@ def _detected(uses: Sequence[Use], detector: Detector) -> list[Sense]:
         senses = list(detector.classify(uses))
     plugin = registry.plugin_of(detector)
     if plugin and (len(senses) != len(uses) or not all(isinstance(s, Sense) for s in senses)):
-        raise plugin.error(f"returned {len(senses)} senses of {len(uses)} uses, or other things.")
+        raise plugin.error(
+            f"returned {len(senses)} results for {len(uses)} uses, or not all are senses."
+        )
     return senses
 
 
@@ -268,7 +269,7 @@ def _ask_meanings(
 ) -> tuple[dict[Item, Meaning], dict[Item, Meaning]]:
     """Ask a source for all meanings of one kind, then of the next; return them by sense.
 
-    What an item's ``definitions`` say is taken for the meaning of the sense that it has.
+    An item's own ``definitions`` are the meaning of its sense.
     """
     by_kind: dict[MeaningKind, list[Item]] = {"gloss": [], "idiomatic": [], "literal": []}
     for item, sense in zip(items, senses, strict=True):
@@ -297,21 +298,21 @@ def _ask_meanings(
     if source.llm:
         _check_meanings(pairs, source.name, strict=settings.strict)
     meant = [item for item, sense in zip(items, senses, strict=True) if sense.label == "idiomatic"]
-    lacking = [item for item in meant if not source.llm and idiomatic[item].fault]
-    if lacking:
+    missing = [item for item in meant if not source.llm and idiomatic[item].fault]
+    if missing:
         log.warning(
-            "%s has no idiomatic sense of the compounds of %d of %d idiomatic items (%s). They are "
-            "ranked by the compound alone.",
+            "%s has no idiomatic sense for the compounds of %d of %d idiomatic items (%s). They "
+            "are ranked by the compound only.",
             source.name,
-            len(lacking),
+            len(missing),
             len(meant),
-            _names(lacking),
+            _names(missing),
         )
     return idiomatic, literal
 
 
 def _check_meanings(pairs: Sequence[tuple[Item, Meaning]], name: str, *, strict: bool) -> None:
-    """Warn of meanings that cannot be used: how many there are, and of which compounds.
+    """Warn about unusable meanings: how many there are, and for which compounds.
 
     Raises:
         UserError: ``strict``, and none can be used.
@@ -322,7 +323,7 @@ def _check_meanings(pairs: Sequence[tuple[Item, Meaning]], name: str, *, strict:
         first = f"the first reply is {f'“{example}”' if example else 'empty'}"
         if example and unread[0][1].fault:
             first += f": {unread[0][1].fault}"
-        raise _unusable(name, f"none of its {len(pairs)} meanings can be used ({first})")
+        raise _unusable(name, f"none of the {len(pairs)} meanings is usable ({first})")
     if unread:
         log.warning(
             "%d of %d meanings of %s unusable (%s); the dictionary was used for %d.",
@@ -344,14 +345,14 @@ def _check_meanings(pairs: Sequence[tuple[Item, Meaning]], name: str, *, strict:
 
 
 def _names(items: Iterable[Item]) -> str:
-    """Return the first compounds of these items, and how many more there are."""
+    """Return the first compounds of these items, and the number of further ones."""
     names = [f"'{compound}'" for compound in dict.fromkeys(item.compound for item in items)]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _unusable(name: str, reason: str, *settings: str) -> UserError:
     return UserError(
-        f"{name}: {reason}. See what it answers (admire models check), or take another model.",
+        f"{name}: {reason}. See its answers (admire models check), or use another model.",
         *("llms", "llm_url", *settings),
     )
 
@@ -359,7 +360,7 @@ def _unusable(name: str, reason: str, *settings: str) -> UserError:
 def _meaning_kinds(
     item: Item, sense: Sense, source: Source, settings: ReadingSettings
 ) -> set[MeaningKind]:
-    """Return the kinds of meaning that a source is asked for, of an item in this sense."""
+    """Return the kinds of meaning to request from a source for an item in this sense."""
     if settings.glosses == "none":
         return set()
     if item.definitions:
@@ -376,7 +377,7 @@ def _meaning_kinds(
     if meanings == "gloss":
         return {"gloss"} if idiomatic else set()
     kinds: set[MeaningKind] = set()
-    # After votes all items are asked about, in one batch; what costs nothing is asked for, too.
+    # After votes, both senses are requested for all items, in one batch.
     first_known = source.llm and sense_method(settings.sense, source) in ("detector", "given")
     if idiomatic or (meanings == "both" and not first_known):
         kinds.add("idiomatic")
@@ -389,7 +390,7 @@ def _meaning_kinds(
 def true_queries(
     items: Sequence[Item], llm: ChatModel | Source, prompts: Prompts, *, seed: int = 0
 ) -> list[str]:
-    """Return what items are compared with in their given sense: the gloss, or the compound."""
+    """Return the text for comparing items in their given sense: the gloss, or the compound."""
     settings = ReadingSettings(sense="given", seed=seed, meanings="gloss")
     (readings,) = interpret(items, [llm], prompts, settings)
     return [reading.gloss or item.phrase for item, reading in zip(items, readings, strict=True)]

@@ -1,4 +1,4 @@
-"""The light detector, heads on a frozen encoder's vectors; and how detectors of any kind open."""
+"""The light detector, heads on a frozen encoder's vectors; opens detectors of any kind."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ log = logging.getLogger("admire")
 
 Features = npt.NDArray[np.float64]
 PLACES = 4
-"""How many vectors are read of an item, see :func:`read_contexts`."""
+"""Number of vectors of an item, see :func:`read_contexts`."""
 
 
 @dataclass(frozen=True)
 class LightDetector:
-    """Logistic heads on an encoder's vectors of a compound, of which the mean counts.
+    """Logistic heads on an encoder's vectors of a compound; their probabilities are averaged.
 
     Attributes:
         encoder: the encoder's name.
-        encoder_identity: the encoder's exact version; the heads only suit its vectors.
-        weights: shape (heads, 4 * width), see :func:`read_contexts`; they give calibrated log-odds
+        encoder_identity: the encoder's exact version; the heads only fit its vectors.
+        weights: shape (heads, 4 * width), see :func:`read_contexts`; they yield calibrated log-odds
             of the idiomatic sense.
         biases: shape (heads,), added to the log-odds.
         neutral: whether neutral contexts are subtracted, see :class:`DetectorTraining`.
-        shift: subtracted from the log-odds in languages other than English, in which the built-in
-            detector would call too many uses idiomatic.
+        shift: subtracted from the log-odds in languages other than English, where the built-in
+            detector would predict too many idiomatic uses.
         card: how it was made; ``saw`` has digests of the compounds and sentences of its training.
         identity: SHA-256 of its file, or of the file that :meth:`save` would write.
     """
@@ -83,7 +83,7 @@ class LightDetector:
         The mean is calibrated. It can differ from the majority of the heads.
 
         Args:
-            encoder: None opens the one that it is named after.
+            encoder: None opens the one with the name in :attr:`encoder`.
 
         Raises:
             UserError: the heads were trained on another encoder, or by another version of admire.
@@ -102,7 +102,7 @@ class LightDetector:
             raise UserError(
                 "Another version of admire trained the detector. Train it again.", "detector"
             )
-        # One product for all contexts would depend on their number in its last bits.
+        # The last bits of one product for all contexts would depend on their number.
         products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
         languages = np.array([base_language(use.item.language) for use in uses])
         self._warn_of(languages)
@@ -111,14 +111,14 @@ class LightDetector:
         return [likelier(heads.mean(), "detector") for heads in probabilities]
 
     def _warn_of(self, languages: npt.NDArray[np.str_]) -> None:
-        """Warn once of each language that it was not trained on."""
+        """Warn once about each language that it was not trained on."""
         trained = trained_languages(self)
         new = sorted({(str(language), trained) for language in {*languages} - {*trained}} - _WARNED)
         if trained and new:
             _WARNED.update(new)
             log.warning(
-                "%s: trust its senses less. Votes of a strong chat model are better there (--llm "
-                "openai:MODEL --sense vote).",
+                "%s: its senses are less reliable. Votes of a strong chat model are better there "
+                "(--llm openai:MODEL --sense vote).",
                 describe_untrained([language for language, _ in new], trained),
             )
 
@@ -141,7 +141,7 @@ class LightDetector:
 
 
 _WARNED: set[tuple[str, tuple[str, ...]]] = set()
-"""Languages of which a warning was given, each with those that the detector was trained on."""
+"""Languages with a logged warning, each with those that the detector was trained on."""
 
 
 def sha256(text: str) -> str:
@@ -150,15 +150,15 @@ def sha256(text: str) -> str:
 
 
 def open_context_encoder(name: str) -> QueryEncoder:
-    """Open an encoder that gives vectors of words in their context.
+    """Open an encoder that computes vectors of words in their context.
 
     Raises:
-        UserError: there is no such encoder, or it gives no such vectors.
+        UserError: the encoder is unknown, or it does not compute such vectors.
     """
     encoder = open_encoder(name)
     if not isinstance(encoder, QueryEncoder):
         raise UserError(
-            f"The encoder '{name}' reads no words in context. Use embedded-state or sbert:….",
+            f"The encoder '{name}' cannot encode words in context. Use embedded-state or sbert:….",
             "encoder",
         )
     return encoder
@@ -167,14 +167,14 @@ def open_context_encoder(name: str) -> QueryEncoder:
 def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool) -> Features:
     """Return vectors of each item's compound in its sentence, shape (items, 4 * width).
 
-    The prompt ``detect`` gives the sentence and repeats the compound in quotation marks. The
+    The prompt ``detect`` contains the sentence and repeats the compound in quotation marks. The
     quarters are the encoder's vectors of the compound's words in the sentence, of the whole
     sentence, of the repetition and of the closing quotation mark.
 
     Args:
         neutral: subtract the mean over neutral sentences, the lines of the template ``neutral``
-            (or ``sequence-neutral``, where captions of a sequence stand for the sentence). This
-            leaves what the sentence adds to what the encoder knows of the compound itself.
+            (or ``sequence-neutral``, if captions of a sequence replace the sentence). This leaves
+            the effect of the sentence, without that of the compound itself.
     """
     prompts = Prompts()
     neutral_items: dict[tuple[str, str, bool], list[Item]] = {}
@@ -196,12 +196,12 @@ def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool
 
 
 def _neutral_key(item: Item) -> tuple[str, str, bool]:
-    """Return what an item's neutral sentences depend on."""
+    """Return the values that an item's neutral sentences depend on."""
     return item.phrase, item.language, bool(item.sequence)
 
 
 def _queries(item: Item, prompts: Prompts) -> list[Query]:
-    """Return the prompt up to the quotation mark behind the repeated compound, with four places."""
+    """Return the prompt up to the quotation mark after the repeated compound, with four spans."""
     text = prompts.about(item, "detect")
     start, end = find_compound(item.sentence, item.phrase) or (0, len(item.sentence))
     before = text.index(item.sentence)
@@ -233,10 +233,10 @@ def open_detector(name: str | Path | None = None) -> Detector:
 
     Args:
         name: a file of ``admire train detector``, a folder of ``admire train classifier``, or the
-            name of a plug-in; None opens the one that comes with admire.
+            name of a plug-in; None opens the built-in one.
 
     Raises:
-        UserError: the file or folder holds no detector that can be read, or an extra is missing.
+        UserError: the file or folder contains no valid detector, or an extra is missing.
     """
     family = str(name).partition(":")[0]
     if name is None or Path(name).exists() or family not in registry.names("detector"):

@@ -1,4 +1,4 @@
-"""Asks a chat model what a compound means: definitions and a scene for each sense."""
+"""Asks a chat model for the meaning of a compound: definitions and a scene for each sense."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from admire.senses.own_words import ask_words, repeats_words
 
 MEANING_TOKENS = 90
 ATTEMPTS = 3
-"""How often a model is asked, each time with another seed, until a reply can be used."""
+"""How often a model is asked, each time with another seed, for a usable reply."""
 DEFINITIONS = 2
-"""How many definitions of a sense are kept."""
+"""Maximum number of definitions of a sense."""
 CONSIDERED = 20
-"""How many definitions of a reply are considered. :data:`MEANING_TOKENS` hold no more."""
+"""How many definitions of a reply are considered. :data:`MEANING_TOKENS` allow no more."""
 LONGEST = 50
-"""The most words of a line that is a definition. Longer ones are thoughts."""
+"""Maximum words of a definition; longer lines are thoughts."""
 REPEATS = "it only repeats the compound's words"
 
 IDIOMATIC, LITERAL = TEXTS[:3], TEXTS[3:]
 
 MeaningKind = Literal["gloss", "idiomatic", "literal"]
-"""One definition of the idiomatic sense, as UoR-NCL asks for, or all of one sense."""
+"""One definition of the idiomatic sense, as in UoR-NCL's paper, or all of one sense."""
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """A sense in words: definitions, and what a picture of it would show; empty if unknown.
+    """The meaning of a sense: definitions, and a scene that a picture of it would show; or empty.
 
     Attributes:
-        unread: a chat model's last reply, if none could be used. Definitions are then those of a
+        unread: a chat model's last reply, if none was usable. Definitions are then those of a
             dictionary.
-        fault: why that reply could not be used; of definitions that are kept, :data:`REPEATS`.
+        fault: why that reply was not usable; or :data:`REPEATS` for definitions that are used.
     """
 
     definitions: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Meaning:
 
     @property
     def warning(self) -> str | None:
-        """Why the meaning is missing or doubtful, in words; None if nothing is wrong."""
+        """Why the meaning is missing or doubtful; None if it is not."""
         if self.unread is None:
             return self.fault
         return "the model's reply could not be used" + (f": {self.fault}" if self.fault else "")
@@ -69,8 +69,8 @@ def ask_gloss(
 ) -> Meaning:
     """Ask for one definition of the idiomatic sense, as in section 2.1 of the UoR-NCL paper.
 
-    The model is first asked for its likeliest reply. If that is empty, a refusal, a thought, the
-    bare compound or its words, or a copy of the sentence, it is asked again at temperature 1.
+    The model is first asked for its likeliest reply. If that is empty, a refusal, a thought, only
+    the compound or its words, or a copy of the sentence, it is asked again at temperature 1.
     """
     prompt = prompts.about(item, "gloss")
 
@@ -94,8 +94,8 @@ def ask_meaning(
 ) -> Meaning:
     """Ask for one sense of the compound: short definitions and a scene, in one reply.
 
-    If the reply cannot be used, the model is asked again as for :func:`ask_gloss`. With a hint the
-    dictionary's words take its place instead.
+    If the reply is not usable, the model is asked again as for :func:`ask_gloss`. If there is a
+    hint, the dictionary's glosses are used instead.
 
     Args:
         hint: dictionary glosses of that sense, which the model may repeat.
@@ -112,7 +112,7 @@ def ask_meaning(
     meaning = _ask(prompt, read, llm, MEANING_TOKENS, seed, attempts, own=own)
     if not meaning:
         return replace(meaning, definitions=stand_in)
-    if meaning.fault and stand_in:  # what a dictionary says in the same words is right
+    if meaning.fault and stand_in:  # a dictionary's gloss with the same words is right
         agreed = repeats_words(stand_in[0], own)
         return replace(meaning, fault=None) if agreed else Meaning(stand_in)
     return meaning
@@ -142,10 +142,10 @@ def _ask(
     *,
     own: Sequence[str] = (),
 ) -> Meaning:
-    """Ask until a reply can be read and says more than the compound's own words.
+    """Ask until a reply can be parsed and does more than repeat the compound's own words.
 
-    The first reply that says no more counts if no other one can be read; if none can at all, the
-    last one is unread.
+    If there is none, the first reply that repeats them is used. If no reply can be parsed, the last
+    one is ``unread``.
     """
     first = Question(prompt, temperature=0.0, max_tokens=max_tokens, seed=seed, purpose="meanings")
     again = [replace(first, temperature=1.0, seed=seed + k) for k in range(1, attempts)]
@@ -164,20 +164,20 @@ def _ask(
 
 
 def read_meaning(reply: str, item: Item, prompt: str = "", *, cut: bool = False) -> Meaning:
-    """Read definitions and a scene from a JSON object, or from lines of which one is the scene.
+    """Parse definitions and a scene from a JSON object, or from lines with a line for the scene.
 
-    A line of one word is no definition: a server that is none may answer so.
+    A line of one word is not a definition: a server without a model may answer like that.
 
-    What a reply that was cut off does hold is kept. Copies from the sentence or from the prompt's
-    examples of other phrases are left out, and so is what is about another phrase. Without a
-    definition the meaning is empty, and its fault says why.
+    The complete parts of a reply that was cut off are used. Copies from the sentence or from the
+    prompt's examples of other phrases are skipped, and so is everything about another phrase.
+    Without a definition the meaning is empty, and its fault contains the reason.
 
     Args:
         prompt: the question, from which nothing may be copied.
         cut: whether the reply was cut off, so that its last line is not an answer.
     """
     reply = without_objects(reply, data_of(item))
-    if re.match(r'(?s)\s*[^\s"`{][^{]*"\s*[]}]', reply):  # goes on with the prompt's last line
+    if re.match(r'(?s)\s*[^\s"`{][^{]*"\s*[]}]', reply):  # continues the prompt's last line
         reply = prompt.rpartition("\n")[2] + reply
     phrase = quoted(item.phrase).casefold()
     examples = "\n".join(line for line in prompt.splitlines() if phrase not in line.casefold())
@@ -191,7 +191,7 @@ def read_meaning(reply: str, item: Item, prompt: str = "", *, cut: bool = False)
 def _usable(
     definitions: Sequence[str], scene: str, item: Item, examples: str, most: int
 ) -> Meaning:
-    """Return what can be used of a reply; if no definition can, why the first one cannot."""
+    """Return the usable parts of a reply; without a usable definition, the first fault."""
     usable: dict[str, str] = {}
     faults = []
     for text in definitions[:CONSIDERED]:
@@ -208,7 +208,7 @@ def _usable(
 
 
 def _fault(text: str, item: Item, examples: str) -> str | None:
-    """Return why a definition cannot be used; None if it can."""
+    """Return why a definition is not usable; None if it is."""
     if not text:
         return "it is a refusal, or only the compound itself"
     if is_copied(text, item.sentence):
@@ -221,7 +221,7 @@ def _fault(text: str, item: Item, examples: str) -> str | None:
 
 
 def _read_json(reply: str, compound: str) -> tuple[list[str], str]:
-    """Read definitions and scene of a JSON object about the compound, which may be cut off."""
+    """Parse definitions and scene of a JSON object about the compound, which may be cut off."""
     parts = re.split(rf"(?={_NAME})", reply)
     names = [re.match(rf'{_NAME}"({_INSIDE})"', part) for part in parts]
     if any(names):
@@ -248,7 +248,7 @@ _INSIDE = r'(?:[^"\\]|\\.)*'
 
 
 def _unescape(text: str) -> str:
-    """Return the text without JSON escapes; as it is, if they are damaged."""
+    """Return the text without JSON escapes; unchanged if they are invalid."""
     try:
         return str(json.loads(f'"{text}"', strict=False))
     except ValueError:
@@ -258,8 +258,8 @@ def _unescape(text: str) -> str:
 def _answers(reply: str, *, cut: bool) -> list[str]:
     """Return the lines of a reply that may be its answer.
 
-    Code and its fences are not, and no line of thoughts, which go on until the last line. Of a line
-    that was cut off, its whole sentences count.
+    Code, its fences and thoughts are not; thoughts continue until the last line. If a line was cut
+    off, its complete sentences count.
     """
     lines = [line for line in reply.splitlines() if not re.match(r"\s*(?:```|[]{}[]|$)", line)]
     if any(map(thinks_aloud, lines)):
@@ -271,7 +271,7 @@ def _answers(reply: str, *, cut: bool) -> list[str]:
 
 
 def _read_lines(reply: str, *, cut: bool) -> tuple[list[str], str]:
-    """Read definitions, one a line, numbered or not, and a line that begins with ``Scene:``."""
+    """Parse definitions, one per line, numbered or not, and a line that begins with ``Scene:``."""
     definitions, scene = [], ""
     for line in _answers(reply, cut=cut):
         text = re.sub(r"^[\s*_#>-]*(?:\d+[.)]\s*)?[\s*_]*", "", line)
@@ -284,10 +284,10 @@ def _read_lines(reply: str, *, cut: bool) -> tuple[list[str], str]:
 
 
 def is_copied(text: str, sentence: str) -> bool:
-    """Return whether a definition repeats the sentence that it is to explain.
+    """Return whether a definition repeats the sentence.
 
-    It does if five words in a row are the sentence's, or if at least four words and two thirds of
-    its words are, in runs of two or more.
+    It does if it has five words in a row from the sentence, or if at least four words and two
+    thirds of its words are from it, in runs of two or more.
     """
     words, source = words_of(text), words_of(sentence)
     if not {*runs_of(words, 5)}.isdisjoint(runs_of(source, 5)):
@@ -301,7 +301,8 @@ def is_copied(text: str, sentence: str) -> bool:
 def clean_gloss(reply: str, compound: str) -> str | None:
     """Return the definition without markup and without an opening like 'A pipe dream is'.
 
-    The compound's own words would draw the query to literal pictures. None if nothing is left.
+    The compound's own words would make the query similar to literal pictures. None if nothing
+    remains.
     """
     for line in reply.splitlines():
         text = _plain(line[: LIMITS["definition"]])
@@ -314,7 +315,7 @@ def clean_gloss(reply: str, compound: str) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Return the text without markup, double quotes and what is no text."""
+    """Return the text without markup, double quotes and invalid characters."""
     return re.sub(r"[*_`#\"“”«»]+", "", without_invalid(text)).strip()
 
 

@@ -1,4 +1,4 @@
-"""Tells the meanings that only repeat the words of their compound, or its words in English."""
+"""Detects meanings that only repeat the words of their compound, or its words in English."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from admire.prompts import Prompts
 from admire.prompts.quotations import json_objects, words_of
 
 WORDS_TOKENS = 40
-"""How long a compound's words in English may be."""
+"""Maximum tokens of a compound's words in English."""
 
 _FRAME = frozenset(
     words_of(
@@ -22,7 +22,7 @@ _FRAME = frozenset(
         "under up very what when where which who whose with without anyone anything"
     )
 )
-"""Words that say nothing by themselves."""
+"""Words without content of their own."""
 _AFTER_HEAD = frozenset(
     words_of(
         "about and are as at between by for from in into is like made of on or over than that "
@@ -33,10 +33,10 @@ _AFTER_HEAD = frozenset(
 
 
 def repeats_words(definition: str, phrases: Sequence[str]) -> bool:
-    """Return whether a definition says no more than the words of a compound do.
+    """Return whether a definition only repeats the words of a compound.
 
-    It does if all of its words are the compound's ("feet that are cold"), or if it names the thing
-    that the compound's last word names ("a small, round ear" for "pig's ear").
+    It does if all of its words are the compound's ("feet that are cold"), or if its head is the
+    compound's last word ("a small, round ear" for "pig's ear").
 
     Args:
         phrases: the compound, and its words in English.
@@ -46,7 +46,7 @@ def repeats_words(definition: str, phrases: Sequence[str]) -> bool:
     stems = set(_stems(definition))
     if stems and stems <= {stem for stems_of_phrase in own for stem in stems_of_phrase}:
         return True
-    if words[:1] == ["to"]:  # of a verb, the first word tells little: take heart, take advice
+    if words[:1] == ["to"]:  # a verb means little: take heart, take advice
         return False
     end = next((k for k, word in enumerate(words) if word in _AFTER_HEAD), len(words))
     head = _stems(" ".join(words[:end]))[-1:]
@@ -54,7 +54,7 @@ def repeats_words(definition: str, phrases: Sequence[str]) -> bool:
 
 
 def _stems(text: str) -> list[str]:
-    """Return the words of a text that say something, without the endings of English."""
+    """Return the content words of a text, without English endings."""
     return [
         re.sub(r"(?<=\w{3})(?:es?|s|ed|ing)$", "", word)
         for word in words_of(text)
@@ -63,11 +63,11 @@ def _stems(text: str) -> list[str]:
 
 
 def ask_words(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) -> str | None:
-    """Ask for the words of a compound in English, one by one and as they stand.
+    """Ask for a word-by-word translation of a compound into English.
 
     Returns:
-        None for an English compound, for a reply that cannot be read, and where a model that
-        answers from its cache alone has none.
+        None for an English compound, for a reply that cannot be parsed, and if a session that only
+        reads the cache has none.
     """
     if base_language(item.language) == "en":
         return None
@@ -85,7 +85,7 @@ def ask_words(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) ->
 
 
 def _continued(prompt: str, reply: str) -> str | None:
-    """Return the words of a reply that goes on with the prompt's last line."""
+    """Return the words of a reply that continues the prompt's last line."""
     line = (prompt.rpartition("\n")[2] + reply).partition("}")[0]
     try:
         return str(json.loads(line + "}")["words"])

@@ -1,4 +1,4 @@
-"""Recorded replies in place of a chat model's: from a file, or from an earlier run."""
+"""Recorded replies that replace a chat model's: from a file, or from an earlier run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger("admire")
 
 VOTE_COLUMNS = ("votes_idiomatic", "votes_literal")
 ITEM_COLUMNS = (*VOTE_COLUMNS, "order")
-"""Columns about an item alone, not about a compound in any sentence."""
+"""Columns about an item only, not about a compound in any sentence."""
 
 
 class _Row(BaseModel, str_strip_whitespace=True):
@@ -50,8 +50,8 @@ class RecordedReply:
     """The recorded replies about an item, or about a compound in any sentence.
 
     Attributes:
-        orders: the candidates from best to worst, and where that is written, by the set of the
-            candidates' names, because items may differ in their candidates alone.
+        orders: the candidates from best to worst, and the place in the file, by the set of the
+            candidates' names, because items may differ only in their candidates.
     """
 
     sense: Sense | None = None
@@ -61,7 +61,7 @@ class RecordedReply:
 
 @dataclass
 class Recorded:
-    """A :class:`Source` of replies that a chat model, a person or a run gave before."""
+    """A :class:`Source` of earlier replies of a chat model, a person or a run."""
 
     llm = None
     judges_senses = True
@@ -77,7 +77,7 @@ class Recorded:
         missing = [item for item, sense in senses if not sense]
         if missing:
             raise UserError(
-                f"{self.name} lacks the sense of {_names(missing)}. Take detector or given.",
+                f"{self.name} has no sense for {_names(missing)}. Use detector or given.",
                 "llms",
                 "sense",
             )
@@ -88,8 +88,8 @@ class Recorded:
     ) -> dict[Item, Meaning]:
         """Return the recorded meanings; a gloss is the first idiomatic definition.
 
-        Replies about the item itself go before those about its compound in any sentence. A warning
-        names items without a meaning, except those whose recorded sense is the other one.
+        Replies about the item take precedence over those about its compound in any sentence. A
+        warning lists items without a meaning, except those with the other recorded sense.
         """
         label: SenseLabel = "literal" if kind == "literal" else "idiomatic"
         meanings = {}
@@ -101,7 +101,7 @@ class Recorded:
         senses = [(item, self._reply(item).sense) for item in silent]
         missing = [item for item, sense in senses if not sense or sense.label == label]
         if missing:
-            log.warning("%s lacks the %s meaning of %s.", self.name, label, _names(missing))
+            log.warning("%s has no %s meaning for %s.", self.name, label, _names(missing))
         return meanings
 
     def order(self, item: Item) -> tuple[str, ...] | None:
@@ -114,16 +114,16 @@ class Recorded:
         return parse_order(list(order), names, where, column="order")
 
     def check(self, items: Iterable[Item]) -> None:
-        """Refuse items about which nothing is recorded."""
+        """Refuse items without any recorded reply."""
         unknown = [item for item in items if not self._replies(item)]
         if unknown:
-            raise UserError(f"{self.name} says nothing of {_names(unknown)}.", "llms")
+            raise UserError(f"{self.name} has no replies about {_names(unknown)}.", "llms")
 
     def _reply(self, item: Item) -> RecordedReply:
         return self.replies.get(key_of(item.compound, item.sentence), RecordedReply())
 
     def _replies(self, item: Item) -> list[RecordedReply]:
-        """Return what is recorded of an item, then of its compound in any sentence."""
+        """Return the replies about an item, then those about its compound in any sentence."""
         keys = key_of(item.compound, item.sentence), key_of(item.compound)
         return [self.replies[key] for key in keys if key in self.replies]
 
@@ -145,7 +145,7 @@ def _names(items: Iterable[Item]) -> str:
 
 @register("chat", "recorded", takes="FILE")
 def open_recording(file: str) -> Recorded:
-    """Replies in a file, of people or of a chat model."""
+    """Replies of people or of a chat model, in a file."""
     return open_replies(Path(file).expanduser())
 
 
@@ -156,11 +156,12 @@ def open_replies(path: Path) -> Recorded:
     :data:`ITEM_COLUMNS`; any but ``compound`` may be empty or absent. A row with a sentence is
     about that item: ``sense``, or votes for each sense; ``order``, the candidates' names from best
     to worst, as a list or written as one; ``meaning`` and ``scene`` of the row's sense there. A row
-    without a sentence gives a meaning, a scene or both of the compound in that sense. From several
-    rows two definitions and the first scene are kept. Meanings are cleaned as a chat model's are.
+    without a sentence contains a meaning, a scene or both for the compound in that sense. Of
+    several rows, two definitions and the first scene are used. Meanings are cleaned like a chat
+    model's.
 
     Raises:
-        UserError: the file, row and column that cannot be used or contradict an earlier row.
+        UserError: a cell is invalid or contradicts an earlier row; the message has its place.
     """
     suffix = path.suffix.lower()
     if suffix not in (".csv", ".tsv", ".jsonl"):
@@ -201,11 +202,11 @@ class _Collected:
         else:
             misplaced = [column for column in ITEM_COLUMNS if column in row.model_fields_set]
             if misplaced:
-                raise UserError(f"{where}, {misplaced[0]}: the row has no sentence to say it of.")
+                raise UserError(f"{where}, {misplaced[0]}: needs a sentence in the same row.")
         if row.meaning or row.scene:
             label = row.sense or majority(*(count or 0 for count in votes))
             if not label:
-                raise UserError(f"{where}, sense: is empty. Say which sense the meaning is of.")
+                raise UserError(f"{where}, sense: is empty. Give the sense of the meaning.")
             definition = clean_gloss(row.meaning, row.compound)
             if definition and definition not in self.definitions[label]:
                 self.definitions[label].append(definition)
@@ -213,13 +214,13 @@ class _Collected:
                 self.scenes.setdefault(label, row.scene)
 
     def _set(self, key: object, value: Any, column: str, number: int, where: str) -> None:
-        """Keep a row's value, unless it is None; refuse one that differs from an earlier row's."""
+        """Store a row's value, unless it is None; refuse one that differs from an earlier row's."""
         if value is None:
             return
         before, first = self.values.setdefault(key, (value, number))
         if before != value:
             new, old = (", ".join(v) if column == "order" else v for v in (value, before))
-            raise UserError(f"{where}, {column}: is {new}, but row {first} says {old}.")
+            raise UserError(f"{where}, {column}: is {new}, but row {first} has {old}.")
 
     def sense(self, where: str) -> Sense | None:
         """Return the sense by the votes and labels so far; refuse a label that is outvoted."""

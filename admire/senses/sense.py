@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from admire.base.errors import UserError
 from admire.base.schema import Text, read_as
@@ -28,33 +28,27 @@ By = Literal["detector", "captions", "given", "recorded", "fused"]
 ``fused`` is the mean of several runs."""
 
 
-FORMER_NAMES = {"probability": "probability_idiomatic"}
-"""How earlier versions called columns and keys."""
-
-PROBABILITY = Field(validation_alias=AliasChoices("probability_idiomatic", *FORMER_NAMES))
-
-
 @dataclass(frozen=True)
 class Sense:
-    """A decision between the senses, and what it is based on.
+    """A decision between the senses, with its evidence.
 
     Attributes:
-        label: the sense; None where no vote could be read, and in :data:`NO_SENSE`.
-        probability_idiomatic: from 0 to 1: the share among the votes that could be read, or the
-            mean of the detector's heads. A given sense has 0 or 1.
-        idiomatic, literal, unparsed: how many votes were for each sense, or could not be read.
-        by: what decided it in place of votes.
+        label: the sense; None if no vote could be parsed, and in :data:`NO_SENSE`.
+        probability_idiomatic: from 0 to 1: the share among the valid votes, or the mean of the
+            detector's heads. A given sense has 0 or 1.
+        idiomatic, literal, unparsed: how many votes were for each sense, or could not be parsed.
+        by: what decided it instead of votes.
     """
 
     label: SenseLabel | None
-    probability_idiomatic: Annotated[float, PROBABILITY]
+    probability_idiomatic: float
     idiomatic: int = 0
     literal: int = 0
     unparsed: int = 0
     by: By | None = None
 
     def __str__(self) -> str:
-        """Say the sense with its votes, or with its confidence and what decided it."""
+        """Return the sense with its votes, or with its confidence and what decided it."""
         label = self.label or "unknown"
         if self.by:
             is_sure = self.confidence is None or self.probability_idiomatic in (0, 1)
@@ -65,21 +59,21 @@ class Sense:
 
     @property
     def confidence(self) -> float | None:
-        """The probability of the label, from 0 to 1; None if it is given, or there is none."""
+        """The probability of the label, from 0 to 1; None if it was given, or there is none."""
         if self.label is None or self.by == "given":
             return None
         return confidence(self.probability_idiomatic, self.label)
 
 
 NO_SENSE = Sense(None, 1.0)
-"""Stands for a sense where there is none to decide: a word in a phrase, as in V-WSD."""
+"""Marks an item without a sense to decide: a word in a phrase, as in V-WSD."""
 
 UNDECIDED = Sense(None, 0.5)
-"""Stands for a sense that depends on replies which are not in the cache yet."""
+"""Marks a sense that depends on replies that are not cached yet."""
 
 
 def mean_probability(senses: Iterable[Sense]) -> float | None:
-    """Return the mean over several decisions on one use; None where no vote could be read."""
+    """Return the mean over several decisions on one use; None if no vote could be parsed."""
     probabilities = [sense.probability_idiomatic for sense in senses if sense.label]
     return sum(probabilities) / len(probabilities) if probabilities else None
 
@@ -87,7 +81,7 @@ def mean_probability(senses: Iterable[Sense]) -> float | None:
 def majority(idiomatic: int, literal: int) -> SenseLabel | None:
     """Return the sense with more votes; None without votes.
 
-    A tie is literal, because language models often take literal uses for idiomatic ones, and
+    A tie is literal, because language models often mistake literal uses for idiomatic ones, and
     rarely the reverse.
     """
     if not idiomatic + literal:
@@ -101,14 +95,15 @@ def likelier(probability: float, by: By) -> Sense:
 
 
 def given(item: Item) -> Sense:
-    """Return the sense that the data give.
+    """Return the sense in the data.
 
     Raises:
-        UserError: the data give none.
+        UserError: the data contain none.
     """
     if item.sentence_type is None:
         raise UserError(
-            f"'{item.compound}': no sentence_type is given. Decide the sense otherwise.", "sense"
+            f"'{item.compound}': sentence_type is missing. Decide the sense in another way.",
+            "sense",
         )
     return likelier(item.sentence_type == "idiomatic", "given")
 
@@ -169,7 +164,7 @@ class _Row(BaseModel):
     unparsed: Votes
     language: LanguageTag
     probability_idiomatic: float = Field(ge=0, le=1, allow_inf_nan=False)
-    by: Annotated[By | None, BeforeValidator(lambda cell: cell or None)] = None
+    by: Annotated[By | None, BeforeValidator(lambda cell: cell or None)]
 
 
 def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
@@ -178,19 +173,17 @@ def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
-    from admire.base.files import check_columns, numbered_rows, read_table
+    from admire.base.files import numbered_rows, read_table
 
     items, senses = [], []
-    table = read_table(path, ()).rename(columns=FORMER_NAMES)
-    check_columns(path, table, [*_Row.model_fields][:-1])  # tables of earlier versions lack by
-    for number, cells in numbered_rows(table):
+    for number, cells in numbered_rows(read_table(path, tuple(_Row.model_fields))):
         row = read_as(_Row, cells, f"{path}, row {number}")
         gold = row.sentence_type
         items.append(Item(row.compound, row.sentence, row.language, sentence_type=gold))
         votes = row.idiomatic, row.literal, row.unparsed
         senses.append(Sense(row.predicted_type, row.probability_idiomatic, *votes, row.by))
     if not items:
-        raise UserError(f"{path}: holds no rows.")
+        raise UserError(f"{path}: contains no rows.")
     return items, senses
 
 

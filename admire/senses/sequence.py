@@ -13,7 +13,7 @@ from admire.senses.sense import Sense, likelier
 
 OFFSET = 0.0711
 SLOPE = 53.5
-"""Where a literal sequence is as probable as an idiomatic one, and how steeply that changes.
+"""The point of equal probability of both senses, and the slope there.
 
 A logistic fit of :func:`nearness` by ``e5`` on the 25 items of Subtask B's train and dev, both
 senses with the same weight, by ``python tools/fit_sequence.py ../shared/data``.
@@ -28,8 +28,8 @@ def shows_captions(item: Item) -> bool:
 def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:
     """Return the sense that the sequence of each item with captions shows.
 
-    A literal sequence shows what the compound names. The candidates show both senses, so they tell
-    how near captions of this compound usually are.
+    A literal sequence shows what the compound names. The candidates show both senses, so they
+    are the reference for how near captions of this compound usually are.
     """
     probabilities = 1 / (1 + np.exp(SLOPE * (nearness(items, encoder) - OFFSET)))
     return [likelier(probability, "captions") for probability in probabilities]
@@ -40,7 +40,7 @@ def nearness(items: Sequence[Item], encoder: TextEncoder) -> npt.NDArray[np.floa
 
     This is the cosine with the mean vector of the sequence's captions, less the mean cosine with
     the candidates' captions, in units of the captions' spread: the root of their mean squared
-    distance from their mean. So encoders can be compared, whatever range their cosines have.
+    distance from their mean. So encoders with different ranges of cosines are comparable.
     """
     compounds = encoder.encode_texts([item.phrase for item in items], role="query").astype(float)
     groups = [

@@ -17,22 +17,23 @@ from admire.senses.sense import Sense
 from admire.senses.votes import vote
 
 HINTS = 2
-"""How many glosses of a dictionary a prompt shows."""
+"""Maximum number of glosses from a dictionary in a prompt."""
 WORD_HINTS = 10
 """The same for a word in a phrase, where any of them may be meant."""
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Tells in which sense a compound is used in its sentence, and what it means.
+    """Provides the sense of a compound in its sentence, and its meaning.
 
     Attributes:
         name: what the user calls it.
         identity: everything that its answers depend on.
         llm: the chat model that answers other questions as well; None without one.
-        judges_senses: whether ``auto`` takes its word for the sense; otherwise a detector decides.
-        describes_both_senses: whether ``auto`` asks it for the meanings of both senses, and not
-            only for the idiomatic one where that is meant.
+        judges_senses: whether ``auto`` uses its decision on the sense; otherwise a detector
+            decides.
+        describes_both_senses: whether ``auto`` requests the meanings of both senses, and not only
+            of the idiomatic one where it is intended.
     """
 
     @property
@@ -47,12 +48,12 @@ class Source(Protocol):
     def describes_both_senses(self) -> bool: ...
 
     def check(self, items: Iterable[Item]) -> None:
-        """Refuse items that it knows nothing about, before anything is asked."""
+        """Refuse items that it has no data about, before anything is asked."""
 
     def senses(
         self, items: Iterable[Item], prompts: Prompts, *, votes: int, temperature: float, seed: int
     ) -> list[Sense]:
-        """Return the sense of each item; refuse items for which it can decide none."""
+        """Return the sense of each item; refuse items whose sense it cannot decide."""
 
     def meanings(
         self,
@@ -112,7 +113,7 @@ class ChatSource:
         entries: Mapping[Item, Entries],
         gloss_tokens: int,
     ) -> dict[Item, Meaning]:
-        """Ask for each item's meaning; items with the same prompt are asked about once."""
+        """Ask for each item's meaning; each different prompt is sent once."""
 
         def hint(item: Item) -> tuple[str, ...]:
             if kind == "gloss":
@@ -127,7 +128,7 @@ class ChatSource:
         prompt_of = {
             item: prompts.about(item, template(item, kind), hint=hint(item)) for item in items
         }
-        # Sorted, so that a server need not read again what a prompt shares with the one before.
+        # Sorted, so that a server can reuse the prefix that a prompt shares with the one before.
         first = {prompt: item for item, prompt in sorted(prompt_of.items(), key=itemgetter(1))}
         noun = "literal meaning" if kind == "literal" else "meaning"
         name_of = attrgetter("compound")
@@ -140,7 +141,7 @@ class ChatSource:
 
 
 def as_source(llm: ChatModel | Source) -> Source:
-    """Return a chat model as a source; any other source as it is."""
+    """Return a chat model as a source; return other sources unchanged."""
     return llm if isinstance(llm, Source) else ChatSource(llm)
 
 
@@ -149,6 +150,6 @@ def check_contexts(items: Iterable[Item]) -> None:
     for item in items:
         if not item.sentence.strip() and not any(part.caption for part in item.sequence):
             raise UserError(
-                f"'{item.compound}': no sentence or sequence with captions tells its sense.",
+                f"'{item.compound}': no sentence or sequence with captions to decide its sense.",
                 "sense",
             )

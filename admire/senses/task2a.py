@@ -1,4 +1,4 @@
-"""SemEval-2022 Task 2A, idiomaticity detection: its files, and detectors run and scored on them."""
+"""SemEval-2022 Task 2A, idiomaticity detection: reads its files, runs and scores detectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
 from admire.data.reader import read_items
 from admire.scores.figures import interval
-from admire.scores.leakage import warn_if_seen
+from admire.scores.leakage import warn_if_leaked
 from admire.scores.metrics import Drawn, Statistic, apply_to_all, bootstrap_intervals, mean
 from admire.senses.detector import Detector, Setting, Use
 from admire.senses.sense import LanguageTag, Sense, known_senses, sense_table, write_senses
@@ -31,7 +31,7 @@ LABELS: tuple[SenseLabel, SenseLabel] = ("idiomatic", "literal")
 """The senses of Task 2A's labels 0 and 1."""
 
 FIGURES = ("macro_f1", "accuracy")
-"""What decisions are scored by."""
+"""The metrics for decisions."""
 
 
 class _Row(BaseModel):
@@ -53,11 +53,11 @@ def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] =
         required: other columns that must be present, of ID, Previous, Next and Label.
 
     Raises:
-        UserError: the file, row and column that cannot be used, and why.
+        UserError: a cell is invalid; the message has its place.
     """
     table = read_table(path, ("Language", "MWE", "Target", *required, *(["ID"] if gold else [])))
     if table.empty:
-        raise UserError(f"{path}: holds no rows.")
+        raise UserError(f"{path}: contains no rows.")
     if gold:
         labels = _labels(gold)
         unknown = table["ID"][~table["ID"].isin(labels.index)]
@@ -88,7 +88,7 @@ def _labels(path: Path) -> pd.Series[str]:
 def read_idiomaticity(path: Path, gold: Path | None = None) -> list[Item]:
     """Read items with their senses from a Task 2A file, or from one that ``admire rank`` reads.
 
-    Gold files and errors are as for :func:`read_uses`; a missing sense is an error, too.
+    Gold files and errors are as for :func:`read_uses`; a missing sense is also an error.
     """
     if gold or _is_task2a(path):
         required = () if gold else ("Label",)
@@ -103,7 +103,7 @@ def read_idiomaticity(path: Path, gold: Path | None = None) -> list[Item]:
 def read_compounds(path: Path) -> list[str]:
     """Read the compounds of a Task 2A file, of one that ``admire rank`` reads, or of a ``.txt``.
 
-    A text file has one compound a line. Errors are those of :func:`read_uses`.
+    A text file has one compound per line. Errors are those of :func:`read_uses`.
     """
     if path.suffix.lower() == ".txt":
         return [line.strip() for line in read_text(path).splitlines() if line.strip()]
@@ -129,11 +129,11 @@ def detect_uses(
     """Decide the sense of every row of a Task 2A file, and score the decisions if it has labels.
 
     Args:
-        gold: a file with the columns ID and Label, where the data has no labels.
+        gold: a file with the columns ID and Label, if the data have no labels.
         out: a submission to write, see :func:`write_predictions`.
-        setting: the submission's setting; None is the detector's own, or else zero_shot.
+        setting: the submission's setting (default: the detector's own, or zero_shot).
         table: a TSV to write, see :func:`admire.senses.write_senses`.
-        limit: how many rows to read, the first ones; None reads all.
+        limit: read only the first rows, at most this number; None for all.
 
     Returns:
         :func:`score_senses`; None without labels.
@@ -146,7 +146,9 @@ def detect_uses(
     uses = read_uses(data, gold, required=required)[:limit]
     labelled = uses[0].item.sentence_type is not None  # then all of them are
     if not (labelled or out or table):
-        raise UserError(f"{data}: has no labels. Give gold, or write a submission.", "gold", "out")
+        raise UserError(
+            f"{data}: has no labels. Give the gold, or write a submission.", "gold", "out"
+        )
     senses = detector.classify(uses)
     items = [use.item for use in uses]
     if out:
@@ -159,7 +161,7 @@ def detect_uses(
         return None
     scores = score_senses(items, senses)
     labels = known_senses(sense_table(items, senses))
-    warn_if_seen(items, detector, labels, ["accuracy"], str(data))
+    warn_if_leaked(items, detector, labels, ["accuracy"], str(data))
     return scores
 
 

@@ -27,15 +27,15 @@ def vote(
     """Ask the chat model several times for the sense of each compound; the majority decides.
 
     In Subtask B the model is asked which sense the captions of the sequence show. Replies that name
-    neither sense, or both, count as unparsed and for neither side.
+    neither sense, or both, count as unparsed.
 
     Args:
-        votes: how often the model is asked (the paper's T, which is 5 there).
-        temperature: at which votes are sampled; the paper does not say its own.
+        votes: how often the model is asked (T in the paper, where it is 5).
+        temperature: for sampling votes; the paper does not report its own.
         seed: of the first vote; each further vote has the next number.
 
     Raises:
-        UserError: the model cannot be asked.
+        UserError: the model fails.
     """
 
     def ask(ballot: tuple[Item, int]) -> SenseLabel | None:
@@ -61,7 +61,7 @@ def vote(
 
 
 def count_votes(labels: Sequence[SenseLabel | None]) -> Sense:
-    """Return the sense with the majority of the votes; None is a vote that could not be read."""
+    """Return the sense with the majority of the votes; None is a vote that could not be parsed."""
     idiomatic, literal = labels.count("idiomatic"), labels.count("literal")
     readable = idiomatic + literal
     probability = idiomatic / readable if readable else 0.5
@@ -78,21 +78,21 @@ _LABEL = re.compile(
 
 
 ANSWER, CUT = 30, 12
-"""The most words of a line that is an answer, and of its first sentence where the reply was cut
-off. Longer ones are thoughts."""
+"""Maximum words of a line that is an answer, and of its first sentence if the reply was cut off.
+Longer ones are thoughts."""
 ANSWERED = 8
-"""The most words of an answer that begins as thoughts do: "Okay, it is literal"."""
+"""Maximum words of an answer that begins like thoughts: "Okay, it is literal"."""
 
 
 def read_label(reply: str, data: Collection[str] = (), *, cut: bool = False) -> SenseLabel | None:
-    """Return the sense that a reply names; None if it names none or both.
+    """Return the sense in a reply; None if there is none or both.
 
     A negated sense ("not literal") does not count. If the whole reply is not an answer that names
     a single sense, the first of these that is one counts: the first line if it has at most two
     words, the last line, the first line, its first sentence.
 
     Args:
-        data: texts of the question. Quotations from those that name a sense themselves do not
+        data: texts of the question. Quotations from those that contain the name of a sense do not
             count; see :mod:`admire.prompts.quotations`.
         cut: whether the reply was cut off, so that its end is not an answer.
     """

@@ -122,7 +122,7 @@ def choose_glosses(
     training, validation = (part[gloss[part]] for part in (training, validation))
     if not len(training) or not len(validation):
         raise UserError(
-            "There are no glosses to train on and to validate on, because too few items are "
+            "Too few glosses to train on and to validate on, because too few items are "
             "idiomatic. Use more items, or learn from compounds too.",
             "glosses_only",
         )
@@ -147,7 +147,7 @@ def fit_head(
         The head with the weights of the lowest validation loss, and what each epoch gave.
 
     Raises:
-        UserError: there are too few compounds to draw the soft negatives from, there are no glosses
+        UserError: there are too few compounds to draw the soft negatives from, glosses are missing
             where only they are wanted, or the loss is infinite.
     """
     pool = training

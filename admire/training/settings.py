@@ -27,9 +27,9 @@ from admire.senses.detector import Layers, Setting
 class TripletSettings:
     """What triplets are made of, and what encodes them."""
 
-    encoder: Annotated[str, Option("Models", daily=True, completes="encoders")] = "e5"
+    encoder: Annotated[str, Option("Models", daily=True, completes="encoder")] = "e5"
     """Encoder, as for rank."""
-    llm: Annotated[str, Option("Models", daily=True, completes="chat models")] = "embedded"
+    llm: Annotated[str, Option("Models", daily=True, completes="chat")] = "embedded"
     """Chat model that writes the glosses."""
     llm_url: LlmUrl = None
     track: Annotated[Track, Option(DATA, daily=True)] = "caption"

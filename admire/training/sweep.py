@@ -67,7 +67,7 @@ def check_heads(
 
     Args:
         settings: of all heads.
-        out: the file of a sweep to go on with.
+        out: the file of a sweep to resume.
         folds, seed: of :func:`cross_validate_heads`; None splits as for :func:`sweep_heads`.
 
     Raises:
@@ -92,7 +92,7 @@ def sweep_heads(
     """Train a head with each of the settings, and return a row for each, in their order.
 
     Each result becomes a line of ``out`` at once. Heads that are in ``out`` already, with the same
-    data and settings, are not trained again, so a sweep that was stopped goes on.
+    data and settings, are not trained again, so an interrupted sweep resumes.
 
     Args:
         processes: how many to use; None is one for each core.

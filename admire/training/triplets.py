@@ -60,7 +60,7 @@ class Triplets:
 
 
 def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str, dict[Path, Path]]:
-    """Map each modality of the image track to the files that stand for candidates' images.
+    """Map each modality of the image track to the candidates' image files, or to their variants.
 
     Args:
         augmented: the folder that :func:`admire.augment.images.augment_folder` wrote, or None.
@@ -84,12 +84,12 @@ def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str,
         modalities[f"augmented image {k}"] = variants
         k += 1
     if k == 1:
-        raise UserError(f"{augmented}: holds no augmented image of these candidates.", "images")
+        raise UserError(f"{augmented}: contains no augmented image of these candidates.", "images")
     return modalities
 
 
 def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> dict[str, dict[str, str]]:
-    """Map each modality of the caption track to the texts that stand for captions.
+    """Map each modality of the caption track to the candidates' captions, originals or rewrites.
 
     Args:
         rewritten: the file that :func:`admire.augment.captions.write_rewritten` wrote, or None.
@@ -106,7 +106,9 @@ def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> dict[st
         for row in rows if caption in captions else ():
             modalities.setdefault(f"{row.kind} by {row.made_by}", {})[caption] = row.text
     if len(modalities) == 1:
-        raise UserError(f"{rewritten}: holds no rewritten caption of these candidates.", "captions")
+        raise UserError(
+            f"{rewritten}: contains no rewritten caption of these candidates.", "captions"
+        )
     return modalities
 
 

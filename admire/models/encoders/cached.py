@@ -1,4 +1,4 @@
-"""Vectors on disk: no text or image is encoded twice, in this run or a later one."""
+"""The cache of vectors: no text or image is encoded twice, in this run or a later one."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from admire.base.cache import Cache, open_cache
 from admire.base.errors import UserError
 from admire.base.machine import cores
 from admire.base.progress import show_progress
-from admire.base.threads import ahead
+from admire.base.threads import prefetch
 from admire.data.image_files import read_bytes
 from admire.models.encoders.protocols import Query, Role, Vectors, reads_images
 
 log = logging.getLogger("admire")
 
 VECTORS = "embeddings.sqlite"
-"""The file in the cache directory."""
+"""File name in the cache directory."""
 PROGRESS = {
     "texts": ("Reading {} text", "Reading {} texts"),
     "queries": ("Reading {} query", "Reading {} queries"),
     "images": ("Looking at {} picture", "Looking at {} pictures"),
 }
-"""What progress is called, for one and for several, by the kind of input; an encoder may call it
-otherwise, in ``progress``."""
+"""Texts of the progress bar, for one and for several, by the kind of input; an encoder may have
+its own, in ``progress``."""
 
 Input = TypeVar("Input")
 
@@ -54,7 +54,7 @@ class CachedEncoder:
         self.identity = encoder.identity
         self.batch = encoder.batch
         self.encoded = 0
-        """How many texts and images went to the encoder itself, not to the cache."""
+        """How many texts and images the encoder has encoded, without those from the cache."""
         self._sizes: dict[str, int] = {}  # of a vector, in bytes, by the kind of input
         self._cache = open_cache(VECTORS) if cache is None else cache
 
@@ -77,13 +77,13 @@ class CachedEncoder:
         )
 
     def _encode_images(self, images: Sequence[Path]) -> Vectors:
-        """See :class:`admire.models.encoders.ImageEncoder`; images are told apart by content.
+        """See :class:`admire.models.encoders.ImageEncoder`; images are identified by content.
 
         Raises:
             UserError: a file is missing, empty, damaged or not an image. The vectors of the images
                 before it stay cached.
         """
-        keys = ahead(lambda path: self._key("image", read_bytes(path)), images, 2 * cores())
+        keys = prefetch(lambda path: self._key("image", read_bytes(path)), images, 2 * cores())
         encode: Any = getattr(self.encoder, "encode_prepared", None)
         return self._through_cache(
             images,
@@ -95,7 +95,7 @@ class CachedEncoder:
 
     def _prepare(self, paths: Iterable[Path]) -> Iterator[Any]:
         """Prepare the next images in other threads, while the model runs."""
-        return ahead(self.encoder.prepare_image, paths, 2 * self.batch)
+        return prefetch(self.encoder.prepare_image, paths, 2 * self.batch)
 
     def _key(self, kind: str, content: bytes) -> str:
         return hashlib.sha256(f"{self.identity}\0{kind}\0".encode() + content).hexdigest()
@@ -116,7 +116,7 @@ class CachedEncoder:
         names = getattr(self.encoder, "progress", PROGRESS)[kind]
         message = f"{names[len(missing) != 1].format(len(missing))} (model {self.name})"
         waiting: list[tuple[str, Any]] = []
-        # The zip has no name, so that its threads end with an error, and not with the traceback.
+        # Without a name for the zip, its threads end with an error, not only with the traceback.
         for done, pair in enumerate(
             show_progress(
                 zip(missing, prepare(missing.values()), strict=True), message, len(missing)
@@ -141,7 +141,7 @@ class CachedEncoder:
         if size % 4 or not size or any(len(vectors[key] or b"") != size for key in keys):
             raise UserError(
                 f"{self._cache.path}: is damaged: vectors of {self.name} have different lengths. "
-                f"Remove them (admire cache --clear {self.name}), and they are computed again."
+                f"Remove them (admire cache --clear {self.name}) to compute them again."
             )
         return np.stack([np.frombuffer(vectors[key] or b"", dtype="<f4") for key in keys])
 
@@ -164,12 +164,12 @@ class CachedEncoder:
                 "encoder",
             )
         self.batch = len(part) // 2
-        log.warning("%s: out of memory; going on with batches of %d.", self.name, self.batch)
+        log.warning("%s: out of memory; continuing with batches of %d.", self.name, self.batch)
         return None
 
     def _unit(self, vectors: Vectors, inputs: Sequence[Input]) -> Vectors:
-        """Scale vectors to unit length; refuse a wrong number, and one that is zero or not finite,
-        whose similarities have no meaning."""
+        """Scale vectors to unit length; refuse a wrong number, and vectors that are zero or not
+        finite."""
         if np.ndim(vectors) != 2 or len(vectors) != len(inputs):
             shape = np.shape(vectors)
             raise self._error(f"returned vectors of shape {shape} for {len(inputs)} inputs")
@@ -178,17 +178,17 @@ class CachedEncoder:
         if not good.all():
             place = inputs[int(good.argmin())]
             text = getattr(place, "text", str(place))
-            shown = textwrap.shorten(text, 80, placeholder="…")
-            raise self._error(f"returned a vector that is zero or not finite, of “{shown}”")
+            start = textwrap.shorten(text, 80, placeholder="…")
+            raise self._error(f"returned a vector that is zero or not finite, of “{start}”")
         return np.ascontiguousarray(vectors / lengths, dtype="<f4")
 
-    def _error(self, what: str) -> UserError:
+    def _error(self, fault: str) -> UserError:
         if plugin := registry.plugin_of(self.encoder):
-            return plugin.error(f"{what}.")
-        return UserError(f"{self.name}: {what}. The model is damaged.", "encoder")
+            return plugin.error(f"{fault}.")
+        return UserError(f"{self.name}: {fault}. The model is damaged.", "encoder")
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Tell whether torch, on any device, or NumPy ran out of memory."""
+    """Return whether torch, on any device, or NumPy ran out of memory."""
     phrases = ("out of memory", "can't allocate memory", "not enough memory")
     return isinstance(error, MemoryError) or any(phrase in str(error).lower() for phrase in phrases)

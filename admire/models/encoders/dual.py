@@ -44,11 +44,11 @@ from admire.models.encoders.torch_models import LazyModel, Placement, encode
 class DualEncoder(LazyModel):
     """Text and image tower of one model of transformers, with its own tokenizer and preprocessing.
 
-    It can be any model that ``AutoModel`` opens and that has ``get_text_features`` and
+    It can be any model that ``AutoModel`` supports and that has ``get_text_features`` and
     ``get_image_features``. Texts beyond its context (77 tokens for CLIP and MetaCLIP 2, 64 for
-    SigLIP 2) are cut at their end. SigLIP gets texts as it was trained: in lower case, which not
-    all of its tokenizers see to, and padded to the whole context. For others they are padded to
-    the longest of the batch.
+    SigLIP 2) are cut at their end. SigLIP gets texts as in its training: in lower case, which not
+    all of its tokenizers ensure, and padded to the whole context. For others they are padded to the
+    longest of the batch.
     """
 
     batch = 32
@@ -76,7 +76,7 @@ class DualEncoder(LazyModel):
         parts += [(processor, "tokenizer"), (processor, "image_processor")]
         if not all(hasattr(whole, name) for whole, name in parts):
             kind = type(model).__name__
-            raise UserError(f"{self.name}: is not a dual encoder ({kind} is none).", "encoder")
+            raise UserError(f"{self.name}: is not a dual encoder ({kind}).", "encoder")
         limits = [processor.tokenizer.model_max_length]
         if hasattr(model.config, "text_config"):
             limits.append(model.config.text_config.max_position_embeddings)
@@ -105,7 +105,7 @@ class DualEncoder(LazyModel):
         return self._features(model.get_image_features, ready)
 
     def _features(self, features: Any, ready: dict[str, Any]) -> Vectors:
-        """Run a tower on the tensors that it takes by name; shape (inputs, width)."""
+        """Run a tower on its named tensors; shape (inputs, width)."""
         device, dtype = self._placement.resolve()
         moved = {
             name: values.to(device, dtype if values.is_floating_point() else None)
@@ -115,5 +115,5 @@ class DualEncoder(LazyModel):
 
 
 def _is_siglip(model: Any) -> bool:
-    """Return whether it is a SigLIP; SigLIP 2 of fixed resolution has the first one's type."""
+    """Return whether it is a SigLIP; SigLIP 2 with fixed resolution has the first one's type."""
     return "siglip" in model.config.model_type

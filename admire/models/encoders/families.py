@@ -1,4 +1,4 @@
-"""How an encoder is opened by its name."""
+"""Opens encoders by name."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def open_encoder(
     - ``dual:REPOSITORY``: any dual encoder of transformers (SigLIP 2, MetaCLIP 2, CLIP);
     - ``sbert:REPOSITORY``: any sentence-transformers model; for images too if it reads them.
 
-    ``@REVISION`` after the name takes that revision from the hub. No weights are loaded before the
+    ``@REVISION`` after the name selects that revision on the hub. No weights are loaded before the
     first text or image that is not cached.
 
     Args:
-        device, precision: for the encoders of the extra ``clip``; ``auto`` takes a GPU if there is
-            one. The others run on the CPU, and warn where another device is named.
+        device, precision: for the encoders of the extra ``clip``; ``auto`` uses a GPU if there is
+            one. The others run on the CPU, and warn about other devices.
         own_prompts, trust_remote_code: for sbert, see
             :class:`admire.models.encoders.sentence.SentenceEncoder`.
         plugins: see :attr:`admire.Settings.plugins`.
 
     Raises:
-        UserError: no encoder has that name, or a package, a file or the device is missing.
+        UserError: the encoder is unknown, or a package, a file or the device is missing.
     """
     from admire.models.encoders.cached import CachedEncoder
 
@@ -93,14 +93,14 @@ def open_trainable(name: str, **options: Any) -> SentenceEncoder:
         options: those of :func:`open_encoder`.
 
     Raises:
-        UserError: no encoder has that name, or it is not a sentence-transformers model.
+        UserError: the encoder is unknown, or it is not a sentence-transformers model.
     """
     _check_clip(name)
     from admire.models.encoders.sentence import SentenceEncoder
 
     opened = open_encoder(name, **options).encoder
     if not isinstance(opened, SentenceEncoder):
-        raise UserError(f"'{name}' cannot be fine-tuned. Name one of sbert:….", "encoder")
+        raise UserError(f"'{name}' cannot be fine-tuned. Use a model of sbert:….", "encoder")
     opened.claim()
     return opened
 
@@ -112,9 +112,9 @@ def _check_clip(name: str) -> None:
 
 def _at_revision(source: str) -> tuple[str, str | None]:
     """Split a folder or repository from the revision after an @."""
-    if Path(source).expanduser().exists():  # a folder's name may hold an @
+    if Path(source).expanduser().exists():  # a folder's name may contain an @
         return source, None
     source, _, revision = source.partition("@")
     if revision and Path(source).expanduser().is_dir():
-        raise UserError(f"{source}: a folder has no revisions. Leave out '@{revision}'.", "encoder")
+        raise UserError(f"{source}: a folder has no revisions. Omit '@{revision}'.", "encoder")
     return source, revision or None

@@ -1,6 +1,6 @@
-"""GGUF files: what they say of a model, and its tensors.
+"""GGUF files: a model's metadata and its tensors.
 
-The package gguf can read them, too, but takes 12 s for the embedded model's 300,000 words.
+The package gguf can also read them, but takes 12 s for the embedded model's 300,000 words.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from admire.models.encoders.protocols import Vectors
 
 FORMATS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?"}
 FORMATS |= {10: "<Q", 11: "<q", 12: "<d"}
-"""How GGUF numbers the types of single values; texts and lists have no fixed size."""
+"""GGUF's numbers of types of single values; texts and lists have no fixed size."""
 SINGLE = {kind: Struct(form) for kind, form in FORMATS.items()}
 TEXT, LIST = 8, 9
 U32, U64, HEAD = Struct("<I"), Struct("<Q"), Struct("<4sIQQ")
 ALIGNMENT = 32
-"""Tensors begin at multiples of so many bytes."""
+"""Alignment of tensors, in bytes."""
 
 BLOCK = 256
-"""Weights of a block, which have a common scale."""
+"""Number of weights in a block, which have a common scale."""
 FOUR_BITS = np.dtype([("d", "<f2"), ("m", "<f2"), ("scales", "u1", 12), ("low", "u1", (4, 1, 32))])
 SIX_BITS = np.dtype(
     [("low", "u1", (2, 1, 64)), ("high", "u1", (2, 1, 32)), ("scales", "i1", 16), ("d", "<f2")]
@@ -39,7 +39,7 @@ class GgufFile:
     """A model's file, mapped into memory.
 
     Attributes:
-        fields: what the file says of the model, by name.
+        fields: the metadata of the model, by name.
         tensors: by name, with a vector's numbers, or the blocks of each row of a matrix.
     """
 

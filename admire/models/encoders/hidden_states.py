@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from admire.models.encoders.qwen_model import QwenModel
 
 LAYERS = 18
-"""Of 28: what words mean in their context is plainest in the middle, as we found on Task 2A."""
+"""Of 28: the meaning of words in context is clearest in the middle, as measured on Task 2A."""
 WEIGHTS = f"{EMBEDDED_FILE.removesuffix('.gguf')}-{LAYERS}.weights"
 """The file of converted weights, in the cache directory."""
 LIMIT = 4096
-"""Tokens of a text that are read."""
+"""Maximum tokens of a text."""
 _NETWORK: Opened[tuple[QwenModel, onnxruntime.InferenceSession]] = Opened(1)
 
 
@@ -52,7 +52,7 @@ def open_network(weights: Path) -> tuple[QwenModel, onnxruntime.InferenceSession
 
 
 def _status() -> str:
-    """Say whether the layers of the embedded model are converted, or can be."""
+    """Return whether the layers of the embedded model are converted, or can be."""
     chat = embedded_status()
     if chat.startswith("no"):
         return chat
@@ -61,7 +61,7 @@ def _status() -> str:
 
 
 def converted_weights() -> Path:
-    """Return the path of the converted weights, which may not be there yet."""
+    """Return the path of the converted weights, which may not exist yet."""
     return cache_dir() / "models" / WEIGHTS
 
 
@@ -81,7 +81,7 @@ class StateEncoder:
     """The mean state after layer 18 of 28 at a text's tokens, or at those of words in it.
 
     A chat model of this size answers questions about senses badly. But its states at an expression
-    differ between the senses, by which :mod:`admire.senses.light_detector` tells them apart. A
+    differ between the senses, and :mod:`admire.senses.light_detector` uses this difference. A
     vector has 1,536 numbers. Roles make no difference.
 
     Raises:
@@ -91,9 +91,9 @@ class StateEncoder:
     name = "embedded-state"
     progress: ClassVar = {
         "queries": ("Detecting senses", "Detecting senses")
-    }  # several places an item
+    }  # several spans per item
     identity = f"state:{LAYERS}:gguf:{EMBEDDED_SHA256}:onnx"
-    batch = 1  # a text takes a good part of a second, so each vector is cached at once
+    batch = 1  # a text takes a large part of a second, so each vector is cached at once
 
     def __init__(self) -> None:
         packages = "onnx", "onnxruntime", "tiktoken"
@@ -107,10 +107,10 @@ class StateEncoder:
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:
         """See :class:`admire.models.encoders.QueryEncoder`. A token partly in a span belongs to it.
 
-        Queries that follow each other with the same text have it read once.
+        Consecutive queries with the same text compute it once.
 
         Raises:
-            UserError: a span holds no token, or the text is too long for the model.
+            UserError: a span contains no token, or the text is too long for the model.
         """
         return np.array([self._encode(query) for query in queries], dtype=np.float32)
 
@@ -134,6 +134,6 @@ class StateEncoder:
             if b > start and a < end
         ]
         if not inside:
-            raise UserError(f"'{query.text[:60]}': holds no word at {query.span}.")
+            raise UserError(f"'{query.text[:60]}': contains no word at {query.span}.")
         mean: npt.NDArray[np.float32] = states[inside].mean(axis=0)
         return mean

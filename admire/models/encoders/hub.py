@@ -1,4 +1,4 @@
-"""Finding a model's files: in a local folder, the Hugging Face hub's cache, or the hub itself."""
+"""Finds a model's files: in a local folder, the Hugging Face hub's cache, or on the hub."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Loaded = TypeVar("Loaded")
 
 @dataclass(frozen=True)
 class Source:
-    """A model's files: where they are, and which version of them this is.
+    """The location and version of a model's files.
 
     Attributes:
-        place: the folder or the repository, as libraries take it.
+        place: the folder or the repository, for libraries.
         revision: the commit; None for a folder.
-        identity: what tells one version from another: the digest of a folder's content, or
+        identity: identifies the version: the digest of a folder's content, or
             ``REPOSITORY@COMMIT``.
         folder: the local folder; None for a repository.
     """
@@ -35,7 +35,7 @@ class Source:
     folder: Path | None = None
 
     def file(self, *names: str) -> Path:
-        """Find the first of these files that the model has; fetch one of a repository if need be.
+        """Find the first of these files that the model has; download it if necessary.
 
         Raises:
             UserError: it has none of them, or the hub cannot be reached.
@@ -45,21 +45,21 @@ class Source:
         for name in names:
             if (self.folder / name).is_file():
                 return self.folder / name
-        raise UserError(f"{self.folder}: holds no {' or '.join(names)}.")
+        raise UserError(f"{self.folder}: contains no {' or '.join(names)}.")
 
 
 def resolve_source(source: str, *names: str, revision: str | None = None) -> Source:
     """Find a model by the name of a folder or of a repository on the hub.
 
-    A folder with such a name goes before a repository. One small file of a repository is fetched
-    if it is not in the hub's cache yet, to learn the commit.
+    A folder with such a name takes precedence over a repository. If a repository is not cached yet,
+    one small file of it is downloaded to get the commit.
 
     Args:
-        names: a repository has one of these files; ``config.json`` if none is named.
+        names: a repository has one of these files (default: ``config.json``).
         revision: branch, tag or commit of a repository.
 
     Raises:
-        UserError: there is no such folder or repository, or the hub cannot be reached.
+        UserError: the folder or repository does not exist, or the hub cannot be reached.
     """
     folder = local_folder(source)
     if folder:
@@ -74,13 +74,13 @@ def local_folder(source: str, kind: str = "a model") -> Path | None:
     """Return the folder with this name; None if it is a name on the hub.
 
     Raises:
-        UserError: it is written like a path, but there is no such folder.
+        UserError: it looks like a path, but the folder does not exist.
     """
     path = Path(source).expanduser()
     if path.is_dir():
         return path
     if source.startswith((".", "/", "~")) or path.is_file():
-        raise UserError(f"{source}: is no folder of {kind}.")
+        raise UserError(f"{source}: is not a folder of {kind}.")
     return None
 
 
@@ -92,7 +92,7 @@ def hub_file(
 ) -> Path:
     """Find the first of these files that the repository has, in the hub's cache or on the hub.
 
-    What is in the cache is taken without asking the hub.
+    Cached files are used without asking the hub.
 
     Raises:
         UserError: it is not in the cache, and the hub cannot be reached or has no such file; or
@@ -110,7 +110,7 @@ def hub_file(
     check_certificates()
     reasons: dict[type[Exception], str] = {
         errors.LocalEntryNotFoundError: "cannot be reached",
-        errors.RepositoryNotFoundError: "does not know it, or it asks for a login",
+        errors.RepositoryNotFoundError: "does not know it, or requires a login",
         errors.RevisionNotFoundError: f"does not know its revision '{revision}'",
         errors.EntryNotFoundError: f"has no {' or '.join(names)}",
     }
@@ -121,14 +121,15 @@ def hub_file(
         except Exception as error:  # a lost connection raises the HTTP client's own errors
             if isinstance(error, OSError) and error.filename:  # of the cache
                 raise
-            failed = f"does not give it ({type(error).__name__})"
+            failed = f"cannot deliver it ({type(error).__name__})"
             reason = next((r for kind, r in reasons.items() if isinstance(error, kind)), failed)
             if not reason.startswith("has no"):
                 break
     raise UserError(
-        f"The {kind} '{repository}' is not here, and the hub {reason}. Where the hub can be "
-        f"reached, run: hf download {repository}{' --repo-type dataset' * (kind == 'dataset')}. "
-        f"Then copy its folder here and name that instead{' (FAMILY:FOLDER)' * (kind == 'model')}, "
+        f"The {kind} '{repository}' is not on this machine, and the hub {reason}. Where the hub "
+        f"can be reached, run: hf download {repository}"
+        f"{' --repo-type dataset' * (kind == 'dataset')}. "
+        f"Then copy its folder here and give its path{' (FAMILY:FOLDER)' * (kind == 'model')}, "
         "or copy the hub's cache (HF_HOME)."
     )
 
@@ -153,7 +154,7 @@ def from_disk() -> Iterator[None]:
 
 
 def load_cached_first(load: Callable[[], Loaded], source: str) -> Loaded:
-    """Call ``load`` with the hub's cache alone; if that fails and it is no folder, with the hub."""
+    """Call ``load`` with the hub's cache only; if that fails for a repository, with the hub."""
     try:
         with from_disk():
             return load()
@@ -166,7 +167,7 @@ def load_cached_first(load: Callable[[], Loaded], source: str) -> Loaded:
 def folder_digest(folder: Path) -> str:
     """Compute a digest of the names and contents of all files in a model's folder.
 
-    admire's own marker is left out, so that a copy without hidden files has the same digest.
+    admire's own marker is excluded, so that a copy without hidden files has the same digest.
     """
     files = (path for path in folder.rglob("*") if path.is_file())
     paths = sorted(path for path in files if path != folder / MARKER)
@@ -186,9 +187,9 @@ def _digest(folder: Path, paths: Sequence[Path], versions: Sequence[tuple[int, i
 
 
 def base_folder(folder: Path, base: str) -> Path:
-    """Find the folder with the configuration of a base model, ``xlm-roberta-large`` say.
+    """Find the folder with the configuration of a base model, such as ``xlm-roberta-large``.
 
-    Looked for in this order: a subfolder of the base model's name; that name as a path; the hub.
+    The search order is: a subfolder of the base model's name; that name as a path; the hub.
     Only the configuration is needed.
     """
     for place in (folder / Path(base).name, Path(base)):

@@ -49,10 +49,10 @@ class MClipEncoder(LazyModel):
     """An M-CLIP text tower with the image tower that it was trained for.
 
     A text's vector is the mean of the base model's last states over its tokens, after one linear
-    layer. 512 tokens are read; longer texts are cut at their end.
+    layer. Texts beyond 512 tokens are cut at their end.
 
     Its source is one of :data:`NAMES`, a repository on the hub, or a folder with the same files. A
-    folder may hold an image tower of its own in ``image``, as open_clip saves them, and the
+    folder may contain its own image tower in ``image``, in open_clip's format, and the
     configuration of the base model (``xlm-roberta-large/config.json``).
     """
 
@@ -67,7 +67,9 @@ class MClipEncoder(LazyModel):
             self._settings = json.loads(config.read_text(encoding="utf-8"))
             self._base = str(self._settings["modelBase"])
         except (ValueError, KeyError, TypeError):
-            raise UserError(f"{config}: is no config of M-CLIP (no modelBase).") from None
+            raise UserError(
+                f"{config}: is not a config of M-CLIP (modelBase is missing)."
+            ) from None
         width = self._settings.get("numDims", self._settings.get("imageDimSize", 768))
         self._folder = config.parent
         own = self._folder / "image"
@@ -98,7 +100,7 @@ class MClipEncoder(LazyModel):
         )
 
         class TextTower(MultilingualCLIP):  # type: ignore[misc]
-            """M-CLIP's own class would fetch the base model, only to overwrite its weights."""
+            """M-CLIP's own class would download the base model, only to overwrite its weights."""
 
             def __init__(self, config: MCLIPConfig):
                 transformers.PreTrainedModel.__init__(self, config)
@@ -114,9 +116,9 @@ class MClipEncoder(LazyModel):
         file = self._source.file("model.safetensors", "pytorch_model.bin")
         if file.suffix == ".safetensors":
             weights = load_file(file)
-        else:  # nothing but tensors is ever read from a pickle
+        else:  # only tensors are ever read from a pickle
             weights = torch.load(file, map_location="cpu", weights_only=True)
-        # Old checkpoints hold the positions' numbers, which are not weights.
+        # Old checkpoints contain the positions' numbers, which are not weights.
         weights.pop("transformer.embeddings.position_ids", None)
         tower.load_state_dict(weights)
         for name in ("tokenizer.json", "tokenizer_config.json"):
@@ -147,11 +149,11 @@ class MClipEncoder(LazyModel):
 
 
 def _repository(source: str) -> str:
-    """Return the repository of one of :data:`NAMES`; another repository's name stays as it is."""
+    """Return the repository of one of :data:`NAMES`; another repository's name is unchanged."""
     if source in NAMES:
         return f"M-CLIP/{source}"
     if "/" in source:
         return source
     names = f"{', '.join(NAMES)}, and any repository or folder with such a model"
     close = nearest(source, NAMES)
-    raise UserError(f"'mclip:{source}' is no M-CLIP model.{close} There are {names}.", "encoder")
+    raise UserError(f"Unknown M-CLIP model 'mclip:{source}'.{close} Available: {names}.", "encoder")

@@ -28,7 +28,7 @@ class OnnxGraph:
     def constant_in_file(
         self, name: str, kind: int, shape: Sequence[int], file: str, at: int
     ) -> str:
-        """Add a constant that stands in a file, which onnxruntime maps into memory.
+        """Add a constant that is in a file, which onnxruntime maps into memory.
 
         Args:
             kind: the type of its numbers, as ``onnx.TensorProto`` has it.

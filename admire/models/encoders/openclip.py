@@ -69,7 +69,7 @@ class OpenClipEncoder(LazyModel):
     Texts beyond the model's context (77 tokens for CLIP, 64 for SigLIP 2) are cut at their end.
 
     Its source is ``MODEL/TAG`` of open_clip's list, or a folder with ``open_clip_config.json`` and
-    weights, as open_clip saves them.
+    weights, in open_clip's format.
     """
 
     batch = 32
@@ -100,13 +100,16 @@ class OpenClipEncoder(LazyModel):
             text = open_clip.get_model_config(self._model_name)["text_cfg"]
         except (ValueError, LookupError, TypeError, AttributeError):
             config = f"{self._folder}/open_clip_config.json"
-            raise UserError(f"{config}: is no config of an open_clip model.") from None
+            raise UserError(f"{config}: is not a config of an open_clip model.") from None
         if "hf_model_name" in text:  # only its configuration: the weights are the checkpoint's
             base = str(hub.base_folder(self._folder or Path(), text["hf_model_name"]))
             own = {"hf_model_name": base, "hf_model_pretrained": False}
             options["text_cfg"] = text | own
         if not self._folder and "hf_tokenizer_name" in text:
-            for file in ("tokenizer.json", "tokenizer_config.json"):  # else it may be an empty one
+            for file in (
+                "tokenizer.json",
+                "tokenizer_config.json",
+            ):  # otherwise it may be an empty one
                 hub.hub_file(text["hf_tokenizer_name"], file)
 
         def load() -> tuple[Any, Any, Any]:
@@ -144,7 +147,7 @@ def _listed(source: str) -> tuple[str, dict[str, Any], str, Sequence[str]]:
     settings = get_pretrained_cfg(model, tag)
     if not settings:
         listed = [name.replace(":", "/") for name in open_clip.list_pretrained(as_str=True)]
-        unknown = f"'openclip:{source}' is no model and tag of open_clip, and no folder."
+        unknown = f"'openclip:{source}' is neither a model and tag of open_clip nor a folder."
         lister = "open_clip.list_pretrained() lists them."
         raise UserError(f"{unknown}{nearest(source, listed)} {lister}", "encoder")
     # (roberta-ViT-B-32 was trained with it and has it in its config, though not in its tag.)
@@ -153,7 +156,7 @@ def _listed(source: str) -> tuple[str, dict[str, Any], str, Sequence[str]]:
         raise UserError(f"'openclip:{source}' was trained without QuickGELU. Use {plain}.")
     repository, _, file = settings.get("hf_hub", "").rpartition("/")
     if not repository:
-        missing = f"'openclip:{source}' is not on the hub. Name a folder with its weights."
+        missing = f"'openclip:{source}' is not on the hub. Use a folder with its weights."
         raise UserError(missing, "encoder")
     options = {
         # OpenAI's weights were trained with QuickGELU, whatever the model's name says.

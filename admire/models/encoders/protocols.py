@@ -1,4 +1,4 @@
-"""The protocols that every family of encoders fulfils, and their types."""
+"""The protocols of encoders, and their types."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ Role = Literal["query", "document"]
 class TextEncoder(Identified, Protocol):
     """Turns texts into vectors.
 
-    A class that derives from this one needs :meth:`encode_texts` alone.
+    A class that derives from this one only needs :meth:`encode_texts`.
 
     Attributes:
         name: what the user calls it; by default that of the class.
         identity: everything that a vector depends on: model, revision and settings; by default the
             name.
-        batch: how many texts or images are best given at once.
+        batch: the best number of texts or images per call.
 
     These are optional, for encoders with a small network for pictures:
 
-        companion: the name of an encoder with the same texts that also reads pictures; it takes
-            this one's place where candidates have no captions.
-        picture_weight: the weight of its pictures where there are captions as well.
-        in_words: a method that describes a picture in a few words, in place of a caption.
-        limits: what it cannot do, in half a sentence for the log.
+        companion: the name of an encoder with the same vectors for texts that also encodes
+            pictures; it replaces this one if candidates have no captions.
+        picture_weight: the weight of its pictures if there are captions as well.
+        in_words: a method that describes a picture in a few words, as its caption.
+        limits: its limits, as half a sentence for the log.
     """
 
     batch: int = 64
@@ -45,7 +45,7 @@ class TextEncoder(Identified, Protocol):
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """Encode texts as vectors of unit length, shape (texts, width).
 
-        Some encoders treat queries and documents differently; ``role`` says which the texts are.
+        Some encoders treat queries and documents differently; ``role`` is that of the texts.
         A text beyond the encoder's limit is cut at its end.
         """
         ...
@@ -62,12 +62,12 @@ class ImageEncoder(Protocol):
 
 @dataclass(frozen=True)
 class Query:
-    """A text with a prompt before it, or words in it whose meaning in context is wanted.
+    """A text with a prompt before it, or words in it to be encoded in context.
 
     Attributes:
         text: the text itself.
-        prompt: what stands before it; None is the model's own prompt.
-        span: where the words begin and end in the text, in characters; None is the whole text.
+        prompt: the text before it; None for the model's own prompt.
+        span: where the words begin and end in the text, in characters; None for the whole text.
     """
 
     text: str
@@ -77,7 +77,7 @@ class Query:
 
 @runtime_checkable
 class QueryEncoder(TextEncoder, Protocol):
-    """A text encoder that also takes prompts and spans."""
+    """A text encoder that also supports prompts and spans."""
 
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:
         """Encode queries in the space of the texts: unit length, shape (queries, width).
@@ -90,14 +90,14 @@ class QueryEncoder(TextEncoder, Protocol):
 def reads_images(encoder: Any) -> bool:
     """Return whether an encoder, or the class of one, encodes images.
 
-    A family of which some models do says it in ``accepts_images``, None in its class.
+    A family where only some models do has the attribute ``accepts_images``, None in its class.
     """
     has_method = hasattr(encoder, "encode_images") or hasattr(encoder, "prepare_image")
     return bool(getattr(encoder, "accepts_images", has_method))
 
 
 class Towers(TextEncoder, Protocol):
-    """A text tower and an image tower with a common space: what a family of encoders implements.
+    """A text tower and an image tower with a common space, to be implemented by encoders.
 
     An image is encoded in two steps, so that the next images can be prepared in other threads
     while the model runs. :class:`admire.models.encoders.CachedEncoder` makes an

@@ -1,7 +1,7 @@
 """The lower layers of a Qwen2 model for onnxruntime: the tokenizer, the weights, and a graph.
 
 llama.cpp computes the same states, but its wheel uses no instructions newer than AVX2. onnxruntime
-takes what the processor has and multiplies bytes, in a third of the time.
+uses all of the processor's and multiplies bytes, in a third of the time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onnx import TensorProto
 
 from admire.base.machine import cores
 from admire.base.progress import show_progress
-from admire.base.threads import ahead
+from admire.base.threads import prefetch
 from admire.models.encoders.gguf_file import BLOCK, GgufFile, to_numbers
 from admire.models.encoders.onnx_graph import MICROSOFT, OnnxGraph
 from admire.models.encoders.protocols import Vectors
@@ -31,14 +31,14 @@ MATRICES += [f"ffn_{part}" for part in ("gate", "up", "down")]
 ROWS = 256
 """Rows of a matrix that are converted at a time, so that they stay in the processor's cache."""
 PAGE = 4096
-"""Matrices begin at multiples of so many bytes in the file of weights, so that they can be mapped
-into memory."""
+"""Alignment of matrices in the file of weights, in bytes, so that they can be mapped into
+memory."""
 WEIGHT, ACTIVATION, ZERO = 63, 127, 128
-"""The largest weight and activation, and the byte of a zero activation. With weights of 7 bits no
-sum of two products overflows 16 bits, in which processors without VNNI add them up."""
+"""The largest weight and activation, and the byte of a zero activation. With weights of 7 bits the
+sum of two products fits into 16 bits, which processors without VNNI use to add them up."""
 ROTATION: Vectors = reduce(np.kron, [np.array([[1, 1], [1, -1]], np.float32) / 2**0.5] * 7)
-"""What each 128 inputs of ``ffn_down`` are turned by, with their weights (QuaRot, Ashkboos et al.,
-2024). A few of these inputs are far larger than all others, and would take the bytes' range."""
+"""Rotation of each 128 inputs of ``ffn_down`` and their weights (QuaRot, Ashkboos et al., 2024). A
+few of these inputs are far larger than all others, and would use up the bytes' range."""
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -51,7 +51,7 @@ Bytes = npt.NDArray[np.int8]
 class QwenModel:
     """The first layers of a Qwen2 model, which read texts of up to ``limit`` tokens.
 
-    Of the words' vectors only those that a text needs are read from the file.
+    Only the word vectors that a text needs are read from the file.
     """
 
     def __init__(self, file: GgufFile, layers: int, limit: int):
@@ -90,7 +90,7 @@ class QwenModel:
         return tokens, list(accumulate(lengths))
 
     def inputs(self, tokens: list[int]) -> dict[str, npt.NDArray[Any]]:
-        """Return what the network reads of a text: its words, and that none were read before."""
+        """Return the network's input for a text: its words, and an empty state."""
         return {
             "words": to_numbers(self._tensors["token_embd.weight"][tokens])[None],
             "past": np.zeros((1, self._groups, 0, self._head), np.float32),
@@ -104,7 +104,7 @@ class QwenModel:
         """Write the matrices of weights as bytes, each followed by a scale for each output."""
         places = self._places()
         converted = show_progress(
-            ahead(self._as_bytes, places, 2 * cores()),
+            prefetch(self._as_bytes, places, 2 * cores()),
             "Converting the detector's layers",
             len(places),
         )
@@ -147,8 +147,8 @@ class QwenModel:
     def graph(self, weights: str) -> bytes:
         """Return the network as an ONNX model.
 
-        Its input is that of :meth:`inputs`. Its output has the states behind the last layer, with
-        the norm that the whole model has behind all of its own, (1, tokens, width). Weights and
+        Its input is that of :meth:`inputs`. Its output has the states after the last layer, with
+        the norm that the whole model has after its own last layer, (1, tokens, width). Weights and
         activations are bytes, with a scale for each output and each token.
 
         Args:
@@ -234,7 +234,7 @@ def _aligned(size: int) -> int:
 
 
 def _letters() -> Iterator[str]:
-    """Yield the letter that stands for each byte in the file's tokens, as GPT-2 has them."""
+    """Yield the letter for each byte in the file's tokens, as in GPT-2."""
     plain = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = iter(range(256, 512))
     for byte in range(256):

@@ -1,4 +1,4 @@
-"""Any sentence-transformers model, for queries and captions, and for images if it reads them."""
+"""Any sentence-transformers model, for queries, captions, and images if it encodes them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ENCODING: dict[str, Any] = {
 }
 
 E5_PROMPTS = {"query": "query: ", "document": "passage: "}
-"""The prompts that E5 models were trained with; their repositories do not give them."""
+"""The prompts that E5 models were trained with; their repositories lack them."""
 
 
 @register(
@@ -64,16 +64,16 @@ E5_PROMPTS = {"query": "query: ", "document": "passage: "}
 class SentenceEncoder(LazyModel):
     """A sentence-transformers model with its own pooling and prompts.
 
-    Models with ``e5`` in their name get E5's prompts, unless they bring their own. Texts beyond
+    Models with ``e5`` in their name get E5's prompts, unless they have their own. Texts beyond
     the model's limit are cut at their end. Images are documents: a model that puts an instruction
-    before documents puts it before them too.
+    before documents puts it before images as well.
 
     Attributes:
-        accepts_images: whether it also reads images, as its configuration says.
+        accepts_images: whether it also encodes images, by its configuration.
 
     Args:
-        own_prompts: whether texts get the model's own prompts; else E5's alone.
-        trust_remote_code: whether code that the model brings is run.
+        own_prompts: whether texts get the model's own prompts, and not only E5's.
+        trust_remote_code: whether the model's custom code is run.
     """
 
     accepts_images: bool | None = None
@@ -91,10 +91,10 @@ class SentenceEncoder(LazyModel):
         self._trust_remote_code = trust_remote_code
         self._source = resolve_source(source, "modules.json", "config.json", revision=revision)
         modules = self._file("", "modules.json")
-        if modules is None:  # other programs leave a model without it in the hub's cache
+        if modules is None:  # other programs download a model without it into the hub's cache
             log.warning(
-                "%s: there is no modules.json, so the mean of the last states is taken. "
-                "For a model of sentence-transformers run: hf download %s",
+                "%s: modules.json is missing, so the mean of the last states is used. "
+                "For a model of sentence-transformers, run: hf download %s",
                 self.name,
                 source,
             )
@@ -106,14 +106,14 @@ class SentenceEncoder(LazyModel):
         self.identity += ":no-prompts" * self._drops_prompts + ":remote-code" * trust_remote_code
         try:
             self.accepts_images = self._reads_images(**_json(modules)[0])
-        except (TypeError, LookupError, AttributeError):  # loading it will tell what is wrong
+        except (TypeError, LookupError, AttributeError):  # loading it raises the error
             self.accepts_images = False
-        self.batch = 8 if self.accepts_images else 32  # images wait for their batch whole
+        self.batch = 8 if self.accepts_images else 32  # decoded images wait for their batch
 
     def _reads_images(self, type: str, path: str, **_: object) -> bool:
-        """Tell whether an input module (a row of ``modules.json``) reads images.
+        """Return whether an input module (a row of ``modules.json``) encodes images.
 
-        This is what ``model.supports("image")`` says once the model is loaded.
+        This is the result of ``model.supports("image")``, without loading the model.
         """
         kind = type.rpartition(".")[2]
         if kind == "Router":
@@ -127,7 +127,7 @@ class SentenceEncoder(LazyModel):
         return bool(kind == "CLIPModel")  # as older versions of the package save a CLIP
 
     def _has_prompts(self) -> bool:
-        """Tell whether the model puts prompts before queries or documents, other than E5's."""
+        """Return whether the model puts prompts before queries or documents, other than E5's."""
         settings = _json(self._file("", "config_sentence_transformers.json")) or {}
         prompts = settings.get("prompts") or {}
         return any(prompts.get(role) not in (None, "", e5) for role, e5 in E5_PROMPTS.items())
@@ -165,16 +165,16 @@ class SentenceEncoder(LazyModel):
             if self._trust_remote_code or "trust_remote_code" not in str(error):
                 raise
             raise UserError(
-                f"{self.name}: needs code that it brings along. Read the .py files of "
-                f"{self._source.place}; if you trust them, retrieve, sts, train sentences and "
-                "train retriever run them by a setting.",
+                f"{self.name}: needs custom code. Read the .py files of {self._source.place}. If "
+                "you trust them, allow it: retrieve, sts, train sentences and train retriever have "
+                "a setting.",
                 "trust_remote_code",
             ) from None
         config = _json(self._file("", "config.json")) or {}
         if not self._trust_remote_code and "AutoModel" in config.get("auto_map", {}):
             log.warning(
-                "%s: brings code of its own, in whose place that of transformers was run. Its "
-                "vectors may differ from those of its makers (setting trust_remote_code).",
+                "%s: has custom code, but the code of transformers was used instead. Its vectors "
+                "may differ from the original ones (setting trust_remote_code).",
                 self.name,
             )
         if self._drops_prompts:
@@ -199,8 +199,8 @@ class SentenceEncoder(LazyModel):
         """See :class:`admire.models.encoders.QueryEncoder`.
 
         Raises:
-            UserError: a span lies beyond the model's limit, or its tokenizer does not tell where
-                tokens begin and end.
+            UserError: a span is beyond the model's limit, or its tokenizer returns no offsets of
+                tokens.
         """
         vectors: dict[int, Vectors] = {}
         groups: dict[tuple[str | None, bool], list[int]] = {}

@@ -1,4 +1,4 @@
-"""The embedded encoder that sees: EfficientNet-Lite0's labels in the space of the embedded e5."""
+"""The embedded image encoder: EfficientNet-Lite0's labels in the space of the embedded e5."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 MODEL, LABELS, VECTORS = (
     Path(__file__).with_name(name) for name in ("sight.onnx", "sight.json", "sight_labels.npy")
 )
-"""What ``make_sight.py`` wrote: the network, its labels and their vectors."""
+"""Files of ``make_sight.py``: the network, its labels and their vectors."""
 SIDE = 224
-"""Pixels of the square that the network looks at."""
+"""Side of the network's square input, in pixels."""
 CORNER = 0.6
 """The side of a corner view, as a share of the picture's shorter side."""
 LIKELIEST = 50
-"""How many labels make a picture's vector."""
+"""Number of labels in a picture's vector."""
 NAMED = 3
-"""How many labels name what a picture shows."""
+"""Number of labels in a picture's description."""
 TEMPERATURE = 2.0
-"""How much probabilities are flattened before labels are averaged; 1 leaves them as they are."""
+"""How much probabilities are flattened before labels are averaged; 1 leaves them unchanged."""
 _NETWORK: Opened[onnxruntime.InferenceSession] = Opened(1)
 
 
 @cache
 def _digest() -> str:
-    """Return the digest of what this package ships of the model."""
+    """Return the digest of the model files in this package."""
     files = (MODEL, LABELS, VECTORS)
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
@@ -62,13 +62,13 @@ def _digest() -> str:
 class SightEncoder:
     """Texts by the embedded e5; pictures by ConSE (Norouzi et al. 2014), in the same space.
 
-    EfficientNet-Lite0 gives a picture the probabilities of ImageNet's 1,000 labels: their mean
-    over five views, which are the middle square and the four corners. The picture's vector is the
+    EfficientNet-Lite0 computes the probabilities of ImageNet's 1,000 labels for a picture, as their
+    mean over five views: the middle square and the four corners. The picture's vector is the
     mean of the e5 vectors of its likeliest labels, weighted by probability, at unit length (ConSE,
-    equation 2, with T = 50 and with probabilities flattened by a temperature of 2). So a picture
-    is seen only as far as those labels say what it shows: things and animals, not acts or moods.
+    equation 2, with T = 50 and with probabilities flattened by a temperature of 2). So only
+    the content that those labels cover is recognised: things and animals, not acts or moods.
 
-    Pictures need no torch, and nothing is downloaded: the network (9 MB) lies in this package.
+    Pictures need no torch, and nothing is downloaded: the network (9 MB) is in this package.
 
     Raises:
         UserError: a package is not installed.
@@ -115,23 +115,23 @@ class SightEncoder:
 
     def encode_prepared(self, images: Sequence[Any]) -> Vectors:
         """See :class:`admire.models.encoders.protocols.Towers`; shape (images, 384)."""
-        # One picture at a time: that is as fast, and takes less memory.
+        # One picture at a time is as fast, and needs less memory.
         seen = np.stack([self.probabilities(views).mean(axis=0) for views in images])
         return conse(seen, self._label_vectors)
 
     def in_words(self, path: Path) -> str:
-        """Return the likeliest labels of a picture, as its caption where it has none."""
+        """Return the likeliest labels of a picture, as a caption for it."""
         seen = self.probabilities(self.prepare_image(path)).mean(axis=0)
         return ", ".join(self.labels[k] for k in np.argsort(-seen, kind="stable")[:NAMED])
 
     @cached_property
     def labels(self) -> list[str]:
-        """The labels that the network knows, in the order of its probabilities."""
+        """The labels of the network, in the order of its probabilities."""
         return list(json.loads(LABELS.read_text(encoding="utf-8"))["labels"])
 
     @cached_property
     def _label_vectors(self) -> Vectors:
-        """The labels' vectors, shape (1000, 384); computed anew (half a minute) for another e5."""
+        """The labels' vectors, shape (1000, 384); recomputed (half a minute) for another e5."""
         if json.loads(LABELS.read_text(encoding="utf-8"))["encoder"] == self._texts.identity:
             shipped: Vectors = np.load(VECTORS, allow_pickle=False).astype(np.float32)
             return shipped

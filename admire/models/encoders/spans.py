@@ -19,19 +19,19 @@ def prepare_spans(
     spans: Sequence[tuple[int, int]],
     rows: Sequence[int] | None = None,
 ) -> tuple[dict[str, Any], torch.Tensor]:
-    """Make the model's features of texts, and a mask of the spans' tokens, shape (spans, tokens).
+    """Return the model's features of texts, and a mask of the spans' tokens, shape (spans, tokens).
 
     Args:
         spans: where each begins and ends, in characters. A token that is partly in a span belongs
             to it.
-        rows: in which text each span is; None is one span for each text.
+        rows: in which text each span is; None for one span per text.
 
     Raises:
-        ValueError: a span lies beyond the model's limit, or the tokenizer does not tell where
-            tokens begin and end.
+        ValueError: a span is beyond the model's limit, or the tokenizer returns no offsets of
+            tokens.
     """
     if not getattr(model.tokenizer, "is_fast", False):
-        raise ValueError("its tokenizer does not tell where tokens stand, so it has no spans")
+        raise ValueError("its tokenizer returns no offsets of tokens, so spans are not supported")
     features: dict[str, Any] = model.preprocess(
         list(texts), task="query", processing_kwargs={"text": {"return_offsets_mapping": True}}
     )
@@ -45,7 +45,9 @@ def prepare_spans(
         if not mask[k].any():
             text = texts[row]
             cut = int(offsets[k].max()) <= a < len(text.rstrip())
-            why = f"lies beyond its limit of {model.max_seq_length} tokens" if cut else "is no word"
+            why = (
+                f"is beyond its limit of {model.max_seq_length} tokens" if cut else "is not a word"
+            )
             raise ValueError(f"'{text[a:b]}' {why} in “{text[:60]}…”")
     return features, mask
 
@@ -59,7 +61,7 @@ def span_states(
     """Average the masked tokens' last states, shape (spans, width).
 
     The modules after the model's pooling (projection, normalisation) are applied to it as well, so
-    that it lies in the space of the texts' vectors. Arguments are those of :func:`prepare_spans`.
+    that it is in the space of the texts' vectors. Arguments are those of :func:`prepare_spans`.
     """
     modules: list[torch.nn.Module] = []
     for module in model:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 LOADED: Opened[Any] = Opened(3)
-"""What was loaded last; a run can have a CLIP's two towers and an encoder of captions."""
+"""The models loaded last; a run can have a CLIP's two towers and an encoder of captions."""
 
 
 @settings(frozen=True)
 class Placement:
-    """A device and a precision as the user names them; torch is asked at the first use."""
+    """The user's device and precision; torch checks them at the first use."""
 
     device: Device = "auto"
     precision: Precision = "float32"
@@ -34,7 +34,7 @@ class Placement:
         """Return the device and the precision as torch's own objects.
 
         Raises:
-            UserError: there is no such device, or it cannot compute with that precision.
+            UserError: the device is not available, or does not support that precision.
         """
         import torch
 
@@ -42,7 +42,9 @@ class Placement:
         available = [*compress(("cuda", "mps", "cpu"), present)]
         device = available[0] if self.device == "auto" else self.device
         if device not in available:
-            raise UserError(f"torch finds no device '{device}' here. Use cpu or auto.", "device")
+            raise UserError(
+                f"torch has no device '{device}' on this machine. Use cpu or auto.", "device"
+            )
         if device == "cpu" and self.precision == "float16":
             raise UserError("float16 needs a GPU. Use bfloat16 or float32.", "precision")
         return torch.device(device), getattr(torch, self.precision)
@@ -51,9 +53,9 @@ class Placement:
 class LazyModel(ABC):
     """A torch model whose weights are loaded at the first use.
 
-    The families that derive from it take a source and a revision: a repository on the hub, or a
-    folder as their library saves it. They raise a UserError where there is no such model, its files
-    do not fit, or the hub cannot be reached.
+    Derived families have a source and a revision: a repository on the hub, or a folder in their
+    library's format. They raise a UserError if the model does not exist, its files do not match, or
+    the hub cannot be reached.
     """
 
     identity: str
@@ -67,11 +69,11 @@ class LazyModel(ABC):
 
     @abstractmethod
     def _load(self) -> Any:
-        """Load the model with all that it needs to read its inputs."""
+        """Load the model with everything that it needs for its inputs."""
 
     @property
     def _loaded(self) -> Any:
-        """The result of ``_load``; a UserError if that fails."""
+        """The result of ``_load``, which may raise a UserError."""
         with self._loading:
             if self._parts is None:
                 key = type(self), self.identity, self._placement
@@ -83,7 +85,7 @@ class LazyModel(ABC):
         self._shares = True
 
     def claim(self) -> None:
-        """Share the weights no longer, because they are going to be changed."""
+        """Stop sharing the weights, because they will be changed."""
         with self._loading:
             if self._shares:
                 self._shares, self._parts = False, None
@@ -97,14 +99,14 @@ class LazyModel(ABC):
             raise UserError(f"{self.name}: cannot be loaded ({error}).") from error
 
 
-def encode(tower: Callable[..., Any], *inputs: Any, **named: Any) -> Vectors:
-    """Run a tower without gradients; its vectors come to memory as float32.
+def encode(tower: Callable[..., Any], *inputs: Any, **options: Any) -> Vectors:
+    """Run a tower without gradients; return its vectors as float32 on the CPU.
 
-    Some towers return the vectors themselves, others an object that holds them.
+    Some towers return the vectors themselves, others an object that contains them.
     """
     import torch
 
     with torch.inference_mode():
-        output = tower(*inputs, **named)
+        output = tower(*inputs, **options)
     vectors: Vectors = getattr(output, "pooler_output", output).float().cpu().numpy()
     return vectors

@@ -28,8 +28,8 @@ class Address:
         url: for requests, without the query.
         query: the parameters of the query.
         shown: without user name, password and query; for messages, records and cache keys.
-        secrets: what no message may contain: user name, password, what a request has in their
-            place, and the values in the query.
+        secrets: what no message may contain: user name, password, their encoded form in requests,
+            and the values in the query.
     """
 
     url: SecretStr
@@ -68,8 +68,8 @@ class Address:
                 f"'{shown}' is not a valid address like http://localhost:8000/v1.", "llm_url"
             )
         login = [unquote(part) for part in (parts.username or "", parts.password or "")]
-        named, _, place = parts.netloc.rpartition("@")
-        secrets = [parts.username, parts.password, named, *login]
+        login_text, _, place = parts.netloc.rpartition("@")
+        secrets = [parts.username, parts.password, login_text, *login]
         if any(login):
             secrets.append(b64encode(":".join(login).encode()).decode())
         secrets += [parts.fragment, parts.query, *(value for _, value in parse_qsl(parts.query))]
@@ -88,7 +88,7 @@ class Address:
 
     @property
     def on_this_machine(self) -> bool:
-        """Whether only this machine can answer there."""
+        """Whether it is an address of this machine."""
         host = urlsplit(self.shown).hostname or ""
         try:
             address = ip_address(host)
@@ -113,7 +113,7 @@ def lacks_key(url: str | None = None) -> bool:
 
 
 def check_named_in_file(url: str | None, where: object) -> None:
-    """Refuse an address from a file, which may be a stranger's, that would receive the key.
+    """Refuse an untrusted address from a file, because it would receive the key.
 
     Args:
         where: the file, for the message.
@@ -125,14 +125,14 @@ def check_named_in_file(url: str | None, where: object) -> None:
     if not url or not api_key().get_secret_value():
         return
     address = Address.parse(url)
-    named = os.environ.get("OPENAI_BASE_URL")
+    trusted = os.environ.get("OPENAI_BASE_URL")
     if address.official or address.on_this_machine:
         return
-    if named and Address.parse(named).shown == address.shown:
+    if trusted and Address.parse(trusted).shown == address.shown:
         return
     raise UserError(
         f"{where}: llm_url is {address.shown}, and your key (OPENAI_API_KEY) would be sent there. "
-        "If you trust this server, name it on the command line or in OPENAI_BASE_URL.",
+        "If you trust this server, give its address on the command line or in OPENAI_BASE_URL.",
         "llm_url",
     )
 

@@ -1,4 +1,4 @@
-"""Answers of chat servers, read as far as they can be: compatible servers may send anything."""
+"""Answers of chat servers, parsed leniently: compatible servers may send anything."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     import httpx2
 
 MOST_TOKENS = 1_000_000_000
-"""The most tokens that a server's count is taken for."""
+"""Upper limit for a server's count of tokens."""
 TEXT_PARTS = ("text", "output_text")
 """The types of parts of a message that are its text; others are thoughts, pictures and tools."""
 
 
 class Withheld(Exception):  # noqa: N818  it becomes a UserError, which names the model
-    """An answer that says why it has no reply."""
+    """An answer with a reason why it has no reply."""
 
 
 class NoReply(Exception):  # noqa: N818  it becomes a UserError, which names the model
@@ -34,7 +34,7 @@ def read_json(response: httpx2.Response) -> Any:
     """Parse the JSON of an answer, whatever its media type.
 
     Raises:
-        Malformed: it begins like JSON, but is not.
+        Malformed: it begins like JSON, but is invalid.
         NoReply: it is not JSON.
     """
     text = response.text.removeprefix("\ufeff").strip()
@@ -44,25 +44,25 @@ def read_json(response: httpx2.Response) -> Any:
         if text[:1] in ("{", "["):
             raise Malformed(str(error)) from error
     kind = response.headers.get("content-type", "").partition(";")[0].strip()
-    shown = " ".join(text[:60].split())
-    raise NoReply(f"{kind or 'a text'} ('{shown}')" if shown else "nothing")
+    start = " ".join(text[:60].split())
+    raise NoReply(f"{kind or 'a text'} ('{start}')" if start else "nothing")
 
 
 def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
     """Return the reply in the JSON of a chat completion, without the model's thoughts.
 
-    Thoughts that do not end have no answer: then the reply is empty.
+    If the thoughts do not end, there is no answer, and the reply is empty.
 
     Raises:
-        Withheld: the answer is an error in spite of its status, or was held back.
+        Withheld: the answer is an error in spite of its status, or was filtered.
         NoReply: it has no reply.
     """
     choice = _choice(answer)
     if reason := _error(answer) or _error(choice):
-        raise Withheld(f"answers with an error: {reason}")
+        raise Withheld(f"returned an error: {reason}")
     text = message_text(answer)
     if choice.get("finish_reason") == "content_filter":
-        raise Withheld("holds the answer back (content_filter)")
+        raise Withheld("filtered the answer (content_filter)")
     return Reply(
         without_thoughts(text) or "",
         _usage(answer.get("usage")),
@@ -96,7 +96,7 @@ def _choice(answer: Any) -> Mapping[str, Any]:
 
 
 def _error(answer: Mapping[str, Any]) -> str:
-    """Return the error that an answer tells; empty if it tells none."""
+    """Return the error in an answer; empty if there is none."""
     error = answer.get("error") or (answer.get("detail") if "choices" not in answer else None)
     message = error.get("message") if isinstance(error, Mapping) else error
     return " ".join(str(message or error or "").split())
@@ -109,7 +109,7 @@ def _part_text(part: Any) -> str:
 
 
 def _places(logprobs: Any) -> Iterator[dict[str, float]]:
-    """Yield the likeliest tokens of each place; without alternatives, the token of the reply."""
+    """Yield the likeliest tokens at each position; without alternatives, the reply's token."""
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     for place in content if isinstance(content, list) else ():
         if not isinstance(place, Mapping):
@@ -128,9 +128,9 @@ def _places(logprobs: Any) -> Iterator[dict[str, float]]:
 
 
 def read_target(answer: Any, target: str) -> tuple[Mapping[str, float], ...] | None:
-    """Return the log-probability of each token of a target; None if the server told none.
+    """Return the log-probability of each token of a target; None if the server returned none.
 
-    vLLM tells those of the whole prompt, which the target ends.
+    vLLM returns those of the whole prompt, which ends with the target.
     """
     places: list[Mapping[str, float]] = []
     length = 0
@@ -141,13 +141,13 @@ def read_target(answer: Any, target: str) -> tuple[Mapping[str, float], ...] | N
             (token,) = place.values()
             places.append({token["decoded_token"]: float(token["logprob"])})
             length += len(token["decoded_token"])
-    except (AttributeError, LookupError, TypeError, ValueError):  # of another server's
+    except (AttributeError, LookupError, TypeError, ValueError):  # another server's format
         return None
     return tuple(reversed(places)) or None
 
 
 def holds_thoughts(answer: Any, text: str) -> bool:
-    """Return whether thoughts took the tokens of an answer that was cut off."""
+    """Return whether thoughts used up the tokens of an answer that was cut off."""
     usage = answer.get("usage")
     details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
     reasoned = isinstance(details, Mapping) and bool(details.get("reasoning_tokens"))
@@ -155,7 +155,7 @@ def holds_thoughts(answer: Any, text: str) -> bool:
 
 
 def _usage(usage: Any) -> Usage | None:
-    """Return the counts of tokens that can be read."""
+    """Return the valid counts of tokens."""
     if not isinstance(usage, Mapping):
         return None
     details = usage.get("prompt_tokens_details")

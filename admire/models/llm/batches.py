@@ -1,4 +1,4 @@
-"""Questions by OpenAI's Batch API: submitted, and collected into the cache within a day."""
+"""OpenAI's Batch API: submits questions, and collects the replies into the cache."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ log = logging.getLogger("admire")
 
 ENDPOINT: Final = "/v1/chat/completions"
 REQUESTS, BYTES = 50_000, 200_000_000
-"""The most that OpenAI takes in one file."""
+"""OpenAI's limits for one file."""
 SHOWN = 5
-"""How many reasons for missing answers are shown."""
+"""How many reasons for missing answers are printed."""
 OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 TOKEN = "admire"
-"""The key of a batch's metadata under which its :attr:`Submitted.token` stands."""
+"""The key of :attr:`Submitted.token` in a batch's metadata."""
 
 
 @dataclass
 class Submitted:
     """A batch whose answers are not collected yet.
 
-    It is written down before it is submitted, so that it is found again whenever the process dies.
+    It is saved before it is submitted, so that it can be found again if the process dies.
 
     Attributes:
-        token: a name of ours.
+        token: our own name for it.
         keys: of the questions, in the cache of replies.
-        options: what its requests have besides their messages.
+        options: the options of its requests, besides the messages.
         id: the server's name for it; None until the server has given one.
     """
 
@@ -58,11 +58,11 @@ class Submitted:
 
 @dataclass
 class State:
-    """What a file in the cache directory keeps of a chat model's batches.
+    """The state of a chat model's batches, stored in the cache directory.
 
     Attributes:
         open: those whose answers are not collected yet.
-        refusals: parameter, message and options of requests that the server refused to take.
+        refusals: parameter, message and options of requests that the server refused.
         failed: why questions cannot be answered by a batch, by their keys.
     """
 
@@ -81,14 +81,14 @@ class Batches:
         self.llm, self.model = llm, model
         name = hashlib.sha256(llm.identity.encode()).hexdigest()[:32]
         self._file = cache_dir() / "batches" / f"{name}.json"
-        kept = self._file.exists()
-        self._state = STATE.validate_json(self._file.read_bytes()) if kept else State()
+        exists = self._file.exists()
+        self._state = STATE.validate_json(self._file.read_bytes()) if exists else State()
         self.open, self.failed = self._state.open, self._state.failed
         for param, message, options in self._state.refusals:
             self.model.refuse(param, message, dict.fromkeys(options))
 
     def collect(self) -> None:
-        """Put the answers of batches that have ended into the cache."""
+        """Cache the answers of batches that have ended."""
         where = self.model.address.shown
         for submitted in list(self.open):
             unknown = (
@@ -109,7 +109,7 @@ class Batches:
                 why = " ".join(str(reason.message) for reason in reasons) or "no reason given"
                 raise UserError(
                     f"{self.llm.name}: {where} refused batch {batch.id} "
-                    f"({self.model.redacted(why)[:300]}). The same command submits it again."
+                    f"({self.model.redacted(why)[:300]}). Run the command again to resubmit it."
                 )
 
     def submit(self, questions: Mapping[str, Question]) -> None:
@@ -118,7 +118,7 @@ class Batches:
             self._send(file, Submitted(uuid.uuid4().hex, keys, sorted(options)))
 
     def _find(self, token: str) -> str | None:
-        """Return the server's name for a batch with this token; None where none was submitted."""
+        """Return the server's name for a batch with this token; None if none was submitted."""
         batches = self.model.client.batches.list(limit=100)
         return next((b.id for b in batches if (b.metadata or {}).get(TOKEN) == token), None)
 
@@ -130,7 +130,7 @@ class Batches:
                     answer = json.loads(line)
                     waiting.remove(answer["custom_id"])
                 except (ValueError, KeyError, TypeError, RecursionError):
-                    problems.append(f"says {self.model.redacted(line)[:100]!r}")
+                    problems.append(f"unexpected line {self.model.redacted(line)[:100]!r}")
                 else:
                     problem = self._take(answer, submitted.options)
                     problems += [problem] if problem else []
@@ -141,7 +141,7 @@ class Batches:
             log.warning("%s: %s", name, problem)
 
     def _take(self, answer: Mapping[str, Any], options: list[str]) -> str | None:
-        """Keep the reply in one line of a batch's files; where there is none, what is wrong."""
+        """Cache the reply in one line of a batch's files; if there is none, return the problem."""
         key = str(answer["custom_id"])
         try:
             response = answer.get("response") or {}
@@ -154,7 +154,7 @@ class Batches:
             return self._give_up(key, f"an answer has no message, but {why}")
         if reply:
             self.llm.store(key, replace(reply, batched=True))
-            return None if reply.text.strip() else self._give_up(key, "an answer holds no text")
+            return None if reply.text.strip() else self._give_up(key, "an answer contains no text")
         if not response:  # expired or cancelled before its turn
             return str((answer.get("error") or {}).get("message") or "not answered")
         param, message = error.get("param"), str(error.get("message"))
@@ -162,10 +162,10 @@ class Batches:
             refusal = (param, message, options)
             if refusal not in self._state.refusals:
                 self._state.refusals.append(refusal)
-            return f"{message} It is left out from now on."
+            return f"{message} It is omitted from now on."
         problem = f"status {status}: {message}"
-        passes = status == 429 or (status or 0) >= 500
-        return self.model.redacted(problem)[:300] if passes else self._give_up(key, problem)
+        temporary = status == 429 or (status or 0) >= 500
+        return self.model.redacted(problem)[:300] if temporary else self._give_up(key, problem)
 
     def _give_up(self, key: str, problem: str) -> str:
         self.failed[key] = self.model.redacted(problem)[:300]
@@ -203,7 +203,7 @@ class Batches:
             with self._explaining(missing):
                 client = self.model.client
                 uploaded = client.files.create(file=(f"{token}.jsonl", file), purpose="batch")
-                # Tried once: if the server's answer is lost, the batch is found by its metadata.
+                # Sent once: if the server's answer is lost, the batch is found by its metadata.
                 batch = client.with_options(max_retries=0).batches.create(
                     input_file_id=uploaded.id,
                     endpoint=ENDPOINT,
@@ -225,7 +225,7 @@ class Batches:
 
     @contextmanager
     def _explaining(self, missing: str) -> Iterator[None]:
-        """Turn the package's errors into ours; ``missing`` says what an unknown address means."""
+        """Turn the package's errors into ours; ``missing`` is the message for unknown addresses."""
         import openai
 
         try:

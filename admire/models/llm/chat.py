@@ -1,4 +1,4 @@
-"""Chat models: questions of text and images in, replies with their cost out."""
+"""Chat models: questions with text and images, and replies with their cost."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Subject = TypeVar("Subject")
 Answer = TypeVar("Answer")
 
 IMAGE_SIDE = 768
-"""The longest side of an image that is sent, in pixels, unless a question says otherwise."""
+"""The longest side of an image that is sent, in pixels, unless a question sets another one."""
 EXPECTED: ContextVar[float] = ContextVar("EXPECTED", default=inf)
-"""How many answers :func:`ask_each` expects in all, as its threads see it. A model that answers
-several questions together waits for no more than these."""
+"""How many answers :func:`ask_each` expects in all; set in its threads. A model that answers
+questions in batches waits for no more than these."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Question:
             the log-probability of each of its tokens.
         purpose: "senses", "meanings", …, for the cost of a run by stage. Not part of equality or
             of the cache key.
-        shown: the names of the candidates that it shows, in their order; likewise.
+        shown: the names of the candidates that it shows, in their order. Not part of them either.
     """
 
     parts: str | tuple[str | Image, ...]
@@ -96,7 +96,7 @@ class Usage:
         prompt: of the question, images included.
         cached: the part of ``prompt`` that the server had cached.
         completion: of the reply, with the model's reasoning before it.
-        images: of the question's images, 0 if the server does not say.
+        images: of the question's images, 0 if the server does not report it.
     """
 
     prompt: int = 0
@@ -111,7 +111,7 @@ class Reply:
 
     Attributes:
         text: the answer.
-        usage: None if the server does not say.
+        usage: None if the server does not report it.
         seconds: how long the model took.
         cut: whether it was cut off at ``max_tokens``.
         logprobs: for each token of the answer the likeliest tokens with their log-probabilities,
@@ -119,7 +119,7 @@ class Reply:
             none.
         cached: whether it came from the cache.
         batched: whether it came by OpenAI's Batch API, which has its own prices.
-        model: the server's name of the model that answered; empty if it does not say.
+        model: the server's name of the model that answered; empty if unknown.
     """
 
     text: str
@@ -137,7 +137,7 @@ class Price:
     """A price in US dollars.
 
     Attributes:
-        at_most: whether it may be less: it came in a batch, and only the ordinary price is known.
+        at_most: whether it may be lower: for batches where only the ordinary price is known.
     """
 
     dollars: float
@@ -152,10 +152,10 @@ class Price:
 
 
 class ServerError(UserError):
-    """A chat model's server cannot be reached, fails, or answers what cannot be used.
+    """A chat model's server cannot be reached, fails, or returns an unusable answer.
 
     Attributes:
-        later: whether the same question may be answered later.
+        later: whether the same question may succeed later.
     """
 
     def __init__(self, message: str, *settings: str, later: bool = False):
@@ -174,16 +174,17 @@ class ChatModel(Identified, Protocol):
 
     Attributes:
         name: what the user calls it; defaults to the class's name.
-        identity: everything that its replies depend on: server, weights; defaults to the name.
+        identity: everything that its replies depend on, such as server and weights; defaults to
+            the name.
         parallel: how many questions may be asked at the same time.
         free: whether asking it costs nothing, because it runs on this machine.
-        accepts_images: whether it can be shown images, as far as is known before one is shown.
+        accepts_images: whether it accepts images, as far as is known before one is sent.
         scores_text: whether it rates a :attr:`Question.target`, as far as is known before it is
             asked.
-        judges_senses: whether its votes decide senses, unless a setting says otherwise; False for
-            a small model, in whose place a detector does.
-        describes_both_senses: whether it is asked for the meanings of both senses, unless a setting
-            says otherwise; False for a small model, which is asked for that of idiomatic uses.
+        judges_senses: whether its votes decide senses by default; False for a small model, which
+            leaves that to a detector.
+        describes_both_senses: whether it is asked for the meanings of both senses by default; False
+            for a small model, which is only asked for the meaning of idiomatic uses.
     """
 
     parallel: int = 1
@@ -208,7 +209,7 @@ class ChatModel(Identified, Protocol):
 
 
 def capabilities(model: ChatModel) -> dict[str, Any]:
-    """Return the attributes of a chat model that another one in front of it has as well."""
+    """Return the attributes of a chat model that a wrapper of it has as well."""
     return {name: getattr(model, name, default) for name, default in CAPABILITIES.items()}
 
 
@@ -216,9 +217,9 @@ CAPABILITIES = {name: getattr(ChatModel, name) for name in ChatModel.__annotatio
 
 
 def evict(llm: ChatModel, *questions: Question) -> None:
-    """Take replies out of the model's cache, if it has one, because they could not be read.
+    """Remove replies from the model's cache, if it has one, because they could not be parsed.
 
-    So the same command asks again, when a server may have been repaired.
+    So the same command asks again, perhaps when the server works again.
     """
     if drop := getattr(llm, "evict", None):
         for question in questions:
@@ -237,7 +238,7 @@ def ask_each(
 
     Args:
         task: what the model does, to show the progress: "Writing the meaning".
-        name_of: returns what a message calls a subject.
+        name_of: returns a subject's name for messages.
 
     Returns:
         The answers, in the subjects' order.
@@ -245,7 +246,7 @@ def ask_each(
     Raises:
         UserError: a question raised one; the message names the subject.
         Unanswered: the cache lacks a reply; every question was tried.
-        Cancelled: nobody waits for the answers any more.
+        Cancelled: the answers are no longer needed.
     """
     missing: list[Unanswered] = []
     check = cancellation()
@@ -258,10 +259,10 @@ def ask_each(
             missing.append(unanswered)
             return None
         except UserError as error:
-            named = copy(error)
+            named_error = copy(error)
             cached = "The answers so far are cached: run the same command again to resume."
-            named.args = (f"'{name_of(subject)}': {error} {cached}",)
-            raise named from error
+            named_error.args = (f"'{name_of(subject)}': {error} {cached}",)
+            raise named_error from error
 
     pool = ThreadPoolExecutor(llm.parallel, initializer=EXPECTED.set, initargs=(len(subjects),))
     waits = True
@@ -269,7 +270,7 @@ def ask_each(
         replies = pool.map(ask_named, subjects)
         answers = list(show_progress(replies, f"{task} (model {llm.name})", len(subjects)))
     except (KeyboardInterrupt, Cancelled):
-        waits = False  # replies under way are cached when they come
+        waits = False  # pending replies are cached when they arrive
         raise
     finally:  # after an error or Ctrl-C, questions that have not begun are dropped
         pool.shutdown(waits, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The openai package's client: when it asks again, and which answers it reads."""
+"""The openai package's client: when it retries, and which answers it reads."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from admire.models.llm.address import Address
 log = logging.getLogger("admire")
 
 LONGEST = 16_000_000
-"""The most bytes of an answer: 4,096 tokens with 20 log-probabilities each take about 8 million."""
+"""Maximum bytes of an answer: 4,096 tokens with 20 log-probabilities each take about 8 million."""
 SECONDS_BETWEEN_RETRIES = 1.0
-"""A retry is not logged if another one was within so many seconds, as of questions beside it."""
+"""A retry is not logged if another one was logged within so many seconds."""
 LATE = 60.0
-"""Seconds after which the log says that an answer is awaited."""
+"""Seconds after which a pending answer is logged."""
 REFUSALS = 2
-"""How often a server is asked again that refuses the connection: it may be starting."""
+"""Retries if a server refuses the connection: it may be starting."""
 ENCODINGS = ("gzip", "deflate")
-"""How answers may be compressed. A packet in one of these cannot grow beyond 70 megabytes."""
+"""Accepted compressions of answers. A packet in one of these cannot exceed 70 megabytes."""
 
 _reason: ContextVar[str] = ContextVar("_reason", default="")
 
@@ -44,14 +44,14 @@ class TooLong(openai.OpenAIError):
 
 
 class Client(openai.OpenAI):
-    """The package's client, which logs why and when it asks again."""
+    """The package's client, with logged retries."""
 
     model = ""
     """The name that messages give to the model."""
     _logged = -inf
 
     def _should_retry(self, response: httpx2.Response) -> bool:
-        # A quota that is used up stays so, unlike a rate limit.
+        # Unlike a rate limit, an exhausted quota does not recover.
         return b"insufficient_quota" not in response.content and super()._should_retry(response)
 
     def _sleep_for_retry(self, **retry: Any) -> None:
@@ -65,7 +65,7 @@ class Client(openai.OpenAI):
         seconds = super()._calculate_retry_timeout(*arguments, **options)
         if time.monotonic() - self._logged > SECONDS_BETWEEN_RETRIES:
             self._logged = time.monotonic()
-            log.info("%s: %s; asking again in %.1f s.", self.model, _reason.get(), seconds)
+            log.info("%s: %s; retrying in %.1f s.", self.model, _reason.get(), seconds)
         return seconds
 
 
@@ -76,7 +76,7 @@ def open_client(
 
     Args:
         timeout: seconds for each try, from the request to the end of its answer.
-        retries: how often to ask again.
+        retries: maximum number of retries.
         model: the name that messages give to the model.
 
     Raises:
@@ -94,13 +94,13 @@ def open_client(
             timeout=timeout,
             follow_redirects=False,
             event_hooks={"request": [begin], "response": [_read]},
-            trust_env=not address.on_this_machine,  # no proxy reaches this machine's servers
+            trust_env=not address.on_this_machine,  # without a proxy for servers on this machine
             verify=httpx2.create_ssl_context(trust_env=secure),
         )
     except (ImportError, ValueError, httpx2.InvalidURL):
         raise _wrong_proxy() from None
     client = Client(
-        # The package insists on a key, other servers need none.
+        # The package requires a key; other servers need none.
         api_key=key.get_secret_value() or "none",
         base_url=address.url.get_secret_value(),
         default_query=dict(parse_qsl(address.query.get_secret_value())),
@@ -115,11 +115,13 @@ def open_client(
 
 @contextmanager
 def say_when_late(model: str, where: str, timeout: float) -> Iterator[None]:
-    """Log once when an answer takes more than :data:`LATE` seconds, where it may take longer."""
+    """Log once if an answer takes more than :data:`LATE` seconds and the timeout is longer."""
     if timeout <= LATE:
         yield
         return
-    message = f"{model}: {where} has not answered after {LATE:g} s; it has {timeout:g} s a try."
+    message = (
+        f"{model}: {where} has not answered after {LATE:g} s (timeout: {timeout:g} s per attempt)."
+    )
     timer = threading.Timer(LATE, log.info, [message])
     timer.daemon = True
     timer.start()
@@ -147,7 +149,7 @@ def _wrong_proxy() -> UserError:
 
 
 def proxy_variable(address: Address) -> str | None:
-    """Return the environment variable of the proxy between us and a server, if there is one."""
+    """Return the environment variable of the proxy for a server, if there is one."""
     parts, proxies = urlsplit(address.shown), getproxies()
     if address.on_this_machine or proxy_bypass(parts.hostname or ""):
         return None
@@ -162,10 +164,10 @@ def _variable(scheme: str) -> str:
 
 
 def _read(response: httpx2.Response) -> None:
-    """Read an answer as long as it is neither too long nor too late.
+    """Read an answer unless it is too long or too late.
 
-    The package would read an answer of any length, and give a server that sends a blank now and
-    then any time. A file of a batch, which the user asked for, is read by the package.
+    The package would read an answer of any length, and wait forever for a server that sends a
+    blank from time to time. It reads files of batches, which the user has requested.
     """
     if response.request.url.path.endswith("/content"):
         return

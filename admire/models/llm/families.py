@@ -1,4 +1,4 @@
-"""How a chat model is opened by its name."""
+"""Opens chat models by name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def open_llm(name: str, **options: Any) -> ChatModel:
     """Open the chat model of that name, a plug-in.
 
     - ``embedded``: the model that comes with the extra ``embedded``;
-    - ``gguf:PATH``: a file that llama.cpp reads, on this machine;
+    - ``gguf:PATH``: a local file, run by llama.cpp;
     - ``openai:MODEL``: the official API, or the compatible server at ``url`` or
       ``OPENAI_BASE_URL``.
 
-    Nothing is loaded or asked before the first question that is not cached; every reply is cached
-    on disk. A warning names a model that the official API retires.
+    No model is loaded before the first question that is not cached; every reply is cached on
+    disk. A warning is logged for a model that the official API retires.
 
     Args:
         options: see :func:`open_source`.
@@ -48,14 +48,14 @@ def open_source(
     dictionaries: tuple[str, ...] = ("wordnet",),
     plugins: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Any:
-    """Open what a chat model's name stands for: a model with a cache, or other sources of senses.
+    """Open a chat model by name, with a cache, or other sources of senses.
 
     Args:
         url: the address of a server, for ``openai:`` models.
-        timeout: how many seconds a server may take for a whole answer; None is 60.
+        timeout: seconds that a server may take for a whole answer; None is 60.
         parallel: how many questions to ask a server at the same time; None is 8.
-        session: what asks the model; None is one of its own.
-        asked: whether it is to be asked at all; otherwise a server's key may be missing.
+        session: asks the model; None creates one for it.
+        asked: whether it will be asked at all; if not, a server's key may be missing.
         dictionaries: the names of those that ``dictionary`` looks up.
         plugins: see :attr:`admire.Settings.plugins`.
     """

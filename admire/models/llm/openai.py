@@ -38,19 +38,19 @@ log = logging.getLogger("admire")
 RETRIES = 6
 PARALLEL = 8
 TIMEOUT = 60.0
-"""Seconds that a server may take for a whole answer, unless it is told otherwise."""
+"""Default for the seconds that a server may take for a whole answer."""
 THINKING_TOKENS = 4096
-"""The most tokens of reasoning before an answer."""
+"""Maximum tokens of reasoning before an answer."""
 OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
-"""Options that are left out if a server refuses them."""
+"""Options that are omitted if a server refuses them."""
 WORDS = {"response_format": "response_format|json_schema", "logprobs": r"(?:top_)?logprobs"}
-"""What a server's message calls an option that it refuses, where this is not the option's name."""
+"""Names of refused options in servers' messages, where they differ from the option's name."""
 IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
 SEEING = (
-    "Show it captions alone, or take a model that sees: openai:gpt-6.1-sol, or a server with Gemma "
+    "Use captions only, or a model that accepts images: openai:gpt-6.1-sol, or a server with Gemma "
     "or Qwen-VL."
 )
-"""What to do where a model cannot be shown images."""
+"""What to do if a model does not accept images."""
 
 
 class OpenAIChat(ChatModel):
@@ -60,13 +60,14 @@ class OpenAIChat(ChatModel):
     ``RETRIES`` times, with exponential backoff and jitter, or after the server's Retry-After.
 
     Args:
-        url: the server's address; None is that of ``OPENAI_BASE_URL``, or else the official one.
+        url: the server's address; None is that of ``OPENAI_BASE_URL``, or by default the official
+            one.
         key: None is that of ``OPENAI_API_KEY``.
         timeout: seconds for each try, from the request to the end of its answer.
         parallel: how many questions may be asked at the same time.
 
     Raises:
-        UserError: the address or the key cannot be right, or the official API has no key.
+        UserError: the address or the key is invalid, or the official API has no key.
     """
 
     def __init__(
@@ -87,10 +88,12 @@ class OpenAIChat(ChatModel):
         self._key = api_key(key)
         secret = self._key.get_secret_value()
         if not (secret.isascii() and secret.isprintable()):
-            raise UserError(f"{self.name}: OPENAI_API_KEY holds characters that no key has.")
+            raise UserError(
+                f"{self.name}: OPENAI_API_KEY contains characters that are invalid in a key."
+            )
         if self.address.official and not secret:
             raise UserError(
-                f"{self.name} needs a key: set OPENAI_API_KEY. For a server of your own, give its "
+                f"{self.name} needs a key: set OPENAI_API_KEY. For your own server, give its "
                 "address. The chat model embedded needs no key.",
                 "llm_url",
                 "llms",
@@ -99,8 +102,8 @@ class OpenAIChat(ChatModel):
         self.accepts_images = True
         self.scores_text = not self.address.official
         self.prefills_reply = False
-        """Whether a prompt's last line, if it begins a JSON object, is given as the reply's start.
-        Few servers go on with such a start."""
+        """Whether a prompt's last line, if it begins a JSON object, is sent as the start of the
+        reply. Few servers continue such a start."""
         name = _THINKS.match(model)
         self._thinks = bool(name)
         self._warned = False
@@ -123,18 +126,18 @@ class OpenAIChat(ChatModel):
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.models.llm.ChatModel`.
 
-        Options that the model refuses, such as a temperature, are left out from then on. If it
-        refuses a schema, the question ends with that schema as text. A model whose reply is used up
-        by thoughts is asked once more, with :data:`THINKING_TOKENS` besides, and gets them from
+        Options that the model refuses, such as a temperature, are omitted from then on. If it
+        refuses a schema, the question ends with that schema as text. If a model uses up its reply
+        by thinking, it is asked once more with :data:`THINKING_TOKENS` added, and gets them from
         then on; the tokens of the first reply are not counted.
 
-        A target is rated by servers that know ``prompt_logprobs``, as vLLM does; the reply of
-        others has no log-probabilities.
+        Servers that support ``prompt_logprobs``, such as vLLM, rate a target; the reply of others
+        has no log-probabilities.
         """
         import openai
 
         where, started = self.address.shown, time.perf_counter()
-        thinks = self._thinks  # another thread may find out meanwhile
+        thinks = self._thinks  # another thread may change it meanwhile
         try:
             answer = self._complete(question)
             reply = read_reply(answer, time.perf_counter() - started)
@@ -151,7 +154,7 @@ class OpenAIChat(ChatModel):
         except openai.OpenAIError as error:
             raise self.explained(error, question) from error
         except Withheld as why:
-            reason = f"{where} {self._redact(why)[:300]}. Try again later, or name another model."
+            reason = f"{where} {self._redact(why)[:300]}. Try again later, or use another model."
             raise ServerError(f"{self.name}: {reason}", "llms") from why
         except Malformed as why:
             raise ServerError(
@@ -166,20 +169,20 @@ class OpenAIChat(ChatModel):
             ) from why
 
     def _warn_of_thoughts(self) -> None:
-        """Warn, once, of replies that are thoughts alone."""
+        """Warn once about replies that contain only thoughts."""
         if not self._warned:
             self._warned = True
             log.warning(
-                "%s: a reply begins with thoughts that do not end. Such replies are not used. "
-                "Switch thinking off on the server, or let its parser take thoughts out.",
+                "%s: a reply begins with thoughts that do not end. Such replies are skipped. "
+                "Turn thinking off on the server, or let its parser remove thoughts.",
                 self.name,
             )
 
     def request(self, question: Question) -> dict[str, Any]:
         """Return the body of a request to ``/chat/completions``.
 
-        Models that reason first get :data:`THINKING_TOKENS` besides, because their reasoning counts
-        towards the tokens of the answer. OpenAI's call that ``max_completion_tokens``, and may
+        Models that reason first get :data:`THINKING_TOKENS` more, because reasoning counts towards
+        the tokens of the answer. OpenAI's models call that ``max_completion_tokens``, and may
         refuse a temperature, because they always sample.
         """
         refused = set(self._refused)  # once, because other threads add to it
@@ -216,7 +219,7 @@ class OpenAIChat(ChatModel):
         return {"model": self.model, "messages": messages, **accepted}
 
     def most_tokens(self, question: Question) -> int:
-        """Return the most tokens that a reply may take, reasoning included; 1 for a target."""
+        """Return the maximum tokens of a reply, reasoning included; 1 for a target."""
         if question.target:
             return 1
         thinks = self._thinks or "max_tokens" in self._refused
@@ -231,8 +234,8 @@ class OpenAIChat(ChatModel):
         while True:
             body = self.request(question)
             try:
-                # Not chat.completions.create, which goes through a body that is right already: that
-                # took nearly half of the client's time.
+                # Not chat.completions.create, which validates a body that is known to be valid.
+                # That took nearly half of the client's time.
                 with say_when_late(self.name, self.address.shown, self._timeout):
                     answer = self.client.post(
                         "/chat/completions", body=body, cast_to=httpx2.Response
@@ -243,24 +246,25 @@ class OpenAIChat(ChatModel):
                     raise
 
     def refuse(self, param: object, message: str, body: Mapping[str, Any]) -> bool:
-        """Remember which option of a request the server refused; whether there was one."""
-        named = [option for option in OPTIONAL if option == param]
-        if not named and not _CONTEXT.search(message):
+        """Store which option of a request the server refused; return whether there was one."""
+        refused = [option for option in OPTIONAL if option == param]
+        if not refused and not _CONTEXT.search(message):
             places = {option: _place(option, message) for option in OPTIONAL if option in body}
-            named = sorted((o for o, place in places.items() if place >= 0), key=places.__getitem__)
-        options = [option for option in named if option in body]
+            mentioned = (option for option, place in places.items() if place >= 0)
+            refused = sorted(mentioned, key=places.__getitem__)
+        options = [option for option in refused if option in body]
         self._refused.update(options[:1])
         return bool(options)
 
     def explained(self, error: openai.OpenAIError, question: Question | None = None) -> UserError:
-        """Return the error as a message that says what to do, without key or web page."""
+        """Return the error as a message with a remedy, without key or web page."""
         import httpx2
         import openai
 
         from admire.models.llm.client import TooLong, proxy_variable
 
         where = self.address.shown
-        seen = question.images if question else []
+        images = question.images if question else []
         settings: list[str] = []
         later = False
         response = getattr(error, "response", None)
@@ -269,30 +273,30 @@ class OpenAIChat(ChatModel):
         if isinstance(error, openai.APIStatusError) and _CONTEXT.search(message):
             reason = (
                 f"the question is too long for {where} ({message}). Give the server more context "
-                "(llama-server -c 16384), show smaller images, or captions alone."
+                "(llama-server -c 16384), or use smaller images, or captions only."
             )
             settings = ["image_side", "track"]
-        elif seen and isinstance(error, openai.APIStatusError) and _BLIND.search(message):
+        elif images and isinstance(error, openai.APIStatusError) and _BLIND.search(message):
             reason = f"it cannot see images ({message}). {SEEING}"
             settings = ["track", "llms"]
-        elif seen and isinstance(error, openai.BadRequestError):
-            images = ", ".join(str(image.path) for image in seen)
-            reason = f"{where} refused a question with images ({message}). They are: {images}."
+        elif images and isinstance(error, openai.BadRequestError):
+            paths = ", ".join(str(image.path) for image in images)
+            reason = f"{where} refused a question with images ({message}). They are: {paths}."
         elif isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
             reason = f"{where} refused the key. Check OPENAI_API_KEY."
         elif isinstance(error, openai.NotFoundError):
             reason = (
-                f"{where} does not know the model '{self.model}', or is not an API's address. Name "
-                "another model, or another server."
+                f"{where} does not know the model '{self.model}', or is not the address of an "
+                "API. Use another model, or another server."
             )
             settings = ["llms", "llm_url"]
         elif getattr(error, "status_code", 0) == 402 or "insufficient_quota" in (
             getattr(error, "code", None),
             getattr(error, "type", None),
         ):
-            reason = f"{where} says that the key has no credit left ({message}). Add some."
+            reason = f"{where} reports that the key has no credit left ({message}). Add credit."
         elif isinstance(error, openai.RateLimitError):
-            reason = f"{where} answers 'too many requests'{again}. Wait, or check the quota."
+            reason = f"{where} returned 'too many requests'{again}. Wait, or check the quota."
             later = True
         elif isinstance(error, openai.APITimeoutError):
             reason = f"{where} did not answer within {self._timeout:g} s{again}. Is it busy?"
@@ -301,37 +305,37 @@ class OpenAIChat(ChatModel):
             name, value = named_certificates()
             reason = (
                 f"the certificate of {where} is not trusted ({_cause(error)}). {name}"
-                f"{f' (now {value})' * bool(value)} names the certificates to trust."
+                f"{f' (now {value})' * bool(value)} sets the certificates to trust."
             )
         elif isinstance(error.__cause__, httpx2.DecodingError):
-            reason = f"{where} gives an answer that cannot be decompressed ({_cause(error)})."
+            reason = f"{where} returned an answer that cannot be decompressed ({_cause(error)})."
             later = True
         elif isinstance(error, openai.APIConnectionError):
             reason = f"{where} cannot be reached{again} ({_cause(error)}). Is the server running?"
             if variable := proxy_variable(self.address):
                 reason = (
                     f"{where} cannot be reached by the proxy of {variable}{again} "
-                    f"({_cause(error)}). Is the proxy running? Unset {variable}, or name the "
-                    "server in NO_PROXY, to do without it."
+                    f"({_cause(error)}). Is the proxy running? Unset {variable}, or add the "
+                    "server to NO_PROXY, to connect without it."
                 )
             later = True
         elif isinstance(error, openai.InternalServerError):
-            reason = f"{where} fails with status {error.status_code}{again}. Try again later."
+            reason = f"{where} failed with status {error.status_code}{again}. Try again later."
             later = True
         elif isinstance(error, openai.APIStatusError) and error.status_code == 413:
-            reason = f"the question is too large for {where} (status 413). Show smaller images."
+            reason = f"the question is too large for {where} (status 413). Use smaller images."
             settings = ["image_side", "track"]
         elif isinstance(error, TooLong):
             reason = f"{where} cannot be used: {error}. Is it an OpenAI-compatible API?"
         elif response is not None and response.is_redirect:
-            reason = f"{where} redirects to another address. Give that address if you trust it."
+            reason = f"{where} redirects to another address. Use that address if you trust it."
             settings = ["llm_url"]
         else:
             reason = f"{where} refused the request: {message}"
         return ServerError(f"{self.name}: {reason}", *settings, later=later)
 
     def _redact(self, error: Exception) -> str:
-        """Return the error's text without secrets, which it then has in tracebacks, too."""
+        """Return the error's text without secrets, and store it in the error, for tracebacks."""
         message = self.redacted(str(error))
         error.args = (message,)
         return message
@@ -346,7 +350,7 @@ _THINKS = re.compile(
     r"qwen3(?!.*(?:instruct|coder)))",
     re.IGNORECASE,
 )
-"""Names of models that reason first. Others show it by what they refuse, or by a reply that their
+"""Names of models that reason first. Others are detected by what they refuse, or by a reply that
 thoughts use up."""
 _CONTEXT = re.compile(r"(?i)context[ _](?:length|size|window)|maximum context|too many tokens")
 _BLIND = re.compile(
@@ -358,13 +362,13 @@ _BLIND = re.compile(
 
 
 def _place(option: str, message: str) -> int:
-    """Return where a message names an option; -1 if it does not."""
-    found = re.search(rf"\b(?:{WORDS.get(option, option)})\b", message)
-    return found.start() if found else -1
+    """Return where a message mentions an option; -1 if it does not."""
+    match = re.search(rf"\b(?:{WORDS.get(option, option)})\b", message)
+    return match.start() if match else -1
 
 
 def _retried(error: openai.OpenAIError) -> str:
-    """Return how often the package asked again, and how long the server asks to wait."""
+    """Return how often the package retried, and how long the server asks to wait."""
     request, response = getattr(error, "request", None), getattr(error, "response", None)
     retries = "0" if request is None else request.headers.get("x-stainless-retry-count", "0")
     text = "" if retries == "0" else f" after {retries} retries"
@@ -374,7 +378,7 @@ def _retried(error: openai.OpenAIError) -> str:
 
 
 def _cause(error: BaseException) -> str:
-    """Return what the network said, at the end of a chain of errors."""
+    """Return the network's error, at the end of a chain of errors."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
     return str(error) or type(error).__name__
@@ -421,7 +425,7 @@ def open_openai(
     parallel: int | None = None,
     asked: bool = True,
 ) -> OpenAIChat:
-    """Return the model of OpenAI's API or a compatible server; warn of one that is retired."""
+    """Return the model of OpenAI's API or a compatible server; warn if it is retired."""
     server = OpenAIChat(
         model,
         url=url,
@@ -432,7 +436,7 @@ def open_openai(
     when = retired(server.name)
     if when and server.address.official:
         log.warning(
-            "%s: %s by OpenAI. Name another model, or a server that still has this one.",
+            "%s: %s by OpenAI. Use another model, or a server that still has this one.",
             server.name,
             when,
         )

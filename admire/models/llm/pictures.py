@@ -1,4 +1,4 @@
-"""Images as a chat server takes them: scaled, and written into the request."""
+"""Images in requests to chat servers: scaled and encoded."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from admire.data.image_files import read_bytes, read_image
 from admire.models.llm.chat import Image
 
 QUALITY = 90
-"""Of JPEG files that are written anew, from 1 to 95."""
+"""Quality of re-encoded JPEG files, from 1 to 95."""
 SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png"}
 
 
 def data_uri(image: Image) -> str:
-    """Return the image as a ``data:`` address of type JPEG or PNG, whatever its file is called.
+    """Return the image as a ``data:`` address of type JPEG or PNG, independent of its file name.
 
-    A JPEG or PNG file that is small enough goes as it is. Others are turned upright, put on white
-    and scaled; a JPEG stays one, the first picture of an MPO, as phones write it, becomes one, and
-    all else becomes a PNG.
+    A JPEG or PNG file that is small enough is sent unchanged. Others are turned upright, put on
+    white and scaled. A JPEG stays a JPEG; the first picture of an MPO, which phones write, becomes
+    one; all others become a PNG.
     """
     with needs_extra("rankers", "A chat model that sees"):
         from PIL import Image as Pillow
     content = read_bytes(image.path)
-    upright = read_image(image.path)  # also where it goes as it is: a truncated file would be sent
+    upright = read_image(image.path)  # always, because a truncated file would be sent unchanged
     with Pillow.open(io.BytesIO(content)) as opened:
         kind = opened.format or ""
         turned = opened.getexif().get(0x0112, 1) != 1
@@ -42,14 +42,14 @@ def data_uri(image: Image) -> str:
 
 @lru_cache(maxsize=100_000)
 def image_size(path: Path) -> tuple[int, int]:
-    """Width and height of an image file in pixels, read without decoding it."""
+    """Return the width and height of an image file in pixels, without decoding it."""
     with needs_extra("rankers", "A chat model that sees"):
         from PIL import Image as Pillow
     try:
         with Pillow.open(path) as opened:
             return opened.size
     except (OSError, Pillow.DecompressionBombError):
-        return read_image(path).size  # which says what is wrong
+        return read_image(path).size  # this raises the error
 
 
 def digest(image: Image) -> str:
@@ -57,7 +57,7 @@ def digest(image: Image) -> str:
     try:
         changed = image.path.stat().st_mtime_ns
     except OSError:
-        changed = 0  # reading it says what is wrong
+        changed = 0  # reading it raises the error
     return _digest(image.path, changed)
 
 

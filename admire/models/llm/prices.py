@@ -1,4 +1,4 @@
-"""What questions cost: the price lists of genai-prices, and estimates of tokens."""
+"""Costs of questions: the price lists of genai-prices, and estimates of tokens."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def listed_price(model: OpenAIChat, usage: Usage, *, batched: bool = False) -> P
 
 
 def why_unknown(llm: ChatModel) -> str:
-    """Why what a model's replies cost is unknown, where it is."""
+    """Return why the cost of a model's replies is unknown."""
     if price(llm, Usage()) is not None:
         return "not all replies came with the number of their tokens"
     if find_spec("genai_prices") is None:
@@ -55,10 +55,10 @@ def why_unknown(llm: ChatModel) -> str:
 
 
 def estimate(question: Question, llm: ChatModel) -> Usage:
-    """About how many tokens a question takes, and the most that its reply may take.
+    """Estimate the tokens of a question, and the maximum of its reply.
 
-    A token is taken for four bytes of UTF-8, with 8 more around a message; an image is counted in
-    tiles, as OpenAI publishes it.
+    A token is estimated as four bytes of UTF-8, with 8 more for a message; an image is counted in
+    tiles, by OpenAI's published rule.
     """
     model = _asked(llm)
     name, most = "", question.max_tokens
@@ -74,7 +74,7 @@ def image_tokens(image: Image, model: str = "") -> int:
     """Return how many tokens OpenAI counts for an image, by
     https://platform.openai.com/docs/guides/images
 
-    It is scaled to fit 2048 x 2048 pixels and then to a shorter side of 768, never up; each tile of
+    It is scaled down to fit 2048 x 2048 pixels and then to a shorter side of 768. Each tile of
     512 x 512 pixels counts, and the image itself.
     """
     width, height = image_size(image.path)

@@ -1,4 +1,4 @@
-"""The chat models that OpenAI's API ends."""
+"""The chat models that OpenAI retires."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ RETIRED = {
     "2027-01-14": ("gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-mini"),
     "2027-04-01": ("gpt-5.1", "gpt-5.4-nano"),
 }
-"""Chat models that OpenAI's API ends, by the day, as known in November 2026. A name stands for its
-dated versions, too. From https://developers.openai.com/api/docs/deprecations"""
+"""Chat models that OpenAI retires, by the day, as known in November 2026. A name includes its
+dated versions. From https://developers.openai.com/api/docs/deprecations"""
 
 
 def retired(name: str, today: date | None = None) -> str:

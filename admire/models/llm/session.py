@@ -1,4 +1,4 @@
-"""What a command shares while it asks chat models: replies on disk, an account and a budget."""
+"""The session of a command that asks chat models: cached replies, an account and a budget."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from admire.models.llm.prices import estimate, price, why_unknown
 log = logging.getLogger("admire")
 
 REPLIES = "replies.sqlite"
-"""The file in the cache directory."""
+"""File name in the cache directory."""
 RECORD = b"\x1e"
-"""What a cached reply begins with; its record in JSON follows."""
+"""First byte of a cached reply; its record in JSON follows."""
 UNKNOWN = "unknown"
 _LOCKS = WeakValueDictionary[str, threading.Lock]()
-"""Of questions under way, by their keys."""
+"""Locks of pending questions, by their keys."""
 _GUARD = threading.Lock()
 
 
 @dataclass
 class Entry:
-    """What one stage asked of one model. A sum is None where it is unknown of a reply.
+    """The account of one stage and one model. A sum is None if it is unknown for a reply.
 
     Attributes:
-        why: why the price is unknown, where it is.
-        answered_by: what the server called the models that answered, each once.
-        seconds: unknown of replies that came in batches.
+        why: why the price is unknown; empty if it is known.
+        answered_by: the server's names of the models that answered, each once.
+        seconds: unknown for replies from batches.
         price_now: of the replies that were not in the cache.
     """
 
@@ -73,7 +73,7 @@ class Entry:
             setattr(self, name, None if None in terms else terms[0] + terms[1])
 
     def record(self) -> dict[str, Any]:
-        """For run.json: tokens are None and prices "unknown" where nobody told them."""
+        """Return the entry for run.json; unknown tokens are None, and unknown prices "unknown"."""
         plain = {name: value for name, value in vars(self).items() if name not in NOT_RECORDED}
         return plain | {
             "seconds": None if self.seconds is None else round(self.seconds, 3),
@@ -86,20 +86,20 @@ class Entry:
 
 SUMS = [field.name for field in fields(Entry)[4:]]
 """The fields that are added up: those after ``answered_by``."""
-NOT_RECORDED = ("why", "price", "price_now")  # but in other words
+NOT_RECORDED = ("why", "price", "price_now")  # but under other names
 
 
 class Session:
-    """What one command asks: each question once, within a budget, with an account of it all.
+    """Asks the questions of a command: each once, within a budget, with an account of the costs.
 
-    Threads may use it at the same time.
+    Several threads may use it at the same time.
 
     Args:
-        budget: in US dollars, for replies that are not in the cache; None is no limit. Once so
-            much is spent, no further question is asked. Those that are under way by then, eight
-            at most unless ``parallel`` says otherwise, are still answered and paid for. A reply
-            whose server does not report its tokens counts nothing.
-        fresh: whether to ignore and overwrite the replies that were cached before.
+        budget: in US dollars, for replies that are not cached; None for no limit. Once it is
+            spent, no further question is asked. Pending ones, by default eight at most (see
+            ``parallel``), are still answered and paid for. A reply without a token count from its
+            server costs nothing.
+        fresh: whether to ignore and overwrite replies that were cached before.
         note: makes it a session that only reads the cache: a question without a cached reply raises
             :class:`Unanswered`. It is called with each question and its reply, None if there is
             none.
@@ -117,7 +117,7 @@ class Session:
         note: Callable[[Question, Reply | None], None] | None = None,
     ):
         self.cache = open_cache(REPLIES) if cache is None else cache
-        # Which replies are new cannot be told by their dates: clocks are set back.
+        # Dates do not show which replies are new, because clocks may be set back.
         self.fresh: set[str] | None = set() if fresh else None
         self.note, self.missing = note, 0
         self._budget = inf if budget is None else budget
@@ -126,7 +126,7 @@ class Session:
         self._lock = threading.Lock()
 
     def bind(self, model: ChatModel) -> BoundModel:
-        """Return the same model, which is asked through this session.
+        """Return the same model, to be asked through this session.
 
         Raises:
             UserError: there is a budget and the model's price is unknown.
@@ -137,24 +137,24 @@ class Session:
         return bound
 
     def entries(self) -> list[Entry]:
-        """Return what each stage asked of each model, in the order of the first questions."""
+        """Return the account of each stage and model, in the order of the first questions."""
         with self._lock:
             return list(self._entries.values())
 
-    def hand_over(self) -> list[Entry]:
-        """Return what was recorded since the last call; see :meth:`take`."""
+    def pop_entries(self) -> list[Entry]:
+        """Return what was recorded since the last call; see :meth:`add_entries`."""
         with self._lock:
             entries, self._entries = list(self._entries.values()), {}
         return entries
 
-    def take(self, entries: Sequence[Entry]) -> None:
-        """Record what another process did."""
+    def add_entries(self, entries: Sequence[Entry]) -> None:
+        """Add the account of another process."""
         with self._lock:
             for entry in entries:
                 self._add(entry)
 
     def check_budget(self) -> None:
-        """Refuse a question that is not in the cache if the budget is spent."""
+        """Refuse a question that is not cached if the budget is spent."""
         if self._spent >= self._budget:
             raise UserError(
                 f"budget of ${self._budget:g} exhausted (${self._spent:.4f} spent). Budgets apply "
@@ -167,7 +167,7 @@ class Session:
         usage, cost = reply.usage, None
         if usage or llm.free:
             cost = price(llm, usage or Usage(), batched=reply.batched)
-        images_told = usage and (usage.images or not question.images)
+        images_known = usage and (usage.images or not question.images)
         with self._lock:
             if not reply.cached:
                 spent = cost or price(llm, estimate(question, llm))
@@ -182,7 +182,7 @@ class Session:
                 prompt_tokens=usage.prompt if usage else None,
                 cached_tokens=usage.cached if usage else None,
                 completion_tokens=usage.completion if usage else None,
-                image_tokens=usage.images if usage and images_told else None,
+                image_tokens=usage.images if usage and images_known else None,
                 seconds=reply.seconds or None,
                 price=cost,
                 price_now=Price(0.0) if reply.cached else cost,
@@ -190,7 +190,7 @@ class Session:
             self._add(entry)
 
     def _add(self, new: Entry) -> None:
-        """Put down an entry. Say it, once, if another model answers than has answered so far."""
+        """Add an entry; warn once if the server changes the model that answers."""
         before = self._answered_by(new.llm)
         entry = self._entries.setdefault((new.stage, new.llm), new)
         if entry is not new:
@@ -198,9 +198,9 @@ class Session:
         after = self._answered_by(new.llm)
         if len(before) == 1 and len(after) > 1:
             log.warning(
-                "%s: the answers are of '%s', and from here on of '%s' too: the server changed the "
-                "model. run.json lists the names (answered_by). For answers of one model, name it "
-                "with its version, or begin with another ADMIRE_CACHE.",
+                "%s: the server changed the model: '%s' answered first, and now also '%s'. "
+                "run.json lists the names (answered_by). For answers of one model, give its name "
+                "with the version, or start with another ADMIRE_CACHE.",
                 new.llm,
                 *after[:2],
             )
@@ -214,7 +214,7 @@ class BoundModel(ChatModel):
     """A chat model that is asked through a :class:`Session`.
 
     Replies are cached on disk by model, question and settings, unless the model's identity is only
-    its name, which does not say when its replies change. Empty replies are not cached. If several
+    its name, which does not change when its replies do. Empty replies are not cached. If several
     threads ask the same question at the same time, one of them asks the model.
 
     Attributes:
@@ -231,7 +231,7 @@ class BoundModel(ChatModel):
         """See :class:`admire.models.llm.ChatModel`.
 
         Raises:
-            UserError: the budget is spent, or the model cannot be asked.
+            UserError: the budget is spent, or the model fails.
             Unanswered: the session only reads the cache, which lacks the reply.
         """
         session = self.session
@@ -264,7 +264,7 @@ class BoundModel(ChatModel):
         return reply
 
     def key(self, question: Question) -> str:
-        """Return the SHA-256 of all that the reply depends on; images count by their content."""
+        """Return the SHA-256 of everything that the reply depends on; of images, the content."""
         parts: list[object] = [self.identity, question.parts, question.temperature]
         parts += [question.max_tokens, question.seed]
         if question.images:
@@ -279,7 +279,7 @@ class BoundModel(ChatModel):
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def cached(self, key: str) -> Reply | None:
-        """Return the reply in the cache; None if there is none, or it is damaged."""
+        """Return the cached reply; None if there is none, or it is damaged."""
         if self.session.fresh is not None and key not in self.session.fresh:
             return None
         value = self.session.cache.get(key)
@@ -296,8 +296,8 @@ class BoundModel(ChatModel):
             return None
 
     def store(self, key: str, reply: Reply) -> Reply:
-        """Put a reply into the cache, if it has text, and return it as it is stored."""
-        # Half an emoji cannot be encoded, here or in any file.
+        """Cache a reply, if it has text, and return it as stored."""
+        # Half an emoji cannot be encoded in a file.
         reply = replace(reply, text=reply.text.encode(errors="replace").decode())
         if reply.text.strip():
             record = {name: value for name, value in asdict(reply).items() if name != "cached"}
@@ -318,10 +318,10 @@ def inner(llm: ChatModel) -> ChatModel:
 
 
 def check_price(llm: ChatModel) -> None:
-    """Refuse a model whose price is unknown, so that no budget can be kept for it."""
+    """Refuse a model whose price is unknown, because its budget cannot be checked."""
     if price(llm, Usage()) is None:
         raise UserError(
-            f"The price of {llm.name} is unknown ({why_unknown(llm)}): leave the budget out.",
+            f"The price of {llm.name} is unknown ({why_unknown(llm)}). Omit the budget.",
             "budget",
         )
 

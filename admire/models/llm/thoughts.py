@@ -1,4 +1,4 @@
-"""The thoughts of models that reason first, where a server leaves them in the reply."""
+"""Removes the thoughts of reasoning models, if a server leaves them in the reply."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMATS = {
     ),
     r"Here(?: is|'s) my thought process:": r"Here(?: is|'s) my response:",  # Granite
 }
-"""How thoughts begin and end, as the parsers of vLLM, SGLang and llama.cpp name the formats."""
+"""How thoughts begin and end, in the formats of the parsers of vLLM, SGLang and llama.cpp."""
 
 _PLAIN = r"\A\s*+(?:assistant)?(?:analysis|commentary)\s?(?=[A-Z])"
 _PLAIN_END = r"assistant\s?final(?:json)?"
@@ -32,7 +32,7 @@ _FRAME = (
     r"<\|(?:return|end|im_end|eot_id)\|>"
 )
 _FRAMES = re.compile(rf"\A(?:\s*+(?:{_FRAME}))++|(?:(?:{_FRAME})\s*+)++\Z")
-"""What some models put around their answer."""
+"""Marks that some models put around their answer."""
 
 _ALOUD = re.compile(
     r"\W*(?:okay|ok|alright|hmm|wait|let me|let['’]s|let us|we (?:need|have|are|must|should)|"
@@ -42,16 +42,16 @@ _ALOUD = re.compile(
 
 
 def thinks_aloud(text: str) -> bool:
-    """Return whether a text begins as models do that think without any signs around it."""
+    """Return whether a text begins like thoughts without marks around them."""
     return bool(_ALOUD.match(text))
 
 
 def without_thoughts(text: str) -> str | None:
     """Return the answer that comes after a model's thoughts; None if they do not end.
 
-    Thoughts may come in several parts, may quote the sign that ends them, and may have no
-    beginning, because some chat templates write it themselves. A sign within a JSON object of the
-    answer is quoted there.
+    Thoughts may have several parts, may quote the mark that ends them, and may lack the mark that
+    begins them, because some chat templates contain it. A mark within a JSON object of the answer
+    is a quotation.
     """
     answer = text[_end_of_thoughts(text) :]
     begins = _BEGINNING.search(answer)
@@ -63,7 +63,7 @@ def without_thoughts(text: str) -> str | None:
 
 
 def _end_of_thoughts(text: str) -> int:
-    """Return where the last thoughts end that are not within an object; 0 if there are none."""
+    """Return where the last thoughts outside an object end; 0 if there are none."""
     signs = _END_IN_PLAIN if re.match(_PLAIN, text) else _END_OR_BRACE
     inside = 0
     for sign in reversed([*signs.finditer(text)]):

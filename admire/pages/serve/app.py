@@ -122,7 +122,7 @@ async def no_icon() -> None:
 async def send_static(name: str) -> FileResponse:
     """Send a file of the page."""
     if name not in STATIC:
-        raise Problem(404, "There is no such file.")
+        raise Problem(404, "File not found.")
     return FileResponse(STATIC[name] / name, headers={"Cache-Control": "no-cache"})
 
 

@@ -45,7 +45,7 @@ class Bodies:
         """
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise Problem(415, "The body is compressed. Send it without Content-Encoding.")
-        too_large = Problem(413, f"The body has more than {megabytes:g} MB, the most accepted.")
+        too_large = Problem(413, f"The body has more than {megabytes:g} MB, the limit.")
         if int(request.headers.get("content-length", 0)) > megabytes * MEGABYTE:
             raise too_large
         parts, size = list[bytes](), 0
@@ -56,7 +56,9 @@ class Bodies:
                 if size > megabytes * MEGABYTE:
                     raise too_large
                 if self.size > self._most:
-                    raise Problem(503, "Other requests take all memory. Try again later.", LATER)
+                    raise Problem(
+                        503, "Other requests use all available memory. Try again later.", LATER
+                    )
                 parts.append(part)
             parts[:] = [b"".join(parts)]
             yield parts.pop()  # so that whoever has parsed it can let it go

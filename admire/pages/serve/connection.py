@@ -39,7 +39,7 @@ class Connection(H11Protocol):
         self._stop_if_arrived()
 
     def on_response_complete(self) -> None:
-        """See uvicorn, which goes on with what the client has sent meanwhile."""
+        """See uvicorn, which continues with what the client has sent meanwhile."""
         super().on_response_complete()
         self._stop_if_arrived()
 

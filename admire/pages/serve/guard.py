@@ -59,7 +59,7 @@ class Limits:
 class Guard:
     """Lets in requests from this server's own page and from programs.
 
-    A page of another site can send requests to a server on this machine, too. Its name is in
+    A page of another site can also send requests to a server on this machine. Its name is in
     ``Origin`` or, if that site's name was made to point here (DNS rebinding), in ``Host``.
     """
 

@@ -13,7 +13,7 @@ SIDE = 1024
 
 
 def check_picture(path: Path, name: str, megapixels: float) -> None:
-    """Refuse a file that is no picture. Its size is checked before anything is decoded."""
+    """Refuse a file that is not a picture. Its size is checked before anything is decoded."""
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -22,13 +22,13 @@ def check_picture(path: Path, name: str, megapixels: float) -> None:
                 raise Image.DecompressionBombError
             opened.load()
     except Image.DecompressionBombError:
-        most = f"{megapixels:g} million pixels, the most that is taken"
+        most = f"{megapixels:g} million pixels, the limit"
         raise Problem(413, f"{name}: has more than {most}. Scale it down.") from None
     except UnidentifiedImageError:
         raise Problem(415, f"{name}: {OTHER_FORMAT}") from None
     except Exception:  # damaged files make the decoders raise nearly anything
         raise Problem(
-            422, f"{name}: cannot be decoded. It may be cut off: copy or download it again."
+            422, f"{name}: cannot be decoded. It may be truncated: copy or download it again."
         ) from None
 
 

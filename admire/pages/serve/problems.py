@@ -62,7 +62,7 @@ def problem_of(error: Exception) -> Problem:
         case Problem():
             return error
         case ClientDisconnect():  # nobody reads the answer
-            return Problem(400, "The request breaks off.")
+            return Problem(400, "The request is incomplete.")
         case ValidationError():
             return _unfit((each["loc"], each["msg"]) for each in error.errors())
         case HTTPException(status_code=404):

@@ -47,7 +47,7 @@ PROBLEM: dict[str, Any] = {
 
 
 def _lines_of(answer: type[BaseModel]) -> dict[str, Any]:
-    """Describe what stands in the lines of an answer."""
+    """Describe the lines of an answer."""
     kinds = [Progress.model_json_schema(), ProblemDetails.model_json_schema()]
     reference = {"$ref": f"#/components/schemas/{answer.__name__}"}
     return {LINES: {"itemSchema": {"anyOf": [reference, *kinds]}}}
@@ -186,7 +186,7 @@ async def _rank(
     """Rank an item when its turn comes; yield the progress, and last the ranking or run folder."""
     if len(row.candidates) + len(row.sequence) > service.limits.pictures:
         most = service.limits.pictures
-        raise Problem(422, f"candidates, sequence: are more than {most}, the most that is taken.")
+        raise Problem(422, f"candidates, sequence: are more than {most}, the limit.")
     with TemporaryDirectory(dir=service.folder) as place:
         folder = Path(place)
         names = {
@@ -256,7 +256,7 @@ def _read(row: Row, folder: Path, limits: Limits, language: str) -> Item:
             path, name = folder / f"{file}{k + 1}", f"{key}[{k}].image"
             if len(candidate.image) > limits.megabytes * MEGABYTE:
                 most = limits.megabytes
-                raise Problem(413, f"{name}: is more than {most:g} MB, the most that is taken.")
+                raise Problem(413, f"{name}: is more than {most:g} MB, the limit.")
             path.write_bytes(candidate.image)
             candidate.image = None  # the file is enough
             check_picture(path, name, limits.megapixels)

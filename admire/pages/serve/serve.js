@@ -345,7 +345,7 @@ function followDrag(event) {
   if (event.type === "drop" && !element("panel-rank").hidden) addFiles(event.dataTransfer.files);
 }
 
-// ---------------------------------------------------------------- what stands in the form
+// ---------------------------------------------------------------- the contents of the form
 
 const isEmpty = () =>
   !candidates.length && !element("sentence").value && !element("compound").value;
@@ -424,7 +424,7 @@ function describe(candidate, place) {
   down.disabled = place === candidates.length - 1;
 }
 
-/** Say so if the words do not stand in the text. */
+/** Warn if the text does not contain the words. */
 function hint(wordsId, textId) {
   const words = element(wordsId).value.trim();
   const text = element(textId).value;
@@ -546,7 +546,7 @@ function clear() {
   element("sentence").focus();
 }
 
-/** Return what stands in the form: a row, with ids for pictures. */
+/** Return the contents of the form: a row, with ids for pictures. */
 function rowOfForm() {
   const value = (id) => element(id).value;
   return {

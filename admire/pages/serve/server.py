@@ -75,7 +75,7 @@ def listen(host: str, port: int) -> socket.socket:
         return listening
     except OSError as error:
         raise UserError(
-            f"{host}:{port}: cannot listen there ({error.strerror}). Take another port, or 0.",
+            f"{host}:{port}: cannot listen there ({error.strerror}). Choose another port, or 0.",
             "port",
         ) from None
 
@@ -96,13 +96,15 @@ def run_server(
         opens: the page in the browser.
 
     Raises:
-        UserError: other machines can reach the address and there is no token, or the server
+        UserError: other machines can reach the address and no token is set, or the server
             cannot listen there.
     """
     if not is_loopback(host) and not token:
         raise UserError(f"Other machines can reach {host}. Give a token.", "token")
     if token is not None and not (token and token.isascii() and token.isprintable()):
-        raise UserError("The token is empty, or holds characters that no address takes.", "token")
+        raise UserError(
+            "The token is empty, or contains characters that are invalid in an address.", "token"
+        )
     with listen(host, port) as listening, TemporaryDirectory(prefix="admire-") as folder:
         port = listening.getsockname()[1]
         server = make_server(Service(models), host, token)

@@ -28,10 +28,10 @@ class Progress(BaseModel):
 
 
 class Stopped(Problem, Cancelled):
-    """Nobody waits for the result any more, or the server is ending."""
+    """Nobody waits for the result any more, or the server is shutting down."""
 
     def __init__(self) -> None:
-        super().__init__(503, "The server is ending, or nobody waits any more.")
+        super().__init__(503, "The server is shutting down, or nobody waits any more.")
 
 
 @dataclass(eq=False)
@@ -124,9 +124,7 @@ class Work:
     def check_room(self) -> None:
         """Refuse a job if too many wait; call it before work is done for one."""
         if sum(job.place != 0 for job in self.jobs) >= self.limit:
-            raise Problem(
-                429, f"{self.limit} jobs are waiting, and no more can. Try again later.", LATER
-            )
+            raise Problem(429, f"The queue is full ({self.limit} jobs). Try again later.", LATER)
 
     def close(self) -> None:
         """Stop all jobs, without waiting for the threads."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from admire.base.choices import TRACKS, Device
 from admire.base.errors import UserError
 from admire.base.machine import cores
-from admire.base.workers import Workers, check_same, over_workers
+from admire.base.workers import Workers, check_same, map_processes
 from admire.data.image_files import read_image
 from admire.data.items import Candidate
 from admire.models.encoders import ImageEncoder, TextEncoder, Vectors, open_encoder
@@ -87,7 +87,7 @@ def encode_over(workers: Workers, device: Device = "auto") -> EncodeBatches:
 
     def encode_shared(batches: Iterable[Sequence[Entry]], encoder: TextEncoder) -> Iterator[Batch]:
         open_worker = partial(_open_worker, EncoderRecord.of(encoder), device)
-        return over_workers(batches, open_worker, workers)
+        return map_processes(batches, open_worker, workers)
 
     return encode_shared
 

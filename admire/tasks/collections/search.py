@@ -12,7 +12,7 @@ from admire.data.languages import detect_language
 from admire.data.limits import check_text
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
-from admire.rankers.embeddings import PICTURES_BESIDE_CAPTIONS
+from admire.rankers.embeddings import picture_weight
 from admire.rankers.scorer import query_weights
 from admire.rankers.settings import Scoring
 from admire.senses import Detector
@@ -45,8 +45,8 @@ def scoring_for(settings: SearchSettings, index: Index) -> Scoring:
     scoring = settings.scoring
     if "image" in index.tracks:
         scoring = Scoring()
-        if index.encoder.name == "sight" and "caption" in index.tracks:
-            scoring = replace(scoring, image_weight=PICTURES_BESIDE_CAPTIONS)
+        if "caption" in index.tracks:
+            scoring = replace(scoring, image_weight=picture_weight(index.encoder.name))
     for name in ("contrast", "texts", "image_weight", "caption_weight"):
         if getattr(settings, name) is not None:
             scoring = replace(scoring, **{name: getattr(settings, name)})

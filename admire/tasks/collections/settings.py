@@ -14,7 +14,7 @@ from admire.tasks.retrieval.settings import QuerySettings
 class SearchSettings(QuerySettings):
     """How a collection is searched."""
 
-    encoder: Annotated[str | None, Option("Models", completes="encoders")] = None
+    encoder: Annotated[str | None, Option("Models", completes="encoder")] = None
     """Encoder of texts, e5 or sbert:…; else the index's, or e5 for a file of texts."""
     query: Annotated[QueryText, Option("Scoring")] = "meaning"
     """Text to search for: the meaning, as in rank; compound and sentence are plain cosine."""

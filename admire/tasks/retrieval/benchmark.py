@@ -64,7 +64,7 @@ def build_benchmark(
     sentences = _sentences([item for item in items if item.language == lang])
     if not sentences:
         languages = ", ".join(sorted({item.language for item in items}))
-        raise UserError(f"{folder}: has no sentences in '{lang}'. There are: {languages}.", "lang")
+        raise UserError(f"{folder}: has no sentences in '{lang}'. Available: {languages}.", "lang")
     paraphrases: dict[str, list[Pair]] = defaultdict(list)
     for pair in read_pairs(b / "train_data.csv") + read_pairs(b / "dev.csv", b / "dev.gold.csv"):
         # Pairs without a gold similarity are only there for other pairs to be compared with.

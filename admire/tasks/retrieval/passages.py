@@ -36,7 +36,7 @@ class Passage:
         id: unique in its file.
         sentence: the whole text.
         idiom: the PIE (potentially idiomatic expression), in its base form.
-        span: the marked words, as they stand in the sentence.
+        span: the marked words, exactly as in the sentence.
         usage: ``literal`` or ``idiomatic`` for a query, any for a document.
         subject: the domain; empty if there is none.
         is_gold: whether people checked it.
@@ -54,7 +54,7 @@ class Passage:
 
     @model_validator(mode="after")
     def has_its_span(self) -> Self:
-        """Check that the span stands in the sentence."""
+        """Check that the sentence contains the span."""
         try:
             self.place  # noqa: B018  fails if the span is not there
         except ValueError as error:
@@ -153,7 +153,7 @@ def _file(source: str, split: str, name: str) -> Path:
             f"{folder}: has no {split}/{name}.json (or .jsonl). A benchmark has the folders "
             f"{', '.join(SPLITS)} with queries.json and indexes.json."
         )
-    check_extra("clip", f"'{source}' is no folder, and a dataset on the hub", "huggingface_hub")
+    check_extra("clip", f"'{source}' is not a folder, and a dataset on the hub", "huggingface_hub")
     return hub.hub_file(source, f"{split}/{name}.json", f"{split}/{name}.jsonl", kind="dataset")
 
 
@@ -164,9 +164,9 @@ def read_passages(path: Path) -> list[Passage]:
         where = f"{path}, row {number}"
         passage = read_as(Passage, row, where)
         if passages.setdefault(passage.id, passage) is not passage:
-            raise UserError(f"{where}, id: '{passage.id}' stands in two rows.")
+            raise UserError(f"{where}, id: '{passage.id}' appears in two rows.")
     if not passages:
-        raise UserError(f"{path}: holds no passages.")
+        raise UserError(f"{path}: contains no passages.")
     return list(passages.values())
 
 

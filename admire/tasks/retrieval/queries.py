@@ -9,7 +9,7 @@ from admire.base.choices import Meanings
 from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.models.encoders import Query, QueryEncoder, TextEncoder, Vectors
-from admire.models.llm import ChatModel
+from admire.models.llm import ChatModel, Session
 from admire.prompts import Prompts
 from admire.runs.sources import open_source
 from admire.senses import Detector
@@ -105,20 +105,25 @@ def interpret_queries(
     detector: Detector | None = None,
     *,
     meanings: Meanings = "both",
+    session: Session | None = None,
 ) -> list[Interpretation]:
     """Find the sense and the gloss of each item; literal uses get a gloss too.
 
     Args:
         llm, detector: open models in place of the one that the settings name and the built-in one.
         meanings: which meanings to ask for, see :data:`admire.base.choices.Meanings`.
+        session: asks the chat model that the settings name; None is one of its own.
 
     Raises:
         UserError: the model cannot be opened or asked.
     """
     dictionaries = settings.dictionaries
+    llm = llm or open_source(
+        settings.llm, url=settings.llm_url, dictionaries=dictionaries, session=session
+    )
     (interpretations,) = interpret(
         items,
-        [llm or open_source(settings.llm, url=settings.llm_url, dictionaries=dictionaries)],
+        [llm],
         Prompts(settings.prompts),
         ReadingSettings(settings.sense, seed=settings.seed, meanings=meanings, glosses="all"),
         detector=detector,

@@ -12,7 +12,7 @@ from admire.data.frames import take_items
 from admire.data.items import Item, SenseLabel
 from admire.data.languages import detect_language
 from admire.models.encoders import TextEncoder, open_encoder
-from admire.models.llm import ChatModel
+from admire.models.llm import ChatModel, Session
 from admire.senses.interpretation import Interpretation
 from admire.tasks.retrieval.passages import Split, read_split
 from admire.tasks.retrieval.queries import interpret_queries
@@ -62,6 +62,7 @@ def retrieve_split(
     *,
     llm: ChatModel | None = None,
     encoder: TextEncoder | None = None,
+    session: Session | None = None,
 ) -> Retrieval:
     """Compare the queries of a benchmark's split with its documents, and score the rankings.
 
@@ -69,6 +70,7 @@ def retrieve_split(
         data: the benchmark, see :func:`admire.tasks.retrieval.passages.read_split`.
         settings: the defaults where they are None.
         llm, encoder: open models in place of those that the settings name.
+        session: asks the chat model that the settings name; None is one of its own.
 
     Raises:
         UserError: the benchmark cannot be read, a model cannot be opened or asked, the encoder has
@@ -113,7 +115,7 @@ def retrieve_split(
                 Item(q.idiom, q.sentence, lang, sentence_type=cast(SenseLabel, q.usage))
                 for q in split.queries
             )
-            readings = interpret_queries(items, settings, llm, meanings="gloss")
+            readings = interpret_queries(items, settings, llm, meanings="gloss", session=session)
             similarities = by_meaning(split, encoder, readings, settings.scoring)
             record |= {"llm": settings.llm, "sense": settings.sense, "lang": lang}
             record["contrast"] = settings.scoring.contrast

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Any, NotRequired
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
@@ -14,7 +14,6 @@ from admire.base.errors import UserError
 from admire.base.files import add_table, read_text
 from admire.base.storage import replace_folder, write_whole
 from admire.data.items import SenseLabel
-from admire.senses.sense import PROBABILITY
 from admire.tasks.retrieval.passages import Passage, relevance
 from admire.tasks.retrieval.query_scores import rank_documents, trec_scores, write_trec
 from admire.tasks.retrieval.retrieve import Retrieval
@@ -29,7 +28,7 @@ class QueryReading(TypedDict):
     """How a chat model understood a query; ``sense`` is None where no vote could be read."""
 
     sense: SenseLabel | None
-    probability_idiomatic: Annotated[float, PROBABILITY]
+    probability_idiomatic: float
     confidence: NotRequired[float | None]
     gloss: str | None
 

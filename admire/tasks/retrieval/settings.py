@@ -59,7 +59,7 @@ QueryInstruction = Annotated[
 class QuerySettings:
     """Settings that retrieval and search share."""
 
-    llm: Annotated[str, Option(CHAT_MODELS, completes="chat models")] = "embedded"
+    llm: Annotated[str, Option(CHAT_MODELS, completes="chat")] = "embedded"
     """Chat model for senses and glosses, as for rank."""
     llm_url: LlmUrl = None
     sense: DecidedBy = "auto"
@@ -83,7 +83,7 @@ class QuerySettings:
 class RetrieveSettings(QuerySettings):
     """What is retrieved, and how."""
 
-    encoder: Annotated[str, Option("Models", completes="encoders")] = "e5"
+    encoder: Annotated[str, Option("Models", completes="encoder")] = "e5"
     """bm25, or an encoder of texts: e5, sbert:REPOSITORY, sbert:FOLDER."""
     query: Annotated[ComparedForm, Option("Scoring")] = "sentence"
     """Part of a query that is compared with the documents; meaning is sense and gloss, as in rank.

@@ -186,7 +186,7 @@ def train_retrievers(
 
 
 def _resolved(settings: RetrieverTraining, encoder: SentenceEncoder) -> RetrieverTraining:
-    """Return settings with the form of instructions that the encoder's name stands for."""
+    """Return settings with the form of instructions that the encoder's name implies."""
     if settings.instruction_format != "auto":
         return settings
     return replace(settings, instruction_format=usual_instruction_format(encoder.name))

@@ -21,7 +21,7 @@ from admire.base.storage import write_whole
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.encoders.cached import CachedEncoder
 from admire.models.encoders.sentence import SentenceEncoder
-from admire.models.llm import ChatModel, Question, ask_each, open_llm
+from admire.models.llm import ChatModel, Question, Session, ask_each, open_llm
 from admire.prompts import Prompts
 from admire.prompts.quotations import without_words
 from admire.scores.figures import interval
@@ -58,6 +58,7 @@ def measure_similarity(
     *,
     encoder: TextEncoder | None = None,
     llm: ChatModel | None = None,
+    session: Session | None = None,
 ) -> MeasuredPairs:
     """Compare the pairs with an encoder, or have a chat model rate them.
 
@@ -67,6 +68,7 @@ def measure_similarity(
     Args:
         settings: the defaults where they are None.
         encoder, llm: open models in place of those that the settings name, as they are.
+        session: asks the chat model that the settings name; None is one of its own.
 
     Raises:
         UserError: a model cannot be opened, changed or asked.
@@ -74,7 +76,7 @@ def measure_similarity(
     settings = settings or SimilaritySettings()
     similarities: Similarities
     if llm or (settings.llm and not encoder):
-        llm = llm or open_llm(settings.llm or "", url=settings.llm_url)
+        llm = llm or open_llm(settings.llm or "", url=settings.llm_url, session=session)
         similarities = rate(pairs, llm, Prompts(settings.prompts), seed=settings.seed)
         missing = sum(not set(_comparisons([pair])) <= similarities.keys() for pair in pairs)
         if missing:
@@ -90,7 +92,7 @@ def measure_similarity(
 
 
 def _open(settings: SimilaritySettings) -> TextEncoder:
-    """Open the encoder and change how it makes vectors; its identity then tells the changes."""
+    """Open the encoder and change how it makes vectors; its identity includes the changes."""
     encoder = open_encoder(
         settings.encoder, device=settings.device, trust_remote_code=settings.trust_remote_code
     )
@@ -137,7 +139,7 @@ def rate(
 ) -> dict[tuple[str, str], float]:
     """Ask a chat model for ratings in [0, 1] (the DeepSeek row of ChengyuSTS, section 4).
 
-    If a reply holds no such number, the model is asked again at temperature 1. After
+    If a reply contains no such number, the model is asked again at temperature 1. After
     :data:`ATTEMPTS` the pair is left out.
 
     Raises:

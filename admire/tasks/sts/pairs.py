@@ -79,7 +79,7 @@ COLUMNS = {
     "sentence_1": "sentence_1 ID Language MWE1 sentence_2 sim alternative_1 alternative_2",
     "MWE1": "MWE1 ID Language sentence1 sentence2",
 }
-"""The columns that a file has, by the one that tells what it is."""
+"""The columns of a file, by the one that identifies its format."""
 
 
 SPLITS = ("train", "dev", "test")
@@ -222,15 +222,15 @@ def _with_gold(path: Path, pairs: Sequence[Pair], gold: Path) -> list[Pair]:
     by_name: dict[str, Pair] = {}
     for pair in pairs:
         if by_name.setdefault(pair.name, pair) is not pair:
-            raise UserError(f"{path}, ID: '{pair.name}' is there twice.")
+            raise UserError(f"{path}, ID: '{pair.name}' appears twice.")
     unscored = set(by_name)
     table = read_table(gold, ("ID", "sim", "otherID"))
     for number, cells in numbered_rows(table):
         where = f"{gold}, row {number}"
         row = read_as(_Gold, cells, where)
         if row.name not in unscored:
-            reason = "there twice" if row.name in by_name else f"not in {path}"
-            raise UserError(f"{where}, ID: '{row.name}' is {reason}.")
+            reason = "appears twice" if row.name in by_name else f"is not in {path}"
+            raise UserError(f"{where}, ID: '{row.name}' {reason}.")
         unscored.remove(row.name)
         reference = None
         if row.sim is None:

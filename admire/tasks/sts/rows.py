@@ -47,7 +47,7 @@ def read_training_data(
     validation_gold: Path | None = None,
     seed: int = 0,
 ) -> TrainingData:
-    """Read what an objective learns from, and hold some of it out if there is no validation file.
+    """Read what an objective learns from; without a validation file, hold some of it out.
 
     Args:
         data: files of groups, or of pairs for an objective that learns from pairs. Of STS Benchmark
@@ -76,7 +76,7 @@ def read_training_data(
         pairs, held_pairs = hold_out_pairs(pairs, seed=seed)
         held += held_pairs
     if not any(pair.gold for pair in held):
-        raise UserError("There is nothing to validate on.", "validation", "validation_gold")
+        raise UserError("No validation data.", "validation", "validation_gold")
     return TrainingData(groups, pairs, held)
 
 
@@ -249,7 +249,7 @@ def _sentences(group: Group) -> tuple[str, ...]:
 
 
 def as_pairs(groups: Sequence[Group]) -> list[Pair]:
-    """Make the pairs of Task 2B that groups stand for.
+    """Make the pairs of Task 2B from its groups.
 
     A sentence and a correct paraphrase have the similarity 1. A sentence and an incorrect one
     should be as similar as the correct and the incorrect paraphrase.

@@ -101,9 +101,9 @@ FIELDS = fields(VectorSettings)
 class SimilaritySettings(VectorSettings):
     """What measures similarity."""
 
-    encoder: Annotated[str, Option("Models", completes="encoders")] = "e5"
+    encoder: Annotated[str, Option("Models", completes="encoder")] = "e5"
     """Encoder of texts: e5 or sbert:…"""
-    llm: Annotated[str | None, Option("Chat models and costs", completes="chat models")] = None
+    llm: Annotated[str | None, Option("Chat models and costs", completes="chat")] = None
     """Chat model that rates the pairs in place of an encoder."""
     llm_url: LlmUrl = None
     device: EncoderDevice = "auto"

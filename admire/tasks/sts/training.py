@@ -137,7 +137,7 @@ def check_training(data: TrainingData, settings: SentenceTraining) -> None:
     if any(pair.similarity is None for pair in pairs):
         raise UserError("Pairs to learn from need similarities of their own.")
     if not any(pair.gold for pair in data.validation):
-        raise UserError("There is nothing to validate on.", "validation")
+        raise UserError("No validation data.", "validation")
     if objective in TRIPLET_LOSSES:
         check_extra("finetune", "The triplet loss", "pytorch_metric_learning")
     elif objective in ("consistent", "triplet+ranking"):

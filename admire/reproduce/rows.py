@@ -1,14 +1,12 @@
-"""How a row of a recipe is run: by the commands that a user would type."""
+"""How a row of a recipe is run: by the tasks that the commands run, too."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
@@ -18,12 +16,6 @@ from typing import TYPE_CHECKING, Any
 from admire.base import registry
 from admire.base.errors import UserError
 from admire.base.storage import write_whole
-from admire.cli.config import check_entries, run_settings
-from admire.cli.head import train_head
-from admire.cli.rank import rank
-from admire.cli.retrieval import retrieve, train_retriever
-from admire.cli.senses import detect, sense, train_classifier
-from admire.cli.sts import sts, train_sentences
 from admire.models.catalogue import FROM_HUB, lacks
 from admire.models.llm.address import check_named_in_file
 from admire.rankers.settings import Settings
@@ -31,6 +23,8 @@ from admire.reproduce.recipe import Command, Recipe, Row
 from admire.runs.sources import open_sources
 from admire.senses.recorded import Recorded
 from admire.senses.source import Source
+from admire.tasks.rank import run_figures, run_settings
+from admire.tasks.task import Result, Task, check_entries, known_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +35,7 @@ MEASURES: Mapping[str, Command] = {
     "train sentences": "sts",
     "train classifier": "detect",
 }
-"""The command that measures what a training makes."""
+"""The task that measures what a training makes, and trains it."""
 ARGUMENTS = {"sense": ("lang",), "sts": ("gold", "split"), "detect": ("gold", "setting")}
 """Arguments of commands that measure, which are no settings."""
 VARIANTS = ("images", "captions")
@@ -65,6 +59,7 @@ class Job:
         train: what a training learns from.
         lacking: which files are not here.
         instead: which models stand in for which, in words.
+        metrics: the recipe's plug-ins among its figures.
     """
 
     command: Command
@@ -74,6 +69,7 @@ class Job:
     train: list[Path]
     lacking: list[str]
     instead: str = ""
+    metrics: tuple[str, ...] = ()
 
     @property
     def measure(self) -> Command:
@@ -87,9 +83,16 @@ class Job:
 
 
 def _content(path: object) -> str:
-    if isinstance(path, Path) and path.is_file():
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+    reader, plain = split_name(str(path))
+    if isinstance(path, Path) and Path(plain).is_file():
+        return reader + hashlib.sha256(Path(plain).read_bytes()).hexdigest()
     return str(path)
+
+
+def task_of(command: Command) -> Task:
+    """Return the task that a command runs, or trains for."""
+    task: Task = registry.find("task", MEASURES.get(command, command)).open()
+    return task
 
 
 def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) -> Job:
@@ -108,8 +111,11 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
     measure = MEASURES.get(command, command)
     arguments = {n: v for n, v in group.settings.items() if n in ARGUMENTS.get(measure, ())}
     others = {n: v for n, v in group.settings.items() if n not in arguments}
-    options = check_entries(recipe.settings_of(row), command, where)
-    measured = check_entries(others, measure, f"{where}, set '{place}'") | arguments
+    own, measuring = task_of(command), task_of(measure)
+    known = known_settings(own.training if command in MEASURES else own.settings)
+    options = check_entries(recipe.settings_of(row), command, known, where)
+    known = known_settings(measuring.settings)
+    measured = check_entries(others, measure, known, f"{where}, set '{place}'") | arguments
     for values in (options, measured):
         check_named_in_file(values.get("llm_url"), where)
     lacking: list[str] = []
@@ -125,20 +131,23 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
             value = values[name]
             several = isinstance(value, tuple)
             values[name] = tuple(map(any_language, value)) if several else any_language(value)
-    return Job(command, options, measured, files, train, lacking)
+    plugged = {name.rpartition(":")[2]: None for name in recipe.metrics}
+    metrics = [name for name in plugged if name in set(registry.names("metric")) - {*DEFAULT}]
+    return Job(command, options, measured, files, train, lacking, metrics=tuple(metrics))
 
 
 def _find(name: str | Path, *, data: str | None, language: str | None, lacking: list[str]) -> Path:
     """Return the file or folder below the data's whose path ends so, in the set's language."""
     from admire.data.languages import base_language, guess_language
 
-    matches = sorted(Path(data).glob(f"**/{name}")) if data else []
+    reader, plain = split_name(name)
+    matches = sorted(Path(data).glob(f"**/{plain}")) if data else []
     if language:
         base = base_language(language)
         matches = [path for path in matches if base_language(guess_language(path)) == base]
     if not matches:
         lacking.append(f"{name} in {language}" if language else str(name))
-    return matches[0] if matches else Path(name)
+    return Path(f"{reader}:{matches[0]}" if reader else matches[0]) if matches else Path(name)
 
 
 # ------------------------------------------------------------------------------------------ models
@@ -279,12 +288,15 @@ def put_stand_ins(job: Job) -> None:
 # ----------------------------------------------------------------------------------------- figures
 
 
-def run(job: Job, folder: Path, models: Path) -> tuple[dict[str, Any], int]:
+def run(
+    job: Job, folder: Path, models: Path, seen: Callable[[Result], None]
+) -> tuple[dict[str, Any], int]:
     """Run a row on a set, or read what came out before.
 
     Args:
         folder: where its runs and its figures are kept.
         models: where trained models are kept, for all rows and sets.
+        seen: is called with each result that a task made.
 
     Returns:
         The figures by metric (mean and ends of the 95 % interval, NaN where there is none), and of
@@ -295,7 +307,7 @@ def run(job: Job, folder: Path, models: Path) -> tuple[dict[str, Any], int]:
     """
     import pandas as pd
 
-    key = job.digest(job.options, job.measured, job.files, job.train, *_recordings(job))
+    key = job.digest(job.options, job.measured, job.files, job.train, *_recordings(job), *job.metrics)
     kept = folder / "figures.json"
     if kept.is_file():
         before = json.loads(kept.read_text(encoding="utf-8"))
@@ -314,7 +326,7 @@ def run(job: Job, folder: Path, models: Path) -> tuple[dict[str, Any], int]:
         rows = [
             figure
             for options in variants
-            for record in _records(job, folder, options)
+            for record in _records(job, folder, options, seen)
             for figure in _figures(record)
         ]
         table = pd.DataFrame(rows, columns=["metric", "n", "mean", "low", "high"])
@@ -367,9 +379,9 @@ def _scored(job: Job, folder: Path) -> pd.DataFrame:
 
     if job.measure == "rank":
         runs = [folder / f"run-{number}" for number in range(1, len(job.files) + 1)]
-        scored = [score_rankings(read_run(run)) for run in runs if run.is_dir()]
+        scored = [score_rankings(read_run(run), job.metrics) for run in runs if run.is_dir()]
         tables = [table[[*KEYS, *item_metrics(table)]] for table in scored if not table.empty]
-    elif job.measure == "sense" and (senses := folder / MEASURING["sense"][1]).is_file():
+    elif job.measure == "sense" and (senses := folder / WRITTEN["sense"]).is_file():
         tables = [known_senses(sense_table(*read_senses(senses)))[[*KEYS, "accuracy"]]]
     else:
         tables = []
@@ -411,11 +423,13 @@ def _train(job: Job, models: Path) -> tuple[list[dict[str, Any]], dict[str, Any]
     """
     options = job.options
     model = models / job.digest(options, job.train, *_recordings(job))
-    kept, train, data = model.with_suffix(".json"), *TRAININGS[job.command](job)
+    kept = model.with_suffix(".json")
     if not kept.is_file():
-        printed = _answer(train, data, out=model, options=options)
+        data = {"train head": job.train[:1], "train retriever": job.files[:1]}
+        learned = data.get(job.command, job.train)
+        result = task_of(job.command).train(learned, options | {"out": model})
         with write_whole(kept) as file:
-            json.dump(printed, file)
+            json.dump(result.record or result.figures, file)
     card = json.loads(kept.read_text(encoding="utf-8"))
     if job.command == "train classifier":
         return [{"detector": model}], {}
@@ -433,65 +447,34 @@ def _train(job: Job, models: Path) -> tuple[list[dict[str, Any]], dict[str, Any]
     return [{"encoder": f"sbert:{folder}"} | others | job.measured for folder in folders], {}
 
 
-TRAININGS: Mapping[str, Callable[[Job], tuple[Callable[..., None], Any]]] = {
-    "train head": lambda job: (train_head, job.train[0]),
-    "train retriever": lambda job: (partial(train_retriever, json=True), str(job.files[0])),
-    "train sentences": lambda job: (partial(train_sentences, json=True), job.train),
-    "train classifier": lambda job: (partial(train_classifier, json=True), job.train),
-}
-"""The command of each training, and what it learns from."""
+WRITTEN = {"sense": "senses.tsv", "retrieve": "run"}
+"""The names of what tasks write that measure one file."""
 
 
-def _answer(command: Callable[..., None], data: object, **how: Any) -> Any:
-    """Run a command in this process, and return the JSON that it prints."""
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        command(data, **how)
-    return json.loads(printed.getvalue())
-
-
-def _records(job: Job, folder: Path, options: dict[str, Any]) -> list[Any]:
-    """Measure, and return the rows of figures that the command prints."""
-    import pandas as pd
-
-    from admire.runs.past_runs import read_rows
+def _records(
+    job: Job, folder: Path, options: dict[str, Any], seen: Callable[[Result], None]
+) -> list[dict[str, Any]]:
+    """Measure, and return the rows of figures; see :func:`run`."""
+    from admire.audit.run_leakage import warn_if_runs_leaked
     from admire.runs.scoring import summarise_run
-    from admire.scores.figures import summarise, summarise_languages
 
+    task = task_of(job.measure)
     if job.measure == "rank":
-        scored, languages = [], []
-        for number, file in enumerate(job.files, start=1):
-            out = folder / f"run-{number}"
-            _answer(rank, file, out=out, json=True, options=options)
-            scored.append(summarise_run(out).scored)
-            languages += [row.language for row in read_rows(out) if row.item.best]
-        if any(table is None for table in scored):
-            return []
-        table = pd.concat(scored, ignore_index=True)
-        figures = [summarise(table)]
-        if len(set(languages)) > 1:
-            figures.append(summarise_languages(table, languages))
-        return pd.concat(figures).to_dict("records")
-    command, written = MEASURING[job.measure]
-    arguments = {n: options[n] for n in ARGUMENTS.get(job.measure, ()) if n in options}
-    rest = {n: value for n, value in options.items() if n not in arguments}
-    if written:
-        arguments["out"] = folder / written
-    data = str(job.files[0]) if job.measure == "retrieve" else job.files[0]
-    answer = _answer(command, data, json=True, options=rest, **arguments)
-    records = list(answer["figures"] if job.measure == "sense" else answer)
+        runs = [folder / f"run-{number}" for number in range(1, len(job.files) + 1)]
+        for file, out in zip(job.files, runs, strict=True):
+            result = task.run(file, options | {"out": out})
+            seen(result)
+            if (scored := summarise_run(out).scored) is not None:
+                warn_if_runs_leaked(scored, out)
+        return run_figures(runs, job.metrics) if len(runs) > 1 or job.metrics else result.figures
+    written = WRITTEN.get(job.measure)
+    place = {"out": folder / written} if written else {}
+    result = task.run(job.files[0], options | place)
+    seen(result)
+    records = result.figures
     if job.measure == "sts" and len({record["language"] for record in records}) == 1:
-        records += [record | {"language": "all"} for record in records]  # the only one is all
+        records = [*records, *(record | {"language": "all"} for record in records)]  # it is all
     return records
-
-
-MEASURING: Mapping[str, tuple[Callable[..., None], str]] = {
-    "sense": (sense, "senses.tsv"),
-    "retrieve": (retrieve, "run"),
-    "sts": (sts, ""),
-    "detect": (detect, ""),
-}
-"""The commands that measure one file, and the names of what they write."""
 
 
 def _figures(record: Mapping[str, Any]) -> Iterator[tuple[str, int, float, float, float]]:

@@ -1,0 +1,156 @@
+"""Ranking as a task: its settings from profile, file and options; and training of heads for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from admire.base.errors import UserError, check_extra
+from admire.base.options import make
+from admire.base.registry import register
+from admire.data.settings import ItemFiles
+from admire.models.training_settings import HeadTraining
+from admire.rankers.settings import PROFILES, RequestOptions, Scoring, Settings
+from admire.tasks.task import (
+    CONFIG_FILE,
+    Data,
+    Output,
+    Result,
+    SettingsSource,
+    Task,
+    Values,
+    as_rows,
+    known_settings,
+    read_options,
+)
+from admire.training.settings import HeadData, TripletSettings
+
+if TYPE_CHECKING:
+    from admire.models.llm.session import Session
+
+log = logging.getLogger("admire")
+
+
+@register("task", "rank")
+class Rank(Task):
+    """Ranks the candidates of items and writes a run folder."""
+
+    settings: ClassVar[Sequence[Any]] = (
+        *(Settings, Scoring, RequestOptions, ItemFiles, SettingsSource),
+        (Output, "out"),
+    )
+    training: ClassVar[Sequence[Any]] = (HeadTraining, TripletSettings, HeadData, CONFIG_FILE)
+
+    def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
+        """See :class:`Task`. A run has a session of its own, because its budget is a setting."""
+        from admire.runs.past_runs import read_record
+        from admire.runs.run_blocks import rank_file
+
+        out = make(Output, settings).out or Path("runs/latest")
+        files, asking = make(ItemFiles, settings), make(RequestOptions, settings)
+        written = rank_file(data, out, run_settings(settings), files, asking=asking)
+        for path in written:
+            log.info("Wrote %s", path)
+        return Result(run_figures([out]), read_record(out), (out, *written))
+
+    def train(self, data: Sequence[Path], settings: Values) -> Result:
+        """Train a projection head; see :class:`Task`. Its figures are its history, by epoch.
+
+        With ``folds`` no head is written; the figures are those of cross-validation, by ``table``.
+        """
+        from admire import training
+        from admire.base.storage import check_folder
+        from admire.data.reader import read_items
+        from admire.scores.leakage import summarise_card
+
+        check_extra("train", "A projection head", "torch", "joblib")
+        out = make(Output, settings).out or Path("head")
+        own, source = make(HeadTraining, settings), make(HeadData, settings)
+        triplet_settings = make(TripletSettings, settings)
+        if source.folds is None:
+            check_folder(out, "head")
+        items = [item for path in data for item in read_items(path, source.lang)]
+        training.check_heads(items, [own], folds=source.folds, seed=own.seed)
+        triplets, encoder = training.open_triplets(items, triplet_settings, seed=own.seed)
+        if source.folds is not None:
+            orders = training.cross_validate_heads(
+                items, triplets, [own], folds=source.folds, seed=own.seed
+            )
+            tables = training.compare_heads(items, *orders, own.seed).items()
+            return Result([{"table": t} | row for t, table in tables for row in as_rows(table)])
+        head = training.train_head(triplets, own, encoder)
+        head.save(out)
+        log.info("Wrote %s", out)
+        return Result(head.card["history"], summarise_card(head.card), (out,))
+
+
+def run_figures(runs: Sequence[Path], metrics: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return the figures of the items of all these run folders together; none if one lacks gold.
+
+    A row for each metric and group of items; of several languages also for each, and their mean.
+
+    Args:
+        metrics: names of further metrics, plug-ins.
+    """
+    import pandas as pd
+
+    from admire.runs.past_runs import read_rows
+    from admire.runs.scoring import summarise_run
+    from admire.scores.figures import summarise, summarise_languages
+
+    scored = [summarise_run(run, metrics=metrics).scored for run in runs]
+    if any(table is None for table in scored):
+        return []
+    table = pd.concat(scored, ignore_index=True)
+    languages = [row.language for run in runs for row in read_rows(run) if row.item.best]
+    figures = [summarise(table)]
+    if len(set(languages)) > 1:
+        figures.append(summarise_languages(table, languages))
+    rows: list[Any] = pd.concat(figures).to_dict("records")
+    return rows
+
+
+def run_settings(options: Values | None = None) -> Settings:
+    """Return the settings of a profile or a run, changed by a file, changed by options.
+
+    Raises:
+        UserError: a setting cannot have its value, the file or the run cannot be read, a profile
+            and a run are both named, or the file or the run names a server that is not trusted.
+    """
+    from admire.models.llm.address import check_named_in_file
+    from admire.runs.past_runs import read_settings
+
+    options = options or {}
+    config, like = options.get("config"), options.get("like")
+    from_file = read_options(config, "rank", known_settings(Rank.settings), options)
+    profile = options.get("profile") or from_file.pop("profile", None)
+    if like and profile:
+        raise UserError("Begin with a profile or with a run, not with both.", "profile", "like")
+    settings = read_settings(like) if like else PROFILES[profile or "embedded"]
+    if like and "llm_url" not in {**from_file, **options}:
+        check_named_in_file(settings.llm_url, like)
+    try:
+        settings = _changed(settings, from_file)
+    except UserError as error:
+        raise UserError(f"{config}: {error}") from None
+    return _changed(settings, options)
+
+
+def _changed(settings: Settings, changes: Values) -> Settings:
+    """Return settings with other values of some fields of Settings and Scoring."""
+    if "encoder" in changes:  # else a profile's would go on reading the captions
+        changes = {"caption_encoder": None, **changes}
+    scoring, own = (
+        {field.name: changes[field.name] for field in fields(kind) if field.name in changes}
+        for kind in (Scoring, Settings)
+    )
+    plugins = {name: dict(values) for name, values in settings.plugins.items()}
+    for name, setting in known_settings(Rank.settings).items():
+        if setting.option.plugin and name in changes:
+            plugin, field = setting.option.plugin
+            plugins.setdefault(plugin, {})[field] = changes[name]
+    scored = replace(settings.scoring, **scoring)
+    return replace(settings, scoring=scored, **own | {"plugins": plugins})

@@ -1,0 +1,74 @@
+"""Retrieval as a task, with training of encoders for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from admire.base.options import make
+from admire.base.registry import register
+from admire.models.training_settings import FitSettings
+from admire.tasks.retrieval.settings import (
+    SPLITS,
+    RetrieverStart,
+    RetrieverTraining,
+    RetrieveSettings,
+)
+from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, as_rows
+
+if TYPE_CHECKING:
+    from admire.models.llm.session import Session
+
+log = logging.getLogger("admire")
+
+
+@register("task", "retrieve")
+class RetrieveTask(Task):
+    """Retrieves documents with the same meaning as a query's span, and scores that."""
+
+    settings: ClassVar[Sequence[Any]] = (RetrieveSettings, (Output, "out"))
+    training: ClassVar[Sequence[Any]] = (
+        RetrieverTraining,
+        FitSettings,
+        RetrieverStart,
+        CONFIG_FILE,
+    )
+
+    def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
+        """See :class:`Task`. The figures are those of each group of queries, in percent."""
+        from admire.base.storage import check_folder
+        from admire.tasks.retrieval.retrieve import retrieve_split
+        from admire.tasks.retrieval.run_folder import write_retrieval
+
+        own, out = make(RetrieveSettings, settings), make(Output, settings).out
+        if out:
+            check_folder(out, "retrieval run")
+        retrieval = retrieve_split(str(data), own, session=session)
+        if out:
+            write_retrieval(retrieval, out)
+            log.info("Wrote %s", out)
+        items = as_rows(retrieval.scores)
+        figures: list[Any] = retrieval.summary.to_dict("records")
+        return Result(figures, retrieval.record, [out] if out else [], items)
+
+    def train(self, data: Sequence[Data], settings: Values) -> Result:
+        """Fine-tune a sentence encoder; see :class:`Task`."""
+        from admire.tasks.retrieval.passages import read_split
+        from admire.tasks.retrieval.training import train_retrievers
+
+        out = make(Output, settings).out or Path("retriever")
+        fit, start = make(FitSettings, settings), make(RetrieverStart, settings)
+        (benchmark,) = data
+        figures = train_retrievers(
+            start.encoder,
+            {name: read_split(str(benchmark), name) for name in SPLITS},
+            replace(make(RetrieverTraining, settings), fit=fit),
+            out,
+            seeds=start.seeds,
+            device=start.device,
+            trust_remote_code=start.trust_remote_code,
+        )
+        return Result(as_rows(figures, 10), {}, (out,))

@@ -1,0 +1,165 @@
+"""Deciding senses as tasks: of compounds (``sense``) and of the uses of Task 2A (``detect``)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from admire.base.errors import UserError
+from admire.base.options import make
+from admire.base.registry import register
+from admire.base.schema import Count, settings
+from admire.data.settings import ItemFiles
+from admire.models.training_settings import FitSettings
+from admire.rankers.settings import Settings
+from admire.senses.detector import Setting
+from admire.tasks.retrieval.settings import QuerySettings
+from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, as_rows
+from admire.training.settings import ClassifierData, ClassifierTraining, paper_fit
+
+if TYPE_CHECKING:
+    from admire.models.llm.session import Session
+
+log = logging.getLogger("admire")
+
+TABLE = "\tpredicted_type\t"
+"""By which a table of senses is recognised."""
+
+
+@register("task", "sense")
+class SenseTask(Task):
+    """Classifies compounds as idiomatic or literal, and scores that where the type is known."""
+
+    settings: ClassVar[Sequence[Any]] = (
+        (ItemFiles, "lang", "limit"),
+        (QuerySettings, "llm"),
+        (Settings, "llm_url", "sense", "votes", "vote_temperature"),
+        (Settings, "dictionaries", "prompts", "detector", "seed"),
+        Output,
+    )
+
+    def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
+        """See :class:`Task`. The rows of items are those of the table that is written."""
+        from admire.base.storage import check_file
+        from admire.data.reader import data_files
+        from admire.prompts import Prompts
+        from admire.runs.sources import open_source
+        from admire.scores.figures import summarise
+        from admire.scores.leakage import warn_if_leaked
+        from admire.scores.metrics import calibration_error
+        from admire.senses import known_senses, open_detector, sense_table, write_senses
+        from admire.senses.dictionaries import open_dictionaries
+        from admire.senses.interpretation import ReadingSettings, interpret, sense_method
+
+        made, own = make(Settings, settings), make(Output, settings)
+        llm = make(QuerySettings, settings).llm
+        if any(file.reader.name == "vwsd" for file in data_files(Path(data))):
+            raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
+        if own.out:
+            check_file(own.out, TABLE, force=own.force)
+        items = list(make(ItemFiles, settings).read(data))
+        source = open_source(llm, url=made.llm_url, dictionaries=made.dictionaries, session=session)
+        method = sense_method(made.sense, source)
+        detects = method == "detector"
+        detector = open_detector(made.detector) if made.detector or detects else None
+        (readings,) = interpret(
+            items,
+            [source],
+            Prompts(made.prompts),
+            ReadingSettings(
+                made.sense,
+                made.votes,
+                made.seed,
+                glosses="none",
+                vote_temperature=made.vote_temperature,
+            ),
+            detector=detector,
+            dictionaries=open_dictionaries(made.dictionaries),
+        )
+        senses = [reading.sense for reading in readings]
+        if own.out:
+            table = write_senses(own.out, items, senses)
+            log.info("Wrote %s", own.out)
+        else:
+            table = sense_table(items, senses)
+        scored = known_senses(table)
+        figures = summarise(scored, columns=["accuracy"], seed=made.seed)
+        if not scored.empty and not scored["confidence"].isna().all():
+            probabilities = [senses[k].probability_idiomatic for k in scored.index]
+            error = calibration_error(probabilities, scored["sentence_type"] == "idiomatic")
+            log.info("The probabilities' expected calibration error: %.3f", error)
+            if detects:
+                labelled = [items[k] for k in scored.index]
+                warn_if_leaked(labelled, detector, scored, ["accuracy"], str(data))
+        record = {"data": str(data), "llm": llm, "sense": method, "votes": made.votes}
+        files = [own.out] if own.out else []
+        return Result(as_rows(figures), record | {"seed": made.seed}, files, as_rows(table))
+
+
+@settings(frozen=True, kw_only=True)
+class UseFiles(Output):
+    """What of a file of Task 2A is read, and what is written."""
+
+    gold: Path | None = None
+    """CSV with ID and Label, where the data has no labels."""
+    setting: Setting | None = None
+    """Setting that the submission ``out`` names (None: the detector's own, or zero_shot)."""
+    table: Path | None = None
+    """TSV to write, as that of ``sense``."""
+    limit: Count | None = None
+    """Read only the first N rows (None: all)."""
+
+
+@register("task", "detect")
+class DetectTask(Task):
+    """Classifies the sentences of a Task 2A file as idiomatic or literal, and scores that."""
+
+    settings: ClassVar[Sequence[Any]] = ((Settings, "detector"), UseFiles)
+    training: ClassVar[Sequence[Any]] = (
+        ClassifierTraining,
+        (paper_fit("zero_shot"), "batch_size", "learning_rate", "epochs", "precision", "seed"),
+        ClassifierData,
+        CONFIG_FILE,
+    )
+
+    def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
+        """See :class:`Task`. The figures are those of each language; none without labels."""
+        from admire.base.storage import check_file
+        from admire.senses import detect_uses, open_detector
+
+        own = make(UseFiles, settings)
+        for path, mark in ((own.out, "ID,Language,Setting,Label\n"), (own.table, TABLE)):
+            if path:
+                check_file(path, mark, force=own.force)
+        name = make(Settings, settings).detector
+        detector = open_detector(name)
+        how = {n: value for n, value in vars(own).items() if n != "force"}
+        scores = detect_uses(Path(data), detector, **how)
+        record = {"data": str(data), "detector": str(name) if name else None}
+        files = [path for path in (own.out, own.table) if path]
+        return Result([] if scores is None else as_rows(scores, 15), record, files)
+
+    def train(self, data: Sequence[Path], settings: Values) -> Result:
+        """Fine-tune a classifier; see :class:`Task`. A row of figures for each epoch."""
+        from admire import training
+        from admire.senses import context_columns, read_uses
+
+        out = make(Output, settings).out or Path("classifier")
+        source, own = make(ClassifierData, settings), make(ClassifierTraining, settings)
+        fit = make(FitSettings, vars(paper_fit(own.setting)) | dict(settings))
+        fit = replace(fit, patience=fit.epochs)  # all epochs are trained
+        columns = context_columns(own.setting)
+        uses = [use for path in data for use in read_uses(path, required=(*columns, "Label"))]
+        validation = None
+        if source.validation:
+            required = columns if source.validation_gold else (*columns, "Label")
+            validation = read_uses(source.validation, source.validation_gold, required=required)
+        before, *after = training.train_classifier(
+            source.encoder, uses, validation, replace(own, fit=fit), out, device=source.device
+        )
+        log.info("Wrote %s", out)
+        figures = [{"macro_f1": figure} for figure in (before, *after)]
+        return Result(figures, {"before": before, "epochs": after, "after": max(after)}, (out,))

@@ -1,0 +1,100 @@
+"""Similarity of sentences as a task, with training of encoders for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from admire.base.errors import UserError
+from admire.base.options import make
+from admire.base.registry import register
+from admire.base.schema import Count, settings
+from admire.models.training_settings import FitSettings, StartEncoder
+from admire.tasks.sts.settings import (
+    SentenceFiles,
+    SentenceTraining,
+    SimilaritySettings,
+    TrainingSetting,
+    usual_batch_size,
+)
+from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, as_rows
+
+if TYPE_CHECKING:
+    from admire.models.llm.session import Session
+
+log = logging.getLogger("admire")
+
+
+@settings(frozen=True, kw_only=True)
+class PairFiles(Output):
+    """What pairs are read, and the submission that is written."""
+
+    gold: Path | None = None
+    """Task 2B's gold file, for its dev file."""
+    split: str | None = None
+    """Split of STS Benchmark or of a folder: train, dev or test (None: all)."""
+    limit: Count | None = None
+    """Read only the first N pairs of each file (None: all)."""
+    setting: TrainingSetting = "fine_tune"
+    """Setting that the submission names for its training data."""
+
+
+@register("task", "sts")
+class SimilarityTask(Task):
+    """Measures the similarity of sentence pairs, and scores it: Spearman's correlation."""
+
+    settings: ClassVar[Sequence[Any]] = (SimilaritySettings, PairFiles)
+    training: ClassVar[Sequence[Any]] = (
+        *(SentenceTraining, FitSettings, SentenceFiles, StartEncoder),
+        CONFIG_FILE,
+    )
+
+    def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
+        """See :class:`Task`. The figures are those of each language and subset of pairs."""
+        from admire.base.storage import check_file
+        from admire.tasks.sts.evaluation import measure_similarity, write_similarities
+        from admire.tasks.sts.pairs import read_pairs
+
+        files, own = make(PairFiles, settings), make(SimilaritySettings, settings)
+        if files.out:
+            check_file(files.out, "ID,Language,Setting,Sim\n", force=files.force)
+        pairs = read_pairs(Path(data), files.gold, split=files.split, limit=files.limit)
+        if not files.out and not any(pair.gold for pair in pairs):
+            why = "has no similarities. Give a gold file, or a place for a submission."
+            raise UserError(f"{data}: {why}", "gold", "out")
+        measured = measure_similarity(pairs, own, session=session)
+        if files.out:
+            write_similarities(files.out, pairs, measured.similarities, files.setting)
+            log.info("Wrote %s (%d pairs)", files.out, len(pairs))
+        record = {"data": str(data), "model": own.llm or own.encoder, "pairs": len(pairs)}
+        written = [files.out] if files.out else []
+        return Result(as_rows(measured.correlations, 10), record, written)
+
+    def train(self, data: Sequence[Path], settings: Values) -> Result:
+        """Fine-tune a sentence encoder; see :class:`Task`. A row of figures for each epoch."""
+        import pandas as pd
+
+        from admire.base.storage import check_folder
+        from admire.models.encoders.families import open_trainable
+        from admire.tasks.sts.rows import read_training_data
+        from admire.tasks.sts.training import check_training, train_sentences
+
+        out = make(Output, settings).out or Path("sentences")
+        own, start = make(SentenceTraining, settings), make(StartEncoder, settings)
+        usual = {"batch_size": usual_batch_size(own.objective)}
+        fit, files = make(FitSettings, usual | dict(settings)), make(SentenceFiles, settings)
+        check_folder(out, "model")
+        learned = read_training_data(data, own.objective, **vars(files), seed=fit.seed)
+        parts = learned.groups, learned.pairs, learned.validation
+        log.info("%d groups and %d pairs to learn from, %d to validate", *map(len, parts))
+        check_training(learned, own)
+        encoder = open_trainable(
+            start.encoder, device=start.device, trust_remote_code=start.trust_remote_code
+        )
+        history = train_sentences(encoder, learned, replace(own, fit=fit), out)
+        log.info("Wrote %s", out)
+        figures = as_rows(pd.DataFrame(history))
+        return Result(figures, {"validation": figures}, (out,))

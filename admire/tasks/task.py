@@ -1,0 +1,194 @@
+"""What a task is: it makes figures of data. How the values of its settings are read."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import GenericAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from admire.base.choices import ProfileName, nearest
+from admire.base.errors import UserError
+from admire.base.options import Option, Panel, Setting, hints, plugin_settings, take_settings
+from admire.base.schema import read_as, settings
+from admire.rankers.settings import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from admire.models.llm.session import Session
+
+Values = Mapping[str, Any]
+"""Values of settings by field; the others have their defaults."""
+Data = str | Path
+"""A file or folder, or a dataset on the hub."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a task made.
+
+    Attributes:
+        figures: a row for each figure, or for each group with all of its figures, as in JSON.
+        record: how it was made; of a training, the card of the model.
+        files: what was written.
+        items: a row for each item, for tasks that have them.
+    """
+
+    figures: list[dict[str, Any]]
+    record: dict[str, Any] = field(default_factory=dict)
+    files: Sequence[Path] = ()
+    items: Sequence[dict[str, Any]] = ()
+
+
+class Task(ABC):
+    """A task, a plug-in of the kind ``task``.
+
+    Attributes:
+        settings: its settings classes, or tuples of one and the names of the fields to take.
+            :func:`admire.base.options.make` makes one of them from the values that ``run`` gets.
+        training: the settings classes of ``train``, for tasks that learn.
+    """
+
+    settings: ClassVar[Sequence[Any]] = ()
+    training: ClassVar[Sequence[Any]] = ()
+
+    @abstractmethod
+    def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
+        """Make figures of data.
+
+        Args:
+            session: asks the chat models; None is a session of the task's own.
+
+        Raises:
+            UserError: a setting is wrong, or something cannot be read, opened, asked or written.
+        """
+
+    def train(self, data: Sequence[Path], settings: Values) -> Result:
+        """Train a model for the task and write it to ``settings["out"]``.
+
+        Raises:
+            UserError: as for :meth:`run`; or the task does not learn.
+        """
+        raise UserError(f"{type(self).__name__} cannot be trained.")
+
+
+@settings(frozen=True, kw_only=True)
+class Output:
+    """Where a task writes."""
+
+    out: Path | None = None
+    """File or folder to write; None writes none."""
+    force: bool = False
+    """Replace a file there even if admire did not write it."""
+
+
+SOURCE: Panel = "All settings at once"
+
+
+@settings(frozen=True, kw_only=True)
+class SettingsSource:
+    """The settings that options change."""
+
+    profile: Annotated[ProfileName, Option(SOURCE, daily=True, in_file=False)] = "embedded"
+    """Stack that the other options change. For paper, name other chat models or a server: OpenAI
+    retires its GPTs by 2027-01-14."""
+    config: Annotated[Path | None, Option(SOURCE, daily=True, in_file=False)] = None
+    """TOML file of settings, as admire config prints them; options win over it."""
+    like: Annotated[Path | None, Option(SOURCE, in_file=False)] = None
+    """Run folder whose settings count instead of a profile's; options win over it."""
+
+
+CONFIG_FILE = (SettingsSource, "config")
+
+
+def known_settings(sources: Sequence[Any]) -> dict[str, Setting]:
+    """Return the options of settings classes by field; of a run also those of plug-ins."""
+    own = take_settings(*sources)
+    plugged = plugin_settings() if Settings in sources else ()
+    return own | {setting.name: setting for setting in plugged if setting.name not in own}
+
+
+def as_rows(table: pd.DataFrame, decimals: int | None = None) -> list[dict[str, Any]]:
+    """Return the rows of a table as in JSON, where NaN is None.
+
+    Args:
+        decimals: of numbers; None keeps all.
+    """
+    if decimals is None:
+        rows: list[Any] = table.astype(object).where(table.notna(), None).to_dict("records")
+        return rows
+    read: list[dict[str, Any]] = json.loads(
+        table.to_json(orient="records", double_precision=decimals)
+    )
+    return read
+
+
+def field_types(sources: Sequence[Any]) -> dict[str, Any]:
+    """Return the types of all fields of settings classes, options or not."""
+    types: dict[str, Any] = {}
+    for source in sources:
+        owner, *names = source if isinstance(source, tuple) else (source,)
+        kind = owner if isinstance(owner, type) else type(owner)
+        types |= {n: hint for n, hint in hints(kind).items() if not names or n in names}
+    return types
+
+
+def check_entries(
+    entries: Values, command: str, known: Mapping[str, Setting], where: object
+) -> dict[str, Any]:
+    """Return settings by name, with the types that they have.
+
+    Args:
+        entries: as in TOML.
+        command: what they are settings of, for messages.
+        known: its settings.
+        where: the file, and what in it, for messages.
+
+    Raises:
+        UserError: a setting or its value is wrong.
+    """
+    types = {setting.name: setting.hint for setting in known.values() if setting.option.in_file}
+    if "profile" in known:
+        types |= {"profile": ProfileName, "lang": str | None}
+    values: dict[str, Any] = {}
+    for name, value in entries.items():
+        if name not in types:
+            lists = f" admire config {command} lists all." if "config" in known else ""
+            raise UserError(f"{where}: '{name}' is no setting.{nearest(name, [*types])}{lists}")
+        entry = json.dumps({name: value}, default=str)  # JSON, for paths and tuples
+        kind: Any = GenericAlias(dict, (str, types[name]))
+        values |= read_as(kind, entry, where)
+    return values
+
+
+def read_options(
+    file: Path | None, command: str, known: Mapping[str, Setting], options: Values
+) -> dict[str, Any]:
+    """Return the settings of a command in a TOML file, by field; none if there is no file.
+
+    The file may come from a stranger. It cannot choose who gets the key or whose code runs, unless
+    the options of the command line say the same.
+
+    Raises:
+        UserError: the file cannot be read or is not TOML, a setting or its value is wrong, or
+            only an option can set it.
+    """
+    from admire.base.files import read_toml
+    from admire.models.llm.address import check_named_in_file
+
+    if not file:
+        return {}
+    values = check_entries(read_toml(file), command, known, file)
+    if "llm_url" not in options:
+        check_named_in_file(values.get("llm_url"), file)
+    if values.get("trust_remote_code") and not options.get("trust_remote_code"):
+        raise UserError(
+            f"{file}: trust_remote_code lets a model's code run. Read the code; then allow it on "
+            "the command line.",
+            "trust_remote_code",
+        )
+    return values

@@ -1,0 +1,125 @@
+"""A distribution of a stranger is built, installed by pip, and used by name everywhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import run
+
+import admire
+from admire.base import registry
+from admire.cli import options
+
+SOURCES = Path(__file__).parent / "plugins"
+CHOSEN = (
+    *("--llm", "parrot:a person", "--encoder", "letters"),
+    *("--ranker", "overlap", "--ranker", "embeddings"),
+)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the distribution, as pip installs it."""
+    sources = tmp_path_factory.mktemp("sources") / "plugins"
+    shutil.copytree(SOURCES, sources)
+    target = tmp_path_factory.mktemp("site")
+    how = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--target", str(target))
+    subprocess.run([sys.executable, "-m", "pip", "install", *how, str(sources)], check=True)
+    return target
+
+
+@pytest.fixture(autouse=True)
+def _found(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(installed)
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
+    registry._announced.cache_clear()
+    options.add_plugin_settings.cache_clear()
+    yield
+    monkeypatch.undo()
+    registry._announced.cache_clear()
+    for _, settings, update in options.PLUGGED:
+        for name in [name for name, setting in settings.items() if setting.option.plugin]:
+            del settings[name]
+        update()
+    options.add_plugin_settings.cache_clear()
+    for name in [name for name in sys.modules if name.startswith("admire_flat")]:
+        del sys.modules[name]
+
+
+def ranked(capsys, out: Path, data: object, *others: str) -> dict:
+    code, _, err = run(capsys, "rank", data, "--out", out, *CHOSEN, *others)
+    assert code == 0, err
+    return json.loads((out / "run.json").read_text(encoding="utf-8"))
+
+
+def test_each_file_of_a_plugin_is_short():
+    for file in (SOURCES / "admire_flat").glob("*.py"):
+        assert len(file.read_text(encoding="utf-8").splitlines()) <= 30 + 5, file.name
+
+
+def test_a_run_by_names_is_recorded_scored_reported_fused_and_submitted(capsys, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    record = ranked(capsys, first, admire.SAMPLES, "--overlap-yes", "2")
+    assert record["settings"]["rankers"] == ["overlap", "embeddings"]
+    assert record["settings"]["plugins"] == {"overlap": {"yes": 2.0}}
+    (llm,) = record["models"]["llms"]
+    assert llm == {
+        "name": "parrot:a person",
+        "identity": "parrot:a person:admire-flat-1.2",
+        "sense": "vote",
+    } | ({"meanings": llm["meanings"]} if "meanings" in llm else {})
+    assert record["models"]["encoders"]["caption"]["identity"] == "letters:admire-flat-1.2"
+    asked = {row["stage"]: row for row in record["asked"]}
+    assert asked["ranking"]["calls"] > asked["ranking"]["from_cache"]
+    # What was asked is cached by the plug-in's name and version.
+    again = ranked(capsys, second, admire.SAMPLES, "--like", str(first))
+    assert {row["calls"] - row["from_cache"] for row in again["asked"]} == {0}
+    for command in (
+        ("score", first, "--json"),
+        ("report", first, "--out", tmp_path / "report.html"),
+        ("fuse", first, second, "--out", tmp_path / "fused"),
+        ("score", tmp_path / "fused"),
+    ):
+        code, _, err = run(capsys, *command)
+        assert code == 0, (command, err)
+    assert "overlap" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_file_of_settings_and_a_dry_run_take_the_names(capsys, tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text(
+        'llms = ["parrot:a person"]\nencoder = "letters"\n'
+        'rankers = ["overlap"]\noverlap_yes = 3.0\n'
+    )
+    call = ("rank", admire.SAMPLES, "--config", config, "--limit", "2")
+    code, out, _ = run(capsys, *call, "--dry-run", "--json")
+    assert code == 0
+    stages = {row["stage"]: row["questions"] for row in json.loads(out)}
+    assert stages["ranking"] == 20
+    code, _, err = run(capsys, *call, "--out", tmp_path / "run")
+    assert code == 0, err
+    scores = admire.read_run(tmp_path / "run").rankings[0].judgements[0].scores
+    assert set(scores) <= {0.0, 3.0}
+    code, _, err = run(capsys, *call, "--overlap-yes", "0", "--out", tmp_path / "run")
+    assert (code, err.splitlines()[-1]) == (
+        2,
+        "admire: overlap_yes cannot be 0.0: it should be greater than 0. (--overlap-yes)",
+    )
+
+
+def test_the_page_ranks_by_the_names():
+    pytest.importorskip("fastapi")
+    from serving import serving
+
+    from admire.pages.serve import Models
+
+    changes = {"llms": ("parrot:a person",), "encoder": "letters", "rankers": ("overlap",)}
+    with serving(Models("embedded", changes | {"sense": "vote"})) as server:
+        answer = server.rank().json()
+    assert answer["readings"][0]["llm"] == "parrot:a person"
+    assert answer["order"][0] == "candidate2"
