@@ -185,7 +185,7 @@ def test_with_skip_bad_the_items_that_a_plugin_cannot_rank_are_left_out(capsys, 
     assert "'night owl': the ranker 'picky' raised ValueError" in err
     code, _, err = run(capsys, *call, "--skip-bad", "--out", out)
     assert code == 0
-    assert err.count("Left out: “") == 2
+    assert err.count("Skipped: “") == 2
     left = read_run(out)
     assert len(left.rankings) == left.record["items"] == len(items) - 2
     assert len(left.record["left_out"]) == 2

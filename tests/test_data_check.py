@@ -73,7 +73,7 @@ FAULTS = [
     ("row 1", "photo.heic", "Save it as PNG or JPEG"),
     ("row 1", "candidate 4: has a caption but no image: 'gone.png'"),
     ("row 2", "'../far.png' is outside the folder"),
-    ("row 2", "'link.png' is a link to", "nowhere.png"),
+    ("row 2", "'link.png' is a broken link to", "nowhere.png"),
     ("row 3", "drawing.svg", "Save it as PNG or JPEG"),
     ("row 3", "empty.png", "is empty"),
     ("row 3", "float.tif", "floating-point"),
@@ -117,7 +117,7 @@ def test_a_small_set_is_kept_and_a_large_one_read_again(monkeypatch, bad_set, ke
 def test_check_prints_all_faults_counts_and_links_and_ends_with_2(capsys, bad_set: Path):
     code, out, err = run(capsys, "check", bad_set, "--out", bad_set)
     assert code == 2
-    assert f"{len(FAULTS) + 1} faults" in err
+    assert f"{len(FAULTS) + 1} problems" in err
     assert "gone.png" not in err  # it is among the faults
     *lines, place, counts, links = out.splitlines()
     for line, words in zip(lines, FAULTS, strict=True):
@@ -162,7 +162,7 @@ def test_rank_refuses_a_bad_set_before_any_model_and_skip_bad_goes_on(
 
     code, _, err = rank("--skip-bad", "--report")
     assert code == 0, err
-    assert [line.rpartition(": the ")[2] for line in err.splitlines() if "Left out" in line] == [
+    assert [line.rpartition(": the ")[2] for line in err.splitlines() if "Skipped" in line] == [
         f"{lost}." for lost in LOST
     ]
     made = read_run(tmp_path / "run")

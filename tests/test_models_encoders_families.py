@@ -138,7 +138,7 @@ def test_a_repository_and_its_revisions(hub, folders, copied, family: str):
     ],
 )
 def test_a_model_that_is_not_here_is_asked_of_the_hub_once(hub, name: str, repository: str):
-    assert f"'{repository}' is not here" in complaint(f"{name}@v9")
+    assert f"'{repository}' is not on this machine" in complaint(f"{name}@v9")
     assert {(asked, revision) for asked, _, revision in hub.asked} == {(repository, "v9")}
     assert len(hub.asked) == 1
     family = name.partition(":")[0]

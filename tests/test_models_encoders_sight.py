@@ -121,7 +121,7 @@ def test_a_picture_is_put_in_words_beside_a_caption_alone(sight, caplog, sense, 
     assert np.argsort(-comparison.scores).tolist() == order
     assert comparison.scores.all()
     assert "balloon" in sight.in_words(balloon.image)
-    assert "share no view" in caplog.text
+    assert "no modality in common" in caplog.text
 
 
 # ----------------------------------------------------------------------------------- texts

@@ -27,12 +27,11 @@ from werkzeug import Request, Response
 
 from admire.base.errors import UserError
 from admire.base.storage import cache_dir
-from admire.models.llm import Image, Question, Reply, Usage, ask_each, open_llm
+from admire.models.llm import Image, Question, Reply, Usage, ask_each, local, open_llm
 from admire.models.llm.chat import ServerError
 from admire.models.llm.local import (
     EMBEDDED_FILE,
     EMBEDDED_REPOSITORY,
-    EMBEDDED_SHA256,
     SERVERS,
     LocalChat,
     embedded_chat,
@@ -461,7 +460,7 @@ def real_beginning() -> bytes:
 def test_the_weights_of_embedded_behave_alike_under_any_name(tmp_path: Path):
     path = tmp_path / "copy.gguf"
     path.write_bytes(b"GGUF")
-    copy, embedded = LocalChat(path, sha256=EMBEDDED_SHA256), embedded_chat()
+    copy, embedded = LocalChat(path, sha256=local.EMBEDDED_SHA256), embedded_chat()
     other = LocalChat(path)
     for name in ("identity", "parallel", "judges_senses", "describes_both_senses"):
         assert getattr(copy, name) == getattr(embedded, name) != getattr(other, name)

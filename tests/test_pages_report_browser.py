@@ -25,7 +25,7 @@ from admire.pages.report.report import Report
 from admire.prompts import quoted
 from admire.runs.ranking import Ranking
 from admire.scores.judgements import correct_gold
-from admire.scores.metrics import dcg
+from admire.scores.metrics import BEST_DCG, dcg
 from admire.senses import Sense, write_senses
 from admire.tasks.retrieval import RetrieveSettings, retrieve_split, write_retrieval, write_split
 
@@ -224,7 +224,7 @@ def test_a_view_is_found_by_words_sorted_and_linked(reported: Reported, page: Pa
     sorts: dict[str, Callable[[Ranking], float]] = {
         "confidence": lambda one: abs(one.interpretations[0].sense.probability_idiomatic - 0.5),
         "margin": lambda one: float(np.diff(np.sort(one.scores)[-2:])[0]),
-        "loss": lambda one: dcg(one.item.expected_order or one.order, one.order),
+        "loss": lambda one: dcg(one.order, one.item) or BEST_DCG,
     }
     for sort, value in sorts.items():
         page.locator("#sort").select_option(sort)

@@ -7,7 +7,7 @@ import re
 from html import unescape
 
 from admire.pages.report.page import render
-from admire.pages.report.report import FIGURES, Plot, Report, Table
+from admire.pages.report.report import Plot, Report, Table
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>\u2028\u202e\"' \ud800"
 
@@ -64,10 +64,3 @@ def test_head_is_readable_without_a_script() -> None:
     assert re.search(r'<details id="head">\s*<summary>15 items · DCG -3.1 \[-3.2, 3\]<', text)
     assert text.count("<table>") == 2
     assert re.search(r'<details class="table">\s*<summary>night owl</summary>', text)  # many rows
-
-
-def test_tables_and_cards_call_figures_the_same() -> None:
-    found = re.search(r"const FIGURES = \{(.*?)\n  \};", render(report()), re.DOTALL)
-    assert found
-    on_cards = dict(re.findall(r'^    (\w+): \["([^"]+)"', found[1], re.MULTILINE))
-    assert on_cards == {name: called for name, (called, _) in FIGURES.items()}

@@ -52,7 +52,7 @@ def _found(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ranked(capsys, out: Path, data: object, *others: str) -> dict:
-    code, _, err = run(capsys, "rank", data, "--out", out, *CHOSEN, *others)
+    code, _, err = run(capsys, "rank", data, "--limit", "2", "--out", out, *CHOSEN, *others)
     assert code == 0, err
     return json.loads((out / "run.json").read_text(encoding="utf-8"))
 
@@ -83,11 +83,33 @@ def test_a_run_by_names_is_recorded_scored_reported_fused_and_submitted(capsys, 
         ("score", first, "--json"),
         ("report", first, "--out", tmp_path / "report.html"),
         ("fuse", first, second, "--out", tmp_path / "fused"),
-        ("score", tmp_path / "fused"),
+        ("score", tmp_path / "fused", "--metric", "hit-at-2"),
     ):
         code, _, err = run(capsys, *command)
         assert code == 0, (command, err)
     assert "overlap" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_data_format_and_a_metric_of_a_plugin_work_by_name(capsys, tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text(
+        "night owl\tShe is a night owl.\ta person awake late\ta bird\n"
+        "cold feet\tHe got cold feet.\ta foot in snow\ta person who doubts\n"
+    )
+    record = ranked(capsys, tmp_path / "run", f"lines:{lines}")
+    assert record["source"]["path"] == f"lines:{lines}"
+    call = ("score", tmp_path / "run", "--metric", "hit-at-2", "--json")
+    code, out, _ = run(capsys, *call)
+    assert code == 0
+    figures = {row["metric"]: row["mean"] for row in json.loads(out)["runs"][0]["figures"]}
+    assert (figures["top1"], figures["hit-at-2"]) == (0.5, 1.0)
+    page = tmp_path / "report.html"
+    assert run(capsys, "report", tmp_path / "run", "--metric", "hit-at-2", "--out", page)[0] == 0
+    assert "hit-at-2" in page.read_text(encoding="utf-8")
+    lines.write_text(lines.read_text() + "broken\n")
+    code, _, err = run(capsys, "check", f"lines:{lines}")
+    assert code == 2
+    assert "item 3: the reader 'lines' of admire-flat raised ValueError" in err
 
 
 def test_a_file_of_settings_and_a_dry_run_take_the_names(capsys, tmp_path):
@@ -100,7 +122,7 @@ def test_a_file_of_settings_and_a_dry_run_take_the_names(capsys, tmp_path):
     code, out, _ = run(capsys, *call, "--dry-run", "--json")
     assert code == 0
     stages = {row["stage"]: row["questions"] for row in json.loads(out)}
-    assert stages["ranking"] == 20
+    assert stages["ranking"] == 10
     code, _, err = run(capsys, *call, "--out", tmp_path / "run")
     assert code == 0, err
     scores = admire.read_run(tmp_path / "run").rankings[0].judgements[0].scores

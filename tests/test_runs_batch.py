@@ -227,7 +227,7 @@ def test_lines_that_make_no_sense_do_no_harm(server: BatchServer, caplog, body: 
     strange = [b"<html>\n", b"[]\n", b'{"custom_id": "of another"}\n', empty.encode() + b"\n"]
     server.files[name] = b"".join([*reversed(others), *strange, others[0]])
     batch(ITEMS, ONE)
-    assert "says '<html>'" in caplog.text
+    assert "unexpected line '<html>'" in caplog.text
     assert f"an answer {lacks}" in caplog.text
     assert server.sizes() == [CALLS, 1]  # the first; the second is left to rank
     assert json.loads(first)["custom_id"] == server.lines(server.batches["batch_2"])[0]["custom_id"]

@@ -58,6 +58,7 @@ def test_pictures_are_paths_bytes_or_pils_and_models_of_ones_own_need_one_method
         "name": "Literal",
         "identity": "Literal",
         "sense": "vote",
+        "meanings": "both",
     }
     assert "data:image/webp" in run._repr_html_()
     again = rank_one(*ASKED, images, settings=settings, llms=[Literal()], encoder=ByBlue())

@@ -52,7 +52,7 @@ def data(tmp_path: Path) -> Path:
 def chat(monkeypatch: pytest.MonkeyPatch) -> ScriptedChat:
     """Toys in place of the models that the embedded profile opens."""
     chat = ScriptedChat(lambda prompt: RIVER if '"bank erosion", "def' in prompt else "?")
-    monkeypatch.setattr("admire.runs.sources.open_llm", lambda *_, **__: chat)
+    monkeypatch.setattr("admire.runs.sources.open_named", lambda *_, **__: chat)
     encoder = PicturesThatSay()
     monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: encoder)
     return chat
@@ -148,7 +148,7 @@ def test_mistakes_end_with_one_message_and_nothing_is_written(capsys, data, tmp_
     code, printed, said = run(capsys, "rank", data, *out)
     assert (code, printed) == (2, "")
     assert "'image.0.png' is not in" in said
-    assert "2 faults" in said.splitlines()[-1]
+    assert "2 problems" in said.splitlines()[-1]
     assert "(--ranker)" in ended(capsys, "rank", data, *out, *images, "--ranker", "listwise")
     assert "(--gold)" in ended(capsys, "rank", data, *out, *images, "--gold", short)
     assert "no sense to decide" in ended(capsys, "sense", data)

@@ -34,7 +34,7 @@ from admire.tasks.collections import (
     remove_from_index,
     write_index,
 )
-from admire.tasks.collections.encoding import Encoded, EncoderRecord
+from admire.tasks.collections.encoding import EncoderRecord
 from admire.tasks.collections.index import TextsInMemory, export_index
 
 TEXTS = [

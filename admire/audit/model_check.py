@@ -15,7 +15,8 @@ from admire.base.errors import UserError
 from admire.data.items import SAMPLES
 from admire.data.reader import read_items
 from admire.models.encoders import ImageEncoder, Vectors, open_encoder
-from admire.models.llm import ChatModel, Image, Question, Reply, open_llm
+from admire.models.llm import Image, Question, Reply, open_llm
+from admire.models.llm.session import inner
 from admire.prompts import Prompts
 from admire.rankers.settings import Settings
 from admire.runs.ranking import Run
@@ -84,8 +85,7 @@ class Animal(BaseModel, extra="forbid"):
 
 def check_chat(name: str, *, url: str | None = None) -> list[CheckedReply]:
     """Ask a chat model one question of each kind about a sample, without the cache."""
-    opened = open_llm(name, url=url)
-    llm: ChatModel = getattr(opened, "model", opened)
+    llm = inner(open_llm(name, url=url))
     item = next(item for item in read_items(SAMPLES) if item.sentence_type == "literal")
     prompts = Prompts()
     sense, meaning = prompts.about(item, "sense"), prompts.about(item, "literal")

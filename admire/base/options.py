@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
@@ -128,7 +127,6 @@ def take_settings(*sources: Any, unset: Sequence[str] = ()) -> dict[str, Setting
     return {setting.name: setting for setting in ordered}
 
 
-@cache
 def plugin_settings() -> tuple[Setting, ...]:
     """Return the settings of plug-ins of other distributions, as ``length_longest``.
 

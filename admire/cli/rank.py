@@ -247,8 +247,13 @@ def score(
     from admire.cli.score_output import print_scores, scores_as_json
 
     scores = score_submissions(
-        submissions, gold, judgements=judgements, published=published, track=track, seed=seed,
-        metrics=metric or ()
+        submissions,
+        gold,
+        judgements=judgements,
+        published=published,
+        track=track,
+        seed=seed,
+        metrics=metric or (),
     )
     if json:
         print_json(scores_as_json(scores))

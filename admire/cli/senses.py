@@ -93,7 +93,7 @@ def detect(
     result = DetectTask().run(data, own | {"force": force} | dict(options or {}))
     if not result.figures:
         return
-    scores = pd.DataFrame(result.figures)
+    scores = pd.DataFrame(result.figures).fillna(float("nan"))
     if json:
         print(scores.to_json(orient="records", indent=2, double_precision=15))
         return

@@ -53,7 +53,7 @@ def sts(
 
     own = {"gold": gold, "split": split, "limit": limit, "out": out, "setting": setting}
     result = SimilarityTask().run(data, own | {"force": force} | dict(options or {}))
-    figures = pd.DataFrame(result.figures)
+    figures = pd.DataFrame(result.figures).fillna(float("nan"))
     if json:
         print(figures.to_json(orient="records", indent=2))
         return

@@ -109,7 +109,7 @@ def refuse_faults(data: str | Path, faults: Sequence[Fault]) -> None:
     if faults:
         log_faults(faults)
         raise UserError(
-            f"{data}: {len(faults)} faults. Correct them, or skip the items concerned.",
+            f"{data}: {len(faults)} problems. Correct them, or skip the items concerned.",
             *dict.fromkeys(name for fault in faults for name in fault.settings),
             "skip_bad",
         )

@@ -23,9 +23,9 @@ def word_language(path: Path) -> str:
 
 @registry.register("reader", "vwsd", takes="PATH")
 def word_rows(source: str, gold: Path | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read the lines of a V-WSD file, numbered, as rows of a manifest with ``word``.
+    """A file of V-WSD, whose lines are a word, its phrase and ten images.
 
-    The gold has an image name a line. None is the file of the same name with ``gold`` in place of
+    Yields rows of a manifest with ``word``, numbered. The gold has an image name a line. None is the file of the same name with ``gold`` in place of
     ``data`` in the same folder, if it is there.
     """
     path = Path(source)

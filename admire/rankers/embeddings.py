@@ -160,8 +160,10 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
     """
     if settings.track or settings.caption_encoder or settings.head or not summary.without_caption:
         return settings
-    plugin, _ = registry.resolve("encoder", settings.encoder)
-    companion = getattr(plugin.make, "companion", "")
+    family = settings.encoder.partition(":")[0]
+    if family not in registry.names("encoder"):
+        return settings  # a caller has it open
+    companion = getattr(registry.find("encoder", family).make, "companion", "")
     if not companion:
         return settings
     weight = picture_weight(companion)

@@ -83,6 +83,8 @@ class Job:
 
 
 def _content(path: object) -> str:
+    from admire.data.reader import split_name
+
     reader, plain = split_name(str(path))
     if isinstance(path, Path) and Path(plain).is_file():
         return reader + hashlib.sha256(Path(plain).read_bytes()).hexdigest()
@@ -106,6 +108,8 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
     Raises:
         UserError: a setting is unknown or has a value that it cannot have.
     """
+    from admire.scores.metrics import DEFAULT
+
     where = f"{where}, row '{recipe.name_of(row)}'"
     command, group = recipe.command_of(row), recipe.sets[place]
     measure = MEASURES.get(command, command)
@@ -139,6 +143,7 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
 def _find(name: str | Path, *, data: str | None, language: str | None, lacking: list[str]) -> Path:
     """Return the file or folder below the data's whose path ends so, in the set's language."""
     from admire.data.languages import base_language, guess_language
+    from admire.data.reader import split_name
 
     reader, plain = split_name(name)
     matches = sorted(Path(data).glob(f"**/{plain}")) if data else []
@@ -307,7 +312,9 @@ def run(
     """
     import pandas as pd
 
-    key = job.digest(job.options, job.measured, job.files, job.train, *_recordings(job), *job.metrics)
+    key = job.digest(
+        job.options, job.measured, job.files, job.train, *_recordings(job), *job.metrics
+    )
     kept = folder / "figures.json"
     if kept.is_file():
         before = json.loads(kept.read_text(encoding="utf-8"))

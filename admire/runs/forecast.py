@@ -152,7 +152,7 @@ def plan(
         senses_known = put_questions(
             items,
             summary,
-            Session(note=counts.note).bind(llm),
+            Session(fresh=resolved.asking.fresh, note=counts.note).bind(llm),
             prompts,
             settings,
             dictionaries=dictionaries,

@@ -100,9 +100,7 @@ def check_own_gold(path: Path) -> None:
         )
 
 
-def compare_runs(
-    runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = ()
-) -> pd.DataFrame:
+def compare_runs(runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = ()) -> pd.DataFrame:
     """Return the settings and figures of runs as a tidy table to pivot, plot and filter.
 
     For each run and language the rows of :func:`admire.scores.figures.summarise` (``group``,
@@ -137,7 +135,9 @@ def compare_runs(
         items.append(item_keys(gold))
         models, flat = _fused(record) if "fused" in record else _ranked(record)
         scored = {
-            language: score_items(*map(list, zip(*pairs, strict=True)), name, metrics)
+            language: score_items(
+                [item for item, _ in pairs], [row for _, row in pairs], name, metrics
+            )
             for language, pairs in by_language.items()
         }
         for language, table in scored.items():

@@ -159,11 +159,14 @@ def _figure(
     sense: SenseLabel | None,
     where: str,
 ) -> float | None:
-    with plugin.blamed(where):
+    try:  # a context manager costs more than a figure
         value = plugin.make(order, item, sense) if takes_sense else plugin.make(order, item)
-        number = float(value) if isinstance(value, Real | np.bool_) else math.nan
-    if value is None:
-        return None
+        if value is None:
+            return None
+        number = float(value) if isinstance(value, float | Real | np.bool_) else math.nan
+    except Exception as error:
+        with plugin.blamed(where):
+            raise error
     if not math.isfinite(number):
         raise plugin.error(f"returned {value!r:.80}, not a finite number or None.", where)
     return number

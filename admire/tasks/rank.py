@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -84,7 +84,7 @@ class Rank(Task):
         head = training.train_head(triplets, own, encoder)
         head.save(out)
         log.info("Wrote %s", out)
-        return Result(head.card["history"], summarise_card(head.card), (out,))
+        return Result([asdict(e) for e in head.history], summarise_card(head.card), (out,))
 
 
 def run_figures(runs: Sequence[Path], metrics: Sequence[str] = ()) -> list[dict[str, Any]]:

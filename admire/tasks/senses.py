@@ -56,10 +56,10 @@ class SenseTask(Task):
 
         made, own = make(Settings, settings), make(Output, settings)
         llm = make(QuerySettings, settings).llm
-        if any(file.reader.name == "vwsd" for file in data_files(Path(data))):
-            raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
         if own.out:
             check_file(own.out, TABLE, force=own.force)
+        if any(file.reader.name == "vwsd" for file in data_files(data)):
+            raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
         items = list(make(ItemFiles, settings).read(data))
         source = open_source(llm, url=made.llm_url, dictionaries=made.dictionaries, session=session)
         method = sense_method(made.sense, source)

@@ -10,19 +10,6 @@ const Cards = (() => {
   const SENSES = ["idiomatic", "literal"];
   const TRACKS = ["image", "caption"];
 
-  const FIGURES = {
-    top1: ["top-1", "1 if the best candidate is first"],
-    dcg: ["DCG", "How far up the two best candidates stand; at best 3.631"],
-    corr_official: ["corr_official", "The task's own correlation, by the ranks of file names"],
-    corr_rank: ["corr_rank", "Spearman's correlation with the gold order, from −1 to 1"],
-    mrr: ["MRR", "1 where the right image is first, 1/2 where it is second; at best 1"],
-    item_accuracy: ["item accuracy", "1 if the right candidate is first"],
-    sense_accuracy: ["sense accuracy", "1 if the sense is right"],
-    accuracy: ["accuracy", "1 if the sense is right"],
-    r_precision: ["R-precision", "Of the first R documents, the share that is relevant"],
-    ndcg: ["nDCG@10", "How far up the relevant documents stand; at best 1"],
-  };
-
   // The texts that candidates are compared with, by what they tell of.
   const TEXTS = {
     gloss: "idiomatic",
@@ -86,14 +73,16 @@ const Cards = (() => {
    * @param item as the report's data have it; what is not known may be left out.
    * @param kind `ranking`, `retrieval` or `senses`.
    * @param metrics the names of the figures to show.
+   * @param headings what people call each of them, and what it means.
    * @param runs `{name}` of each run; one run is not named.
    * @param picture gives the address of a picture for what the item says of it.
    * @returns an `article`.
    */
   function drawItem(item, options = {}) {
     const { kind = "ranking", metrics = [], picture = (said) => said } = options;
+    const { headings = {} } = options;
     const runs = options.runs ?? [{ name: "" }];
-    const page = { kind, metrics, runs, picture };
+    const page = { kind, metrics, headings, runs, picture };
     drawn += 1;
     const title = `card-title-${drawn}`;
     const card = make("article", {
@@ -617,10 +606,10 @@ const Cards = (() => {
   const separated = (things) =>
     things.filter(Boolean).flatMap((thing, k) => (k ? [" · ", thing] : [thing]));
 
-  function figureList(result, { metrics, kind }) {
+  function figureList(result, { metrics, headings, kind }) {
     if (!result.figures || kind === "senses") return null;
     const rows = metrics.map((metric) => {
-      const [name, title] = FIGURES[metric] ?? [metric, null];
+      const [name, title] = headings[metric] ?? [metric, null];
       const value = result.figures[metric];
       return pair(name, known(value) ? tidy(value) : "–", title);
     });

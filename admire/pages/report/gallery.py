@@ -15,7 +15,7 @@ from admire.base.choices import TRACKS
 from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item, SenseLabel, item_keys
 from admire.data.languages import base_language
-from admire.pages.report.report import Kind, file_name, plain_name
+from admire.pages.report.report import Kind, describe_figure, file_name, plain_name
 from admire.pages.report.thumbnails import Shown
 from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
@@ -67,7 +67,9 @@ def card_data(
 ) -> dict[str, Any]:
     """Return what report.js reads."""
     runs = [{"name": name} for name in names]
-    return {"kind": kind, "runs": runs, "metrics": list(metrics), "items": list(cards)}
+    headings = {metric: describe_figure(metric) for metric in metrics}
+    named = {"kind": kind, "runs": runs, "metrics": list(metrics), "headings": headings}
+    return {**named, "items": list(cards)}
 
 
 def _figures(run: Run, metrics: Sequence[str]) -> list[dict[str, float] | None]:

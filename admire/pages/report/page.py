@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from admire.pages.report.report import FIGURES, Report, Table
+from admire.pages.report.report import Report, Table, describe_figure
 
 NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*%?( \[.*\]| of \d+)?$")
 
@@ -32,9 +32,10 @@ def render(report: Report) -> str:
     scripts = [read_file("cards.js"), read_file("report.js")] if report.data.get("items") else []
     pictures = "data: file: 'self'" if report.linked else "data:"
     data = json.dumps(report.data, allow_nan=False, separators=(",", ":"))
-    figures = [FIGURES[name] for name in report.data.get("metrics", ()) if name in FIGURES]
+    described = map(describe_figure, report.data.get("metrics", ()))
+    figures = [(name, meaning) for name, meaning in described if meaning]
     filled = template(
-        "report.html.j2", hinted=_hinted, numeric=_numeric, folded=_folded, line=_line
+        "report.html.j2", hinted=describe_figure, numeric=_numeric, folded=_folded, line=_line
     )
     page = filled.render(
         report=report,
@@ -57,18 +58,13 @@ def _hashes(*texts: str) -> str:
     return " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
 
 
-def _hinted(heading: str) -> tuple[str, str]:
-    """Return a table heading's name and meaning, which is empty if the name is clear."""
-    return FIGURES.get(heading, (heading, ""))
-
-
 def _line(report: Report) -> str:
     """Return the figures of all items and the time that was taken in one line."""
     tables = {table.title: table for table in report.tables}
     parts = ["Figures, settings, time"]
     if figures := tables.get("Figures"):
         kind, _, *metrics = figures.headings
-        names = [_hinted(metric)[0] for metric in metrics]
+        names = [describe_figure(metric)[0] for metric in metrics]
         first, *others = figures.rows
         of_all = zip(names[:2], first[2:], strict=False)
         parts = [f"{first[1]} {kind.lower()}", *(f"{name} {figure}" for name, figure in of_all)]
@@ -82,7 +78,9 @@ def _line(report: Report) -> str:
 
 def _folded(table: Table) -> bool:
     """Return whether a table stands under its folded title: one of many rows without figures."""
-    return table.folded or (len(table.rows) > 8 and FIGURES.keys().isdisjoint(table.headings))
+    return table.folded or (
+        len(table.rows) > 8 and not any(describe_figure(name)[1] for name in table.headings)
+    )
 
 
 def _numeric(table: Table) -> list[bool]:

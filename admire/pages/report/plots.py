@@ -20,8 +20,8 @@ from admire.pages.report.drawing import (
     legend,
     short,
 )
-from admire.pages.report.report import FIGURES, Plot
-from admire.scores.figures import GROUPS, summarise
+from admire.pages.report.report import OTHER_FIGURES, Plot, describe_figure
+from admire.scores.figures import GROUPS, item_metrics, summarise
 from admire.scores.metrics import BEST_DCG, calibration_error
 from admire.scores.reliability import RISKS, at_coverages, risk_curve
 
@@ -157,13 +157,13 @@ def chance(cases: pd.DataFrame, metric: str) -> float | None:
 
 
 def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
-    for metric in FIGURES:
+    for metric in (*item_metrics(cases), *OTHER_FIGURES):
         if metric in cases and not metric.startswith("corr_") and cases[metric].notna().any():
             yield _figure_plot(runs, cases.dropna(subset=metric), metric)
 
 
 def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
-    name, expected = FIGURES[metric][0], chance(cases, metric)
+    name, expected = describe_figure(metric)[0], chance(cases, metric)
     name = name if metric == "ndcg" else name[0].upper() + name[1:]
     summaries = {run: summarise(part, columns=[metric]) for run, part in by_run(cases)}
     summary = pd.concat(summaries.values())
@@ -195,7 +195,7 @@ def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
                 min(2.0, float(np.nanmin(summary[["low", "mean"]].to_numpy(float)))) - 0.1,
                 BEST_DCG + 0.05,
             )
-        else:
+        elif summary["mean"].between(0, 1).all():
             axes.set_xlim(-0.02, 1.02)
         axes.locator_params(axis="x", nbins=6)
         if expected:

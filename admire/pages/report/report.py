@@ -7,35 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
+from admire.base import registry
+
 Kind = Literal["ranking", "retrieval", "senses", "table"]
 """What was run: items ranked, documents retrieved for queries, senses decided, or a recipe."""
 
-FIGURES = {
-    "top1": ("top-1", "The share of items whose best candidate is ranked first."),
-    "dcg": (
-        "DCG",
-        "Discounted cumulative gain: how far up the two best candidates by gold stand. With five "
-        "candidates it is 3.631 at best, and 2.359 on average where the order is random.",
-    ),
-    "corr_official": (
-        "corr_official",
-        "The task's own correlation, of the alphabetical ranks of file names. It is there to "
-        "compare with published figures.",
-    ),
-    "corr_rank": (
-        "corr_rank",
-        "Spearman's correlation of the predicted order with the gold order, from −1 to 1.",
-    ),
-    "mrr": (
-        "MRR",
-        "Mean reciprocal rank: an item has 1 if the right image is first, 1/2 if it is second, 1/3 "
-        "if it is third, and so on.",
-    ),
-    "item_accuracy": (
-        "item accuracy",
-        "The share of items whose sequence is continued by the right candidate.",
-    ),
-    "sense_accuracy": ("sense accuracy", "The share of items whose sense is predicted rightly."),
+OTHER_FIGURES = {
     "accuracy": ("accuracy", "The share of sentences whose sense is predicted rightly."),
     "r_precision": (
         "R-precision",
@@ -43,7 +20,15 @@ FIGURES = {
     ),
     "ndcg": ("nDCG@10", "How far up the relevant documents stand among the first ten; at best 1."),
 }
-"""Names and meanings of figures, for people who see them for the first time."""
+"""Names and meanings of figures that are no metrics of rankings."""
+
+
+def describe_figure(name: str) -> tuple[str, str]:
+    """Return what people call a figure, and what it means; empty if it is no known figure."""
+    if name in registry.names("metric"):
+        metric = registry.find("metric", name)
+        return metric.heading or name, metric.about
+    return OTHER_FIGURES.get(name, (name, ""))
 
 
 @dataclass(frozen=True)

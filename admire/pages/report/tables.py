@@ -11,7 +11,7 @@ import pandas as pd
 
 from admire.audit.scorecard import place_on_boards
 from admire.base.choices import BoardTrack, PublishedSet
-from admire.pages.report.report import FIGURES, Table, file_name, plain_name
+from admire.pages.report.report import Table, describe_figure, file_name, plain_name
 from admire.pages.report.source_data import data_source
 from admire.runs.language_summary import language_cells, untrained_note
 from admire.runs.ranking import Run, score_rankings
@@ -275,7 +275,7 @@ def _board_row(entry: Mapping[str, Any], count: int) -> dict[str, str]:
         places = dict.fromkeys(board.ranked, "none, with the gold sense")
     else:
         places = {place.metric: place.text for place in entry["places"]}
-    headings = {f"Place by {FIGURES.get(name, (name,))[0]}": text for name, text in places.items()}
+    headings = {f"Place by {describe_figure(name)[0]}": text for name, text in places.items()}
     return {"Board": str(board), "n": str(count), **headings}
 
 

@@ -1,4 +1,4 @@
-"""Making an index, adding to it, taking from it; whatever happens, what is encoded stays."""
+"""Making an index, adding to it, removing from it; an interrupted change is undone by the next."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -15,17 +15,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
+from admire.base import registry
 from admire.base.choices import EngineName
 from admire.base.errors import UserError
 from admire.base.schema import check_setting
-from admire.base.storage import (
-    check_folder,
-    mark_folder,
-    only_writer,
-    replace_folder,
-    unwritable,
-)
+from admire.base.storage import check_folder, only_writer, replace_folder
 from admire.models.encoders import TextEncoder
+from admire.rankers.settings import Settings
 from admire.tasks.collections.encoding import (
     EncodeBatches,
     EncoderRecord,
@@ -44,9 +40,6 @@ BATCH = 2048
 DISK_ERRORS = (OSError, RuntimeError, ValueError, sqlite3.Error)
 """What a full or damaged disk raises; LanceDB has no errors of its own."""
 
-UNFINISHED = "unfinished index"
-"""What the marker of a folder says that an index is being made in."""
-
 
 @dataclass(frozen=True)
 class Changes:
@@ -54,7 +47,7 @@ class Changes:
 
     Attributes:
         entries: how many there are now.
-        new, gone: how many are there that were not, and are not that were.
+        new, gone: how many were added, and removed or replaced.
         left_out: how many of the source could not be used.
     """
 
@@ -75,8 +68,8 @@ def write_index(
 ) -> Changes:
     """Encode a collection and write an index folder, which appears when it is complete.
 
-    Until then it is made in ``OUT.unfinished``, batch by batch. A call that was interrupted can be
-    repeated: what is in the table is not encoded again.
+    A call that was interrupted can be repeated: encoders that were opened by name have cached the
+    vectors (see :func:`admire.models.encoders.open_encoder`).
 
     Args:
         source: see :func:`admire.tasks.collections.read_entries`.
@@ -85,25 +78,13 @@ def write_index(
 
     Raises:
         UserError: something of the source cannot be used, there is nothing to search, another
-            process writes the same index, or the folder holds something else or cannot be written.
+            process writes the same index, or the folder contains something else or cannot be
+            written.
     """
     check_setting("engine", engine, EngineName)
-    check_folder(out, "index")
-    work = out.resolve().with_name(f"{out.resolve().name}.unfinished")
-    with only_writer(out):
-        check_folder(work, UNFINISHED)
+    with replace_folder(out, "index") as part:
         record = Record(encoder=EncoderRecord.of(encoder), engine=engine)
-        _begin(work, record)
-        try:
-            changes = _add_new(work, record, source, encoder, encode, skip_bad)
-        except UserError:
-            if not Table(work).size:  # nothing is lost
-                shutil.rmtree(work, ignore_errors=True)
-            raise
-        with replace_folder(out, "index") as part:
-            part.rmdir()
-            work.rename(part)
-    return changes
+        return _add(part, record, Table(part), source, encoder, encode, skip_bad)
 
 
 def add_to_index(
@@ -122,92 +103,82 @@ def add_to_index(
         UserError: as for :func:`write_index`; or the index was made with another encoder, or has
             another entry of the same name from another source.
     """
-    with only_writer(index):
-        record = read_record(index)
+    with _opened(index) as (record, table):
         check_encoder(index, record.encoder, encoder)
-        check_folder(index, "index")
-        return _add_new(index, record, source, encoder, encode, skip_bad)
+        return _add(index, record, table, source, encoder, encode, skip_bad)
 
 
 def remove_from_index(names: Sequence[str], index: Path) -> Changes:
-    """Take entries out of an index, by their names or shell patterns (``cats/*``).
+    """Remove entries from an index, by their names or shell patterns (``cats/*``).
 
     Raises:
         UserError: nothing has such a name, nothing would be left, or the folder cannot be written.
     """
-    with only_writer(index):
-        record = read_record(index)
-        check_folder(index, "index")
-        matched: dict[str, set[int]] = {name: set() for name in names}
-        patterns = [name for name in names if any(sign in name for sign in "*?[")]
-        with _writing(index):
-            table = Table(index)
-            table.restore(record.version)  # an addition may have been stopped
-            before = table.size
-            for batch in table.batches(["id"]):
-                for row, name in batch.select(["_rowid", "id"]).to_pandas().itertuples(index=False):
-                    for pattern in {name, *patterns} & matched.keys():
-                        if pattern == name or fnmatchcase(name, pattern):
-                            matched[pattern].add(row)
-            for name, rows in matched.items():
-                if not rows:
-                    raise UserError(f"{index}: holds nothing called '{name}'.", "remove")
-            gone = sorted(set().union(*matched.values()))
-            if len(gone) == before:
-                raise UserError(f"{index}: nothing would be left. Remove the folder.", "remove")
-            table.delete(gone)
-            _complete(index, record, table)
-        return Changes(before - len(gone), 0, len(gone), 0)
+    with _opened(index) as (record, table), _writing(index):
+        matched: dict[str, list[int]] = {name: [] for name in names}
+        patterns = [name for name in matched if {*name} & {*"*?["}]
+        for batch in table.batches(["id"]):
+            for row, name in zip(*batch.select(["_rowid", "id"]).to_pydict().values(), strict=True):
+                fitting = {name, *(pattern for pattern in patterns if fnmatchcase(name, pattern))}
+                for match in fitting & matched.keys():
+                    matched[match].append(row)
+        for name, rows in matched.items():
+            if not rows:
+                raise UserError(f"{index}: contains nothing called '{name}'.", "remove")
+        gone = sorted(set().union(*matched.values()))
+        left = table.size - len(gone)
+        if not left:
+            raise UserError(f"{index}: nothing would be left. Remove the folder.", "remove")
+        table.delete(gone)
+        _complete(index, record, table)
+    return Changes(left, 0, len(gone), 0)
 
 
 def default_encoder(source: Path, *, skip_bad: bool = False) -> str:
-    """Return the encoder for a source where none is named, by whether it begins with a picture."""
-    if source.is_dir() and not any(source.glob("*.parquet")):
-        return "sight"
-    with TemporaryDirectory(prefix="admire-", ignore_cleanup_errors=True) as unpacked:
+    """Return the encoder for a source where none is named: the default one, and if the source
+    begins with a picture the one that encodes pictures in the same space."""
+    pictures = source.is_dir() and not any(source.glob("*.parquet"))
+    if not pictures:
         skip = (lambda error: None) if skip_bad else _refuse
-        first = next(read_entries(source, Path(unpacked), skip), None)
-    return "sight" if first and first.image else "e5"
+        with TemporaryDirectory(prefix="admire-", ignore_cleanup_errors=True) as unpacked:
+            first = next(read_entries(source, Path(unpacked), skip), None)
+        pictures = bool(first and first.image)
+    plugin, _ = registry.resolve("encoder", Settings.encoder)
+    companion = getattr(plugin.make, "companion", Settings.encoder)
+    return companion if pictures else Settings.encoder
 
 
-def _begin(work: Path, record: Record) -> None:
-    """Make the folder of an unfinished index; empty one of another encoder."""
-    try:
-        if (work / "index.json").is_file():
-            with suppress(UserError):  # it is damaged
-                if read_record(work).encoder == record.encoder:
-                    log.info("%s: goes on with what is there.", work)
-                    return
-            log.warning("%s: was begun with another encoder, and begins anew.", work)
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
-        mark_folder(work, UNFINISHED, ("index.json", "table", "unpacked"))
-        write_record(work, record)
-    except OSError as error:
-        raise unwritable(work, error) from None
+@contextmanager
+def _opened(index: Path) -> Iterator[tuple[Record, Table]]:
+    """Open an index to change it, and undo a change that was interrupted."""
+    with only_writer(index):
+        record = read_record(index)
+        check_folder(index, "index")
+        with _writing(index):
+            table = Table(index)
+            table.restore(record.version)
+        yield record, table
 
 
-class _Contents:
-    """The names in an index, in a database on disk, so that memory does not grow with them.
+class _Names:
+    """The names in an index and in a source, in a database on disk: memory does not grow with them.
 
-    A row has an entry's name and digest, its source, why it is left out, its row in the table
-    (null if it is new), whether it is part of the complete index, and whether it was seen in the
-    source that is read now.
+    A row has an entry's name, the digest, source and row of the one in the index, and whether the
+    source has it: None, "same" or "new".
     """
 
-    def __init__(self, table: Table, version: int):
+    def __init__(self, table: Table):
         self._db = sqlite3.connect("", check_same_thread=False)
         self.close = self._db.close
-        self._db.execute("CREATE TABLE contents (id, digest, source, problem, row, complete, seen)")
-        values = f":id, :digest, :source, :problem, :_rowid, :base < {version}, 0"
-        for batch in table.batches(["id", "digest", "source", "problem", "base"], where=None):
-            self._db.executemany(f"INSERT INTO contents VALUES ({values})", batch.to_pylist())
-        self._db.execute("CREATE INDEX ids ON contents (id)")
+        self._db.execute("CREATE TABLE names (id PRIMARY KEY, digest, source, row, seen)")
+        insert = "INSERT OR REPLACE INTO names VALUES (:id, :digest, :source, :_rowid, NULL)"
+        for batch in table.batches(["id", "digest", "source"]):
+            self._db.executemany(insert, batch.to_pylist())
 
     def new(
         self, entries: Iterable[Entry], source: str, skip: Callable[[UserError], object]
     ) -> Iterator[Entry]:
-        """Yield the entries that are not in the index, and note all of them as seen."""
+        """Yield the entries of the source that are not in the index."""
         for entry in entries:
             try:
                 new = self._note(entry, source)
@@ -220,65 +191,57 @@ class _Contents:
                 _remove_copy(entry)
 
     def _note(self, entry: Entry, source: str) -> bool:
-        """Note an entry as seen; return whether it is not in the index."""
-        rows = self._db.execute(
-            "SELECT source, complete AND problem IS NULL, seen FROM contents WHERE id = ?",
-            (entry.name,),
-        ).fetchall()
-        check_new(entry, any(seen for *_, seen in rows))
-        update = "UPDATE contents SET seen = 1 WHERE id = ? AND digest = ?"
-        if rows and self._db.execute(update, (entry.name, _digest(entry))).rowcount:
-            return False
-        for origin, counts, _ in rows:
-            if counts and origin != source:
-                raise UserError(
-                    f"{entry.where}: '{entry.name}' is in the index already, from {origin}. "
-                    "Remove that one first (--remove), or give this one another name."
-                )
-        self._db.execute("INSERT INTO contents (id, seen) VALUES (?, 1)", (entry.name,))
-        return True
+        """Note an entry of the source; return whether it is not in the index.
 
-    def skip(self, error: UserError) -> None:
-        """Note why an entry of the source is left out before it has a name."""
-        self._db.execute("INSERT INTO contents (problem, seen) VALUES (?, 1)", (str(error),))
-
-    def leave_out(self, name: str, problem: str) -> None:
-        """Note why a new entry is left out."""
-        update = "UPDATE contents SET problem = ? WHERE id = ? AND seen"
-        self._db.execute(update, (problem, name))
-
-    def left_out(self) -> tuple[int, str, str]:
-        """Return how many entries of the source are left out; the name of the first, and why."""
-        count, _, name, problem = self._db.execute(
-            "SELECT COUNT(*), MIN(rowid), id, problem FROM contents "
-            "WHERE seen AND problem IS NOT NULL"
-        ).fetchone()
-        return count, name or "", problem or ""
-
-    def obsolete(self) -> list[tuple[int, bool, bool]]:
-        """Return rows to delete, whether each has vectors, and whether it was complete.
-
-        They are replaced by others of the same name, or were left by an addition that was stopped,
-        and are no longer in its source.
+        Raises:
+            UserError: the source has another of that name, or the index has, from another source.
         """
-        return self._db.execute(
-            "SELECT row, problem IS NULL, complete FROM contents AS old "
-            "WHERE NOT seen AND row IS NOT NULL AND "
-            "(NOT complete OR EXISTS (SELECT 1 FROM contents WHERE id = old.id AND seen))"
-        ).fetchall()
+        query = "SELECT digest, source, seen FROM names WHERE id = ?"
+        content, origin, seen = self._db.execute(query, (entry.name,)).fetchone() or [None] * 3
+        check_new(entry, bool(seen))
+        same = content is not None and content == _digest(entry)
+        if origin not in (None, source) and not same:
+            raise UserError(
+                f"{entry.where}: '{entry.name}' is in the index already, from {origin}. "
+                "Remove that one first (--remove), or give this one another name."
+            )
+        self._db.execute(
+            "INSERT INTO names (id, seen) VALUES (:id, :seen) "
+            "ON CONFLICT DO UPDATE SET seen = :seen",
+            {"id": entry.name, "seen": "same" if same else "new"},
+        )
+        return not same
+
+    def replaced(self) -> list[int]:
+        """Return the table's rows that others of the same name replace."""
+        query = "SELECT row FROM names WHERE seen = 'new' AND row IS NOT NULL"
+        return [row for (row,) in self._db.execute(query)]
+
+
+def _digest(entry: Entry) -> str | None:
+    """Return an entry's digest; None if its picture cannot be read."""
+    try:
+        return digest(entry)
+    except UserError:
+        return None
+
+
+@dataclass
+class _LeftOut:
+    """What cannot be used of a source: how many entries, and what is wrong with the first."""
+
+    count: int = 0
+    first: str = ""
+
+    def add(self, problem: UserError | str) -> None:
+        """Count an entry."""
+        self.count += 1
+        self.first = self.first or str(problem)
 
 
 def _refuse(error: UserError) -> NoReturn:
     """Refuse a source with an entry that cannot be used."""
     raise UserError(str(error), *error.settings, "skip_bad")
-
-
-def _digest(entry: Entry) -> str:
-    """Return an entry's digest, or nothing if its picture cannot be read, as in the table."""
-    try:
-        return digest(entry)
-    except UserError:
-        return ""
 
 
 def _remove_copy(entry: Entry) -> None:
@@ -287,65 +250,60 @@ def _remove_copy(entry: Entry) -> None:
         entry.unpacked.unlink(missing_ok=True)
 
 
-def _add_new(
+def _add(
     folder: Path,
     record: Record,
+    table: Table,
     source: Path,
     encoder: TextEncoder,
     encode: EncodeBatches,
     skip_bad: bool,
 ) -> Changes:
     """Encode the entries of a source that are not in an index yet, and complete the index."""
-    origin = os.path.abspath(source)
-    folder = folder.resolve()  # workers may start elsewhere
-    unpacked = folder / "unpacked"
-    shutil.rmtree(unpacked, ignore_errors=True)  # of a process that was killed
+    origin, before, left_out = os.path.abspath(source), table.size, _LeftOut()
+    skip = left_out.add if skip_bad else _refuse
+    unpacked = folder.resolve() / "table" / "unpacked"  # workers may start elsewhere
     with _writing(folder):
-        table = Table(folder)
-        before = Table(folder, record.version).size if record.version else 0
-        contents = _Contents(table, record.version)
-        unpacked.mkdir()
-    with closing(contents):
+        shutil.rmtree(unpacked, ignore_errors=True)  # of a process that was killed
+        unpacked.mkdir(parents=True)
+        names = _Names(table)
+    with closing(names), _writing(folder, (sqlite3.Error,)):
         try:
-            with _writing(folder, (sqlite3.Error,)):
-                skip = contents.skip if skip_bad else _refuse
-                new = contents.new(read_entries(source, unpacked, skip), origin, skip)
-                batches = iter(lambda: tuple(islice(new, BATCH)), ())
-                for batch in encode(batches, encoder):
-                    with _writing(folder):
-                        table.add(batch, origin, record.version, tracks_of(encoder))
-                    for entry in batch.entries:
-                        _remove_copy(entry)
-                    for entry, _, problem in batch.left_out:
-                        contents.leave_out(entry.name, problem)
-                        _remove_copy(entry)
-                    log.info("%d entries in the index.", table.size)
+            new = names.new(read_entries(source, unpacked, skip), origin, skip)
+            for batch in encode(iter(lambda: tuple(islice(new, BATCH)), ()), encoder):
+                with _writing(folder):
+                    table.add(batch, origin, tracks_of(encoder))
+                for entry in batch.entries:
+                    _remove_copy(entry)
+                for entry, problem in batch.left_out:
+                    _remove_copy(entry)
+                    left_out.add(problem)
+                log.info("%d entries in the index.", table.size)
+            replaced = names.replaced()
         finally:
             shutil.rmtree(unpacked, ignore_errors=True)
-        if not source.exists():
-            raise UserError(f"{source}: has gone. When it is back, the same command goes on.")
-        left_out, name, problem = contents.left_out()
-        obsolete = contents.obsolete()
-    entries = table.size - sum(encoded for _, encoded, _ in obsolete)
-    if not entries:
-        raise UserError(f"{source}: nothing of it can be indexed. {problem}")
-    if left_out:
-        first = f" The first is '{name}'." if name else ""
-        log.warning("%s: %d left out.%s %s", source, left_out, first, problem)
+    if not source.exists():
+        raise UserError(f"{source}: has gone. When it is back, run the same command again.")
+    added = table.size - before
+    if table.size == len(replaced):
+        raise UserError(f"{source}: nothing of it can be indexed. {left_out.first}")
+    if left_out.count:
+        log.warning("%s: %d left out, such as %s", source, left_out.count, left_out.first)
     with _writing(folder):
-        table.delete([row for row, _, _ in obsolete])
+        table.delete(replaced)
         _complete(folder, record, table)
-    gone = sum(encoded and complete for _, encoded, complete in obsolete)
-    return Changes(entries, entries - before + gone, gone, left_out)
+        return Changes(table.size, added, len(replaced), left_out.count)
 
 
 def _complete(folder: Path, record: Record, table: Table) -> None:
-    """Let the table's newest state count, if it has changed, and tidy the table."""
-    if table.version == record.version:
-        return
-    new, indexed = not record.version, record.engine == "lance"
+    """Make the table's newest state the index's, and optimize the table.
+
+    The state counts before that, because optimizing removes old ones.
+    """
+    new = not record.version
     record.version = table.version
     write_record(folder, record)
+    indexed = record.engine == "lance"
     record.trained = table.optimize(indexed=indexed, trained=record.trained, new=new)
     record.version = table.version
     write_record(folder, record)

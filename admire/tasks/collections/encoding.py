@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,14 @@ from admire.base.errors import UserError
 from admire.base.machine import cores
 from admire.base.workers import Workers, check_same, map_processes
 from admire.data.image_files import read_image
-from admire.data.items import Candidate
 from admire.models.encoders import ImageEncoder, TextEncoder, Vectors, open_encoder
 from admire.tasks.collections.entries import Entry, digest
 
-Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 """Numbers of entries: places in memory, or LanceDB's numbers of rows."""
+
+Encoded = Mapping[str, Vectors]
+"""Unit vectors of some entries by track, shape (entries, width); NaN for what an entry lacks."""
 
 
 class EncoderRecord(BaseModel):
@@ -39,34 +40,18 @@ class EncoderRecord(BaseModel):
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """The vectors of some entries.
-
-    Attributes:
-        vectors: unit vectors by track, shape (entries, width); zeros for what an entry lacks.
-        present: which entries have a vector, by track.
-    """
-
-    vectors: Mapping[str, Vectors]
-    present: Mapping[str, Mask]
-
-
-@dataclass(frozen=True)
 class Batch:
     """Entries of a collection that were encoded together.
 
     Attributes:
-        entries: those that have vectors.
-        digests: of their contents.
+        entries: those that have vectors, with digests.
         encoded: their vectors.
-        left_out: the others, each with its digest, empty if its picture cannot be read, and with
-            the reason.
+        left_out: the others, each with the reason.
     """
 
     entries: Sequence[Entry]
-    digests: Sequence[str]
     encoded: Encoded
-    left_out: Sequence[tuple[Entry, str, str]]
+    left_out: Sequence[tuple[Entry, str]]
 
 
 EncodeBatches = Callable[[Iterable[Sequence[Entry]], TextEncoder], Iterator[Batch]]
@@ -101,47 +86,41 @@ def _open_worker(record: EncoderRecord, device: Device) -> Callable[[Sequence[En
 
 def encode_batch(entries: Sequence[Entry], encoder: TextEncoder) -> Batch:
     """Encode entries, and leave out those whose picture is damaged or that lack what is encoded."""
-    digests = _try_each(digest, entries)
-    problems = {k: str(value) for k, value in enumerate(digests) if isinstance(value, UserError)}
-    for k, entry in enumerate(entries):
+
+    def check(entry: Entry) -> Entry:
         if not any(getattr(entry, track) for track in tracks_of(encoder)):
-            problems[k] = f"{entry.image}: has no caption, and '{encoder.name}' reads no pictures."
-    encoded = None
-    while encoded is None:
-        kept = [k for k in range(len(entries)) if k not in problems]
-        try:
-            encoded = encode([entries[k] for k in kept], encoder)
-        except UserError:
-            errors = zip(kept, _try_each(_decode, [entries[k] for k in kept]), strict=True)
-            damaged = {k: str(error) for k, error in errors if isinstance(error, UserError)}
-            if not damaged:
-                raise
-            problems |= damaged
-    left_out = []
-    for k, problem in sorted(problems.items()):
-        entry, content = entries[k], "" if isinstance(digests[k], UserError) else digests[k]
-        left_out.append((entry, content, problem.replace(str(entry.file), str(entry.image))))
-    return Batch([entries[k] for k in kept], [digests[k] for k in kept], encoded, left_out)
+            reason = f"has no caption, and '{encoder.name}' reads no pictures."
+            raise UserError(f"{entry.image}: {reason}")
+        return replace(entry, digest=digest(entry))
+
+    entries, left_out = _usable(entries, check)
+    try:
+        encoded = encode(entries, encoder)
+    except UserError:
+        entries, damaged = _usable(entries, _check_picture)
+        if not damaged:
+            raise
+        left_out += damaged
+        encoded = encode(entries, encoder)
+    return Batch(entries, encoded, left_out)
 
 
-def encode(entries: Sequence[Entry] | Sequence[Candidate], encoder: TextEncoder) -> Encoded:
+def encode(entries: Sequence[Entry], encoder: TextEncoder) -> Encoded:
     """Return the vectors of entries, in the tracks that they have and the encoder reads."""
-    vectors: dict[str, Vectors] = {}
-    present: dict[str, Mask] = {}
+    encoded: dict[str, Vectors] = {}
     for track in tracks_of(encoder):
-        mask = np.array([bool(getattr(entry, track)) for entry in entries], dtype=bool)
-        if not mask.any():
+        rows = [row for row, entry in enumerate(entries) if getattr(entry, track)]
+        if not rows:
             continue
         if track == "image":
-            files = [entry.file if isinstance(entry, Entry) else entry.image for entry in entries]
-            encoded = cast(ImageEncoder, encoder).encode_images([file for file in files if file])
+            files = [file for entry in entries if (file := entry.file)]
+            vectors = cast(ImageEncoder, encoder).encode_images(files)
         else:
             captions = [entry.caption for entry in entries if entry.caption]
-            encoded = encoder.encode_texts(captions, role="document")
-        vectors[track] = np.zeros((len(entries), encoded.shape[1]), dtype=np.float32)
-        vectors[track][mask] = encoded
-        present[track] = mask
-    return Encoded(vectors, present)
+            vectors = encoder.encode_texts(captions, role="document")
+        encoded[track] = np.full((len(entries), vectors.shape[1]), np.nan, dtype=np.float32)
+        encoded[track][rows] = vectors
+    return encoded
 
 
 def tracks_of(encoder: TextEncoder) -> tuple[str, ...]:
@@ -149,20 +128,25 @@ def tracks_of(encoder: TextEncoder) -> tuple[str, ...]:
     return TRACKS if isinstance(encoder, ImageEncoder) else ("caption",)
 
 
-def _decode(entry: Entry) -> None:
-    """Decode an entry's picture, to see whether it is damaged."""
+def _check_picture(entry: Entry) -> Entry:
+    """Refuse an entry whose picture is damaged."""
     if entry.file:
         read_image(entry.file)
+    return entry
 
 
-def _try_each(function: Callable[[Entry], Any], entries: Sequence[Entry]) -> list[Any]:
-    """Call a function with each entry, by threads; return the results, or the errors raised."""
+def _usable(
+    entries: Sequence[Entry], check: Callable[[Entry], Entry]
+) -> tuple[list[Entry], list[tuple[Entry, str]]]:
+    """Check each entry, by threads; return what the check returns, and what it refuses and why."""
 
-    def attempt(entry: Entry) -> Any:
+    def attempt(entry: Entry) -> tuple[Entry, str]:
         try:
-            return function(entry)
+            return check(entry), ""
         except UserError as error:
-            return error
+            return entry, str(error).replace(str(entry.file), str(entry.image))
 
     with ThreadPoolExecutor(cores()) as pool:
-        return list(pool.map(attempt, entries))
+        checked = list(pool.map(attempt, entries))
+    refused = [(entry, reason) for entry, reason in checked if reason]
+    return [entry for entry, reason in checked if not reason], refused

@@ -85,20 +85,19 @@ def check_encoder(index: Path | str, record: EncoderRecord, encoder: TextEncoder
 
 
 @dataclass(frozen=True)
-class TextsInMemory:
+class EntriesInMemory:
     """A small collection with its vectors, read as :class:`~.lance_table.Table` is."""
 
-    texts: Sequence[Candidate]
+    entries: Sequence[Entry]
     encoded: Encoded
 
     def blocks(self, tracks: Sequence[str]) -> Iterator[tuple[Rows, Encoded]]:
         """Yield all rows with their vectors."""
-        yield np.arange(len(self.texts)), self.encoded
+        yield np.arange(len(self.entries)), self.encoded
 
     def candidates(self, rows: Sequence[int]) -> list[Entry]:
         """Return the entries in these rows."""
-        texts = [self.texts[row] for row in rows]
-        return [Entry(text.name, text.image, text.caption) for text in texts]
+        return [self.entries[row] for row in rows]
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class Index:
 
     encoder: EncoderRecord
     tracks: Sequence[str]
-    entries: Table | TextsInMemory
+    entries: Table | EntriesInMemory
     table: Table | None = None
 
     def search(
@@ -183,10 +182,9 @@ class Index:
 def _cosines(encoded: Encoded, queries: Vectors) -> dict[str, Vectors]:
     """Return the cosines with each query, shape (entries, queries), NaN for what one lacks."""
     cosines = {}
-    for track, vectors in encoded.vectors.items():
+    for track, vectors in encoded.items():
         # einsum: threads of BLAS wait long for each other on a busy machine
         cosines[track] = np.einsum("ij,kj->ik", vectors, queries)
-        cosines[track][~encoded.present[track]] = np.nan
         cosines[track][np.isinf(cosines[track])] = np.nan  # of vectors that are not ours
     return cosines
 
@@ -219,8 +217,9 @@ def _scores(
 
 def index_texts(texts: Sequence[Candidate], encoder: TextEncoder) -> Index:
     """Encode texts and return an index of them in memory."""
-    encoded = encode(texts, encoder)
-    return Index(EncoderRecord.of(encoder), list(encoded.vectors), TextsInMemory(texts, encoded))
+    entries = [Entry(text.name, text.image, text.caption) for text in texts]
+    encoded = encode(entries, encoder)
+    return Index(EncoderRecord.of(encoder), list(encoded), EntriesInMemory(entries, encoded))
 
 
 def open_index(folder: Path) -> Index:
@@ -229,7 +228,7 @@ def open_index(folder: Path) -> Index:
     Its state is that of this moment, whatever other processes add or remove later.
 
     Raises:
-        UserError: the folder is no index, or it is damaged.
+        UserError: the folder is not an index, or it is damaged.
     """
     record = read_record(folder)
     from admire.tasks.collections.lance_table import Table
@@ -247,7 +246,7 @@ def open_index(folder: Path) -> Index:
 def check_export(out: Path) -> None:
     """Refuse an export that cannot be made, before anything else is done."""
     if out.suffix != ".parquet":
-        raise UserError(f"{out}: is not called .parquet, which is what is written.", "export")
+        raise UserError(f"{out}: the file name must end in .parquet.", "export")
     check_extra("lance", "Writing Parquet", "pyarrow")
 
 
@@ -274,6 +273,6 @@ def export_index(index: Path, out: Path) -> None:
 
 
 def _damaged(folder: Path, error: Exception) -> UserError:
-    """Return what to tell of a folder that cannot be read as an index."""
+    """Return the error of a folder that cannot be read as an index."""
     reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-    return UserError(f"{folder}: is no index, or damaged ({reason}). Index again.", "index")
+    return UserError(f"{folder}: is not an index, or damaged ({reason}). Index again.", "index")

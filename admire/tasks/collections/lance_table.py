@@ -1,4 +1,4 @@
-"""The LanceDB table of an index: entries with their vectors, and those that were left out."""
+"""The LanceDB table of an index: entries with their vectors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WIDER, SHARE = 50, 1000
 collection at least one entry in SHARE, because more of them are then as near as the best."""
 
 SAMPLE = 10_000
-"""How many entries, evenly spread over the table, stand for all where not every vector is read."""
+"""How many entries, evenly spread over the table, represent all where not every vector is read."""
 
 TRAINABLE = 1000
 """With fewer vectors LanceDB's quantiser cannot be trained, and every vector is compared."""
@@ -45,19 +45,16 @@ PROBES = 64
 FRAGMENTS = 1024
 """How many parts the table may have before they are merged."""
 
-TEXTS = ("id", "image", "caption", "source", "digest", "problem")
-"""The columns that contain texts; ``base`` contains integers, the others vectors."""
-
-ENCODED = "problem IS NULL"
-"""The rows that have vectors; the others say why they were left out."""
+TEXTS = ("id", "image", "caption", "source", "digest")
+"""The columns that contain texts; the others contain vectors."""
 
 
 class Table:
-    """Entries with their vectors in ``FOLDER/table``, which LanceDB keeps.
+    """Entries with their vectors in ``FOLDER/table``, a LanceDB table.
 
     A row has the entry's name, the path of its picture, its caption and source, the digest of its
-    content, why it was left out (null if it was not), ``base``, the table's version that counted
-    when the row was added, and ``image_vector`` and ``caption_vector``, null where it lacks one.
+    content, and ``image_vector`` and ``caption_vector``, null where it lacks one. A table that
+    admire wrote before also has ``base``, and rows without vectors, with a text in ``problem``.
 
     Args:
         version: the state to read, whatever is changed later; None is the newest, for writing.
@@ -70,71 +67,57 @@ class Table:
     def __init__(self, folder: Path, version: int | None = None):
         self._database = lancedb.connect(folder / "table", read_consistency_interval=timedelta(0))
         self._table: Any = None
+        self._where: str | None = None
         if version is not None or "entries" in self._database.list_tables().tables:
             self._table = self._database.open_table("entries")
         if version is not None:
             self._table.checkout(version)
         if self._table is not None:
             _check_schema(self._table.schema)
+            self._where = "problem IS NULL" if "problem" in self._table.schema.names else None
 
     @property
     def size(self) -> int:
-        """The number of entries that have vectors."""
-        return 0 if self._table is None else int(self._table.count_rows(ENCODED))
+        """The number of entries."""
+        return 0 if self._table is None else int(self._table.count_rows(self._where))
 
     @property
     def version(self) -> int:
         """LanceDB's number of the table's state."""
-        return 0 if self._table is None else int(self._table.version)
+        return int(self._table.version)
 
     @property
     def tracks(self) -> list[str]:
         """The tracks that entries have vectors of."""
         names = [track for track in TRACKS if f"{track}_vector" in self._table.schema.names]
-        return [t for t in names if self._table.count_rows(f"{ENCODED} AND {t} IS NOT NULL")]
+        where = f"{self._where} AND " if self._where else ""
+        return [t for t in names if self._table.count_rows(f"{where}{t} IS NOT NULL")]
 
     # -------------------------------------------------------------------------------- writing
 
-    def add(self, batch: Batch, source: str, base: int, tracks: Sequence[str]) -> None:
-        """Add what was encoded and what was left out, all of it or nothing.
+    def add(self, batch: Batch, source: str, tracks: Sequence[str]) -> None:
+        """Add the entries that were encoded, all of them or none.
 
-        As long as nothing was encoded, what is left out is not noted: the width of vectors is not
-        known yet. ``base`` is the table's version that counts; ``tracks`` the encoder reads.
+        Args:
+            tracks: those that the encoder reads.
         """
-        if self._table is None and not batch.entries:
+        if not batch.entries:
             return
-        left_out = [entry for entry, _, _ in batch.left_out]
-        entries, size = [*batch.entries, *left_out], len(batch.entries)
         texts = {
-            "id": [entry.name for entry in entries],
-            "image": [entry.image and str(entry.image) for entry in entries],
-            "caption": [entry.caption for entry in entries],
-            "source": [source] * len(entries),
-            "digest": [*batch.digests, *(digest for _, digest, _ in batch.left_out)],
-            "problem": [*[None] * size, *(problem for _, _, problem in batch.left_out)],
+            "id": [entry.name for entry in batch.entries],
+            "image": [entry.image and str(entry.image) for entry in batch.entries],
+            "caption": [entry.caption for entry in batch.entries],
+            "source": [source] * len(batch.entries),
+            "digest": [entry.digest for entry in batch.entries],
         }
         columns = {name: pyarrow.array(values, pyarrow.string()) for name, values in texts.items()}
-        columns["base"] = pyarrow.array([base] * len(entries), pyarrow.int64())
+        missing = np.full_like(next(iter(batch.encoded.values())), np.nan)
         for track in tracks:
-            columns[f"{track}_vector"] = self._column(batch.encoded, track, len(entries))
+            columns[f"{track}_vector"] = _column(batch.encoded.get(track, missing))
         rows = pyarrow.record_batch(columns)
         if self._table is None:
             self._table = self._database.create_table("entries", schema=rows.schema)
         self._table.add(rows)
-
-    def _column(self, encoded: Encoded, track: str, size: int) -> Any:
-        """Return vectors of a track as a column with ``size`` rows, null where there is none."""
-        if self._table is None:
-            width = next(iter(encoded.vectors.values())).shape[1]
-        else:
-            width = self._table.schema.field(f"{track}_vector").type.list_size
-        vectors, present = np.zeros((size, width), dtype=np.float32), np.zeros(size, dtype=bool)
-        if track in encoded.vectors:
-            count = len(encoded.present[track])
-            vectors[:count], present[:count] = encoded.vectors[track], encoded.present[track]
-        return pyarrow.FixedSizeListArray.from_arrays(
-            pyarrow.array(vectors.reshape(-1)), width, mask=pyarrow.array(~present)
-        )
 
     def delete(self, rows: Sequence[int]) -> None:
         """Delete rows."""
@@ -153,7 +136,7 @@ class Table:
             indexed: whether there are to be vector indexes.
             trained: how many entries they were trained on, which is returned as it is now; they are
                 trained again when there are twice as many.
-            new: nobody reads older states, so they are removed; else those of a week are kept.
+            new: nobody reads older states, so they are removed; otherwise after a week.
         """
         if indexed and TRAINABLE <= self.size >= 2 * trained:
             trained = self.size
@@ -173,19 +156,17 @@ class Table:
         """Return the Arrow schema of some columns."""
         return pyarrow.schema([self._table.schema.field(name) for name in columns])
 
-    def batches(self, columns: Sequence[str], where: str | None = ENCODED) -> Iterator[Any]:
-        """Yield columns of rows, and their ``_rowid``, as Arrow batches in the table's order."""
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield columns of entries, and their ``_rowid``, as Arrow batches in the table's order."""
         if self._table is not None:
             search = self._table.search().select(list(columns)).with_row_id(True)
-            yield from (search.where(where) if where else search).to_batches(BLOCK)
+            yield from (search.where(self._where) if self._where else search).to_batches(BLOCK)
 
     def blocks(self, tracks: Sequence[str]) -> Iterator[tuple[Rows, Encoded]]:
-        """Yield rows that have vectors, with these."""
-        columns = [f"{track}_vector" for track in tracks]
-        for batch in self.batches(columns, where=None):  # a filter would take more memory
-            encoded = np.any([batch[column].is_valid() for column in columns], axis=0)
-            rows = batch if encoded.all() else batch.filter(pyarrow.array(encoded))
-            yield np.array(rows["_rowid"]), _encoded(rows, tracks)  # a view would keep the vectors
+        """Yield rows of entries with their vectors."""
+        for batch in self.batches([f"{track}_vector" for track in tracks]):
+            rows = np.array(batch["_rowid"])  # a view would keep the vectors
+            yield rows, _encoded(batch, tracks)
 
     @cached_property
     def sample(self) -> Encoded:
@@ -237,28 +218,31 @@ def _check_schema(schema: Any) -> None:
     Raises:
         ValueError: a column is missing, or has another type.
     """
-    columns = dict.fromkeys(TEXTS, pyarrow.string()) | {"base": pyarrow.int64()}
-    for name, kind in columns.items():
-        if name not in schema.names or schema.field(name).type != kind:
-            raise ValueError(f"its table has no column '{name}' of the type {kind}")
-    for track in TRACKS:
-        name = f"{track}_vector"
-        kind = schema.field(name).type if name in schema.names else None
-        if kind and not (
-            pyarrow.types.is_fixed_size_list(kind) and kind.value_type == pyarrow.float32()
-        ):
+    for name in TEXTS:
+        if name not in schema.names or schema.field(name).type != pyarrow.string():
+            raise ValueError(f"its table has no column '{name}' of the type string")
+    for name in {f"{track}_vector" for track in TRACKS} & {*schema.names}:
+        kind = schema.field(name).type
+        if not pyarrow.types.is_fixed_size_list(kind) or kind.value_type != pyarrow.float32():
             raise ValueError(f"the column '{name}' of its table has the type {kind}")
 
 
+def _column(vectors: Vectors) -> Any:
+    """Return vectors as an Arrow column, null where they are NaN."""
+    missing = pyarrow.array(np.isnan(vectors).any(axis=1))
+    flat = pyarrow.array(vectors.reshape(-1))
+    return pyarrow.FixedSizeListArray.from_arrays(flat, vectors.shape[1], mask=missing)
+
+
 def _encoded(batch: Any, tracks: Sequence[str]) -> Encoded:
-    """Return the vectors in an Arrow batch; those that are null are zeros."""
-    vectors, present = {}, {}
+    """Return the vectors in an Arrow batch; those that are null are NaN."""
+    encoded = {}
     for track in tracks:
         column = batch[f"{track}_vector"]
-        mask = column.is_valid().to_numpy(zero_copy_only=False)
-        values = column.flatten().to_numpy().reshape(-1, column.type.list_size)
-        if not mask.all():
-            valid, values = values, np.zeros((len(mask), values.shape[1]), dtype=np.float32)
-            values[mask] = valid
-        vectors[track], present[track] = values, mask
-    return Encoded(vectors, present)
+        vectors = column.flatten().to_numpy().reshape(-1, column.type.list_size)
+        if column.null_count:
+            present, valid = column.is_valid().to_numpy(zero_copy_only=False), vectors
+            vectors = np.full((len(column), valid.shape[1]), np.nan, dtype=np.float32)
+            vectors[present] = valid
+        encoded[track] = vectors
+    return encoded

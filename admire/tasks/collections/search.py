@@ -14,7 +14,7 @@ from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
 from admire.rankers.embeddings import picture_weight
 from admire.rankers.scorer import query_weights
-from admire.rankers.settings import Scoring
+from admire.rankers.settings import Scoring, Settings
 from admire.senses import Detector
 from admire.senses.interpretation import Interpretation
 from admire.senses.source import Source
@@ -118,7 +118,7 @@ def _open(
     place = index if isinstance(index, Path) else "The index"
     if isinstance(index, Path) and index.is_dir():
         index = open_index(index)
-    usual = "e5" if isinstance(index, Path) else index.encoder.name
+    usual = Settings.encoder if isinstance(index, Path) else index.encoder.name
     encoder = encoder or open_encoder(settings.encoder or usual, device=settings.device)
     if isinstance(index, Path):
         return index_texts(read_texts(index), encoder), encoder

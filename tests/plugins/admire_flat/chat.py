@@ -19,5 +19,5 @@ class Parrot(ChatModel):
         if question.purpose == "senses":
             return Reply("Idiomatic")
         if question.purpose == "ranking":
-            return Reply("yes" if self.meaning in question.text else "no")
+            return Reply("yes" if f"“{self.meaning}" in question.text else "no")
         return Reply(json.dumps({"definitions": [self.meaning]}))
