@@ -107,7 +107,7 @@ def toys_opened(monkeypatch: pytest.MonkeyPatch, room: str) -> list[Any]:
         encoder.name, encoder.identity = name, f"{name}:1"
         return encoder
 
-    def open_llm(name: str, *, url: str | None, dictionaries: Sequence[str]) -> ScriptedChat:
+    def open_llm(name: str, *, url: str | None, **options: Any) -> ScriptedChat:
         opened.append((name, url))
         return ScriptedChat(answer)
 

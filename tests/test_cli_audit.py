@@ -107,7 +107,7 @@ def test_what_is_no_card_or_lists_nothing_is_refused(capsys, tmp_path, content):
     code, out, err = run(capsys, "audit", SAMPLES, "--against", path, "--out", file)
     assert (code, out, file.exists()) == (2, "", False)
     assert err.startswith(f"admire: {path}: ")
-    assert err.endswith("Train it again. (--against)\n")
+    assert err.endswith("Train it again with admire. (--against)\n")
 
 
 def test_an_audit_of_a_run_stands_in_its_folder_and_in_its_report(capsys, other, tmp_path):

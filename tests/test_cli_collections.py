@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from benchmarks import toys_opened
 from commands import ended, hide, run
@@ -55,12 +57,11 @@ SHOWN = {"late.png": "someone who works late", "owl.png": "a night owl", "red.pn
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    folder = tmp_path / "pictures"
-    folder.mkdir()
+    (tmp_path / "pictures").mkdir()
     for name, shows in SHOWN.items():
-        (folder / name).write_text(shows)
-    (folder / "late.txt").write_text("A desk at night.")
-    return folder
+        (tmp_path / "pictures" / name).write_text(shows)
+    (tmp_path / "pictures/late.txt").write_text("A desk at night.")
+    return tmp_path / "pictures"
 
 
 def test_pictures_are_indexed_by_sight_and_found_with_path_and_caption(
@@ -85,9 +86,6 @@ def test_pictures_are_indexed_by_sight_and_found_with_path_and_caption(
 
 
 def test_an_index_is_added_to_taken_from_and_exported(capsys, tmp_path, pictures, opened):
-    pytest.importorskip("pyarrow")
-    import pyarrow.parquet
-
     out, exported = tmp_path / "index", tmp_path / "vectors.parquet"
     assert run(capsys, "index", pictures, "--out", out, "--encoder", "pictures")[0] == 0
     (pictures / "new.png").write_text("a new owl")
@@ -100,22 +98,21 @@ def test_an_index_is_added_to_taken_from_and_exported(capsys, tmp_path, pictures
         code, _, err = run(capsys, "index", "--out", out, *remove, "--export", exported)
         assert code == 0, err
     assert f"Wrote {exported}" in err
-    rows = pyarrow.parquet.read_table(exported).to_pylist()
-    assert [row["id"] for row in rows] == ["late.png", "owl.png", "new.png"]
-    for row in rows:
-        assert row["image"] == str(pictures / row["id"])
-        shows = (pictures / row["id"]).read_text()
-        expected = PictureEncoder().encode_texts([shows], role="document")[0]
-        assert row["image_vector"] == pytest.approx(expected.tolist())
-    assert [row["caption"] for row in rows] == ["A desk at night.", None, None]
-    assert [row["caption_vector"] is None for row in rows] == [False, True, True]
+    table = pd.read_parquet(exported)
+    names = ["late.png", "owl.png", "new.png"]
+    assert table["id"].tolist() == names
+    assert table["image"].tolist() == [str(pictures / name) for name in names]
+    expected = PictureEncoder().encode_images([pictures / name for name in names])
+    assert np.stack(table["image_vector"]) == pytest.approx(expected)
+    assert table["caption"].fillna("").tolist() == ["A desk at night.", "", ""]
+    assert table["caption_vector"].isna().tolist() == [False, True, True]
 
 
 def test_what_index_cannot_do_is_named(capsys, tmp_path, opened):
     for options, message in (
-        ((), "nothing to do: name a source"),
+        ((), "Nothing to do: name a source"),
         (("--add", "--remove", "x"), "(--add)"),
-        (("--export", "x.csv"), "x.csv: is not called .parquet"),
+        (("--export", "x.csv"), "x.csv: the file name must end in .parquet"),
         (("missing",), "missing: cannot be read"),
     ):
         assert message in ended(capsys, "index", *options, "--out", tmp_path / "index")
@@ -133,15 +130,9 @@ def test_what_cannot_be_indexed_is_refused_or_left_out_and_counted(
     capsys, tmp_path, pictures, opened
 ):
     (tmp_path / "secret.png").write_text("a secret owl")
-    rows = [
-        *(
-            {"image": "owl.png"},
-            {"image": "../secret.png"},
-            {"image": str(tmp_path / "secret.png")},
-        ),
-        *({"image": "red.png", "caption": "x" * 20_000}, {"image": "owl.png"}, {"image": 3}),
-        {"image": str(pictures / "late.png")},
-    ]
+    images = ("owl.png", "../secret.png", str(tmp_path / "secret.png"), "owl.png", 3)
+    rows: list[Any] = [{"image": image} for image in (*images, str(pictures / "late.png"))]
+    rows.append({"image": "red.png", "caption": "x" * 20_000})
     source = pictures / "list.jsonl"
     source.write_text("\n".join([*map(json.dumps, rows), "{"]))
     out = tmp_path / "index"
@@ -152,7 +143,7 @@ def test_what_cannot_be_indexed_is_refused_or_left_out_and_counted(
     for add in ((), ("--add",)):
         code, _, err = run(capsys, "index", source, "--out", out, "--skip-bad", *add)
         assert code == 0, err
-        assert f"{source}: 6 left out. {source}, row 2, image: '../secret.png'" in err
+        assert f"{source}: 6 left out, such as {source}, row 2, image: '../secret.png'" in err
         assert f"Wrote {out} (2 pictures" in err
     only = pictures / "only.lst"
     only.write_text("../secret.png")

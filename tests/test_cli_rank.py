@@ -455,7 +455,7 @@ def test_runs_without_gold_are_scored_by_their_agreement(capsys, tmp_path, waver
         assert [row["metric"] for row in json.loads(out)["agreement"]] == list(AGREEMENT)
         assert "--gold" in err
         assert all(word in run(capsys, "score", *pair)[1] for word in ("Agreement", *AGREEMENT))
-    assert "no run folder" in ended(capsys, "score", folder / "submission_en.tsv")
+    assert "is not a run folder" in ended(capsys, "score", folder / "submission_en.tsv")
 
 
 AGREEMENT = "same_first", "kendall_tau"

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-STOPPED = "Stopped. The same command goes on.\n"
+STOPPED = "Interrupted. Run the same command again to resume.\n"
 ENDLESS = """
 import atexit, itertools, threading
 from admire.cli.stop import stoppable

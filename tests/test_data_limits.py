@@ -157,7 +157,7 @@ FILES: dict[str, tuple[Callable[[Path], object], dict[str, str], dict[str, str]]
     "uses.csv": (read_uses, USE, {"MWE": "compound", "Target": "sentence", "Previous": "text"}),
     "senses.csv": (
         read_senses,
-        ITEM | VOTES | {"language": "en", "probability_idiomatic": "1"},
+        ITEM | VOTES | {"language": "en", "probability_idiomatic": "1", "by": ""},
         {"compound": "compound", "sentence": "sentence", "predicted_type": "sentence_type"},
     ),
     "pairs.csv": (read_pairs, PAIR, {"MWE1": "compound", "sentence1": "sentence", "ID": "id"}),

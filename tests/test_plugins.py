@@ -101,7 +101,7 @@ def test_a_data_format_and_a_metric_of_a_plugin_work_by_name(capsys, tmp_path):
     call = ("score", tmp_path / "run", "--metric", "hit-at-2", "--json")
     code, out, _ = run(capsys, *call)
     assert code == 0
-    figures = {row["metric"]: row["mean"] for row in json.loads(out)["runs"][0]["figures"]}
+    figures = {row["metric"]: row["mean"] for row in json.loads(out)[str(tmp_path / "run")]}
     assert (figures["top1"], figures["hit-at-2"]) == (0.5, 1.0)
     page = tmp_path / "report.html"
     assert run(capsys, "report", tmp_path / "run", "--metric", "hit-at-2", "--out", page)[0] == 0

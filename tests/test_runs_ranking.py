@@ -62,7 +62,7 @@ def test_tables_of_candidates_and_items_say_what_the_rankings_say(run, tmp_path)
     submission = tmp_path / "run" / "submission_en.tsv"
     with_gold = [one.item for one in run.rankings if one.item.best]
     assert score(submission, gold=with_gold)["n"].max() == 2
-    with pytest.raises(UserError, match="Give gold"):
+    with pytest.raises(UserError, match="Give the gold"):
         score(submission)
 
 
@@ -115,7 +115,7 @@ def test_cards_in_a_notebook_have_no_script_and_end_after_twenty_items(run):
 
 def test_a_card_in_a_notebook_says_what_decided_and_a_literal_use_in_its_own_words(run):
     sense, wrong = Sense("literal", 0.14, by="detector"), Meaning(("who is awake late",))
-    reading = Interpretation("embedded", sense, literal=wrong)
+    reading = Interpretation("embedded", sense, idiomatic=wrong)
     ranking = Ranking.of(run.rankings[0].item, run.rankings[0].scores, interpretations=(reading,))
     html = replace(run, rankings=(ranking,))._repr_html_()
     text = " ".join(re.sub("<[^>]*>", " ", html).split())

@@ -69,7 +69,7 @@ def test_what_the_sequence_does_not_have_says_so(tmp_path):
     assert "has no sentence to compare" in says_so([SHOWN], query="sentence")
     assert "has no sequence to compare" in says_so([OWL], query="sequence")
     assert "row 2 ('night owl') has no sequence" in says_so([SHOWN, OWL])
-    assert "nothing of caption" in says_so([blind], query="sequence")
+    assert "has no caption" in says_so([blind], query="sequence")
     assert "sequence with captions" in says_so([blind], sense="vote")
 
 

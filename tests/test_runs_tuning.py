@@ -353,7 +353,7 @@ def test_weights_prints_the_command_that_fuses_with_the_weights(two_runs, capsys
     assert (tuned, gain) == (pytest.approx(1), pytest.approx(1 - default))
     assert gain > 0
     assert "Keep the default" not in err
-    found = re.search("choose admire (fuse .* --method borda --weight .*)\n", err)
+    found = re.search("admire (fuse .* --method borda --weight .*)\n", err)
     assert found
     assert run(capsys, *found[1].split(), "--out", tmp_path / "fused")[0] == 0
     record = json.loads((tmp_path / "fused" / "run.json").read_text())

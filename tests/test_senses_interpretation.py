@@ -56,7 +56,7 @@ def test_what_tells_the_sense_of_subtask_b_are_the_captions_of_the_sequence():
     assert detector.asked == [["A lamp. It is lit. It was about night owl."]]
     target = Item("night owl", "", expected_item="a.png")
     for blind in (target, replace(item, sequence=sequence[1:])):
-        with pytest.raises(UserError, match="tells its sense"):
+        with pytest.raises(UserError, match="to decide its sense"):
             interpret([blind], [says("Literal")], Prompts(), ReadingSettings("vote"))
 
 

@@ -67,7 +67,8 @@ def test_a_file_stands_for_the_chat_model_that_would_say_the_same(write, name: s
     (model,) = recorded.record["models"]["llms"]
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     identity = f"recorded:{digest}"
-    assert model == {"name": f"recorded:{path}", "identity": identity, "sense": "vote"}
+    how = {"sense": "vote", "meanings": "both"}
+    assert model == {"name": f"recorded:{path}", "identity": identity} | how
 
 
 def test_votes_are_the_probability_and_the_majority_is_the_sense(write):

@@ -41,41 +41,38 @@ def struct(content: Any, path: Any) -> Any:
 
 
 BINARY, STRING = pyarrow.binary(), pyarrow.string()
-BOMBS: dict[str, Callable[[Path, int], Path]] = {
-    "bytes": lambda path, n: write(path, {"image": repeated(b"\0" * n, BINARY)}),
-    "bytes of one length": lambda path, n: write(
-        path, {"image": repeated(b"\0" * n, pyarrow.binary(n))}
+ZEROS, LETTERS = b"\0" * (18 * MB), "a" * (18 * MB)
+PLAIN = {"use_dictionary": False}
+BOMBS: dict[str, tuple[Callable[[], dict[str, Any]], dict[str, Any]]] = {
+    "bytes": (lambda: {"image": repeated(ZEROS, BINARY)}, {}),
+    "bytes of one length": (lambda: {"image": repeated(ZEROS, pyarrow.binary(18 * MB))}, {}),
+    "bytes in a struct": (
+        lambda: {"image": struct(repeated(ZEROS, BINARY), pyarrow.nulls(32, STRING))},
+        {},
     ),
-    "bytes in a struct": lambda path, n: write(
-        path, {"image": struct(repeated(b"\0" * n, BINARY), pyarrow.nulls(32, STRING))}
+    "path in a struct": (
+        lambda: {"image": struct(pyarrow.nulls(32, BINARY), repeated(LETTERS, STRING))},
+        {},
     ),
-    "path in a struct": lambda path, n: write(
-        path, {"image": struct(pyarrow.nulls(32, BINARY), repeated("a" * n, STRING))}
+    "path": (lambda: {"image": repeated(LETTERS, STRING)}, {}),
+    "caption": (lambda: {"image": ["a.png"] * 32, "caption": repeated(LETTERS, STRING)}, {}),
+    "id": (lambda: {"text": ["a"] * 32, "id": repeated(LETTERS, STRING)}, {}),
+    "without a dictionary": (lambda: {"image": pyarrow.array([ZEROS] * 2, BINARY)}, PLAIN),
+    "pages of version 2": (
+        lambda: {"image": repeated(ZEROS, BINARY)},
+        {"data_page_version": "2.0", "compression": "gzip"},
     ),
-    "path": lambda path, n: write(path, {"image": repeated("a" * n, STRING)}),
-    "text": lambda path, n: write(path, {"text": repeated("a" * n, STRING)}),
-    "caption": lambda path, n: write(
-        path, {"image": ["a.png"] * 32, "caption": repeated("a" * n, STRING)}
-    ),
-    "id": lambda path, n: write(path, {"text": ["a"] * 32, "id": repeated("a" * n, STRING)}),
-    "without a dictionary": lambda path, n: write(
-        path, {"image": pyarrow.array([b"\0" * n] * 2, BINARY)}, use_dictionary=False
-    ),
-    "pages of version 2": lambda path, n: write(
-        path, {"image": repeated(b"\0" * n, BINARY)}, data_page_version="2.0", compression="gzip"
-    ),
-    "in a later row group": lambda path, n: write(
-        path,
-        {"image": pyarrow.array([b"a"] * 9 + [b"\0" * n], BINARY)},
-        row_group_size=9,
-        use_dictionary=False,
+    "in a later row group": (
+        lambda: {"image": pyarrow.array([b"a"] * 9 + [ZEROS], BINARY)},
+        PLAIN | {"row_group_size": 9},
     ),
 }
 
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_page_that_is_much_larger_than_on_disk_is_refused(tmp_path: Path, name: str):
-    path = BOMBS[name](tmp_path / "small.parquet", 18 * MB)
+    columns, how = BOMBS[name]
+    path = write(tmp_path / "small.parquet", columns(), **how)
     assert path.stat().st_size < 100_000
     row = 10 if "later" in name else 1
     with pytest.raises(UserError, match=rf"small\.parquet, \w+(\.\w+)?, in rows from {row}: "):
@@ -123,7 +120,7 @@ def test_small_files_take_little_memory(tmp_path: Path):
     files = [
         write(tmp_path / "bytes.parquet", {"image": column}),
         write(tmp_path / "all.parquet", {"image": column, "caption": texts, "id": texts}),
-        BOMBS["bytes"](tmp_path / "large.parquet", 160 * MB),
+        write(tmp_path / "large.parquet", {"image": repeated(b"\0" * (160 * MB), BINARY)}),
     ]
     assert max(file.stat().st_size for file in files) < 31_000
     command = [sys.executable, "-c", MEMORY, str(tmp_path), *map(str, files)]

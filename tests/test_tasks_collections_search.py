@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,15 @@ from admire.base.errors import UserError
 from admire.data.items import Candidate, Item
 from admire.rankers.settings import Scoring, Settings
 from admire.tasks.collections import (
+    SearchResult,
     SearchSettings,
     index_texts,
     read_texts,
     search_index,
     write_index,
 )
-from admire.tasks.collections.encoding import Encoded, EncoderRecord
-from admire.tasks.collections.index import Index, TextsInMemory
+from admire.tasks.collections.encoding import EncoderRecord
+from admire.tasks.collections.index import EntriesInMemory, Index
 from admire.tasks.collections.search import scoring_for
 
 LATE = ["Someone who works late at night.", "A bird on a branch.", "A night owl on a branch."]
@@ -41,19 +43,21 @@ def toys() -> dict[str, Any]:
     return {"llm": ScriptedChat(answer), "encoder": WordEncoder()}
 
 
+def check_like(result: SearchResult, peer: Any, names: Iterable[str]) -> None:
+    assert [entry.name for entry, _ in result.entries] == list(peer.order)
+    scores = {entry.name: score for entry, score in result.entries}
+    assert scores == pytest.approx(dict(zip(names, peer.scores, strict=True)), abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("text", "sense", "best"), [(IDIOMATIC, "idiomatic", "a"), (LITERAL, "literal", "c")]
 )
-def test_a_search_answers_in_the_sense_that_is_meant(file, text, sense, best):
-    result = search_index(text, "night owl", file, **toys())
+def test_a_search_is_rank_with_the_texts_as_candidates(file, text, sense, best):
+    result = search_index(text, "night owl", str(file), SearchSettings(contrast=0.5), **toys())
     assert result.reading is not None
     assert (result.reading.sense.label, result.reading.gloss) == (sense, "someone who works late")
     assert result.entries[0][0].name == best
-
-
-def test_a_search_is_rank_with_the_texts_as_candidates(file):
-    result = search_index(IDIOMATIC, "night owl", str(file), SearchSettings(contrast=0.5), **toys())
-    item = Item("night owl", IDIOMATIC, "en", candidates=tuple(read_texts(file)))
+    item = Item("night owl", text, "en", candidates=tuple(read_texts(file)))
     scoring = Scoring.paper(gate="soft", contrast=0.5, standardise=True)
     (peer,) = admire.rank(
         [item],
@@ -61,9 +65,7 @@ def test_a_search_is_rank_with_the_texts_as_candidates(file):
         llms=[ScriptedChat(answer)],
         encoder=WordEncoder(),
     ).rankings
-    assert [text.name for text, _ in result.entries] == list(peer.order)
-    scores = dict(zip("abc", peer.scores, strict=True))
-    assert {text.name: score for text, score in result.entries} == pytest.approx(scores, abs=1e-6)
+    check_like(result, peer, "abc")
 
 
 SHOWN = {
@@ -75,22 +77,17 @@ SHOWN = {
 """What pictures show, and their captions."""
 
 
-@pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    folder = tmp_path / "pictures"
-    folder.mkdir()
-    for name, (shows, caption) in SHOWN.items():
-        (folder / name).write_text(shows)
-        if caption:
-            (folder / name).with_suffix(".txt").write_text(caption)
-    return folder
-
-
 @pytest.mark.parametrize("sense", ["Idiomatic", "Literal"])
 @pytest.mark.parametrize(
     "changes", [{}, {"contrast": 0.3, "image_weight": 0.5, "texts": ("gloss", "scene", "compound")}]
 )
-def test_pictures_are_found_as_rank_would_order_them(pictures, tmp_path, sense, changes):
+def test_pictures_are_found_as_rank_would_order_them(tmp_path, sense, changes):
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for name, (shows, caption) in SHOWN.items():
+        (pictures / name).write_text(shows)
+        if caption:
+            (pictures / name).with_suffix(".txt").write_text(caption)
     write_index(pictures, PictureEncoder(), tmp_path / "index")
     result = search_index(
         "My sister is a night owl.",
@@ -110,15 +107,13 @@ def test_pictures_are_found_as_rank_would_order_them(pictures, tmp_path, sense, 
         encoder=PictureEncoder(),
     ).rankings
     assert result.pictures
-    assert [entry.name for entry, _ in result.entries] == list(peer.order)
-    scores = dict(zip(SHOWN, peer.scores, strict=True))
-    assert {entry.name: score for entry, score in result.entries} == pytest.approx(scores, abs=1e-6)
+    check_like(result, peer, SHOWN)
 
 
-def test_what_sight_sees_counts_half_beside_captions():
+def test_pictures_of_a_weak_encoder_count_less_beside_captions():
     def scoring(name: str, *tracks: str, **changes: Any) -> Scoring:
         encoder = EncoderRecord(name=name, identity=name)
-        index = Index(encoder, tracks, TextsInMemory([], Encoded({}, {})))
+        index = Index(encoder, tracks, EntriesInMemory([], {}))
         return scoring_for(SearchSettings(**changes), index)
 
     assert scoring("sight", "image", "caption") == replace(Scoring(), image_weight=0.5)

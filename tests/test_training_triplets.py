@@ -195,7 +195,7 @@ def test_what_triplets_lack_is_refused_before_the_chat_model_is_asked(chat, monk
         with pytest.raises(UserError, match=message):
             open_triplets(given_items, settings)
     monkeypatch.setattr("admire.training.triplets.open_encoder", lambda *_, **__: WordEncoder())
-    with pytest.raises(UserError, match="'words' does not encode images"):
+    with pytest.raises(UserError, match="'words' reads no images"):
         open_triplets(pictures, TripletSettings(track="image"))
     assert not chat.prompts
     assert open_triplets(whole, TripletSettings())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -17,9 +17,6 @@ from admire.cli.output import print_rows, shortened
 from admire.rankers.settings import Settings
 from admire.tasks.collections.settings import SearchSettings
 
-if TYPE_CHECKING:
-    from admire.data.items import Candidate
-
 log = logging.getLogger("admire")
 
 
@@ -27,14 +24,14 @@ log = logging.getLogger("admire")
 def search(
     text: str, /, *, span: str, index: Path, json: opt.Json = False, options: opt.Options = None
 ) -> None:
-    """Find the pictures and texts that show or mean what the compound means here.
+    """Search an index by the meaning of a compound in context.
 
     Needs the extra embedded, and for an index lance. A file of texts needs no index.
 
     Args:
         text: A text that uses the compound.
-        span: The compound, as it stands in the text.
-        index: What to search: a folder that admire index wrote, or a file of texts, as there.
+        span: The compound, exactly as in the text.
+        index: Index folder (of admire index), or a file of texts.
 
     Examples:
         admire search "He got cold feet." --span "cold feet" --index texts.txt
@@ -54,10 +51,13 @@ def search(
                 "confidence": sense.confidence,
                 "gloss": reading.gloss,
             }
-        content["pictures" if pictures else "texts"] = [
-            {"id": candidate.name, "score": score} | _picture_or_text(candidate, pictures=pictures)
-            for candidate, score in result.entries
-        ]
+        found = content["pictures" if pictures else "texts"] = []
+        for entry, score in result.entries:
+            shown = {"text": entry.caption}
+            if pictures:
+                image = str(entry.image) if entry.image else None
+                shown = {"image": image, "caption": entry.caption}
+            found.append({"id": entry.name, "score": score} | shown)
         lines = jsonlib.dumps(content, indent=2, ensure_ascii=False).split("\n")
         print("\n".join(map(visible, lines)))
         return
@@ -67,21 +67,13 @@ def search(
         title = f"{span}, {reading.sense.label}: {meaning or '–'}"
     headings = ("Score", "Picture", "Caption") if pictures else ("Score", "Id", "Text")
     rows = []
-    for candidate, score in result.entries:
-        name, caption = candidate.name, candidate.caption or ""
+    for entry, score in result.entries:
+        name, caption = entry.name, entry.caption or ""
         if pictures:
-            name = str(candidate.image or candidate.name)
+            name = str(entry.image or entry.name)
             caption = shortened(caption, 120)  # --json has all
         rows.append((f"{score:+z.2f}", name, caption))
     print_rows(headings, rows, title)
-
-
-def _picture_or_text(candidate: Candidate, *, pictures: bool) -> dict[str, str | None]:
-    """Return a picture or a text that was found, for programs."""
-    if not pictures:
-        return {"text": candidate.caption}
-    image = str(candidate.image) if candidate.image else None
-    return {"image": image, "caption": candidate.caption}
 
 
 @opt.with_settings("index", (Settings, "device"), opt.WorkerOptions)
@@ -108,12 +100,12 @@ def index(
             .parquet, or .tar (WebDataset). Texts: .txt (a line each), or a table with the column
             text.
         out: Index folder to write or change, for search --index.
-        encoder: Encoder, as for rank; else sight for pictures, e5 for texts, with --add the
-            index's.
-        engine: What searches: a comparison with every vector, from disk; or LanceDB, nearly exact
-            and faster.
-        add: Add to the index; only what is new is encoded.
-        remove: Take this out of the index: a name, or a pattern (cats/*). Repeat for several.
+        encoder: Encoder, as for rank (default: sight for pictures, e5 for texts; with --add, the
+            index's).
+        engine: Search engine: exact compares every vector, from disk; lance is approximate and
+            faster.
+        add: Add to the index; only new entries are encoded.
+        remove: Remove entries: a name, or a pattern (cats/*). Repeat for several.
         export: Parquet file to write: names, paths, captions and vectors.
         skip_bad: Skip unusable entries, and count them.
 
@@ -130,12 +122,18 @@ def index(
         write_index,
     )
     from admire.tasks.collections.encoding import encode_here, encode_over
-    from admire.tasks.collections.index import MADE_BY, check_export, export_index, read_record
+    from admire.tasks.collections.index import (
+        MADE_BY,
+        check_export,
+        export_index,
+        open_index,
+        read_record,
+    )
 
     if not source and not remove and not export:
-        raise UserError("There is nothing to do: name a source, or what to remove or export.")
+        raise UserError("Nothing to do: name a source, or what to remove or export.")
     if add and not source:
-        raise UserError("There is nothing to add: name a source.", "add")
+        raise UserError("Nothing to add: name a source.", "add")
     device = opt.make(Settings, options).device
     shared = opt.open_workers(options, device)
     encode = encode_over(shared, device) if shared else encode_here
@@ -145,25 +143,19 @@ def index(
     if remove:
         changes = remove_from_index(remove, out)
         log.info("Removed %d from %s; %d remain", changes.gone, out, changes.entries)
-    if source and add:
-        name = encoder or read_record(out).encoder.name
-        opened = open_encoder(name, device=device)
-        changes = add_to_index(source, opened, out, encode=encode, skip_bad=skip_bad)
-        counts = out, _counted(changes.entries, out), changes.new, changes.gone
-        log.info("Wrote %s (%s: %d new, %d gone)", *counts)
-    elif source:
-        name = encoder or default_encoder(source, skip_bad=skip_bad)
-        opened = open_encoder(name, device=device)
-        changes = write_index(source, opened, out, engine=engine, encode=encode, skip_bad=skip_bad)
-        log.info("Wrote %s (%s)", out, _counted(changes.entries, out))
+    if source:
+        if not encoder and add:
+            encoder = read_record(out).encoder.name
+        opened = open_encoder(encoder or default_encoder(source, skip_bad=skip_bad), device=device)
+        how: Any = {"encode": encode, "skip_bad": skip_bad}
+        if add:
+            changes = add_to_index(source, opened, out, **how)
+        else:
+            changes = write_index(source, opened, out, engine=engine, **how)
+        kind = "picture" if "image" in open_index(out).tracks else "text"
+        counted = f"{changes.entries:,} {kind}{'s' * (changes.entries != 1)}"
+        changed = f": {changes.new} new, {changes.gone} gone" if add else ""
+        log.info("Wrote %s (%s%s)", out, counted, changed)
     if export:
         export_index(out, export)
         log.info("Wrote %s", export)
-
-
-def _counted(count: int, folder: Path) -> str:
-    """Return a number of entries of an index, and what they are."""
-    from admire.tasks.collections.index import open_index
-
-    kind = "picture" if "image" in open_index(folder).tracks else "text"
-    return f"{count:,} {kind}{'s' * (count != 1)}"

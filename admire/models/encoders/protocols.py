@@ -31,13 +31,11 @@ class TextEncoder(Identified, Protocol):
             name.
         batch: the best number of texts or images per call.
 
-    These are optional, for encoders with a small network for pictures:
-
-        companion: the name of an encoder with the same vectors for texts that also encodes
-            pictures; it replaces this one if candidates have no captions.
-        picture_weight: the weight of its pictures if there are captions as well.
-        in_words: a method that describes a picture in a few words, as its caption.
-        limits: its limits, as half a sentence for the log.
+    Encoders with a small network for pictures may also have ``companion`` (the name of an encoder
+    with the same vectors for texts that also encodes pictures; it replaces this one if candidates
+    have no captions), ``picture_weight`` (the weight of its pictures if there are captions as
+    well), ``in_words`` (a method that describes a picture in a few words, as its caption) and
+    ``limits`` (its limits, as half a sentence for the log).
     """
 
     batch: int = 64

@@ -37,6 +37,9 @@ log = logging.getLogger("admire")
 BATCH = 2048
 """How many entries are encoded and added at once."""
 
+UNPACKED = "table/unpacked"
+"""The folder in an index for copies of pictures that are inside other files."""
+
 DISK_ERRORS = (OSError, RuntimeError, ValueError, sqlite3.Error)
 """What a full or damaged disk raises; LanceDB has no errors of its own."""
 
@@ -155,6 +158,7 @@ def _opened(index: Path) -> Iterator[tuple[Record, Table]]:
         record = read_record(index)
         check_folder(index, "index")
         with _writing(index):
+            shutil.rmtree(index / UNPACKED, ignore_errors=True)
             table = Table(index)
             table.restore(record.version)
         yield record, table
@@ -262,9 +266,8 @@ def _add(
     """Encode the entries of a source that are not in an index yet, and complete the index."""
     origin, before, left_out = os.path.abspath(source), table.size, _LeftOut()
     skip = left_out.add if skip_bad else _refuse
-    unpacked = folder.resolve() / "table" / "unpacked"  # workers may start elsewhere
+    unpacked = folder.resolve() / UNPACKED  # workers may start elsewhere
     with _writing(folder):
-        shutil.rmtree(unpacked, ignore_errors=True)  # of a process that was killed
         unpacked.mkdir(parents=True)
         names = _Names(table)
     with closing(names), _writing(folder, (sqlite3.Error,)):

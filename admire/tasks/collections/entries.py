@@ -16,7 +16,7 @@ from io import BufferedReader, BytesIO, FileIO
 from itertools import groupby
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import IO, Any, NoReturn, cast
 
 from admire.base.errors import UserError
 from admire.base.files import (
@@ -32,9 +32,12 @@ from admire.base.storage import open_file, writing
 from admire.data.image_files import SUFFIXES, check_size, read_bytes, read_sidecar
 from admire.data.items import Candidate
 from admire.data.limits import LIMITS, check_text
-from admire.tasks.collections.parquet import parquet_columns, parquet_rows
+from admire.tasks.collections.parquet import check_kind, parquet_rows
 
 log = logging.getLogger("admire")
+
+TAR_ERRORS = (tarfile.TarError, EOFError, ValueError, LookupError, ArithmeticError, OSError)
+"""What reading a damaged tar file raises."""
 
 COLUMNS = ("image", "image.bytes", "image.path", "caption", "text", "id")
 """What is read of a Parquet file."""
@@ -99,20 +102,20 @@ def read_entries(
         else:
             raise entry
     if empty:
-        raise UserError(f"{source}: holds {'no pictures' if source.is_dir() else 'no texts'}.")
+        raise UserError(f"{source}: has no {'pictures' if source.is_dir() else 'texts'}.")
 
 
 def read_texts(path: Path) -> list[Candidate]:
     """Read all texts of a file, as candidates without pictures; see :func:`read_entries`.
 
     Raises:
-        UserError: as there, or the file holds pictures.
+        UserError: as there, or the file contains pictures.
     """
     texts: dict[str, Candidate] = {}
     with TemporaryDirectory(prefix="admire-", ignore_cleanup_errors=True) as unpacked:
         for entry in read_entries(path, Path(unpacked)):
             if entry.image:
-                what = "holds pictures. Index them first (admire index)."
+                what = "contains pictures. Index them first (admire index)."
                 raise UserError(f"{path}: {what}", "index")
             check_new(entry, entry.name in texts)
             texts[entry.name] = Candidate(entry.name, caption=entry.caption)
@@ -122,7 +125,7 @@ def read_texts(path: Path) -> list[Candidate]:
 def check_new(entry: Entry, exists: bool) -> None:
     """Refuse a second entry of the same name."""
     if exists:
-        raise UserError(f"{entry.where}, id: '{entry.name}' stands in two rows.")
+        raise UserError(f"{entry.where}, id: '{entry.name}' is the id of an earlier row too.")
 
 
 def digest(entry: Entry) -> str:
@@ -194,8 +197,7 @@ def _shards(folder: Path, pattern: str) -> list[Path]:
     """Return the files of a folder with these names, without links that lead out of it."""
     files = sorted(folder.glob(pattern))
     out = [file for file in files if _leads_out(folder, file)]
-    if out:
-        _warn(folder, LINKS, out)
+    _warn(folder, LINKS, out)
     return [file for file in files if file not in out]
 
 
@@ -210,8 +212,9 @@ def _leads_out(folder: Path, path: Path) -> bool:
 
 
 def _warn(folder: Path, reason: str, left_out: list[Path]) -> None:
-    name = str(left_out[0].relative_to(folder))
-    log.warning("%r: %s; %d left out.", name, reason, len(left_out))
+    if left_out:
+        name = str(left_out[0].relative_to(folder))
+        log.warning("%r: %s; %d left out.", name, reason, len(left_out))
 
 
 def _read_folder(folder: Path) -> Iterator[Entry | UserError]:
@@ -285,16 +288,8 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | UserError]]:
             yield from json_rows_or_errors(path)
         case _:
             for table in table_parts(path, ()):
-                _check_kind(path, table.columns)
+                check_kind(path, table.columns)
                 yield from numbered_rows(table)
-
-
-def _check_kind(path: Path, columns: Iterable[str]) -> None:
-    """Refuse a table that has neither pictures nor texts."""
-    if not {"image", "text"} & set(columns):
-        raise UserError(
-            f"{path}: the column 'text' or 'image' is missing. The file has: {', '.join(columns)}."
-        )
 
 
 def _row_entry(
@@ -342,12 +337,8 @@ def _text(row: Mapping[str, Any], column: str, where: str) -> str | None:
 
 
 def _read_parquet(path: Path, unpacked: Path) -> Iterator[Entry | UserError]:
-    _check_kind(path, parquet_columns(path))
-    try:
-        for number, row in enumerate(parquet_rows(path, COLUMNS), start=1):
-            yield _entry_or_error(_parquet_entry, row, number, path, unpacked)
-    except OSError as error:
-        raise _unusable(path, error) from None
+    for number, row in enumerate(parquet_rows(path, COLUMNS), start=1):
+        yield _entry_or_error(_parquet_entry, row, number, path, unpacked)
 
 
 def _parquet_entry(row: dict[str, Any], number: int, path: Path, unpacked: Path) -> Entry:
@@ -360,7 +351,7 @@ def _parquet_entry(row: dict[str, Any], number: int, path: Path, unpacked: Path)
     place = Path(os.path.abspath(path), str(number))
     check_size(place, len(image))
     entry = _row_entry(row | {"image": None}, number, path, name, place)
-    return replace(entry, unpacked=_copy(BytesIO(image), unpacked))
+    return replace(entry, unpacked=_copy(image, unpacked))
 
 
 def _parquet_image(row: Mapping[str, Any]) -> Any:
@@ -370,7 +361,7 @@ def _parquet_image(row: Mapping[str, Any]) -> Any:
 
 
 def _read_tar(path: Path, unpacked: Path) -> Iterator[Entry | UserError]:
-    """Yield the pictures of a tar file in its order. Members of one key stand beside each other."""
+    """Yield the pictures of a tar file in its order. Members of one key follow each other."""
     with _open_tar(path) as tar:
         for _, members in groupby(_members(tar), _key_of):
             yield from _read_sample(tar, members, path, unpacked)
@@ -406,7 +397,7 @@ def _tar_entry(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path, unpack
         raise UserError(f"{where}: {error}") from None
     place = Path(os.path.abspath(path), inside)
     check_size(place, member.size)
-    copy = _copy(_content(tar, member), unpacked)
+    copy = _copy(_read_member(tar, member), unpacked)
     return Entry(f"{path.name}/{name}", place, None, f"{path}, {name}", copy)
 
 
@@ -416,7 +407,7 @@ def _tar_caption(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> s
     if member.size > 4 * most:
         raise UserError(f"{where}: has more than {most:,} characters. Shorten it.")
     try:
-        text = _content(tar, member).read().decode().strip()
+        text = _read_member(tar, member).decode().strip()
     except UnicodeDecodeError:
         raise UserError(f"{where}: is not UTF-8 text.") from None
     return _text({"caption": text}, "caption", where)
@@ -428,10 +419,15 @@ def _tar_picture(path: Path, name: str) -> bytes:
         for member in _members(tar):
             if os.path.normpath(member.name) == os.path.normpath(name):
                 check_size(path / name, member.size)
-                content = BytesIO()
-                shutil.copyfileobj(_content(tar, member), content)
-                return content.getvalue()
+                return _read_member(tar, member)
     raise UserError(f"{path}: contains no '{name}'.")
+
+
+def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    """Read a member piece by piece: its header may promise gigabytes that are not there."""
+    content = BytesIO()
+    shutil.copyfileobj(cast(IO[bytes], tar.extractfile(member)), content)
+    return content.getvalue()
 
 
 def _key_of(member: tarfile.TarInfo) -> str:
@@ -441,7 +437,7 @@ def _key_of(member: tarfile.TarInfo) -> str:
 
 
 class _TarFile(BufferedReader):
-    """A tar file, of which no header is read that has gigabytes."""
+    """A tar file that refuses headers of gigabytes."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read so many bytes."""
@@ -461,10 +457,11 @@ def _open_tar(path: Path) -> Iterator[tarfile.TarFile]:
                 raise tarfile.ReadError("its end is missing")
         with _TarFile(FileIO(path)) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             yield tar
-    except (tarfile.TarError, EOFError, ValueError, LookupError, ArithmeticError) as error:
-        raise UserError(f"{path}: is no tar file, or damaged ({error}). Copy it again.") from None
-    except OSError as error:
-        raise _unusable(path, error) from None
+    except TAR_ERRORS as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"{path}: is not a tar file, or damaged ({reason}). Copy it again."
+        ) from None
 
 
 def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
@@ -475,22 +472,11 @@ def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
             yield member
 
 
-def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO:
-    return cast(BinaryIO, tar.extractfile(member))
-
-
-def _copy(content: BinaryIO, folder: Path) -> Path:
+def _copy(picture: bytes, folder: Path) -> Path:
     """Write a picture that is inside another file to a file of its own."""
-    with (
-        writing(folder, inside=folder),
-        NamedTemporaryFile(dir=folder, delete=False) as copy,
-    ):
-        shutil.copyfileobj(content, copy)
+    with writing(folder, inside=folder), NamedTemporaryFile(dir=folder, delete=False) as copy:
+        copy.write(picture)
     return Path(copy.name)
-
-
-def _unusable(path: Path, error: OSError) -> UserError:
-    return UserError(f"{path}: cannot be read ({error.strerror or error}). Copy it again.")
 
 
 READERS: dict[str, Callable[[Path, Path], Iterator[Entry | UserError]]] = {

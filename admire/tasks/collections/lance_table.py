@@ -221,10 +221,12 @@ def _check_schema(schema: Any) -> None:
     for name in TEXTS:
         if name not in schema.names or schema.field(name).type != pyarrow.string():
             raise ValueError(f"its table has no column '{name}' of the type string")
-    for name in {f"{track}_vector" for track in TRACKS} & {*schema.names}:
-        kind = schema.field(name).type
-        if not pyarrow.types.is_fixed_size_list(kind) or kind.value_type != pyarrow.float32():
-            raise ValueError(f"the column '{name}' of its table has the type {kind}")
+    for column in schema:
+        kind = column.type
+        if column.name.endswith("_vector") and not (
+            pyarrow.types.is_fixed_size_list(kind) and kind.value_type == pyarrow.float32()
+        ):
+            raise ValueError(f"the column '{column.name}' of its table has the type {kind}")
 
 
 def _column(vectors: Vectors) -> Any:

@@ -67,10 +67,10 @@ def search_index(
 
     Args:
         text: a text that uses the expression.
-        span: the expression, as it stands in the text.
+        span: the expression, exactly as in the text.
         index: what to search: an index, the folder of one, or a file of texts, see
             :func:`admire.tasks.collections.read_texts`.
-        settings: the defaults where they are None.
+        settings: None for the defaults.
         llm, encoder, detector: open models in place of those that the settings name, and of the
             built-in detector.
 

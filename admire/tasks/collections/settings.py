@@ -1,4 +1,4 @@
-"""How a collection is searched."""
+"""Settings of a search in a collection."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from admire.tasks.retrieval.settings import QuerySettings
 
 @settings(frozen=True, kw_only=True)
 class SearchSettings(QuerySettings):
-    """How a collection is searched."""
+    """Settings of a search in a collection."""
 
     encoder: Annotated[str | None, Option("Models", completes="encoder")] = None
-    """Encoder of texts, e5 or sbert:…; else the index's, or e5 for a file of texts."""
+    """Encoder of texts, e5 or sbert:… (default: the index's; e5 for a file of texts)."""
     query: Annotated[QueryText, Option("Scoring")] = "meaning"
     """Text to search for: the meaning, as in rank; compound and sentence are plain cosine."""
     top: Annotated[Count, Option("Data and output")] = 10
     """Pictures or texts to find."""
     texts: Annotated[tuple[TextRole, ...] | None, Option("Scoring")] = None
-    """Texts that count, with commas, as for rank; else all of them for pictures, and gloss and
-    compound for texts."""
+    """Texts that count, with commas, as for rank (default: all for pictures, gloss and compound
+    for texts)."""
     image_weight: Annotated[Weight | None, Option("Scoring")] = None
-    """Weight of pictures; else 1, but less for those that sight sees beside captions."""
+    """Weight of pictures (default: 1, but less with captions if the encoder is sight)."""
     caption_weight: Annotated[Weight | None, Option("Scoring")] = None
-    """Weight of captions; else 1."""
+    """Weight of captions (default: 1)."""
