@@ -26,7 +26,7 @@ def word_rows(source: str, gold: Path | None = None) -> Iterator[tuple[int, dict
     """A file of V-WSD, whose lines are a word, its phrase and ten images.
 
     Yields rows of a manifest with ``word``, numbered. The gold has an image name a line; None is
-    the file of the same name with ``gold`` in place of ``data`` in the same folder, if there is one.
+    the file of the same name with ``gold`` in place of ``data`` beside it, if there is one.
     """
     path = Path(source)
     beside = path.with_name(re.sub(r"\bdata\b", "gold", path.name))
