@@ -61,30 +61,32 @@ def timed(task: Callable[[], Any]) -> dict[str, Any]:
     return {"seconds": taken, "peak": memory, "load": os.getloadavg()[0]} | result
 
 
-def change(task: str, folder: Path, things: int) -> dict[str, Any]:
-    """Make an index of so many things, or add them to the exact one, or remove them from it.
-
-    The time that drawing their vectors took is left out.
-    """
-    encoder, exact = MadeUp(), folder / "exact"
-    if task == "remove":
-        size = collections.open_index(exact).entries.size
-        names = [str(k) for k in range(1, size, size // things) if k <= size - things]
-        return timed(lambda: collections.remove_from_index(names, exact) and None)
-    source = folder / f"{task}.jsonl"
+def write(folder: Path, engine: Any, things: int) -> dict[str, Any]:
+    """Index so many things. The time that drawing their vectors took is left out."""
+    source, encoder = folder / "texts.txt", MadeUp()
     with source.open("w") as file:
         for k in range(1, things + 1):
-            row = {"id": "new" * (task == "add") + str(k)}
-            text = f"{k} is the number of a text that is about as long as a caption is."
-            file.write(json.dumps(row | {"text": text}) + "\n")
-    if task == "add":
-        made = timed(lambda: collections.add_to_index(source, encoder, exact) and None)
-    else:
-        how: Any = {"engine": task}
-        made = timed(
-            lambda: collections.write_index(source, encoder, folder / task, **how) and None
-        )
+            file.write(f"{k} is the number of a text that is about as long as a caption is.\n")
+    made = timed(
+        lambda: collections.write_index(source, encoder, folder / engine, engine=engine) and None
+    )
     return made | {"seconds": made["seconds"] - encoder.seconds}
+
+
+def add(folder: Path, things: int) -> dict[str, Any]:
+    """Add other things to the exact index."""
+    source, encoder = folder / "more.jsonl", MadeUp()
+    rows = ({"id": f"new{k}", "text": f"{k} is another text's number."} for k in range(things))
+    source.write_text("\n".join(map(json.dumps, rows)))
+    made = timed(lambda: collections.add_to_index(source, encoder, folder / "exact") and None)
+    return made | {"seconds": made["seconds"] - encoder.seconds}
+
+
+def remove(folder: Path, things: int) -> dict[str, Any]:
+    """Remove things from all over the exact index."""
+    size = collections.open_index(folder / "exact").entries.size
+    names = [str(k) for k in range(1, size, size // things) if k <= size - things]
+    return timed(lambda: collections.remove_from_index(names, folder / "exact") and None)
 
 
 def search(index: Any, queries: int) -> dict[str, Any]:
@@ -105,6 +107,8 @@ if __name__ == "__main__":
     kind, _, engine = task.rpartition("-")
     if kind == "search":
         told = search(collections.open_index(place / engine), number)
+    elif task in ("add", "remove"):
+        told = {"add": add, "remove": remove}[task](place, number)
     else:
-        told = change(task, place, number)
+        told = write(place, engine, number)
     print(json.dumps(told))
