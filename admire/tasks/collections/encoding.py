@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -138,7 +138,11 @@ def _check_picture(entry: Entry) -> Entry:
 def _usable(
     entries: Sequence[Entry], check: Callable[[Entry], Entry]
 ) -> tuple[list[Entry], list[tuple[Entry, str]]]:
-    """Check each entry, by threads; return what the check returns, and what it refuses and why."""
+    """Check each entry, by threads if there are pictures to read.
+
+    Returns:
+        What the check returned; and what it refused, with the reasons.
+    """
 
     def attempt(entry: Entry) -> tuple[Entry, str]:
         try:
@@ -147,6 +151,7 @@ def _usable(
             return entry, str(error).replace(str(entry.file), str(entry.image))
 
     with ThreadPoolExecutor(cores()) as pool:
-        checked = list(pool.map(attempt, entries))
+        call: Any = pool.map if any(entry.file for entry in entries) else map
+        checked: list[tuple[Entry, str]] = list(call(attempt, entries))
     refused = [(entry, reason) for entry, reason in checked if reason]
     return [entry for entry, reason in checked if not reason], refused
