@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -127,12 +127,15 @@ def take_settings(*sources: Any, unset: Sequence[str] = ()) -> dict[str, Setting
     return {setting.name: setting for setting in ordered}
 
 
-def plugin_settings() -> tuple[Setting, ...]:
-    """Return the settings of plug-ins of other distributions, as ``length_longest``.
+def plugin_settings(taken: Container[str] = ()) -> dict[str, Setting]:
+    """Return the settings of plug-ins of other distributions by name, as ``length_longest``.
 
     This imports these plug-ins.
+
+    Args:
+        taken: names that other settings have; plug-ins cannot use them.
     """
-    settings = []
+    settings: dict[str, Setting] = {}
     kinds: tuple[Kind, ...] = ("chat", "encoder", "ranker")
     for kind, plugin_name in [(k, name) for k in kinds for name in registry.foreign_names(k)]:
         try:
@@ -146,8 +149,21 @@ def plugin_settings() -> tuple[Setting, ...]:
             about = " ".join((field.description or "").split()) or f"Setting of {plugin.title}."
             full = f"{plugin.name}_{name}".replace("-", "_")
             option = Option("Plug-ins", plugin=(plugin.name, name))
-            settings.append(Setting(full, hint, default, about, option))
-    return tuple(settings)
+            if full not in taken:
+                settings[full] = Setting(full, hint, default, about, option)
+    return settings
+
+
+def gather_plugins(
+    known: Mapping[str, Setting], values: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Return those of some values that are settings of plug-ins, by plug-in and field."""
+    plugins: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        if name in known and (owner := known[name].option.plugin):
+            plugin, field = owner
+            plugins.setdefault(plugin, {})[field] = value
+    return plugins
 
 
 def make(kind: type[SettingsClass], values: Mapping[str, Any] | None) -> SettingsClass:

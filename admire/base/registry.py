@@ -278,8 +278,6 @@ def _announced() -> Mapping[tuple[str, str], tuple[EntryPoint, ...]]:
     for _, point in sorted(points.items()):
         kind, _, name = point.name.partition(".")
         by_name[kind, name] = (*by_name.get((kind, name), ()), point)
-    if not by_name:  # in a clone that was never installed, or while pip replaces it
-        raise UserError("admire is not installed: its plug-ins are unknown. Run pip install -e .")
     return by_name
 
 
@@ -360,6 +358,8 @@ def plugins(kind: Kind, *, foreign: bool = False) -> list[Plugin]:
 
 def unknown(kind: Kind, name: str) -> UserError:
     """Return the error about a name that no plug-in of a kind has."""
+    if not _announced():  # in a clone that was never installed, or while pip replaces it
+        return UserError("admire is not installed: its plug-ins are unknown. Run pip install -e .")
     close = nearest(name.partition(":")[0], names(kind))
     forms = ", ".join(plugin.written for plugin in plugins(kind))
     return UserError(

@@ -15,7 +15,14 @@ from pydantic import ValidationError
 from admire.base import registry
 from admire.base.choices import BoardTrack, Fusion, PublishedSet
 from admire.base.errors import UserError, check_extra
-from admire.base.options import Option, Panel, Setting, plugin_settings, take_settings
+from admire.base.options import (
+    Option,
+    Panel,
+    Setting,
+    gather_plugins,
+    plugin_settings,
+    take_settings,
+)
 from admire.base.options import make as make
 from admire.base.schema import adapter, complaint, settings
 from admire.tasks.task import CONFIG_FILE as CONFIG_FILE
@@ -105,12 +112,10 @@ def add_plugin_settings() -> None:
 
     This imports the plug-ins of other distributions, so it is called for these commands only.
     """
-    settings = plugin_settings()
-    for _, by_name, update in PLUGGED if settings else ():
-        by_name.update(
-            {setting.name: setting for setting in settings if setting.name not in by_name}
-        )
-        update()
+    for _, by_name, update in PLUGGED:
+        if settings := plugin_settings(by_name):
+            by_name.update(settings)
+            update()
 
 
 def _parameter(setting: Setting, *, headings: bool) -> Parameter:
@@ -132,12 +137,10 @@ def _parameter(setting: Setting, *, headings: bool) -> Parameter:
 
 def with_plugins(command_name: str, options: Options) -> dict[str, Any]:
     """Return options with the settings of plug-ins moved to ``plugins``, by name."""
-    values, plugins = dict(options or {}), dict[str, dict[str, Any]]()
-    for name, setting in SETTINGS[command_name].items():
-        if setting.option.plugin and name in values:
-            plugin, field = setting.option.plugin
-            plugins.setdefault(plugin, {})[field] = values.pop(name)
-    return values | ({"plugins": plugins} if plugins else {})
+    known, values = SETTINGS[command_name], options or {}
+    plugins = gather_plugins(known, values)
+    others = {n: value for n, value in values.items() if not known[n].option.plugin}
+    return others | ({"plugins": plugins} if plugins else {})
 
 
 def flags(error: UserError) -> str:

@@ -77,7 +77,10 @@ class Comparison:
 
 @register("ranker", "embeddings", needs=("embedded",))
 class Embeddings(Ranker):
-    """Vectors: candidates are compared with texts about the compound, see :func:`compare`."""
+    """Vectors: candidates are compared with texts about the compound.
+
+    :func:`compare` does it; a run also records its cosines.
+    """
 
 
 def compare(
@@ -160,10 +163,7 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
     """
     if settings.track or settings.caption_encoder or settings.head or not summary.without_caption:
         return settings
-    family = settings.encoder.partition(":")[0]
-    if family not in registry.names("encoder"):
-        return settings  # a caller has it open
-    companion = getattr(registry.find("encoder", family).make, "companion", "")
+    companion = companion_of(settings.encoder)
     if not companion:
         return settings
     weight = picture_weight(companion)
@@ -183,10 +183,21 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
 def picture_weight(name: str) -> float:
     """Return the weight of pictures relative to captions by this encoder's attribute; 1 without it,
     or if the encoder is no longer installed."""
+    return float(_attribute(name, "picture_weight", 1.0))
+
+
+def companion_of(name: str) -> str:
+    """Return the encoder that also encodes pictures and encodes texts as this one does; empty if
+    there is none, or this one is not installed."""
+    return str(_attribute(name, "companion", ""))
+
+
+def _attribute(name: str, attribute: str, default: object) -> Any:
+    """Return an attribute of an encoder's class by its name, without opening it."""
     family = name.partition(":")[0]
     if family not in registry.names("encoder"):
-        return 1.0
-    return float(getattr(registry.find("encoder", family).make, "picture_weight", 1.0))
+        return default
+    return getattr(registry.find("encoder", family).make, attribute, default)
 
 
 def reads_pictures(summary: SetSummary, settings: Settings) -> bool:

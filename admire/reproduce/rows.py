@@ -18,6 +18,7 @@ from admire.base.errors import UserError
 from admire.base.storage import write_whole
 from admire.models.catalogue import FROM_HUB, lacks
 from admire.models.llm.address import check_named_in_file
+from admire.rankers.embeddings import companion_of
 from admire.rankers.settings import Settings
 from admire.reproduce.recipe import Command, Recipe, Row
 from admire.runs.sources import open_sources
@@ -265,7 +266,8 @@ def put_stand_ins(job: Job) -> None:
     """
     options, before = job.options, _models(job)
     lacking = {name for name, why in before.items() if why}
-    encoder = "sight" if "image" in str(options.get("track")) else "e5"
+    pictures = "image" in str(options.get("track"))
+    encoder = companion_of(Settings.encoder) if pictures else Settings.encoder
     package = find_spec(SMALL_ENCODER)
     if job.measure not in ("rank", "sense") and package and package.origin:
         encoder = f"sbert:{Path(package.origin).with_name('model')}"

@@ -155,7 +155,7 @@ class RankingPipeline:
         self.prompts = Prompts(settings.prompts)
         # Before the encoders, which may download gigabytes.
         self.session = Session(resolved.asking.budget, fresh=resolved.asking.fresh)
-        models = resolved.open_sources(self.session)
+        models = resolved.open_sources()
         self.dictionaries = open_dictionaries(settings.dictionaries) if models else ()
         self.models: list[Source] = [
             ChatSource(self.session.bind(model.llm)) if model.llm else model for model in models

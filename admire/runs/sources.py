@@ -12,7 +12,7 @@ from admire.base.errors import UserError
 from admire.base.registry import register
 from admire.data.frames import describe_type
 from admire.models.encoders import TextEncoder
-from admire.models.llm import ChatModel, Session
+from admire.models.llm import ChatModel
 from admire.models.llm.families import open_source as open_named
 from admire.rankers.settings import RequestOptions, Settings
 from admire.runs.past_runs import open_run_replies
@@ -69,11 +69,10 @@ class ResolvedModels:
     caption_encoder: TextEncoder | None
     detector: Detector | None
 
-    def open_sources(self, session: Session | None = None, *, asked: bool = True) -> list[Source]:
+    def open_sources(self, *, asked: bool = True) -> list[Source]:
         """Open the chat models and other sources; an empty list for the settings of a baseline.
 
         Args:
-            session: asks the chat models; None creates one for each.
             asked: see :func:`admire.models.llm.families.open_source`.
         """
         settings = self.settings
@@ -87,7 +86,6 @@ class ResolvedModels:
                     url=settings.llm_url,
                     timeout=self.asking.timeout,
                     parallel=self.asking.parallel,
-                    session=session,
                     asked=asked,
                     dictionaries=settings.dictionaries,
                     plugins=settings.plugins,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from admire.base.errors import UserError, check_extra
-from admire.base.options import make
+from admire.base.options import gather_plugins, make
 from admire.base.registry import register
 from admire.data.settings import ItemFiles
 from admire.models.training_settings import HeadTraining
@@ -148,9 +148,7 @@ def _changed(settings: Settings, changes: Values) -> Settings:
         for kind in (Scoring, Settings)
     )
     plugins = {name: dict(values) for name, values in settings.plugins.items()}
-    for name, setting in known_settings(Rank.settings).items():
-        if setting.option.plugin and name in changes:
-            plugin, field = setting.option.plugin
-            plugins.setdefault(plugin, {})[field] = changes[name]
+    for plugin, values in gather_plugins(known_settings(Rank.settings), changes).items():
+        plugins[plugin] = plugins.get(plugin, {}) | values
     scored = replace(settings.scoring, **scoring)
     return replace(settings, scoring=scored, **own | {"plugins": plugins})

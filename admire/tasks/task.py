@@ -108,8 +108,7 @@ CONFIG_FILE = (SettingsSource, "config")
 def known_settings(sources: Sequence[Any]) -> dict[str, Setting]:
     """Return the options of settings classes by field; of a run also those of plug-ins."""
     own = take_settings(*sources)
-    plugged = plugin_settings() if Settings in sources else ()
-    return own | {setting.name: setting for setting in plugged if setting.name not in own}
+    return own | plugin_settings(own) if Settings in sources else own
 
 
 def as_rows(table: pd.DataFrame, decimals: int | None = None) -> list[dict[str, Any]]:

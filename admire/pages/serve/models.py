@@ -134,6 +134,7 @@ class Models:
 
     def collection(self, settings: Settings) -> tuple[Index, TextEncoder]:
         """Return the collection to search, and the encoder that made its vectors."""
+        from admire.rankers.settings import Settings
         from admire.tasks.collections import index_texts, open_index, read_texts
 
         path = cast(Path, self.index)
@@ -142,7 +143,7 @@ class Models:
             if path.is_dir():
                 index = open_index(path)
                 return index, self.encoder(index.encoder.name, settings)
-            encoder = self.encoder("e5", settings)
+            encoder = self.encoder(Settings.encoder, settings)
             return index_texts(read_texts(path), encoder), encoder
 
         return self._once("collection", read)

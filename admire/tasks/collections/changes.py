@@ -15,12 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
-from admire.base import registry
 from admire.base.choices import EngineName
 from admire.base.errors import UserError
 from admire.base.schema import check_setting
 from admire.base.storage import check_folder, only_writer, replace_folder
 from admire.models.encoders import TextEncoder
+from admire.rankers.embeddings import companion_of
 from admire.rankers.settings import Settings
 from admire.tasks.collections.encoding import (
     EncodeBatches,
@@ -146,9 +146,7 @@ def default_encoder(source: Path, *, skip_bad: bool = False) -> str:
         with TemporaryDirectory(prefix="admire-", ignore_cleanup_errors=True) as unpacked:
             first = next(read_entries(source, Path(unpacked), skip), None)
         pictures = bool(first and first.image)
-    plugin, _ = registry.resolve("encoder", Settings.encoder)
-    companion = getattr(plugin.make, "companion", Settings.encoder)
-    return companion if pictures else Settings.encoder
+    return companion_of(Settings.encoder) or Settings.encoder if pictures else Settings.encoder
 
 
 @contextmanager
