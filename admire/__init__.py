@@ -7,7 +7,7 @@ from typing import Any
 
 import lazy_loader
 
-from admire.base.notebook import DRAWN_BY
+from admire.core.notebook import DRAWN_BY
 
 # The hub's package reads it when it is imported, whichever part of admire does that.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -17,7 +17,7 @@ _clone = os.path.dirname(os.path.dirname(__file__))
 if os.path.isfile(os.path.join(_clone, "pyproject.toml")):
     __path__.append(_clone)
 
-DRAWN_BY["Run"] = "admire.pages.report.notebook:run_cards"
+DRAWN_BY["Run"] = "admire.apps.report.notebook:run_cards"
 
 # pandas and the rest are imported when they are used, so that `import admire` is instant.
 _public, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib import metadata
 
-        from admire.base.errors import DISTRIBUTION
+        from admire.core.errors import DISTRIBUTION
 
         return metadata.version(DISTRIBUTION)
     return _public("RequestOptions" if name == "Asking" else name)  # its former name

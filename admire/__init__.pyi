@@ -1,18 +1,18 @@
-from .base.errors import UserError
+from .apps.reproduce.table import reproduce_table
+from .core.errors import UserError
 from .data.frames import items_from_frame, items_to_frame
 from .data.items import SAMPLES, Candidate, Item
 from .data.reader import read_items
 from .data.submission import read_submission
+from .pipeline.forecast import Forecast, plan
+from .pipeline.fusion import fuse
+from .pipeline.past_runs import read_run
+from .pipeline.ranking import Ranking, Run
+from .pipeline.run import rank
+from .pipeline.run_folder import write_run
+from .pipeline.scoring import agreement, compare_runs, score
+from .pipeline.single_item import rank_one
 from .rankers.settings import PROFILES, RequestOptions, Scoring, Settings
-from .reproduce.table import reproduce_table
-from .runs.forecast import Forecast, plan
-from .runs.fusion import fuse
-from .runs.past_runs import read_run
-from .runs.ranking import Ranking, Run
-from .runs.run import rank
-from .runs.run_folder import write_run
-from .runs.scoring import agreement, compare_runs, score
-from .runs.single_item import rank_one
 from .senses.interpretation import Interpretation
 
 Asking = RequestOptions

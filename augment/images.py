@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from admire.base.errors import UserError, needs_extra
-from admire.base.progress import show_progress
-from admire.base.schema import Count, check_setting
-from admire.base.storage import MARKER, check_folder, mark_folder, write_whole
+from admire.core.errors import UserError, needs_extra
+from admire.core.progress import show_progress
+from admire.core.schema import Count, check_setting
+from admire.core.storage import MARKER, check_folder, mark_folder, write_whole
 from admire.data.image_files import read_bytes, read_image
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from sphinx.util import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from admire.base.schema import descriptions
+from admire.core.schema import descriptions
 
 project = "admire"
 author = "The admire developers"

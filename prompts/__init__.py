@@ -12,9 +12,9 @@ from pathlib import Path
 import jinja2
 import jinja2.sandbox
 
-from admire.base.errors import UserError
-from admire.base.storage import open_file
-from admire.base.terminal import visible
+from admire.core.errors import UserError
+from admire.core.storage import open_file
+from admire.core.terminal import visible
 from admire.data.items import Item
 from admire.data.languages import LANGUAGES, base_language
 

@@ -26,7 +26,7 @@ from filelock import FileLock
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.data.reader import read_items
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def skip_without_e5(monkeypatch: pytest.MonkeyPatch) -> None:
         def skip(*_: object) -> None:
             pytest.skip("needs the extra 'embedded'")
 
-        monkeypatch.setattr("admire.models.encoders.e5.E5Encoder.__init__", skip)
+        monkeypatch.setattr("admire.embedded.e5.E5Encoder.__init__", skip)
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ class Demo:
 
 
 def run_demo(folder: Path, cache: Path, *options: str) -> Demo:
-    command = [sys.executable, "-m", "admire.cli", "demo", *options, "--out", str(folder)]
+    command = [sys.executable, "-m", "admire.apps.cli", "demo", *options, "--out", str(folder)]
     started = time.monotonic()
     done = subprocess.run(
         command,
@@ -239,7 +239,7 @@ def official(
     """The same server in place of OpenAI's, whose prices are known."""
     import openai
 
-    from admire.models.llm.openai import OpenAIChat
+    from admire.llm.openai import OpenAIChat
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
     client = openai.OpenAI(base_url=strict.url, max_retries=6)

@@ -13,7 +13,7 @@ from werkzeug import Request, Response
 
 pytest.importorskip("open_clip", reason="needs the extra 'clip'")
 
-from admire.audit.model_check import check_chat
+from admire.apps.audit.model_check import check_chat
 
 pytest_plugins = ("clip_fixtures",)
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admire.base.errors import UserError
-from admire.base.storage import MARKER
+from admire.core.errors import UserError
+from admire.core.storage import MARKER
 
 if find_spec("albumentations") is None:  # not importorskip: the import would ask the network
     pytest.skip("needs the extra 'augment'", allow_module_level=True)

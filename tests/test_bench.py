@@ -28,11 +28,11 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from admire import SAMPLES, Candidate, Item, rank, read_items
-from admire.base.machine import cores
-from admire.models.encoders import Precision, open_encoder
-from admire.models.encoders.cached import CachedEncoder
-from admire.models.encoders.e5 import E5Encoder, open_network
-from admire.models.llm import Question, Session, ask_each, open_llm
+from admire.core.machine import cores
+from admire.embedded.e5 import E5Encoder, open_network
+from admire.encoders import Precision, open_encoder
+from admire.encoders.cached import CachedEncoder
+from admire.llm import Question, Session, ask_each, open_llm
 from admire.tasks.retrieval.passages import Passage, Split
 from admire.tasks.retrieval.query_scores import score_queries
 
@@ -144,13 +144,13 @@ def test_items_one_by_one_take_hardly_longer_than_together():
 
 def test_the_service_under_load():
     """An item from the cache, asked for by 1, 4, 16 and 64 clients, and then 5,000 times."""
-    command = [sys.executable, "-m", "admire.cli", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "admire.apps.cli", "serve", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         try:
             port = re.search(r"127.0.0.1:(\d+)", server.stderr.readline())[1]
 
             def load(clients: int, requests: int) -> dict[str, Any]:
-                script = str(Path(__file__).with_name("clients.py"))
+                script = str(Path(__file__).parent / "fakes" / "clients.py")
                 arguments = [sys.executable, script, port, str(clients), str(requests)]
                 return json.loads(subprocess.check_output(arguments))
 
@@ -274,7 +274,7 @@ CHANGES = ("add", "remove")
 
 def alone(task: str, folder: Path, *more: int) -> dict[str, Any]:
     """What a task of made_up_collection.py took in a process of its own."""
-    script = Path(__file__).with_name("made_up_collection.py")
+    script = Path(__file__).parent / "fakes" / "made_up_collection.py"
     command = [sys.executable, str(script), task, str(folder), *map(str, more)]
     told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return cast(dict[str, Any], json.loads(told.splitlines()[-1]))
@@ -323,7 +323,11 @@ def test_collections_are_searched_from_disk(tmp_path: Path, sizes: tuple[int, ..
 @contextmanager
 def slow_server(seconds: float) -> Iterator[str]:
     """The address of a server, in another process, that takes so long for each answer."""
-    command = [sys.executable, str(Path(__file__).with_name("slow_server.py")), str(seconds)]
+    command = [
+        sys.executable,
+        str(Path(__file__).parent / "fakes" / "slow_server.py"),
+        str(seconds),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
@@ -354,7 +358,7 @@ def test_a_chat_server_is_kept_busy(seconds: float, parallel: int, share: float)
 
 
 def test_rank_takes_the_same_time_an_item_and_memory_for_sets_of_any_size(tmp_path: Path):
-    script = Path(__file__).with_name("rank_many.py")
+    script = Path(__file__).parent / "fakes" / "rank_many.py"
     print("\n  items   seconds  ms of the processor an item  peak MiB")
     found = []
     for count in (1_000, 10_000, 100_000):

@@ -14,9 +14,9 @@ from commands import HEAVY, TORCH, command_names, ended, hide, loaded, run
 from rich.console import Console
 
 from admire import PROFILES, Settings
-from admire.base.errors import DISTRIBUTION
-from admire.cli.app import app
-from admire.cli.options import SETTINGS
+from admire.apps.cli.app import app
+from admire.apps.cli.options import SETTINGS
+from admire.core.errors import DISTRIBUTION
 from admire.rankers.settings import Scoring
 from admire.tasks.rank import run_settings
 
@@ -25,15 +25,15 @@ from admire.tasks.rank import run_settings
     "arguments", [["--help"], ["rank", "-h"], ["train", "-h"], ["train", "classifier", "--help"]]
 )
 def test_help_loads_nothing_heavy(arguments):
-    found = loaded(f"from admire.cli import main; main({arguments})")
-    assert "admire.cli.app" in found
+    found = loaded(f"from admire.apps.cli import main; main({arguments})")
+    assert "admire.apps.cli.app" in found
     assert not HEAVY & found
 
 
 def test_import_loads_nothing_heavy_and_the_library_no_torch():
-    assert not HEAVY & loaded("import admire, admire.cli.app")
+    assert not HEAVY & loaded("import admire, admire.apps.cli.app")
     found = loaded("import admire; admire.rank, admire.PROFILES, admire.write_run")
-    assert "admire.runs.run" in found
+    assert "admire.pipeline.run" in found
     assert not TORCH & found
 
 
@@ -48,7 +48,7 @@ def test_a_command_gives_each_warning_once(capsys, monkeypatch):
             log.warning("%s: is odd.", name)
             log.info("Wrote a file")
 
-    monkeypatch.setattr("admire.cli.app._run", warn)
+    monkeypatch.setattr("admire.apps.cli.app._run", warn)
     for _ in range(2):
         told = run(capsys, "any")[2].splitlines()
         assert [told.count(line) for line in ("one: is odd.", "Wrote a file")] == [1, 3]

@@ -13,10 +13,10 @@ from lexica import wordnet
 from toys import WordEncoder, explains
 
 from admire import SAMPLES, Settings, rank, read_items, write_run
-from admire.base.errors import pip_install
+from admire.apps.report import write_report
+from admire.core.errors import pip_install
 from admire.data.overlap import digests, parts_of
-from admire.models.encoders import open_encoder
-from admire.pages.report import write_report
+from admire.encoders import open_encoder
 
 
 @pytest.fixture(autouse=True)
@@ -166,7 +166,7 @@ def test_without_extras_the_rest_of_the_audit_stands(capsys, other, monkeypatch)
 
     hide(monkeypatch, "imagehash")
     monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.models.encoders.e5.installed_version", none)
+    monkeypatch.setattr("admire.embedded.e5.installed_version", none)
     code, out, _ = run(capsys, "audit", other, "--against", SAMPLES, "--json")
     assert code == 0
     told = json.loads(out)

@@ -121,7 +121,7 @@ def test_what_index_cannot_do_is_named(capsys, tmp_path, opened):
 
 def test_export_names_a_missing_extra(capsys, tmp_path, monkeypatch):
     hide(monkeypatch, "pyarrow")
-    monkeypatch.setattr("admire.base.errors.find_spec", lambda package: None)
+    monkeypatch.setattr("admire.core.errors.find_spec", lambda package: None)
     message = ended(capsys, "index", "--out", tmp_path, "--export", tmp_path / "x.parquet")
     assert "pyarrow, of the extra 'lance'" in message
 

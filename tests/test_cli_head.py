@@ -20,10 +20,10 @@ pytest.importorskip("torch", reason="needs the extra 'train'")
 from heads import SETTINGS, fresh
 from toys import ScriptedChat, WordEncoder
 
-from admire.models.projection import Projection, load_projection
-from admire.models.training_settings import HeadTraining
+from admire.encoders.projection import Projection, load_projection
+from admire.encoders.training_settings import HeadTraining
 from admire.senses.source import ChatSource
-from admire.training import sweep as sweep_module
+from admire.tasks.training import sweep as sweep_module
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -52,12 +52,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         )
         return [ChatSource(chat)]
 
-    for module in ("training.triplets", "rankers.embeddings"):
+    for module in ("tasks.training.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
     monkeypatch.setattr(
-        "admire.training.triplets.open_source", lambda *a, **k: open_llms(*a, **k)[0]
+        "admire.tasks.training.triplets.open_source", lambda *a, **k: open_llms(*a, **k)[0]
     )
-    monkeypatch.setattr("admire.runs.sources.open_sources", open_llms)
+    monkeypatch.setattr("admire.pipeline.sources.open_sources", open_llms)
     return opened
 
 

@@ -23,10 +23,10 @@ from rich.console import Console
 from toys import PictureEncoder, ScriptedChat, WordEncoder, draw
 
 from admire import PROFILES, Settings, UserError, rank, read_items, read_submission, write_run
-from admire.cli.output import print_rankings, print_rows, show_run
+from admire.apps.cli.output import print_rankings, print_rows, show_run
 from admire.data.settings import ItemFiles
+from admire.pipeline.past_runs import read_run, read_settings
 from admire.rankers.settings import RequestOptions
-from admire.runs.past_runs import read_run, read_settings
 from admire.tasks.rank import run_settings
 
 
@@ -38,7 +38,7 @@ def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
         ranked.extend((*arguments, options))
         raise UserError("That is enough.")
 
-    monkeypatch.setattr("admire.runs.run_blocks.rank_file", stop)
+    monkeypatch.setattr("admire.pipeline.run_blocks.rank_file", stop)
     options = "--profile best --llm openai:one --llm gguf:two --encoder e5 --texts gloss,scene"
     options += " --no-standardise --ranker embeddings --votes 3 --head my/head --budget 2"
     out = tmp_path / "run"
@@ -233,7 +233,7 @@ def test_a_narrow_terminal_gets_a_block_an_item_with_names_to_tell_apart(
         )
     for width, wide in ((80, False), (100, False), (140, True)):
         terminal = Console(width=width, file=sys.stdout)
-        monkeypatch.setattr("admire.cli.output._console", lambda errors=False, c=terminal: c)
+        monkeypatch.setattr("admire.apps.cli.output._console", lambda errors=False, c=terminal: c)
         show_run(folder, [])
         out = capsys.readouterr().out
         assert max(map(len, out.splitlines())) <= width
@@ -252,7 +252,7 @@ def test_a_table_that_does_not_fit_is_a_block_a_row_with_whole_figures(capsys, m
     figure = "0.500 [0.150, 0.850]"
     for width, fits in ((80, False), (140, True)):
         terminal = Console(width=width, file=sys.stdout)
-        monkeypatch.setattr("admire.cli.output._console", lambda errors=False, c=terminal: c)
+        monkeypatch.setattr("admire.apps.cli.output._console", lambda errors=False, c=terminal: c)
         print_rows(("Items", *"abcd"), [("all", *[figure] * 3, "a longer note " * 4)], "Run")
         lines = capsys.readouterr().out.splitlines()
         assert max(map(len, lines)) <= width
@@ -263,7 +263,7 @@ def test_a_table_that_does_not_fit_is_a_block_a_row_with_whole_figures(capsys, m
 def test_a_run_that_is_shown_is_opened_once(wavering, monkeypatch):
     opened = []
     monkeypatch.setattr(
-        "admire.base.files.open_file", lambda path: opened.append(path) or path.open("rb")
+        "admire.core.files.open_file", lambda path: opened.append(path) or path.open("rb")
     )
     show_run(wavering[1], [])
     assert sorted(path.name for path in opened) == ["items.jsonl", "run.json", "scores.csv"]
@@ -478,7 +478,7 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver):
     out = tmp_path / "run"
     # The fixture no_leaks of conftest.py looks for the password in all that is left.
     url = httpserver.url_for("/v1").replace("://", f"://user:{PASSWORD}@")
-    command = [sys.executable, "-m", "admire.cli", "rank", str(data), "--out", str(out)]
+    command = [sys.executable, "-m", "admire.apps.cli", "rank", str(data), "--out", str(out)]
     command += ["--llm", "openai:toy", "--llm-url", url, "--parallel", "1"]
     environment = dict(os.environ, ADMIRE_CACHE=str(tmp_path / "cache"))
     process = subprocess.Popen(

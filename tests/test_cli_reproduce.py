@@ -11,8 +11,8 @@ from commands import HEAVY, ended, loaded, run
 from conftest import admire_row
 
 from admire import UserError, reproduce_table
-from admire.reproduce import rows
-from admire.reproduce.recipe import read_recipe, recipe_names
+from admire.apps.reproduce import rows
+from admire.apps.reproduce.recipe import read_recipe, recipe_names
 from admire.tasks.rank import Rank
 
 RECIPE = """
@@ -118,7 +118,7 @@ def test_python_runs_the_rows_that_are_named_and_loads_nothing_heavy_before(tmp_
         reproduce_table(recipe, None, tmp_path / "out", rows=["compuond"])
     modules = loaded("from admire import reproduce_table")
     assert not modules & HEAVY
-    assert not {name for name in modules if name.startswith("admire.cli")}
+    assert not {name for name in modules if name.startswith("admire.apps.cli")}
 
 
 def test_rows_differ_item_by_item_from_the_first_that_ran(tmp_path, recipe):

@@ -13,8 +13,8 @@ from commands import chat_server, ended, run
 from conftest import admire_row
 from toys import WordEncoder
 
-from admire.models.encoders import Query, Vectors
-from admire.senses import LightDetector
+from admire.embedded.light_detector import LightDetector
+from admire.encoders import Query, Vectors
 
 pytest.importorskip("sklearn", reason="training a light detector needs the extra 'train'")
 
@@ -41,7 +41,7 @@ class ContextEncoder(WordEncoder):
 @pytest.fixture(autouse=True)
 def words(monkeypatch: pytest.MonkeyPatch) -> None:
     """The encoder of the light detectors here is a bag of words."""
-    monkeypatch.setattr("admire.senses.light_detector.open_encoder", lambda name: ContextEncoder())
+    monkeypatch.setattr("admire.encoders.families.open_encoder", lambda name: ContextEncoder())
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 STOPPED = "Interrupted. Run the same command again to resume.\n"
 ENDLESS = """
 import atexit, itertools, threading
-from admire.cli.stop import stoppable
+from admire.apps.cli.stop import stoppable
 
 def hang():
     print("here", flush=True)
@@ -47,7 +47,7 @@ def pressed(code: str, times: int = 1) -> tuple[int, str, str, float]:
 
 IMPORTING = """
 import os, signal, sys
-from admire.cli import main
+from admire.apps.cli import main
 
 class Press:
     def find_spec(name, *_):

@@ -17,7 +17,7 @@ from commands import command_names, ended, run
 from conftest import admire_row
 from toys import WordEncoder
 
-from admire.cli import main
+from admire.apps.cli import main
 
 UNPRINTED = "admire: stdout: cannot be written ("
 FULL = UNPRINTED + "No space left on device). Free space on its disk.\n"
@@ -101,7 +101,7 @@ def test_a_command_needs_no_stderr(monkeypatch, capsys, tmp_path, write_table):
 
 CLOSED = """
 import os, subprocess
-from admire.cli.streams import standard_streams
+from admire.apps.cli.streams import standard_streams
 with standard_streams():
     files = [open(os.devnull) for _ in range(3)]
     assert min(file.fileno() for file in files) > 2
@@ -167,7 +167,7 @@ def test_what_is_no_fault_of_admire_ends_in_one_sentence(capsys, monkeypatch, er
     def fail(_: object) -> None:
         raise error
 
-    monkeypatch.setattr("admire.cli.app.app", fail)
+    monkeypatch.setattr("admire.apps.cli.app.app", fail)
     assert says in ended(capsys)
 
 
@@ -176,7 +176,7 @@ def test_a_fault_of_admire_keeps_its_traceback(monkeypatch, error):
     def fail(_: object) -> None:
         raise error
 
-    monkeypatch.setattr("admire.cli.app.app", fail)
+    monkeypatch.setattr("admire.apps.cli.app.app", fail)
     with pytest.raises(type(error)):
         main([])
 

@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 from sentences import GROUPS, PAIRS, dev, gold, training_rows, write_benchmark
 from toys import WordEncoder
 
-from admire.models.encoders.cached import CachedEncoder
+from admire.encoders.cached import CachedEncoder
 from admire.tasks.sts.evaluation import compare, correlate
 from admire.tasks.sts.pairs import read_pairs
 
@@ -204,7 +204,7 @@ def test_the_command_with_everything_gives_what_sts_then_gives(
 def test_settings_that_do_not_suit_the_data_are_refused_before_a_model_is_opened(
     capsys, monkeypatch, tmp_path, validation, write_table, objective, options, message
 ):
-    monkeypatch.setattr("admire.models.encoders.families.open_trainable", None)
+    monkeypatch.setattr("admire.encoders.families.open_trainable", None)
     row, _ = training_rows([replace(GROUPS[0], mwe=None)])
     data = write_table(row, name="train.csv")
     command = ("train", "sentences", data, *validation, "--encoder", "sbert:x")
@@ -215,6 +215,7 @@ def test_settings_that_do_not_suit_the_data_are_refused_before_a_model_is_opened
     assert err.splitlines()[-1].endswith(message)
 
 
-def test_the_rooms_front_doors_and_commands_load_nothing_heavy():
-    code = "import admire.tasks.sts, admire.tasks.retrieval, admire.cli.sts, admire.cli.retrieval"
+def test_packages_and_commands_load_nothing_heavy():
+    packages = "tasks.sts", "tasks.retrieval", "apps.cli.sts", "apps.cli.retrieval"
+    code = "import " + ", ".join(f"admire.{package}" for package in packages)
     assert not loaded(code) & HEAVY

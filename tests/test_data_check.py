@@ -18,7 +18,7 @@ from admire.data.check import SetCounts, check_set
 from admire.data.image_files import check_image
 from admire.data.reader import iter_items
 from admire.data.rows import Fault
-from admire.runs.past_runs import read_run
+from admire.pipeline.past_runs import read_run
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'report'")
 
@@ -138,7 +138,7 @@ def test_a_whole_set_has_no_faults_and_captions_need_no_pictures(
     (bad_set / "manifest.jsonl").write_text(json.dumps(row))
     assert run(capsys, "check", bad_set)[0] == 0
     (bad_set / "a.png").touch()
-    monkeypatch.setattr("admire.runs.run_blocks.check_header", None)  # no picture is opened
+    monkeypatch.setattr("admire.pipeline.run_blocks.check_header", None)  # no picture is opened
     out = bad_set.parent / "run"
     code, _, err = run(capsys, "rank", bad_set, "--query", "compound", "--out", out)
     assert code == 0, err
@@ -152,7 +152,7 @@ def test_rank_refuses_a_bad_set_before_any_model_and_skip_bad_goes_on(
         return run(capsys, *arguments, "--out", tmp_path / "run", *options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("admire.runs.run_blocks.RankingPipeline", None)
+        patch.setattr("admire.pipeline.run_blocks.RankingPipeline", None)
         code, _, err = rank()
     assert code == 2
     for words in (*FAULTS[:7], *FAULTS[9:]):  # pictures are not decoded, for it takes time

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from conftest import admire_row, refused
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.data.frames import items_from_frame
 from admire.data.reader import read_items
 from admire.data.submission import read_submission

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.data.image_files import read_image
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'clip'")

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from conftest import admire_row, refused, sequence_row
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.data.items import SAMPLES, Candidate, Item
 from admire.data.reader import iter_items, read_items
 
@@ -542,7 +542,7 @@ def test_the_samples_are_whole_and_of_both_senses_and_languages():
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admire.base.files.ROWS", 2)
+    monkeypatch.setattr("admire.core.files.ROWS", 2)
 
 
 @pytest.mark.parametrize("name", ["subtask_a_train.tsv", "manifest.csv"])

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from conftest import admire_row
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.data.frames import items_from_frame
 from admire.data.languages import LANGUAGES, base_language, check_language, guess_language
 from admire.data.reader import read_items

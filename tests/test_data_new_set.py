@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import ended, run
-from test_base_storage import full_disk
+from test_core_storage import full_disk
 from toys import PictureEncoder, draw
 
 from admire import read_items

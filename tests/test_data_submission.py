@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admire import score
-from admire.base.storage import write_whole
+from admire.core.storage import write_whole
 from admire.data.reader import read_items
 from admire.data.submission import Prediction, add_predictions, read_submission
 

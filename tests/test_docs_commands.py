@@ -19,7 +19,7 @@ from commands import run
 from toys import IDIOMATIC
 
 from admire import SAMPLES, Item, read_items
-from admire.models.llm import Question, Reply
+from admire.llm import Question, Reply
 from admire.senses import Use
 from admire.senses.sense import Sense, likelier
 
@@ -168,8 +168,8 @@ def toys(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFacto
             for use in uses
         ]
 
-    monkeypatch.setattr("admire.models.llm.local.LocalChat.ask", answer)
-    monkeypatch.setattr("admire.senses.light_detector.LightDetector.classify", classify)
+    monkeypatch.setattr("admire.llm.local.LocalChat.ask", answer)
+    monkeypatch.setattr("admire.embedded.light_detector.LightDetector.classify", classify)
     monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path_factory.getbasetemp() / "docs-cache"))
 
 

@@ -16,7 +16,7 @@ import pytest
 from conftest import Demo, run_demo
 
 from admire import SAMPLES, Settings, rank, read_items, read_submission
-from admire.models.llm import Question, open_llm
+from admire.llm import Question, open_llm
 from admire.senses import Use, open_detector
 
 ROOT = Path(__file__).parents[1]
@@ -63,7 +63,7 @@ def test_ctrl_c_ends_a_run_in_every_phase_and_the_next_goes_on(demo, tmp_path):
     cache.mkdir()
     temporary.mkdir()
     (cache / "models").symlink_to(Path(demo.cache) / "models")
-    code = "import admire.cli; print(flush=True); admire.cli.main()"
+    code = "import admire.apps.cli; print(flush=True); admire.apps.cli.main()"
     command = [sys.executable, "-c", code, "rank", str(SAMPLES), "--out", str(tmp_path / "run")]
     for seconds in (0.1, 1, 2, 3, 4, 10):
         process = subprocess.Popen(
@@ -129,7 +129,7 @@ def test_the_python_of_readme_and_docs_runs_as_it_stands(path, tmp_path, monkeyp
     if path.stem == "serve":
         from serving import serving
 
-        from admire.pages.serve import Models
+        from admire.apps.serve import Models
 
         (block,) = blocks
         with serving(Models()) as served:

@@ -30,8 +30,8 @@ import admire
 from admire import UserError
 from admire.data.image_files import check_header, read_bytes, read_image, read_sidecar
 from admire.data.submission import Prediction, add_predictions
-from admire.runs.past_runs import open_run_replies, read_cosines, read_record, read_run
-from admire.runs.scoring import compare_runs, summarise_run
+from admire.pipeline.past_runs import open_run_replies, read_cosines, read_record, read_run
+from admire.pipeline.scoring import compare_runs, summarise_run
 from admire.senses.recorded import open_replies
 
 

@@ -23,13 +23,13 @@ from strict_server import Body, StrictServer, prompt_of
 from toys import OWL, PAPER, ScriptedChat, WordEncoder
 
 from admire import UserError, rank, read_items, read_submission
+from admire.apps.cli import main
 from admire.augment.captions import ChatRewriter
-from admire.base.terminal import visible
-from admire.cli import main
-from admire.models.llm import Reply
+from admire.core.terminal import visible
+from admire.llm import Reply
+from admire.pipeline.past_runs import read_cosines, read_run
 from admire.prompts import FOLDER, Prompts, quoted
 from admire.rankers.pointwise import read_letters
-from admire.runs.past_runs import read_cosines, read_run
 from admire.senses.meaning import ask_gloss, ask_meaning
 from admire.senses.sense import read_senses
 from admire.tasks.sts.evaluation import rate

@@ -32,7 +32,7 @@ slow = pytest.mark.slow
 
 TIMES = {"started", "finished", "seconds", "asked"}
 """What of a record a kill may change: times, and what was kept."""
-SCRIPT = Path(__file__).with_name("killed.py")
+SCRIPT = Path(__file__).parent / "fakes" / "killed.py"
 
 
 def left(folder: Path) -> dict[str, object]:

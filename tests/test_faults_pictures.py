@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from admire import UserError
+from admire.apps.report import thumbnail
+from admire.apps.serve.pictures import check_picture
+from admire.apps.serve.problems import Problem
 from admire.data.image_files import read_image
 from admire.data.overlap import picture_hash
-from admire.models.llm.chat import Image as Asked
-from admire.models.llm.pictures import data_uri
-from admire.pages.report import thumbnail
-from admire.pages.serve.pictures import check_picture
-from admire.pages.serve.problems import Problem
+from admire.llm.chat import Image as Asked
+from admire.llm.pictures import data_uri
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'report'")
 

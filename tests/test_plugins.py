@@ -12,8 +12,8 @@ import pytest
 from commands import run
 
 import admire
-from admire.base import registry
-from admire.cli import options
+from admire.apps.cli import options
+from admire.core import registry
 
 SOURCES = Path(__file__).parent / "plugins"
 CHOSEN = (
@@ -138,7 +138,7 @@ def test_the_page_ranks_by_the_names():
     pytest.importorskip("fastapi")
     from serving import serving
 
-    from admire.pages.serve import Models
+    from admire.apps.serve import Models
 
     changes = {"llms": ("parrot:a person",), "encoder": "letters", "rankers": ("overlap",)}
     with serving(Models("embedded", changes | {"sense": "vote"})) as server:

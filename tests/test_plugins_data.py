@@ -16,11 +16,11 @@ from toys import WordEncoder, draw
 
 import admire
 from admire import Candidate, Item, UserError
-from admire.base import registry
-from admire.base.registry import PluginError, register
+from admire.core import registry
+from admire.core.registry import PluginError, register
 from admire.data.image_files import check_image
 from admire.data.reader import iter_items
-from admire.runs.record import source_record
+from admire.pipeline.record import source_record
 
 RANK = ("--query", "sentence", "--track", "caption", "--encoder", "bag")
 SENTENCE = "My sister is a night owl."

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import refused
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.data.items import Candidate, Item
 from admire.prompts import FOLDER, Prompts
 

@@ -14,8 +14,8 @@ from scipy.stats import zscore
 from toys import OWL, WordEncoder
 
 from admire import Scoring, UserError, compare_runs, rank, write_run
-from admire.models.llm import Question, Reply
-from admire.runs.past_runs import read_cosines, read_run
+from admire.llm import Question, Reply
+from admire.pipeline.past_runs import read_cosines, read_run
 
 REASONING: tuple[str, ...] = ("listwise", "pointwise", "pairwise")
 

@@ -10,8 +10,8 @@ from scipy.stats import zscore
 from toys import OWL, WordEncoder, explains
 
 from admire import UserError, rank, read_run, write_run
-from admire.models.llm import ChatModel, Question, Reply, Session, open_llm
-from admire.runs.forecast import plan
+from admire.llm import ChatModel, Question, Reply, Session, open_llm
+from admire.pipeline.forecast import plan
 
 LIKELIHOODS = {
     "person awake late": (-3.0, -1.0, -4.0),

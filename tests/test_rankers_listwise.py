@@ -10,10 +10,10 @@ from repeats import quickly, repeating
 from toys import OWL, WordEncoder
 
 from admire import Scoring, UserError, compare_runs, rank, write_run
-from admire.models.llm import Question
+from admire.llm import Question
+from admire.pipeline.tuning import tune
 from admire.rankers.listwise import read_order
 from admire.rankers.pointwise import read_numbers
-from admire.runs.tuning import tune
 
 NAMES = {"A": "one", "B": "two", "C": "three"}
 ORDER = {"order": ["B", "C", "A"]}

@@ -7,7 +7,7 @@ from judges import Judge, item_of, settings
 from toys import OWL, explains
 
 from admire import Scoring, rank
-from admire.models.llm import Question, Reply
+from admire.llm import Question, Reply
 from admire.rankers.pointwise import read_numbers
 
 

@@ -9,7 +9,7 @@ from judges import WORTHS, Judge, item_of, pictured
 from toys import OWL
 
 from admire import Candidate, Item, UserError
-from admire.models.llm import Image
+from admire.llm import Image
 from admire.prompts import Prompts, quoted
 from admire.rankers.presentation import show, shuffled, tracks_shown
 from admire.rankers.set_summary import summarise_set

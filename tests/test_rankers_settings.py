@@ -5,7 +5,7 @@ from commands import run
 
 import admire
 from admire import PROFILES, Scoring, Settings, UserError
-from admire.models.catalogue import find_model
+from admire.apps.catalogue import find_model
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from conftest import refused
 
 from admire import Item
 from admire.data.overlap import digests, parts_of
-from admire.models.encoders.hub import folder_digest
+from admire.encoders.hub import folder_digest
 from admire.senses import Setting, Use, open_detector
 from admire.senses.detector import Layers
 
@@ -28,9 +28,9 @@ from sentence_transformers import SentenceTransformer  # noqa: E402
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding  # noqa: E402
 from towers import save_sentence_transformer, word_tokenizer  # noqa: E402
 
-from admire.models.trainer import FitSettings  # noqa: E402
+from admire.encoders.trainer import FitSettings  # noqa: E402
 from admire.senses.classifier import Classifier, open_classifier  # noqa: E402
-from admire.training.classifier import (  # noqa: E402
+from admire.tasks.training.classifier import (  # noqa: E402
     ClassifierTraining,
     hold_out_compounds,
     train_classifier,

@@ -12,8 +12,8 @@ from conftest import refused
 from lexica import WIKTIONARY, sense, wiktionary
 from repeats import quickly
 
-from admire.base.progress import progress_told_to
-from admire.base.storage import cache_dir
+from admire.core.progress import progress_told_to
+from admire.core.storage import cache_dir
 from admire.senses.dictionaries import Kaikki, look_up
 from admire.senses.dictionaries.entries import GLOSS
 

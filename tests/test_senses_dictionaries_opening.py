@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from lexica import wiktionary, wordnet
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.senses.dictionaries import look_up, open_dictionaries
 
 

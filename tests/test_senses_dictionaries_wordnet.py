@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lexica import wordnet
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.senses.dictionaries import WordNet, find_wordnet, look_up
 
 

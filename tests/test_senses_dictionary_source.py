@@ -7,8 +7,8 @@ from lexica import wordnet
 from toys import OWL, WordEncoder
 
 from admire import Item
+from admire.pipeline.sources import open_source
 from admire.prompts import Prompts
-from admire.runs.sources import open_source
 from admire.senses.dictionaries import open_dictionaries
 from admire.senses.dictionary_source import NO_ENTRY, DictionarySource
 from admire.senses.interpretation import ReadingSettings, interpret

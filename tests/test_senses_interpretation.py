@@ -36,7 +36,7 @@ class Counted:
 def test_a_sense_that_no_chat_model_decides_is_decided_once(monkeypatch):
     detector, opened = Counted(), []
     monkeypatch.setattr(
-        "admire.runs.run.open_detector", lambda path: opened.append(path) or detector
+        "admire.pipeline.run.open_detector", lambda path: opened.append(path) or detector
     )
     settings = Settings(sense="detector", detector="mine.json", meanings="gloss")
     run = rank([OWL, OWL], settings, llms=[says("Idiomatic")] * 3, encoder=WordEncoder())

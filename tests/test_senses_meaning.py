@@ -10,7 +10,7 @@ from toys import Replies, ScriptedChat
 
 from admire.data.items import Item
 from admire.data.limits import LIMITS
-from admire.models.llm import Question, Reply
+from admire.llm import Question, Reply
 from admire.prompts import Prompts
 from admire.senses.meaning import (
     ATTEMPTS,

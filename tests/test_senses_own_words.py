@@ -6,7 +6,7 @@ import pytest
 from toys import Replies, ScriptedChat
 
 from admire.data.items import Item
-from admire.models.llm import Question, Reply, Unanswered
+from admire.llm import Question, Reply, Unanswered
 from admire.prompts import Prompts
 from admire.senses.meaning import ATTEMPTS, REPEATS, Meaning, ask_gloss, ask_meaning
 from admire.senses.own_words import ask_words, repeats_words

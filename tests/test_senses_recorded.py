@@ -14,8 +14,8 @@ from conftest import refused
 from toys import OWL, WordEncoder, explains
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
+from admire.pipeline.sources import open_source, open_sources
 from admire.prompts import Prompts
-from admire.runs.sources import open_source, open_sources
 from admire.senses.interpretation import ReadingSettings, interpret
 from admire.senses.meaning import Meaning
 from admire.senses.recorded import open_replies

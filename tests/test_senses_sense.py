@@ -5,8 +5,8 @@ import csv
 import pytest
 from conftest import refused
 
-from admire.base.errors import UserError
-from admire.base.files import read_table
+from admire.core.errors import UserError
+from admire.core.files import read_table
 from admire.data.items import Item
 from admire.senses import Sense, given, known_senses, read_senses, sense_table, write_senses
 

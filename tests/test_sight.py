@@ -67,7 +67,7 @@ def test_the_right_picture_of_a_combination_never_seen_comes_first(
         f"--device cpu --out {out}"
     )
     ended = subprocess.run(
-        [sys.executable, "-m", "admire.cli", *command.split()],
+        [sys.executable, "-m", "admire.apps.cli", *command.split()],
         capture_output=True,
         encoding="utf-8",
         cwd=Path(__file__).parents[1],

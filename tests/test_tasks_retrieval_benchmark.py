@@ -7,7 +7,7 @@ import pytest
 from benchmarks import FILLERS, MWES, USAGES, both_senses, semeval
 from repeats import quickly
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.tasks.retrieval.benchmark import (
     KINDS,
     SENSES,

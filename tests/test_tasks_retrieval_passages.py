@@ -11,7 +11,7 @@ from benchmarks import OWLS, USAGES, passage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.tasks.retrieval.passages import (
     Passage,
     Split,
@@ -190,7 +190,7 @@ def test_any_other_name_is_a_dataset_on_the_hub(tmp_path, monkeypatch):
         requests.append((repository, names, options))
         return tmp_path / names[-1]
 
-    monkeypatch.setattr("admire.models.encoders.hub.hub_file", hub_file)
+    monkeypatch.setattr("admire.encoders.hub.hub_file", hub_file)
     split = read_split("Intellexus/IdioLink", "test", ["sense"])
     assert [query.id for query in split.queries] == ["q-literal", "q-idiomatic"]
     assert [document.id for document in split.documents] == ["sense"]

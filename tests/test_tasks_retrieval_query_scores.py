@@ -12,7 +12,7 @@ from benchmarks import OWLS, passage
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.tasks.retrieval.passages import Split, relevance
 from admire.tasks.retrieval.query_scores import (
     rank_documents,

@@ -13,23 +13,16 @@ from benchmarks import OWLS, QUERY_FORMS, RecordingEncoder, answer, passage, sca
 from toys import ScriptedChat, WordEncoder
 
 import admire
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.data.items import Candidate, Item
-from admire.models.encoders import Query
+from admire.encoders import Query
 from admire.prompts import Prompts
 from admire.rankers.settings import Scoring, Settings
 from admire.senses.interpretation import ReadingSettings, interpret
 from admire.tasks.retrieval.passages import Passage, Split
 from admire.tasks.retrieval.queries import encode_queries, encoder_query
 from admire.tasks.retrieval.query_scores import rank_documents, score_queries
-from admire.tasks.retrieval.similarities import (
-    BM25_GRID,
-    bm25,
-    by_meaning,
-    dense,
-    tune_bm25,
-    words,
-)
+from admire.tasks.retrieval.similarities import BM25_GRID, bm25, by_meaning, dense, tune_bm25, words
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from benchmarks import PIES, pies
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admire.base.errors import UserError
-from admire.models.encoders import open_encoder
-from admire.models.encoders.sentence import SentenceEncoder
-from admire.models.encoders.torch_models import Placement
+from admire.core.errors import UserError
+from admire.encoders import open_encoder
+from admire.encoders.sentence import SentenceEncoder
+from admire.encoders.torch_models import Placement
 from admire.tasks.retrieval.passages import Split, relevance, write_split
 from admire.tasks.retrieval.queries import encoder_query
 from admire.tasks.retrieval.query_scores import score_queries, summarise_queries
@@ -46,7 +46,7 @@ from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
 )
 from towers import distance, reconfigured, save_sentence_transformer  # noqa: E402
 
-from admire.models.trainer import FitSettings  # noqa: E402
+from admire.encoders.trainer import FitSettings  # noqa: E402
 from admire.tasks.retrieval import training as retrieval_training  # noqa: E402
 from admire.tasks.retrieval.training import (  # noqa: E402
     contrastive_loss,

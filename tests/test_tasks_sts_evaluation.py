@@ -12,7 +12,7 @@ from scipy.stats import bootstrap, spearmanr
 from sentences import pair
 from toys import Replies, WordEncoder
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.prompts import Prompts
 from admire.tasks.sts.evaluation import (
     compare,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from repeats import quickly
 from sentences import BENCHMARK, TABLE_6, assin, benchmark, dev, gold, pair, train, wrong
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.tasks.sts.pairs import SPLITS, Group, Pair, read_groups, read_pairs, without
 
 OWL, LATE = "My sister is a night owl.", "My sister is a late sleeper."

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sentences import GROUPS, PAIRS, asked, dev, gold, sentences, training_rows, write_benchmark
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.tasks.sts.pairs import Group, Pair, read_groups, read_pairs
 from admire.tasks.sts.rows import (
     as_pairs,

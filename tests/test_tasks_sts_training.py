@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from sentences import GROUPS, PAIRS, SENSES, sentences
 
-from admire.base.errors import UserError
-from admire.models.encoders import open_encoder
-from admire.models.encoders.sentence import SentenceEncoder
-from admire.models.encoders.torch_models import Placement
+from admire.core.errors import UserError
+from admire.encoders import open_encoder
+from admire.encoders.sentence import SentenceEncoder
+from admire.encoders.torch_models import Placement
 from admire.tasks.sts.evaluation import compare, correlate
 from admire.tasks.sts.pairs import Group, Pair
 from admire.tasks.sts.rows import TrainingData, as_pairs
@@ -31,7 +31,7 @@ from formulas import by_loops, consistency, contrasted, cos, cosent  # noqa: E40
 from sentence_transformers import SentenceTransformer  # noqa: E402
 from towers import distance, save_sentence_transformer  # noqa: E402
 
-from admire.models.trainer import FitSettings  # noqa: E402
+from admire.encoders.trainer import FitSettings  # noqa: E402
 from admire.tasks.sts import mwes, training  # noqa: E402
 from admire.tasks.sts.settings import SentenceTraining  # noqa: E402
 from admire.tasks.sts.training import train_sentences  # noqa: E402

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sentences import pair
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.tasks.sts.evaluation import measure_similarity
 from admire.tasks.sts.settings import SimilaritySettings, VectorSettings
 

@@ -14,7 +14,7 @@ from make_detector import read_bicontext, read_magpie, read_sources
 from admire import Item
 from admire.data.overlap import digests, parts_of
 from admire.senses import open_detector, read_compounds
-from admire.training import DetectorTraining, sample_items
+from admire.tasks.training import DetectorTraining, sample_items
 
 
 def test_a_compound_has_a_literal_use_and_then_an_idiomatic_one(tmp_path: Path):

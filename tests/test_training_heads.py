@@ -17,9 +17,9 @@ torch = pytest.importorskip("torch", reason="needs the extra 'train'")
 from heads import SETTINGS, fresh, made, projected, same, unit, weights  # noqa: E402 - after the skip
 from toys import WordEncoder  # noqa: E402
 
-from admire.models.projection import Head  # noqa: E402
-from admire.training.heads import fit_head, info_nce, top1_share, train_head, triplet_loss  # noqa: E402
-from admire.training.triplets import Triplets, draw_soft_negatives, split_compounds  # noqa: E402
+from admire.encoders.projection import Head  # noqa: E402
+from admire.tasks.training.heads import fit_head, info_nce, top1_share, train_head, triplet_loss  # noqa: E402
+from admire.tasks.training.triplets import Triplets, draw_soft_negatives, split_compounds  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -159,7 +159,7 @@ def test_patience_counts_epochs_without_a_lower_loss_and_the_best_comes_back(
         states.append(weights(head))
         return loss * 0 + script[len(states) - 1]
 
-    monkeypatch.setattr("admire.training.heads.triplet_loss", scripted)
+    monkeypatch.setattr("admire.tasks.training.heads.triplet_loss", scripted)
     wanted = replace(SETTINGS, patience=patience, epochs=epochs)
     head, history = fit_head(data, *parts[:2], wanted)
     assert [epoch.validation for epoch in history] == script[:seen]

@@ -12,7 +12,7 @@ from toys import marked as items
 
 from admire import Item, UserError
 from admire.senses import Use
-from admire.training import DetectorTraining, sample_items, train_detector
+from admire.tasks.training import DetectorTraining, sample_items, train_detector
 
 learning = pytest.mark.skipif(
     importlib.util.find_spec("sklearn") is None, reason="needs the extra 'train'"

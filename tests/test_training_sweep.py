@@ -16,9 +16,9 @@ from heads import made
 
 from admire.data.items import Candidate, Item
 from admire.data.submission import Prediction
-from admire.models.training_settings import HeadTraining
-from admire.training import PAPER_AXES, Triplets, sweep_heads
-from admire.training.sweep import compare_heads, cross_validate_heads, head_grid
+from admire.encoders.training_settings import HeadTraining
+from admire.tasks.training import PAPER_AXES, Triplets, sweep_heads
+from admire.tasks.training.sweep import compare_heads, cross_validate_heads, head_grid
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -53,7 +53,9 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_was(
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert len(rows) == 3
     assert json.dumps(rows[0]) == lines[0].strip()
-    monkeypatch.setattr("admire.training.sweep.fit_and_test_head", None)  # all is there already
+    monkeypatch.setattr(
+        "admire.tasks.training.sweep.fit_and_test_head", None
+    )  # all is there already
     assert sweep_heads(data, settings, out, processes=1).equals(again)
 
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import PictureEncoder, ScriptedChat, WordEncoder
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.data.items import Candidate, Item
-from admire.training import (
+from admire.tasks.training import (
     Triplets,
     TripletSettings,
     caption_modalities,
@@ -163,7 +163,9 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> ScriptedChat:
     """Toys in place of the models."""
     chat = ScriptedChat(lambda prompt: "a late worker")
     for name, model in (("open_encoder", PictureEncoder()), ("open_source", chat)):
-        monkeypatch.setattr(f"admire.training.triplets.{name}", lambda *_, model=model, **__: model)
+        monkeypatch.setattr(
+            f"admire.tasks.training.triplets.{name}", lambda *_, model=model, **__: model
+        )
     return chat
 
 
@@ -194,7 +196,9 @@ def test_what_triplets_lack_is_refused_before_the_chat_model_is_asked(chat, monk
     ):
         with pytest.raises(UserError, match=message):
             open_triplets(given_items, settings)
-    monkeypatch.setattr("admire.training.triplets.open_encoder", lambda *_, **__: WordEncoder())
+    monkeypatch.setattr(
+        "admire.tasks.training.triplets.open_encoder", lambda *_, **__: WordEncoder()
+    )
     with pytest.raises(UserError, match="'words' reads no images"):
         open_triplets(pictures, TripletSettings(track="image"))
     assert not chat.prompts

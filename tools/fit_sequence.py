@@ -22,8 +22,8 @@ from sklearn.metrics import roc_auc_score
 from admire.data.items import Item
 from admire.data.reader import read_items
 from admire.data.submission import read_submission
-from admire.models.encoders import open_encoder
-from admire.scores.metrics import bootstrap_intervals, calibration_error, mean
+from admire.encoders import open_encoder
+from admire.metrics.metrics import bootstrap_intervals, calibration_error, mean
 from admire.senses.sequence import nearness, read_sequences
 
 Numbers = npt.NDArray[np.float64]

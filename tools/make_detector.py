@@ -21,14 +21,14 @@ from pathlib import Path
 
 import wordninja
 
-from admire.base.files import read_table, read_text
+from admire.core.files import read_table, read_text
 from admire.data.compounds import find_compound
 from admire.data.items import Item
-from admire.scores.leakage import summarise_card
-from admire.senses.detector import BUILT_IN
-from admire.senses.light_detector import open_context_encoder
+from admire.embedded.light_detector import BUILT_IN
+from admire.encoders import open_context_encoder
+from admire.metrics.leakage import summarise_card
 from admire.senses.task2a import LABELS, read_compounds, read_idiomaticity
-from admire.training.light_detector import train_detector
+from admire.tasks.training.light_detector import train_detector
 
 SOURCES = {
     "SemEval-2022 Task 2A": "Tayyar Madabushi et al. 2022, the task's own release; English and "

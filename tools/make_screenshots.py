@@ -19,8 +19,8 @@ from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
 from admire import SAMPLES, rank, read_items, write_run
-from admire.pages.report import write_report
-from admire.pages.serve import Models, Service, make_server
+from admire.apps.report import write_report
+from admire.apps.serve import Models, Service, make_server
 
 DOCS = Path(__file__).parents[1] / "docs"
 SLOW = 300_000  # milliseconds, for models that are loaded

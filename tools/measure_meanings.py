@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from admire.models.encoders import TextEncoder, open_encoder
-from admire.runs.past_runs import read_rows
+from admire.encoders import TextEncoder, open_encoder
+from admire.pipeline.past_runs import read_rows
 from admire.senses.recorded import key_of, open_replies
 
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.data.rows import Fault, Look, log_notes
 

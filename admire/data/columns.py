@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from admire.base.errors import UserError
-from admire.base.files import check_spelling, listed, plain_name
+from admire.core.errors import UserError
+from admire.core.files import check_spelling, listed, plain_name
 from admire.data.rows import CandidateCells, Row, RowReader, subfolders
 
 Numbers = tuple[list[int], list[int]]

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pandas as pd
 
-from admire.base.errors import UserError
-from admire.base.files import check_columns
+from admire.core.errors import UserError
+from admire.core.files import check_columns
 from admire.data.columns import (
     candidate_columns,
     check_item_columns,

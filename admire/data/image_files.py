@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from admire.base.errors import UserError
-from admire.base.storage import open_file
+from admire.core.errors import UserError
+from admire.core.storage import open_file
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -59,7 +59,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 def read_sidecar(path: Path) -> str | None:
     """Read the caption in the text file beside a picture, if there is one."""
-    from admire.base.files import read_text
+    from admire.core.files import read_text
     from admire.data.limits import LIMITS, check_text
 
     sidecar = path.with_suffix(".txt")

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 
 log = logging.getLogger("admire")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from admire.base.errors import UserError
-from admire.base.files import add_table
-from admire.base.storage import check_name, open_file, write_whole
+from admire.core.errors import UserError
+from admire.core.files import add_table
+from admire.core.storage import check_name, open_file, write_whole
 from admire.data.image_files import SUFFIXES, read_sidecar
 
 

@@ -15,8 +15,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from admire.base.errors import UserError, needs_extra
-from admire.base.progress import show_progress
+from admire.core.errors import UserError, needs_extra
+from admire.core.progress import show_progress
 from admire.data.items import Item
 
 Kind = Literal["compound", "sentence", "caption", "picture"]

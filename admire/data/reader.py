@@ -12,11 +12,11 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
-from admire.base import registry
-from admire.base.errors import UserError
-from admire.base.files import check_columns, json_rows_or_errors, numbered_rows, table_parts
-from admire.base.registry import Plugin
-from admire.base.storage import MARKER, open_file
+from admire.core import registry
+from admire.core.errors import UserError
+from admire.core.files import check_columns, json_rows_or_errors, numbered_rows, table_parts
+from admire.core.registry import Plugin
+from admire.core.storage import MARKER, open_file
 from admire.data.columns import (
     Numbers,
     candidate_columns,
@@ -36,15 +36,7 @@ from admire.data.languages import (
     named_language,
     task_code,
 )
-from admire.data.rows import (
-    DETECTED,
-    NOWHERE,
-    Fault,
-    Look,
-    RowReader,
-    log_notes,
-    texts_to_detect,
-)
+from admire.data.rows import DETECTED, NOWHERE, Fault, Look, RowReader, log_notes, texts_to_detect
 from admire.data.vwsd import word_language
 
 log = logging.getLogger("admire")

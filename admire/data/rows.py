@@ -25,9 +25,9 @@ from pydantic import (
     model_validator,
 )
 
-from admire.base.errors import UserError
-from admire.base.files import path_inside
-from admire.base.schema import Text, complaint
+from admire.core.errors import UserError
+from admire.core.files import path_inside
+from admire.core.schema import Text, complaint
 from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.languages import check_language
@@ -50,7 +50,7 @@ class Fault:
     """A fault of a set: the file and row that cannot be used as they are, and why.
 
     ``lost`` has to be left out for it: the picture of a candidate that has a caption, the
-    candidate, or its item. For ``settings`` see :class:`admire.base.errors.UserError`.
+    candidate, or its item. For ``settings`` see :class:`admire.core.errors.UserError`.
     """
 
     what: str

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from admire.base.options import Option
-from admire.base.schema import Count, settings
+from admire.core.options import Option
+from admire.core.schema import Count, settings
 
 if TYPE_CHECKING:
     from admire.data.items import Item

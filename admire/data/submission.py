@@ -10,15 +10,9 @@ from typing import IO, Annotated
 import pandas as pd
 from pydantic import BaseModel
 
-from admire.base.errors import UserError
-from admire.base.files import (
-    add_table,
-    check_columns,
-    check_spelling,
-    numbered_rows,
-    read_table,
-)
-from admire.base.schema import read_as
+from admire.core.errors import UserError
+from admire.core.files import add_table, check_columns, check_spelling, numbered_rows, read_table
+from admire.core.schema import read_as
 from admire.data.items import SenseLabel
 from admire.data.limits import Limit
 from admire.data.rows import ImageName, SenseCell, parse_order, place_of

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from admire.base import registry
-from admire.base.errors import UserError
-from admire.base.files import open_text
+from admire.core import registry
+from admire.core.errors import UserError
+from admire.core.files import open_text
 
 CELLS = 12
 """In a line: the word, its phrase and ten images."""

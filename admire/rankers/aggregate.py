@@ -9,7 +9,7 @@ from itertools import combinations, permutations
 import numpy as np
 import numpy.typing as npt
 
-from admire.base.errors import needs_extra
+from admire.core.errors import needs_extra
 from admire.rankers.scorer import Scores
 
 Places = npt.NDArray[np.int64]

@@ -12,30 +12,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from admire.base import registry
-from admire.base.choices import TRACKS
-from admire.base.errors import UserError
-from admire.base.registry import register
+from admire.core import registry
+from admire.core.choices import TRACKS
+from admire.core.errors import UserError
+from admire.core.registry import register
 from admire.data.items import Item
-from admire.models.encoders import ImageEncoder, Role, TextEncoder, open_encoder
-from admire.models.encoders.protocols import reads_images
+from admire.encoders import ImageEncoder, Role, TextEncoder, open_encoder
+from admire.encoders.protocols import reads_images
 from admire.rankers.ranker import Ranker
-from admire.rankers.scorer import (
-    LIKE,
-    PAIRED,
-    Scores,
-    Vector,
-    contributions,
-    query_weights,
-    score,
-)
+from admire.rankers.scorer import LIKE, PAIRED, Scores, Vector, contributions, query_weights, score
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import IDIOMATIC
 
 if TYPE_CHECKING:
-    from admire.models.projection import Projection
+    from admire.encoders.projection import Projection
 
 log = logging.getLogger("admire")
 
@@ -270,7 +262,7 @@ def open_head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projec
     """Open the head of a run, and check that it fits the encoders."""
     if not settings.head:
         return None
-    from admire.models.projection import load_projection
+    from admire.encoders.projection import load_projection
 
     head = load_projection(Path(settings.head))
     for encoder in encoders.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from admire.base.errors import UserError, check_extra
+from admire.core.errors import UserError, check_extra
 from admire.data.items import Item
 from admire.prompts import Prompts
 from admire.rankers.aggregate import aggregate, places

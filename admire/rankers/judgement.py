@@ -18,11 +18,11 @@ from pydantic import (
     computed_field,
 )
 
-from admire.base.errors import UserError
-from admire.base.schema import STRICT, UNLESS_EMPTY, UNLESS_NONE
+from admire.core.errors import UserError
+from admire.core.schema import STRICT, UNLESS_EMPTY, UNLESS_NONE
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import LIMITS, without_invalid
-from admire.models.llm import ChatModel, Question, evict
+from admire.llm import ChatModel, Question, evict
 from admire.prompts.quotations import data_of, json_objects, without_objects
 from admire.senses.sense import Sense
 

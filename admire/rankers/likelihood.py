@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from admire.base.errors import UserError
-from admire.base.registry import register
+from admire.core.errors import UserError
+from admire.core.registry import register
 from admire.data.items import Item
-from admire.models.llm import ChatModel, Question, evict
+from admire.llm import ChatModel, Question, evict
 from admire.rankers.judgement import Answer, Judgement
 from admire.rankers.presentation import show
 from admire.rankers.ranker import Ranker

@@ -15,10 +15,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model
 
-from admire.base.errors import UserError
-from admire.base.registry import register
+from admire.core.errors import UserError
+from admire.core.registry import register
 from admire.data.items import Item, SenseLabel
-from admire.models.llm import ChatModel, Question
+from admire.llm import ChatModel, Question
 from admire.rankers.aggregate import aggregate, agreement, places
 from admire.rankers.judgement import (
     Answer,

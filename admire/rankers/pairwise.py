@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BeforeValidator
 
-from admire.base.errors import check_extra
-from admire.base.registry import register
+from admire.core.errors import check_extra
+from admire.core.registry import register
 from admire.data.items import Item
-from admire.models.llm import ChatModel, Question
+from admire.llm import ChatModel, Question
 from admire.rankers.aggregate import bradley_terry
 from admire.rankers.judgement import (
     Answer,

@@ -16,9 +16,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, WithJsonSchema
 
-from admire.base.registry import register
+from admire.core.registry import register
 from admire.data.items import Candidate, Item
-from admire.models.llm import Image, Question, Reply, evict
+from admire.llm import Image, Question, Reply, evict
 from admire.rankers.judgement import Answer, StructuredReply, reply_schema
 from admire.rankers.presentation import LETTERS, show
 from admire.rankers.ranker import Ranker

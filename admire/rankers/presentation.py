@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from admire.base.choices import TRACKS, Track
-from admire.base.errors import UserError
+from admire.core.choices import TRACKS, Track
+from admire.core.errors import UserError
 from admire.data.items import Candidate, Item
-from admire.models.llm import ChatModel, Image
-from admire.models.llm.openai import SEEING
+from admire.llm import ChatModel, Image
+from admire.llm.openai import SEEING
 from admire.prompts import Prompts
 from admire.rankers.set_summary import SetSummary
 

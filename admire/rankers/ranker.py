@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from admire.base import registry
-from admire.base.registry import Plugin
+from admire.core import registry
+from admire.core.registry import Plugin
 from admire.data.items import Item
-from admire.models.llm import ChatModel, Question, ask_each
+from admire.llm import ChatModel, Question, ask_each
 from admire.rankers.judgement import Answer, Judgement, ask_twice
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
-from admire.base.choices import Fusion
+from admire.core.choices import Fusion
 from admire.rankers.settings import Scoring
 from admire.senses.meaning import IDIOMATIC, LITERAL
 from admire.senses.sense import NO_SENSE, Sense

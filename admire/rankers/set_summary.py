@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from admire.base.choices import TRACKS
-from admire.base.errors import UserError
+from admire.core.choices import TRACKS
+from admire.core.errors import UserError
 from admire.data.items import Candidate, Item
 from admire.rankers.settings import Settings
 

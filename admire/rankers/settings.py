@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from admire.base.choices import (
+from admire.core.choices import (
     TEXTS,
     Gate,
     Meanings,
@@ -18,8 +18,8 @@ from admire.base.choices import (
     TextRole,
     Track,
 )
-from admire.base.errors import UserError
-from admire.base.options import (
+from admire.core.errors import UserError
+from admire.core.options import (
     DecidedBy,
     Dictionaries,
     EncoderDevice,
@@ -28,8 +28,8 @@ from admire.base.options import (
     PromptFolder,
     SampleSeed,
 )
-from admire.base.schema import Count, Positive, Weight, settings
-from admire.models.llm.chat import IMAGE_SIDE
+from admire.core.schema import Count, Positive, Weight, settings
+from admire.llm.chat import IMAGE_SIDE
 
 
 @settings(frozen=True)

@@ -1,6 +1,5 @@
 from .classifier import Classifier
-from .detector import BUILT_IN, Detector, Setting, Use, context_columns
-from .light_detector import LightDetector, open_context_encoder, open_detector
+from .detector import Detector, Setting, Use, context_columns, open_detector
 from .sense import Sense, given, known_senses, majority, read_senses, sense_table, write_senses
 from .task2a import (
     detect_uses,
@@ -14,10 +13,8 @@ from .task2a import (
 from .votes import read_label, vote
 
 __all__ = [
-    "BUILT_IN",
     "Classifier",
     "Detector",
-    "LightDetector",
     "Sense",
     "Setting",
     "Use",
@@ -27,7 +24,6 @@ __all__ = [
     "known_senses",
     "macro_f1",
     "majority",
-    "open_context_encoder",
     "open_detector",
     "read_compounds",
     "read_idiomaticity",

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from admire.base.errors import UserError, needs_extra
-from admire.base.files import read_text
-from admire.models.encoders.hub import folder_digest, load_cached_first
-from admire.models.encoders.torch_models import Placement
-from admire.scores.leakage import check_card
+from admire.core.errors import UserError, needs_extra
+from admire.core.files import read_text
+from admire.encoders.hub import folder_digest, load_cached_first
+from admire.encoders.torch_models import Placement
+from admire.metrics.leakage import check_card
 from admire.senses.detector import Layers, Setting, Use, context_columns
 from admire.senses.sense import Sense, likelier
 
@@ -26,7 +26,7 @@ with needs_extra("clip", "A fine-tuned detector"):
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
 
 if TYPE_CHECKING:
-    from admire.models.encoders import Device
+    from admire.encoders import Device
 
 RECORD = "admire.json"
 HEAD = "2_Dense"

@@ -10,7 +10,7 @@ import numpy as np
 from admire.data.compounds import replace_compound
 from admire.data.items import Item, SenseLabel
 from admire.data.languages import base_language
-from admire.models.encoders import TextEncoder, open_encoder
+from admire.encoders import TextEncoder, open_encoder
 from admire.senses.dictionaries import Entries
 from admire.senses.meaning import DEFINITIONS
 from admire.senses.sense import Sense

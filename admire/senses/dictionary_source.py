@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from admire.base.errors import UserError
-from admire.base.registry import register
+from admire.core.errors import UserError
+from admire.core.registry import register
 from admire.data.compounds import replace_compound
 from admire.data.items import Item, SenseLabel
-from admire.models.encoders import TextEncoder, open_encoder
+from admire.encoders import TextEncoder, open_encoder
 from admire.senses.dictionaries import Dictionary, look_up_item, open_dictionaries
 from admire.senses.meaning import DEFINITIONS, Meaning, MeaningKind
 from admire.senses.sense import Sense

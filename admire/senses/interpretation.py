@@ -9,17 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from admire.base import registry
-from admire.base.choices import TEXTS, Meanings, SenseMethod
-from admire.base.errors import UserError
+from admire.core import registry
+from admire.core.choices import TEXTS, Meanings, SenseMethod
+from admire.core.errors import UserError
 from admire.data.items import Item, SenseLabel
-from admire.models.encoders import TextEncoder, open_encoder
-from admire.models.llm import ChatModel, Unanswered
+from admire.encoders import TextEncoder, open_encoder
+from admire.llm import ChatModel, Unanswered
 from admire.prompts import Prompts
-from admire.senses.detector import Detector, Use
+from admire.senses.detector import Detector, Use, open_detector
 from admire.senses.dictionaries import NO_ENTRIES, Dictionary, Entries, look_up_item
 from admire.senses.dictionary_evidence import add_evidence
-from admire.senses.light_detector import open_detector
 from admire.senses.meaning import NO_MEANING, Meaning, MeaningKind
 from admire.senses.sense import NO_SENSE, UNDECIDED, Sense, given
 from admire.senses.sequence import read_sequences, shows_captions

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from admire.base.choices import TEXTS
-from admire.base.schema import UNLESS_NONE
+from admire.core.choices import TEXTS
+from admire.core.schema import UNLESS_NONE
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import LIMITS, without_invalid
-from admire.models.llm import ChatModel, Question, Reply, evict
-from admire.models.llm.thoughts import thinks_aloud
+from admire.llm import ChatModel, Question, Reply, evict
+from admire.llm.thoughts import thinks_aloud
 from admire.prompts import Prompts, quoted
 from admire.prompts.quotations import data_of, runs_of, without_lines, without_objects, words_of
 from admire.senses.own_words import ask_words, repeats_words

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from admire.data.items import Item
 from admire.data.languages import base_language
-from admire.models.llm import ChatModel, Question, Unanswered
+from admire.llm import ChatModel, Question, Unanswered
 from admire.prompts import Prompts
 from admire.prompts.quotations import json_objects, words_of
 

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from admire.base.errors import UserError
-from admire.base.files import check_spelling, json_rows, numbered_rows, read_table
-from admire.base.registry import register
-from admire.base.schema import read_as
+from admire.core.errors import UserError
+from admire.core.files import check_spelling, json_rows, numbered_rows, read_table
+from admire.core.registry import register
+from admire.core.schema import read_as
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
 from admire.data.rows import SenseCell, parse_order

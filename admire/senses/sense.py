@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
-from admire.base.errors import UserError
-from admire.base.schema import Text, read_as
-from admire.base.storage import write_whole
+from admire.core.errors import UserError
+from admire.core.schema import Text, read_as
+from admire.core.storage import write_whole
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
 from admire.data.rows import SenseCell, language_cell
-from admire.scores.metrics import confidence
+from admire.metrics.metrics import confidence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,7 +143,7 @@ def write_senses(path: Path, items: Sequence[Item], senses: Sequence[Sense]) -> 
     Its texts are exactly those of the data, so a spreadsheet may take one for a formula. A file
     that cannot be written is a UserError.
     """
-    from admire.base.files import add_table
+    from admire.core.files import add_table
 
     table = sense_table(items, senses)
     with write_whole(path) as file:
@@ -173,7 +173,7 @@ def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
-    from admire.base.files import numbered_rows, read_table
+    from admire.core.files import numbered_rows, read_table
 
     items, senses = [], []
     for number, cells in numbered_rows(read_table(path, tuple(_Row.model_fields))):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from admire.data.items import Item
-from admire.models.encoders import TextEncoder
+from admire.encoders import TextEncoder
 from admire.senses.sense import Sense, likelier
 
 OFFSET = 0.0711

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from typing import Protocol, runtime_checkable
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.data.items import Item
-from admire.models.llm import ChatModel, ask_each
+from admire.llm import ChatModel, ask_each
 from admire.prompts import Prompts
 from admire.senses.dictionaries import Entries
 from admire.senses.meaning import Meaning, MeaningKind, ask_gloss, ask_meaning, template

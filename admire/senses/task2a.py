@@ -12,16 +12,16 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import BaseModel, Field
 
-from admire.base.errors import UserError
-from admire.base.files import add_table, numbered_rows, read_table, read_text
-from admire.base.schema import Text, read_as
-from admire.base.storage import write_whole
+from admire.core.errors import UserError
+from admire.core.files import add_table, numbered_rows, read_table, read_text
+from admire.core.schema import Text, read_as
+from admire.core.storage import write_whole
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
 from admire.data.reader import read_items
-from admire.scores.figures import interval
-from admire.scores.leakage import warn_if_leaked
-from admire.scores.metrics import Drawn, Statistic, apply_to_all, bootstrap_intervals, mean
+from admire.metrics.figures import interval
+from admire.metrics.leakage import warn_if_leaked
+from admire.metrics.metrics import Drawn, Statistic, apply_to_all, bootstrap_intervals, mean
 from admire.senses.detector import Detector, Setting, Use
 from admire.senses.sense import LanguageTag, Sense, known_senses, sense_table, write_senses
 
@@ -188,7 +188,7 @@ def score_senses(items: Sequence[Item], senses: Sequence[Sense], *, seed: int = 
 
     The columns are ``language, n, macro_f1, macro_f1_low, macro_f1_high, accuracy, accuracy_low,
     accuracy_high``; figures are from 0 to 1. The ends are those of 95 % intervals by bootstrap over
-    the rows, see :func:`admire.scores.figures.interval`.
+    the rows, see :func:`admire.metrics.figures.interval`.
 
     Args:
         seed: of the bootstrap.

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 
 from admire.data.items import Item, SenseLabel
-from admire.models.llm import ChatModel, Question, ask_each, evict
-from admire.models.llm.thoughts import thinks_aloud
+from admire.llm import ChatModel, Question, ask_each, evict
+from admire.llm.thoughts import thinks_aloud
 from admire.prompts import Prompts
 from admire.prompts.quotations import data_of, without_words
 from admire.senses.sense import Sense, majority

@@ -1,1 +1,1 @@
-"""Other tasks on the same parts: collections, retrieval, sentence similarity."""
+"""What admire does with data, each task in one shape: see :mod:`admire.tasks.task`."""

@@ -8,11 +8,11 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from admire.base.errors import UserError, check_extra
-from admire.base.options import gather_plugins, make
-from admire.base.registry import register
+from admire.core.errors import UserError, check_extra
+from admire.core.options import gather_plugins, make
+from admire.core.registry import register
 from admire.data.settings import ItemFiles
-from admire.models.training_settings import HeadTraining
+from admire.encoders.training_settings import HeadTraining
 from admire.rankers.settings import PROFILES, RequestOptions, Scoring, Settings
 from admire.tasks.task import (
     CONFIG_FILE,
@@ -26,10 +26,10 @@ from admire.tasks.task import (
     known_settings,
     read_options,
 )
-from admire.training.settings import HeadData, TripletSettings
+from admire.tasks.training.settings import HeadData, TripletSettings
 
 if TYPE_CHECKING:
-    from admire.models.llm.session import Session
+    from admire.llm.session import Session
 
 log = logging.getLogger("admire")
 
@@ -46,8 +46,8 @@ class Rank(Task):
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
         """See :class:`Task`. A run has a session of its own, because its budget is a setting."""
-        from admire.runs.past_runs import read_record
-        from admire.runs.run_blocks import rank_file
+        from admire.pipeline.past_runs import read_record
+        from admire.pipeline.run_blocks import rank_file
 
         out = make(Output, settings).out or Path("runs/latest")
         files, asking = make(ItemFiles, settings), make(RequestOptions, settings)
@@ -61,10 +61,10 @@ class Rank(Task):
 
         With ``folds`` no head is written; the figures are those of cross-validation, by ``table``.
         """
-        from admire import training
-        from admire.base.storage import check_folder
+        from admire.core.storage import check_folder
         from admire.data.reader import read_items
-        from admire.scores.leakage import summarise_card
+        from admire.metrics.leakage import summarise_card
+        from admire.tasks import training
 
         check_extra("train", "A projection head", "torch", "joblib")
         out = make(Output, settings).out or Path("head")
@@ -97,9 +97,9 @@ def run_figures(runs: Sequence[Path], metrics: Sequence[str] = ()) -> list[dict[
     """
     import pandas as pd
 
-    from admire.runs.past_runs import read_rows
-    from admire.runs.scoring import summarise_run
-    from admire.scores.figures import summarise, summarise_languages
+    from admire.metrics.figures import summarise, summarise_languages
+    from admire.pipeline.past_runs import read_rows
+    from admire.pipeline.scoring import summarise_run
 
     scored = [summarise_run(run, metrics=metrics).scored for run in runs]
     if any(table is None for table in scored):
@@ -120,8 +120,8 @@ def run_settings(options: Values | None = None) -> Settings:
         UserError: a setting cannot have its value, the file or the run cannot be read, a profile
             and a run are both named, or the file or the run names a server that is not trusted.
     """
-    from admire.models.llm.address import check_named_in_file
-    from admire.runs.past_runs import read_settings
+    from admire.llm.address import check_named_in_file
+    from admire.pipeline.past_runs import read_settings
 
     options = options or {}
     config, like = options.get("config"), options.get("like")

@@ -8,20 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from admire.base.errors import UserError
-from admire.base.options import make
-from admire.base.registry import register
-from admire.base.schema import Count, settings
+from admire.core.errors import UserError
+from admire.core.options import make
+from admire.core.registry import register
+from admire.core.schema import Count, settings
 from admire.data.settings import ItemFiles
-from admire.models.training_settings import FitSettings
+from admire.encoders.training_settings import FitSettings
 from admire.rankers.settings import Settings
 from admire.senses.detector import Setting
 from admire.tasks.retrieval.settings import QuerySettings
 from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, as_rows
-from admire.training.settings import ClassifierData, ClassifierTraining, paper_fit
+from admire.tasks.training.settings import ClassifierData, ClassifierTraining, paper_fit
 
 if TYPE_CHECKING:
-    from admire.models.llm.session import Session
+    from admire.llm.session import Session
 
 log = logging.getLogger("admire")
 
@@ -43,13 +43,13 @@ class SenseTask(Task):
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
         """See :class:`Task`. The rows of items are those of the table that is written."""
-        from admire.base.storage import check_file
+        from admire.core.storage import check_file
         from admire.data.reader import data_files
+        from admire.metrics.figures import summarise
+        from admire.metrics.leakage import warn_if_leaked
+        from admire.metrics.metrics import calibration_error
+        from admire.pipeline.sources import open_source
         from admire.prompts import Prompts
-        from admire.runs.sources import open_source
-        from admire.scores.figures import summarise
-        from admire.scores.leakage import warn_if_leaked
-        from admire.scores.metrics import calibration_error
         from admire.senses import known_senses, open_detector, sense_table, write_senses
         from admire.senses.dictionaries import open_dictionaries
         from admire.senses.interpretation import ReadingSettings, interpret, sense_method
@@ -127,7 +127,7 @@ class DetectTask(Task):
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
         """See :class:`Task`. The figures are those of each language; none without labels."""
-        from admire.base.storage import check_file
+        from admire.core.storage import check_file
         from admire.senses import detect_uses, open_detector
 
         own = make(UseFiles, settings)
@@ -144,8 +144,8 @@ class DetectTask(Task):
 
     def train(self, data: Sequence[Path], settings: Values) -> Result:
         """Fine-tune a classifier; see :class:`Task`. A row of figures for each epoch."""
-        from admire import training
         from admire.senses import context_columns, read_uses
+        from admire.tasks import training
 
         out = make(Output, settings).out or Path("classifier")
         source, own = make(ClassifierData, settings), make(ClassifierTraining, settings)

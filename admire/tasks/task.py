@@ -10,16 +10,16 @@ from pathlib import Path
 from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from admire.base.choices import ProfileName, nearest
-from admire.base.errors import UserError
-from admire.base.options import Option, Panel, Setting, hints, plugin_settings, take_settings
-from admire.base.schema import read_as, settings
+from admire.core.choices import ProfileName, nearest
+from admire.core.errors import UserError
+from admire.core.options import Option, Panel, Setting, hints, plugin_settings, take_settings
+from admire.core.schema import read_as, settings
 from admire.rankers.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from admire.models.llm.session import Session
+    from admire.llm.session import Session
 
 Values = Mapping[str, Any]
 """Values of settings by field; the others have their defaults."""
@@ -49,7 +49,7 @@ class Task(ABC):
 
     Attributes:
         settings: its settings classes, or tuples of one and the names of the fields to take.
-            :func:`admire.base.options.make` makes one of them from the values that ``run`` gets.
+            :func:`admire.core.options.make` makes one of them from the values that ``run`` gets.
         training: the settings classes of ``train``, for tasks that learn.
     """
 
@@ -176,8 +176,8 @@ def read_options(
         UserError: the file cannot be read or is not TOML, a setting or its value is wrong, or
             only an option can set it.
     """
-    from admire.base.files import read_toml
-    from admire.models.llm.address import check_named_in_file
+    from admire.core.files import read_toml
+    from admire.llm.address import check_named_in_file
 
     if not file:
         return {}

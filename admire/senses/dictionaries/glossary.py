@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel
 
-from admire.base.errors import UserError
-from admire.base.files import numbered_rows, read_table
-from admire.base.schema import Text, read_as
+from admire.core.errors import UserError
+from admire.core.files import numbered_rows, read_table
+from admire.core.schema import Text, read_as
 from admire.data.limits import Limit, without_invalid
 from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
 from admire.senses.sense import LanguageTag

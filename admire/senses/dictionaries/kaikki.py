@@ -15,10 +15,10 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from admire.base.errors import UserError
-from admire.base.progress import show_progress
-from admire.base.schema import read_as
-from admire.base.storage import cache_dir, only_writer, open_file, partial_of, unwritable
+from admire.core.errors import UserError
+from admire.core.progress import show_progress
+from admire.core.schema import read_as
+from admire.core.storage import cache_dir, only_writer, open_file, partial_of, unwritable
 from admire.data.limits import LIMITS, without_invalid
 from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from admire.base import registry
-from admire.base.errors import UserError
-from admire.base.progress import log
+from admire.core import registry
+from admire.core.errors import UserError
+from admire.core.progress import log
 from admire.senses.dictionaries.entries import Dictionary
 from admire.senses.dictionaries.glossary import Glossary
 from admire.senses.dictionaries.kaikki import Kaikki

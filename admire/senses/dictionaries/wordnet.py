@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from admire.base.errors import UserError
-from admire.base.storage import open_file
+from admire.core.errors import UserError
+from admire.core.storage import open_file
 from admire.senses.dictionaries.entries import GLOSS, Entry, key_of
 
 FOLDER_VARIABLE = "ADMIRE_WORDNET"

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from admire.base.errors import UserError
-from admire.base.schema import Count, check_setting
-from admire.base.storage import replace_folder
+from admire.core.errors import UserError
+from admire.core.schema import Count, check_setting
+from admire.core.storage import replace_folder
 from admire.data.items import Item
 from admire.senses.task2a import read_idiomaticity
 from admire.tasks.retrieval.passages import Passage, Split, locate, occurrences, write_split

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import pydantic.dataclasses
 from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, model_validator
 
-from admire.base.errors import UserError, check_extra
-from admire.base.files import json_rows
-from admire.base.schema import Text, check_setting, read_as
-from admire.base.storage import write_whole
+from admire.core.errors import UserError, check_extra
+from admire.core.files import json_rows
+from admire.core.schema import Text, check_setting, read_as
+from admire.core.storage import write_whole
 from admire.data.limits import Limit
-from admire.models.encoders import hub
+from admire.encoders import hub
 from admire.tasks.retrieval.settings import SPLITS, Usage
 
 SENSE_OF = {

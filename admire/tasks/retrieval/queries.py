@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from admire.base.choices import Meanings
-from admire.base.errors import UserError
+from admire.core.choices import Meanings
+from admire.core.errors import UserError
 from admire.data.items import Item
-from admire.models.encoders import Query, QueryEncoder, TextEncoder, Vectors
-from admire.models.llm import ChatModel, Session
+from admire.encoders import Query, QueryEncoder, TextEncoder, Vectors
+from admire.llm import ChatModel, Session
+from admire.pipeline.sources import open_source
 from admire.prompts import Prompts
-from admire.runs.sources import open_source
 from admire.senses import Detector
 from admire.senses.dictionaries import open_dictionaries
 from admire.senses.interpretation import Interpretation, ReadingSettings, interpret
@@ -111,7 +111,7 @@ def interpret_queries(
 
     Args:
         llm, detector: open models in place of the one that the settings name and the built-in one.
-        meanings: which meanings to ask for, see :data:`admire.base.choices.Meanings`.
+        meanings: which meanings to ask for, see :data:`admire.core.choices.Meanings`.
         session: asks the chat model that the settings name; None is one of its own.
 
     Raises:

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from admire.base.errors import UserError
-from admire.base.storage import write_whole
-from admire.scores.metrics import ndcg, r_precision
+from admire.core.errors import UserError
+from admire.core.storage import write_whole
+from admire.metrics.metrics import ndcg, r_precision
 from admire.tasks.retrieval.passages import Split, relevance
 
 log = logging.getLogger("admire")

@@ -11,8 +11,8 @@ import pandas as pd
 from admire.data.frames import take_items
 from admire.data.items import Item, SenseLabel
 from admire.data.languages import detect_language
-from admire.models.encoders import TextEncoder, open_encoder
-from admire.models.llm import ChatModel, Session
+from admire.encoders import TextEncoder, open_encoder
+from admire.llm import ChatModel, Session
 from admire.senses.interpretation import Interpretation
 from admire.tasks.retrieval.passages import Split, read_split
 from admire.tasks.retrieval.queries import interpret_queries

@@ -10,9 +10,9 @@ from typing import Any, NotRequired
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from admire.base.errors import UserError
-from admire.base.files import add_table, read_text
-from admire.base.storage import replace_folder, write_whole
+from admire.core.errors import UserError
+from admire.core.files import add_table, read_text
+from admire.core.storage import replace_folder, write_whole
 from admire.data.items import SenseLabel
 from admire.tasks.retrieval.passages import Passage, relevance
 from admire.tasks.retrieval.query_scores import rank_documents, trec_scores, write_trec

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from admire.base.errors import UserError
-from admire.base.options import (
+from admire.core.errors import UserError
+from admire.core.options import (
     CHAT_MODELS,
     DecidedBy,
     Dictionaries,
@@ -19,8 +19,8 @@ from admire.base.options import (
     RemoteCode,
     SampleSeed,
 )
-from admire.base.schema import Count, Positive, Weight, settings
-from admire.models.training_settings import DATA, LEARNED, LOSS, FitSettings, StartEncoder
+from admire.core.schema import Count, Positive, Weight, settings
+from admire.encoders.training_settings import DATA, LEARNED, LOSS, FitSettings, StartEncoder
 from admire.rankers.settings import Scoring
 
 SplitName = Literal["train", "val", "test"]

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from admire.models.encoders import TextEncoder
+from admire.encoders import TextEncoder
 from admire.rankers.scorer import query_weights, score
 from admire.rankers.settings import Scoring
 from admire.senses.interpretation import Interpretation

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from admire.base.options import make
-from admire.base.registry import register
-from admire.models.training_settings import FitSettings
+from admire.core.options import make
+from admire.core.registry import register
+from admire.encoders.training_settings import FitSettings
 from admire.tasks.retrieval.settings import (
     SPLITS,
     RetrieverStart,
@@ -20,7 +20,7 @@ from admire.tasks.retrieval.settings import (
 from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, as_rows
 
 if TYPE_CHECKING:
-    from admire.models.llm.session import Session
+    from admire.llm.session import Session
 
 log = logging.getLogger("admire")
 
@@ -39,7 +39,7 @@ class RetrieveTask(Task):
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
         """See :class:`Task`. The figures are those of each group of queries, in percent."""
-        from admire.base.storage import check_folder
+        from admire.core.storage import check_folder
         from admire.tasks.retrieval.retrieve import retrieve_split
         from admire.tasks.retrieval.run_folder import write_retrieval
 

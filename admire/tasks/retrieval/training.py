@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from admire.base.choices import Device
-from admire.base.errors import UserError, needs_extra
-from admire.base.schema import Count, check_setting
-from admire.base.storage import check_folder
-from admire.models.encoders.families import open_trainable
-from admire.models.encoders.sentence import SentenceEncoder, document_prompt, query_prompt
+from admire.core.choices import Device
+from admire.core.errors import UserError, needs_extra
+from admire.core.schema import Count, check_setting
+from admire.core.storage import check_folder
+from admire.encoders.families import open_trainable
+from admire.encoders.sentence import SentenceEncoder, document_prompt, query_prompt
 from admire.tasks.retrieval.passages import Passage, Split, relevance
 from admire.tasks.retrieval.queries import encoder_query, usual_instruction_format
 from admire.tasks.retrieval.query_scores import score_queries, summarise_queries
@@ -29,8 +29,8 @@ with needs_extra("finetune", "Fine-tuning"):
     from sentence_transformers.sentence_transformer.modules import Pooling
     from torch.nn import functional
 
-    from admire.models.encoders.spans import prepare_spans, span_states
-    from admire.models.trainer import Figures, Row, TrainingSet, fine_tune
+    from admire.encoders.spans import prepare_spans, span_states
+    from admire.encoders.trainer import Figures, Row, TrainingSet, fine_tune
 
 log = logging.getLogger("admire")
 

@@ -14,18 +14,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from admire.base.errors import UserError
-from admire.base.files import add_table
-from admire.base.schema import check_setting
-from admire.base.storage import write_whole
-from admire.models.encoders import TextEncoder, open_encoder
-from admire.models.encoders.cached import CachedEncoder
-from admire.models.encoders.sentence import SentenceEncoder
-from admire.models.llm import ChatModel, Question, Session, ask_each, open_llm
+from admire.core.errors import UserError
+from admire.core.files import add_table
+from admire.core.schema import check_setting
+from admire.core.storage import write_whole
+from admire.encoders import TextEncoder, open_encoder
+from admire.encoders.cached import CachedEncoder
+from admire.encoders.sentence import SentenceEncoder
+from admire.llm import ChatModel, Question, Session, ask_each, open_llm
+from admire.metrics.figures import interval
+from admire.metrics.metrics import Drawn, Statistic, bootstrap_intervals
 from admire.prompts import Prompts
 from admire.prompts.quotations import without_words
-from admire.scores.figures import interval
-from admire.scores.metrics import Drawn, Statistic, bootstrap_intervals
 from admire.tasks.sts.mwes import reader
 from admire.tasks.sts.pairs import Pair
 from admire.tasks.sts.settings import SimilaritySettings, TrainingSetting
@@ -214,7 +214,7 @@ def correlate(
 
 
 def _interval(group: pd.DataFrame, correlation: float, seed: int) -> tuple[float, float]:
-    """Return the 95 % interval of a correlation, see :func:`admire.scores.figures.interval`."""
+    """Return the 95 % interval of a correlation, see :func:`admire.metrics.figures.interval`."""
     if math.isnan(correlation):
         return math.nan, math.nan
     resampled = resampled_spearman(group["predicted"].tolist(), group["gold"].tolist())

@@ -9,7 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch.nn import functional
 
-from admire.base.errors import needs_extra
+from admire.core.errors import needs_extra
 
 
 class AdaptiveTripletLoss(torch.nn.Module):

@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 import pandas as pd
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
-from admire.base.errors import UserError
-from admire.base.files import check_columns, numbered_rows, read_table, read_text
-from admire.base.schema import Text, read_as
+from admire.core.errors import UserError
+from admire.core.files import check_columns, numbered_rows, read_table, read_text
+from admire.core.schema import Text, read_as
 from admire.data.limits import Limit
 
 Cells = dict[str, str]

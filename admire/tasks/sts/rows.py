@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from admire.base.errors import UserError
+from admire.core.errors import UserError
 from admire.tasks.sts.pairs import Group, Pair, read_groups, read_pairs, without
 from admire.tasks.sts.settings import FROM_PAIRS, Objective
 
 if TYPE_CHECKING:
-    from admire.models.trainer import Row
+    from admire.encoders.trainer import Row
     from admire.tasks.sts.evaluation import Similarities
 
 Entry = TypeVar("Entry")

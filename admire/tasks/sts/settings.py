@@ -8,17 +8,10 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from admire.base.errors import UserError
-from admire.base.options import (
-    EncoderDevice,
-    LlmUrl,
-    Option,
-    PromptFolder,
-    RemoteCode,
-    SampleSeed,
-)
-from admire.base.schema import Count, Positive, Weight, settings
-from admire.models.training_settings import (
+from admire.core.errors import UserError
+from admire.core.options import EncoderDevice, LlmUrl, Option, PromptFolder, RemoteCode, SampleSeed
+from admire.core.schema import Count, Positive, Weight, settings
+from admire.encoders.training_settings import (
     DATA,
     LEARNED,
     LOSS,

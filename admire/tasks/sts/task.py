@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from admire.base.errors import UserError
-from admire.base.options import make
-from admire.base.registry import register
-from admire.base.schema import Count, settings
-from admire.models.training_settings import FitSettings, StartEncoder
+from admire.core.errors import UserError
+from admire.core.options import make
+from admire.core.registry import register
+from admire.core.schema import Count, settings
+from admire.encoders.training_settings import FitSettings, StartEncoder
 from admire.tasks.sts.settings import (
     SentenceFiles,
     SentenceTraining,
@@ -23,7 +23,7 @@ from admire.tasks.sts.settings import (
 from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, as_rows
 
 if TYPE_CHECKING:
-    from admire.models.llm.session import Session
+    from admire.llm.session import Session
 
 log = logging.getLogger("admire")
 
@@ -54,7 +54,7 @@ class SimilarityTask(Task):
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
         """See :class:`Task`. The figures are those of each language and subset of pairs."""
-        from admire.base.storage import check_file
+        from admire.core.storage import check_file
         from admire.tasks.sts.evaluation import measure_similarity, write_similarities
         from admire.tasks.sts.pairs import read_pairs
 
@@ -77,8 +77,8 @@ class SimilarityTask(Task):
         """Fine-tune a sentence encoder; see :class:`Task`. A row of figures for each epoch."""
         import pandas as pd
 
-        from admire.base.storage import check_folder
-        from admire.models.encoders.families import open_trainable
+        from admire.core.storage import check_folder
+        from admire.encoders.families import open_trainable
         from admire.tasks.sts.rows import read_training_data
         from admire.tasks.sts.training import check_training, train_sentences
 

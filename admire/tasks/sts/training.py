@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from admire.base.errors import UserError, check_extra, needs_extra
-from admire.models.encoders.sentence import SentenceEncoder, query_prompt
+from admire.core.errors import UserError, check_extra, needs_extra
+from admire.encoders.sentence import SentenceEncoder, query_prompt
 from admire.tasks.sts import mwes
 from admire.tasks.sts.evaluation import Similarities, compare, correlate
 from admire.tasks.sts.pairs import Group, Pair
@@ -39,7 +39,7 @@ with needs_extra("finetune", "Fine-tuning"):
         TripletLoss,
     )
 
-    from admire.models.trainer import Batches, Figures, Row, TrainingSet, fine_tune
+    from admire.encoders.trainer import Batches, Figures, Row, TrainingSet, fine_tune
     from admire.tasks.sts.losses import AdaptiveTripletLoss, ConsistencyLoss, WeightedLoss
     from admire.tasks.sts.vectors import change_vectors
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from admire.base.errors import UserError, needs_extra
+from admire.core.errors import UserError, needs_extra
 from admire.tasks.sts.settings import VectorSettings
 
 with needs_extra("clip", "Another pooling"):

@@ -2,8 +2,8 @@
 
 import json
 
-from admire.base.registry import register
-from admire.models.llm import ChatModel, Question, Reply
+from admire.core.registry import register
+from admire.llm import ChatModel, Question, Reply
 
 
 @register("chat", "parrot", takes="MEANING", licence="none")

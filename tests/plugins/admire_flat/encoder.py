@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from admire.base.registry import register
-from admire.models.encoders import Role, TextEncoder, Vectors
+from admire.core.registry import register
+from admire.encoders import Role, TextEncoder, Vectors
 
 
 @register("encoder", "letters", languages="those with Latin letters")

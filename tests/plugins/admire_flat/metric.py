@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from admire.base.registry import register
+from admire.core.registry import register
 from admire.data.items import Item
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
-from admire.base.registry import register
+from admire.core.registry import register
 from admire.data.items import Item
-from admire.models.llm import Question
+from admire.llm import Question
 from admire.rankers import Answer, Ranker
 from admire.senses.interpretation import Interpretation
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from admire.base.registry import register
+from admire.core.registry import register
 from admire.data.items import Candidate, Item
 
 

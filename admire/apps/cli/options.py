@@ -1,0 +1,246 @@
+"""The options that commands share, and those made from the fields of settings classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import MISSING
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, get_args, get_origin
+
+from cyclopts import Group, Parameter, Token
+from pydantic import ValidationError
+
+from admire.core import registry
+from admire.core.choices import BoardTrack, Fusion, PublishedSet
+from admire.core.errors import UserError, check_extra
+from admire.core.options import (
+    Option,
+    Panel,
+    Setting,
+    gather_plugins,
+    plugin_settings,
+    take_settings,
+)
+from admire.core.options import make as make
+from admire.core.schema import adapter, complaint, settings
+from admire.tasks.task import CONFIG_FILE as CONFIG_FILE
+from admire.tasks.task import SettingsSource as SettingsSource
+
+if TYPE_CHECKING:
+    from admire.core import workers
+
+Command = TypeVar("Command", bound=Callable[..., None])
+Options = Mapping[str, Any] | None
+"""The values that a user gave for fields of settings classes."""
+
+# ------------------------------------------------------------------------------------------- help
+
+EVERYTHING: ContextVar[bool] = ContextVar("EVERYTHING", default=False)
+"""True for ``--help-all``."""
+
+
+class Heading(Group):
+    """A heading that only ``--help-all`` shows, or for the common options only ``--help``."""
+
+    @property
+    def show(self) -> bool:
+        """Whether it is shown now."""
+        return EVERYTHING.get() != (self == DAILY)
+
+
+HEADINGS = {panel: Heading(panel, sort_key=k) for k, panel in enumerate(get_args(Panel), start=1)}
+OWN = Group("Options", sort_key=0)
+DAILY = Heading("Common options (--help-all for the rest)", sort_key=1)
+DATA: Panel = "Data and output"
+SOURCE: Panel = "All settings at once"
+RARE = Parameter(group=HEADINGS[DATA])
+
+# ----------------------------------------------------------------------------- settings as options
+
+
+SETTINGS: dict[str, dict[str, Setting]] = {}
+"""The settings of each command by field, in the order of their panels."""
+
+
+def show_default(value: object) -> str | None:
+    """Return a default as help shows it; None if it need not be shown."""
+    if value in (MISSING, None, ()) or value is False:
+        return None
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def with_settings(
+    command_name: str, *sources: Any, unset: Sequence[str] = (), headings: bool = False
+) -> Callable[[Command], Command]:
+    """Give a command the options of settings classes; its ``options`` gets their values by field.
+
+    Args:
+        sources: settings classes or, for other defaults, settings; or tuples of one and the names
+            of the fields to take. Of several fields with one name the first counts.
+        unset: fields whose default depends on other fields.
+        headings: whether ``--help`` shows only the common options, and ``--help-all`` all options
+            below headings.
+    """
+    by_field = SETTINGS[command_name] = take_settings(*sources, unset=unset)
+
+    def extend(command: Command) -> Command:
+        def update() -> None:
+            hints = {
+                s.name: Annotated[s.hint, _parameter(s, headings=headings)]
+                for s in by_field.values()
+            }
+            values = TypedDict("values", hints, total=False)  # type: ignore[misc]
+            command.__annotations__["options"] = Annotated[values | None, Parameter("*")]
+
+        update()
+        if "rankers" in by_field:
+            PLUGGED.append((command_name, by_field, update))
+        return command
+
+    return extend
+
+
+PLUGGED: list[tuple[str, dict[str, Setting], Callable[[], None]]] = []
+"""The commands that take the settings of plug-ins."""
+
+
+@cache
+def add_plugin_settings() -> None:
+    """Give the commands that make runs the options of the installed plug-ins.
+
+    This imports the plug-ins of other distributions, so it is called for these commands only.
+    """
+    for _, by_name, update in PLUGGED:
+        if settings := plugin_settings(by_name):
+            by_name.update(settings)
+            update()
+
+
+def _parameter(setting: Setting, *, headings: bool) -> Parameter:
+    """Return the parameter of a setting, below the heading of its panel or not."""
+    panel, completes = HEADINGS[setting.option.panel], setting.option.completes
+    daily = (DAILY, panel) if setting.option.daily else panel
+    negative = setting.flag.replace("--", "--no-")
+    installed = f" Installed: {', '.join(registry.names(completes))}." if completes else ""
+    return Parameter(
+        setting.flag,
+        help=setting.help + installed,
+        group=daily if headings else OWN,
+        negative=negative if setting.hint is bool and setting.option.in_file else (),
+        show_default=show_default(setting.default) or False,
+        completer=model_names(completes) if completes else None,
+        metavar="PATH" if Path in get_args(setting.hint) else None,
+    )
+
+
+def with_plugins(command_name: str, options: Options) -> dict[str, Any]:
+    """Return options with the settings of plug-ins moved to ``plugins``, by name."""
+    known, values = SETTINGS[command_name], options or {}
+    plugins = gather_plugins(known, values)
+    others = {n: value for n, value in values.items() if not known[n].option.plugin}
+    return others | ({"plugins": plugins} if plugins else {})
+
+
+def flags(error: UserError) -> str:
+    """Return the options that an error is about, in brackets."""
+    flags = {name: setting.flag for row in SETTINGS.values() for name, setting in row.items()}
+    wrong = [flags.get(name, "--" + name.replace("_", "-")) for name in error.settings]
+    return f" ({', '.join(wrong)})" if wrong else ""
+
+
+# ------------------------------------------------------------------------------------------ values
+
+
+def convert(hint: Any, tokens: Sequence[Token]) -> Any:
+    """Convert the words of an option to its type; lists of choices and numbers accept commas."""
+    words = [token.value for token in tokens]
+    lists = [part for part in (hint, *get_args(hint)) if get_origin(part) in (list, tuple)]
+    if lists and get_args(lists[0])[0] not in (str, Path):
+        words = ",".join(words).split(",")
+    try:
+        return adapter(hint).validate_python(words if lists else words[0], strict=False)
+    except ValidationError as error:
+        name = (tokens[0].keyword or "").removeprefix("--").replace("-", "_")
+        raise UserError(f"{name} {complaint(error)}", name) from None
+
+
+def model_names(*kinds: registry.Kind) -> Callable[[object], list[str]]:
+    """Return the shell completer for names of models of these kinds (default: all)."""
+
+    def names(_: object) -> list[str]:
+        if "ranker" in kinds:
+            return registry.names("ranker")
+        from admire.apps.catalogue import models
+
+        return [
+            model.name.removesuffix(model.placeholder)
+            for model in models()
+            if not kinds or model.plugin.kind in kinds
+        ]
+
+    return names
+
+
+# --------------------------------------------------------------------------- shared by commands
+
+
+@settings(frozen=True, kw_only=True)
+class WorkerOptions:
+    """How many worker processes to use, and where they run."""
+
+    workers: Annotated[int | None, Option("Scale", in_file=False)] = None
+    """Number of Ray worker processes (default: none)."""
+    ray_address: Annotated[str | None, Option("Scale", in_file=False)] = None
+    """Address of the Ray cluster, HOST:PORT or auto (default: this machine)."""
+
+
+def open_workers(options: Options, device: str | None) -> workers.Workers | None:
+    """Return the workers that the options request; None for none."""
+    sharing = make(WorkerOptions, options)
+    if sharing.workers is None:
+        if sharing.ray_address:
+            raise UserError("A Ray cluster needs the number of workers.", "workers")
+        return None
+    check_extra("ray", "Work by several workers", "ray")
+    from admire.core.workers import Workers, check_address
+
+    if sharing.ray_address:
+        check_address(sharing.ray_address)
+    return Workers(sharing.workers, sharing.ray_address, gpus=device != "cpu")
+
+
+Data = Annotated[
+    Path,
+    Parameter(help="AdMIRe TSV, manifest (.csv, .json, .jsonl), a folder, or a .txt of V-WSD."),
+]
+Lang = Annotated[
+    str | None,
+    Parameter(help="Language tag (en, pt, xe, pt-br; default: inferred from the file name)."),
+]
+Json = Annotated[bool, Parameter(help="Print JSON.")]
+DryRun = Annotated[
+    bool, Parameter(help="Only count the requests to chat models, and estimate the price.")
+]
+Force = Annotated[bool, Parameter(help="Overwrite the output even if admire did not create it.")]
+FusionMethod = Annotated[
+    Fusion,
+    Parameter(help="Fusion method: standardised scores, Borda points, or reciprocal ranks."),
+]
+Seed = Annotated[int, Parameter(help="Seed for resampling.")]
+Published = Annotated[
+    PublishedSet | None,
+    Parameter(help="Published set of the gold data: also compare with its published figures."),
+]
+PublishedTrack = Annotated[
+    BoardTrack | None, Parameter(help="Track of the leaderboard (default: the run's).")
+]
+Metrics = Annotated[
+    list[str] | None,
+    Parameter(
+        "--metric",
+        help=f"Further metric, a plug-in. Repeat for several. Installed: "
+        f"{', '.join(registry.names('metric'))}.",
+    ),
+]

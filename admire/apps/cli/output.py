@@ -1,0 +1,427 @@
+"""Output of commands: data on stdout, as tables or JSON."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import logging
+import os
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from admire.core.terminal import cell, visible
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+    from admire.pipeline.forecast import Forecast
+    from admire.pipeline.ranking import Ranking
+    from admire.senses.interpretation import Interpretation
+    from admire.senses.sense import Sense
+
+log = logging.getLogger("admire")
+
+REPORT = "report.html"
+"""File name of the page that shows a run, in its folder."""
+
+UNLIMITED = 100_000
+"""The width of files and pipes, in characters."""
+
+FIGURE = 23
+"""Width of a figure with its interval, in characters; longer texts may be wrapped."""
+
+SHOWN = 20
+"""How many items' rankings are printed; the run folder contains all."""
+
+
+def show_run(
+    out: Path,
+    written: Sequence[Path],
+    *,
+    report: bool = False,
+    json: bool = False,
+    data: Path | None = None,
+) -> None:
+    """Print the first rankings of a run folder, and their scores where the gold is known.
+
+    Args:
+        written: the submission files, to be listed.
+        report: whether the folder also gets a page that shows the run.
+        json: print the run's path, files and figures as JSON instead.
+        data: the ranked data, for the page.
+    """
+    from admire.apps.audit.run_leakage import warn_if_runs_leaked
+    from admire.metrics.figures import summarise
+    from admire.metrics.item_figures import describe_coverage
+    from admire.metrics.reliability import summarise_sure
+    from admire.pipeline.scoring import abstained_below, summarise_run
+
+    summary = summarise_run(out, SHOWN)
+    record = summary.record
+    items, languages = record["items"], record.get("languages", ())
+    scored, senses = summary.scored, summary.senses
+    if senses is not None and len(senses) <= (0 if scored is None else len(scored)):
+        senses = None  # the scored items include them
+    below = abstained_below(record)
+    figures, sense_figures = (
+        None if rows is None else summarise(rows) for rows in (scored, senses)
+    )
+    if json:
+        print_json(
+            {
+                "run": str(out),
+                "items": items,
+                "scored": 0 if scored is None else len(scored),
+                "unsure": None if below is None else summary.unsure,
+                "tied": summary.tied,
+                "submissions": [str(path) for path in written],
+                "report": str(out / REPORT) if report else None,
+                "figures": figures,
+                "senses": sense_figures,
+                "languages": languages,
+            }
+        )
+    else:
+        print_rankings(summary.first, items)
+        print_languages(languages)
+        if sense_figures is not None:
+            print_figures(sense_figures, "Senses")
+        if figures is not None:
+            print_figures(figures, str(out))
+        if scored is not None and len(scored) < items:
+            print(describe_coverage(len(scored), items))
+        if below is not None:
+            sure = None if scored is None else summarise_sure(scored)
+            print_unsure(summary.unsure, items, below, sure)
+    if scored is not None:
+        warn_if_runs_leaked(scored, out)
+    print_account(record.get("asked", ()))
+    if report:
+        from admire.apps.report import write_report
+
+        written = [*written, write_report([out], out / REPORT, data=data)]
+    for path in written:
+        log.info("Wrote %s", path)
+
+
+def print_languages(summary: Sequence[Mapping[str, Any]]) -> None:
+    """Print a run by language: a line for one language, a table for several."""
+    from admire.pipeline.language_summary import language_cells, language_line, untrained_note
+
+    if len(summary) == 1:
+        print(language_line(summary[0]))
+    elif summary:
+        print_rows(*language_cells(summary), "By language")
+    if note := untrained_note(summary):
+        print(note)
+
+
+def print_unsure(unsure: int, items: int, below: float, sure: pd.DataFrame | None) -> None:
+    """Print how many items are unsure, and the figures of the others if they are known."""
+    count = f"{unsure} of {items} items are unsure (below {below:g})"
+    if sure is None or not 0 < unsure < items:
+        print(f"{count}.")
+    else:
+        print_figures(sure, f"{count}; without them")
+
+
+def print_account(account: Sequence[Mapping[str, Any]]) -> None:
+    """Print the costs of chat models to stderr if a paid server was asked; see run.json."""
+    from admire.llm.session import UNKNOWN
+
+    if not any(row["calls"] > row["from_cache"] and row["price_usd"] for row in account):
+        return
+    rows = [
+        (
+            *(row[name] for name in ("stage", "llm", "calls", "from_cache")),
+            *(
+                UNKNOWN if row[name] is None else f"{row[name]:,}"
+                for name in ("prompt_tokens", "completion_tokens")
+            ),
+            *(
+                _price(row[name], at_most=row["price_is_at_most"])
+                for name in ("price_usd", "price_usd_now")
+            ),
+        )
+        for row in account
+    ]
+    headings = (
+        *("Stage", "Model", "Requests", "Cached", "Input tokens", "Output tokens"),
+        *("Total cost", "This run"),
+    )
+    print_rows(headings, rows, "Chat models", errors=True)
+    _log_unknown_prices(row["price_unknown_because"] for row in account)
+
+
+def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> None:
+    """Print how many requests a run would send to chat models, and log what is not counted."""
+    from admire.llm.chat import Price
+    from admire.llm.session import UNKNOWN
+
+    if json:
+        print_json(forecasts)
+        return
+    if not forecasts:
+        print("This run asks no chat model.")
+        return
+    rows = [
+        (
+            forecast.stage,
+            forecast.llm,
+            f"{'at most ' * forecast.at_most}{forecast.questions}",
+            forecast.kept,
+            f"{forecast.prompt:,}",
+            f"{forecast.completion:,}",
+            _price(forecast.price.dollars if forecast.price else UNKNOWN, at_most=forecast.at_most),
+        )
+        for forecast in forecasts
+    ]
+    prices = [forecast.price for forecast in forecasts if forecast.price]
+    total = str(sum(prices, Price(0.0))) if len(prices) == len(forecasts) else UNKNOWN
+    headings = ("Stage", "Model", "Requests", "Cached", "Input tokens", "Output tokens", "Cost")
+    print_rows(headings, rows, f"Chat models; total {total}")
+    log.info(
+        "No request was sent. Tokens are estimates: for replies the maximum length, or the mean of "
+        "cached replies. Requests that are repeated after an unusable reply are not counted."
+    )
+    _log_unknown_prices(forecast.unknown for forecast in forecasts)
+
+
+def _log_unknown_prices(reasons: Iterable[str | None]) -> None:
+    for reason in dict.fromkeys(filter(None, reasons)):
+        log.info("A price is unknown: %s.", reason)
+
+
+def _price(price: float | str, *, at_most: bool = False) -> str:
+    from admire.llm.chat import Price
+
+    return price if isinstance(price, str) else str(Price(price, at_most))
+
+
+def print_table(table: Any, *, errors: bool = False) -> None:
+    """Print a Rich table or text, to stderr for ``errors``."""
+    _console(errors=errors).print(table)
+
+
+def _console(*, errors: bool = False) -> Console:
+    """Open the terminal; files and pipes are wide enough for everything, so nothing is cut."""
+    from rich.console import Console
+
+    console = Console(stderr=errors)
+    return console if console.is_terminal else Console(stderr=errors, width=UNLIMITED)
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text in one line, on terminals cut to ``width`` characters."""
+    cut = width if _console().width < UNLIMITED else max(width, len(text))
+    return textwrap.shorten(text, cut, placeholder="…")
+
+
+def print_rows(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], title: str, *, errors: bool = False
+) -> None:
+    """Print a table; line breaks in a cell stay.
+
+    If the terminal is too narrow for the columns, each row is a block of lines.
+    """
+    from rich.table import Column, Table
+
+    texts = [[str(value) for value in row] for row in rows]
+    widths = [max(map(_least_width, column)) for column in zip(headings, *texts, strict=True)]
+    heading = cell(title, style="table.title") if title else None
+    if sum(width + 3 for width in widths) + 1 > _console(errors=errors).width:
+        if heading:
+            print_table(heading, errors=errors)
+        for first, *others in texts:
+            _print_fields(first, zip(headings[1:], others, strict=True), errors=errors)
+        return
+    columns = (
+        Column(name, min_width=width, overflow="fold")
+        for name, width in zip(headings, widths, strict=True)
+    )
+    table = Table(*columns, title=heading, title_justify="left")
+    for row in texts:
+        table.add_row(*(cell(*text.split("\n")) for text in row))
+    print_table(table, errors=errors)
+
+
+def _least_width(text: str) -> int:
+    """Return the least readable width of a cell: its longest word, or all of a short one."""
+    from rich.cells import cell_len
+
+    longest_line = max(map(cell_len, text.split("\n")))
+    longest_word = max(map(cell_len, text.split()), default=0)
+    return max(longest_word, min(longest_line, FIGURE))
+
+
+def _print_fields(first: str, others: Iterable[tuple[str, str]], *, errors: bool = False) -> None:
+    """Print a row as a block: its first cell, and below it the others with their headings."""
+    from rich.padding import Padding
+    from rich.table import Table
+
+    fields = Table.grid(padding=(0, 2))
+    for name, text in others:
+        if text:
+            fields.add_row(name, cell(*text.split("\n")))
+    if first:
+        print_table(cell(*first.split("\n"), style="bold"), errors=errors)
+    print_table(Padding(fields, (0, 0, 0, 2)), errors=errors)
+
+
+def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
+    """Print the first of ``count`` rankings."""
+    rankings = rankings[:SHOWN]
+    prefix = _shared_prefix([name for ranking in rankings for name in ranking.order])
+    if _console().width < 120:
+        for ranking in rankings:
+            _print_block(ranking, prefix)
+    else:
+        _print_wide(rankings, prefix)
+    print("Scores are comparable within an item, not between items.")
+    if prefix:
+        print(visible(f"All names begin with “{prefix}”, which is omitted here."))
+    if count > SHOWN:
+        print(f"… and {count - SHOWN} more, in items.jsonl and scores.csv")
+
+
+def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
+    """Print a table with a row for each item."""
+    from rich.table import Table
+
+    table = Table(show_lines=True)
+    cut = None if _console().width == UNLIMITED else 24
+    table.add_column("Compound", no_wrap=True, overflow="ellipsis", max_width=cut)
+    table.add_column("Sense", max_width=cut)
+    table.add_column("Gloss", min_width=26, max_width=32)
+    table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
+    for ranking in rankings:
+        meanings = [_meaning_cell(reading, ranking) or "–" for reading in ranking.interpretations]
+        senses = [_sense_cell(reading.sense) for reading in ranking.interpretations]
+        candidates = (
+            f"{score} {star} {name}  {shortened(caption, 40)}"
+            for score, star, name, caption in _candidate_cells(ranking, prefix)
+        )
+        table.add_row(
+            cell(ranking.item.compound),
+            cell(*senses, *(["unsure"] if ranking.unsure else [])) or "–",
+            cell(*meanings) or "–",
+            cell(*candidates),
+        )
+    print_table(table)
+
+
+def _print_block(ranking: Ranking, prefix: str) -> None:
+    """Print an item under its compound: its meanings, then one line for each candidate."""
+    from rich.cells import cell_len, set_cell_size
+    from rich.padding import Padding
+
+    print_table(cell(ranking.item.compound + ", unsure" * ranking.unsure, style="bold"))
+    for reading in ranking.interpretations:
+        sense = _sense_cell(reading.sense)
+        meaning = _meaning_cell(reading, ranking)
+        line = cell(f"{sense}: {meaning}" if meaning else sense)
+        print_table(Padding(line, (0, 0, 0, 2)))
+    rows = _candidate_cells(ranking, prefix)
+    width = max(cell_len(name) for _, _, name, _ in rows)
+    lines = cell(
+        *(
+            f"{score} {star} {set_cell_size(name, width)}  {' '.join(caption.split())}"
+            for score, star, name, caption in rows
+        )
+    )
+    lines.no_wrap, lines.overflow = True, "ellipsis"
+    print_table(Padding(lines, (0, 0, 1, 2)))
+
+
+def _candidate_cells(ranking: Ranking, prefix: str) -> list[tuple[str, str, str, str]]:
+    """Return each candidate's score, ★ if it is the best by gold, its name and its caption.
+
+    Candidates with equal scores are marked as tied.
+    """
+    item, tied = ranking.item, ranking.tied
+    scores = {c.name: score for c, score in zip(item.candidates, ranking.scores, strict=True)}
+    captions = {candidate.name: candidate.caption or "" for candidate in item.candidates}
+    return [
+        (
+            f"{scores[name]:+z.2f}",
+            "★" if name == item.best else " ",
+            _short(name.removeprefix(prefix)) + " (tied)" * (name in tied),
+            captions[name],
+        )
+        for name in ranking.order
+    ]
+
+
+def _shared_prefix(names: Sequence[str]) -> str:
+    """Return the prefix that all names share, up to a /, - or _."""
+    if len(set(names)) < 2:
+        return ""
+    start = os.path.commonprefix(names)  # noqa: RUF071  names need not be paths
+    return start[: max(start.rfind(sign) for sign in "/_-") + 1]
+
+
+def _short(name: str) -> str:
+    """Cut a name to 28 characters on terminals, in its middle, because ends of names differ."""
+    text = visible(name)
+    whole = len(text) <= 28 or _console().width == UNLIMITED
+    return text if whole else f"{text[:11]}…{text[-16:]}"
+
+
+def _sense_cell(sense: Sense) -> str:
+    from admire.senses.sense import NO_SENSE
+
+    return "–" if sense == NO_SENSE else str(sense)
+
+
+def _meaning_cell(reading: Interpretation, ranking: Ranking) -> str:
+    """Return the meaning and its warning, if any; empty if there is neither."""
+    wording = reading.wording(ranking.item.phrase, ranking.item.definitions)
+    warning = f"⚠ {reading.warning}" if reading.warning else None
+    return " ".join(filter(None, (wording, warning)))
+
+
+def print_why(ranking: Ranking) -> None:
+    """Print why the first candidate is first, and the parts of all scores."""
+    from admire.pipeline.score_parts import explain_first, summarise_parts
+
+    print(visible(explain_first(ranking)))
+    parts = summarise_parts(ranking)
+    if not parts:
+        return
+    places = {candidate.name: place for place, candidate in enumerate(ranking.candidates)}
+    rows = [
+        (
+            _short(name),
+            *(f"{values[places[name]]:+z.2f}" for values in (*parts.values(), ranking.scores)),
+        )
+        for name in ranking.order
+    ]
+    headings = ("Candidate", *(name[0].upper() + name[1:] for name in parts), "Score")
+    print_rows(headings, rows, "Parts of the scores")
+    print(
+        "Parts are relative to the other candidates. The parts of a candidate add up to its score."
+    )
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON; a table is a list of its rows."""
+    print(jsonlib.dumps(value, indent=2, default=_plain))
+
+
+def _plain(value: Any) -> object:
+    """Return a table as a list of rows, with None where a cell is empty; a dataclass as a dict."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return value.astype(object).where(value.notna(), None).to_dict("records")
+
+
+def print_figures(figures: pd.DataFrame, title: str) -> None:
+    """Print a table of figures: a row for each group, a column for each metric."""
+    from admire.metrics.figures import wide_figures
+
+    wide = wide_figures(figures, ["group", "n"])
+    rows = [(*group, *cells) for group, *cells in wide.itertuples(name=None)]
+    print_rows(("Items", "n", *wide.columns), rows, title)

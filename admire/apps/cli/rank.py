@@ -1,0 +1,320 @@
+"""Commands that make, score and fuse runs, and write submissions."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from admire.apps.cli import options as opt
+from admire.apps.cli.output import (
+    REPORT,
+    print_account,
+    print_forecasts,
+    print_json,
+    print_rankings,
+    print_why,
+    show_run,
+)
+from admire.core.errors import UserError
+from admire.data.settings import ItemFiles
+from admire.rankers.settings import RequestOptions, Scoring, Settings
+from admire.tasks.rank import Rank, run_settings
+
+log = logging.getLogger("admire")
+
+
+def demo(
+    *, out: Path = Path("runs/demo"), every: Annotated[bool, Parameter("--all")] = False
+) -> None:
+    """Rank the bundled samples locally; needs no API key and no download.
+
+    Needs the extra embedded.
+
+    Args:
+        out: Run folder to write.
+        every: Rank all samples, not only the first two.
+
+    Examples:
+        admire demo
+        admire demo --all --out runs/samples
+    """
+    from admire.apps.report import check_report
+    from admire.core.storage import check_folder
+    from admire.data.items import SAMPLES
+    from admire.data.reader import read_items
+    from admire.pipeline.run import rank
+    from admire.pipeline.run_folder import write_run
+
+    check_folder(out, "run")
+    check_report(out / REPORT)
+    items = read_items(SAMPLES)
+    run = rank(items if every else items[:2], source=SAMPLES)
+    show_run(out, write_run(run, out), report=True)
+
+
+@opt.with_settings("rank", *Rank.settings, opt.WorkerOptions, headings=True)
+def rank(
+    data: opt.Data,
+    /,
+    *,
+    out: Path = Path("runs/latest"),
+    dry_run: opt.DryRun = False,
+    report: bool = False,
+    json: Annotated[opt.Json, opt.RARE] = False,
+    options: opt.Options = None,
+) -> None:
+    """Rank each item's candidates and write a run folder with a submission.
+
+    Options override the settings of --config, --like or the profile. The profile embedded needs no
+    API key and no download. In vision and vision-local a chat model sees the candidates. best uses
+    the models that we expect to be strongest; paper reproduces UoR-NCL's system.
+
+    Needs the extra embedded; other encoders need clip, and --workers needs ray.
+
+    Args:
+        out: Run folder to write.
+        report: Also write report.html, a page that shows the run.
+
+    Examples:
+        admire rank my_set/ --out runs/my_set --report
+        admire rank my_set/ --limit 5 --dry-run --llm openai:gpt-6.1-sol
+    """
+    from admire.core.storage import check_folder
+    from admire.data.image_files import check_image
+    from admire.pipeline.forecast import plan
+    from admire.pipeline.run_blocks import rank_file
+
+    started = time.monotonic()
+    settings, files = run_settings(options), opt.make(ItemFiles, options)
+    asking, workers = opt.make(RequestOptions, options), opt.open_workers(options, settings.device)
+    if dry_run:
+        look, skip = (check_image, lambda fault: None) if files.skip_bad else (None, None)
+        items = list(files.read(data, look=look, skip=skip))
+        print_forecasts(plan(items, settings, asking=asking), json=json)
+        return
+    check_folder(out, "run")
+    if report:
+        from admire.apps.report import check_report
+
+        check_report(out / REPORT)
+    written = rank_file(data, out, settings, files, asking=asking, workers=workers)
+    show_run(out, written, report=report, json=json, data=data)
+    took = time.monotonic() - started
+    minutes = "{}:{:02} min".format(*divmod(int(took), 60))
+    log.info("That took %s.", f"{took:.1f} s" if took < 60 else minutes)
+    if not report:
+        log.info("Next: %s", shlex.join(["admire", "report", str(out)]))
+
+
+@opt.with_settings(
+    "one", (ItemFiles, "lang"), Settings, Scoring, RequestOptions, opt.SettingsSource, headings=True
+)
+def one(
+    compound: str,
+    sentence: str,
+    /,
+    *pictures: Path,
+    caption: list[str] | None = None,
+    definition: list[str] | None = None,
+    why: bool = False,
+    json: opt.Json = False,
+    options: opt.Options = None,
+) -> None:
+    """Rank pictures, captions, or pictures with captions, for one sentence.
+
+    Needs the extra embedded; other encoders need clip.
+
+    Args:
+        compound: The compound, such as "cold feet".
+        sentence: A sentence that uses it.
+        pictures: Picture files.
+        caption: A caption, in the pictures' order. Repeat for each; "" for none.
+        definition: Meaning of the compound in the sentence, used instead of a model's definition.
+            Repeat for a second one.
+        why: Also print why the first candidate is first, and the parts of all scores. --json always
+            contains both.
+
+    Examples:
+        admire one "cold feet" "He got cold feet." feet.png church.png --why
+        admire one "cold feet" "He got cold feet." --caption Ice --caption Doubt
+    """
+    from admire.pipeline.score_parts import explain_first, parts_by_candidate
+    from admire.pipeline.single_item import rank_one
+
+    run = rank_one(
+        compound,
+        sentence,
+        pictures,
+        caption,
+        definitions=definition,
+        language=opt.make(ItemFiles, options).lang,
+        settings=run_settings(options),
+        asking=opt.make(RequestOptions, options),
+    )
+    (ranking,) = run.rankings
+    if json:
+        names = [candidate.name for candidate in ranking.candidates]
+        scores = dict(zip(names, ranking.scores.tolist(), strict=True))
+        parts, reason = parts_by_candidate(ranking), explain_first(ranking)
+        figures = {name: getattr(ranking, name) for name in ("probability_idiomatic", "confidence")}
+        row = ranking.model_dump(mode="json") | figures
+        print_json(row | {"scores": scores, "parts": parts, "why": reason})
+    else:
+        print_rankings([ranking], 1)
+        if why:
+            print_why(ranking)
+    print_account(run.record["asked"])
+
+
+@opt.with_settings(
+    "batch",
+    Settings,
+    Scoring,
+    (RequestOptions, "budget"),
+    (ItemFiles, "lang", "limit", "images"),
+    opt.SettingsSource,
+    headings=True,
+)
+def batch(data: opt.Data, /, *, dry_run: opt.DryRun = False, options: opt.Options = None) -> None:
+    """Send a run's requests through OpenAI's Batch API (half price, within 24 hours).
+
+    Submits the requests that are not cached, and caches the replies of finished batches. Run it
+    again with the same options until it reports that admire rank can start. While requests are in
+    progress, the exit code is 3.
+
+    Needs an OpenAI API key, and no extra.
+
+    Examples:
+        admire batch my_set/ --llm openai:gpt-6.1-sol --dry-run
+    """
+    from admire.pipeline.batch import batch as ask_in_batches
+    from admire.pipeline.forecast import plan
+
+    settings = run_settings(options)
+    items = list(opt.make(ItemFiles, options).read(data))
+    if dry_run:
+        print_forecasts(plan(items, settings, batch=True))
+        return
+    under_way = ask_in_batches(items, settings, budget=opt.make(RequestOptions, options).budget)
+    for line in under_way:
+        log.info("%s.", line)
+    if under_way:
+        log.info("Run the same command again later: answers usually come within 24 hours.")
+        sys.exit(3)
+    log.info("All replies from batches are cached. Now run admire rank with these options.")
+
+
+def score(
+    submissions: list[Path],
+    /,
+    *,
+    gold: Path | None = None,
+    judgements: Path | None = None,
+    published: opt.Published = None,
+    track: opt.PublishedTrack = None,
+    metric: opt.Metrics = None,
+    seed: opt.Seed = 0,
+    json: opt.Json = False,
+) -> None:
+    """Score submissions: top-1, DCG, NDCG and both correlations, with 95 % intervals.
+
+    For several languages, also prints the figures of each and their macro-average.
+
+    In Subtask B the figures are accuracies, in V-WSD top-1 (hit@1) and the mean reciprocal rank.
+
+    For a run, also prints how reliable its sense probabilities are: their calibration error, and
+    the error rate on the items with the highest confidence.
+
+    Args:
+        submissions: One submission or run folder, or two to compare by their paired difference and
+            the agreement of their orders, which needs no gold.
+        gold: File with the expected orders, or a folder with one file per language (default: the
+            run's own).
+        judgements: File saved by a report (judgements.json), with people's corrections of the gold.
+
+    Examples:
+        admire score runs/my_set
+        admire score runs/a runs/b --gold dev.tsv
+    """
+    from admire.apps.audit.run_leakage import warn_if_runs_leaked
+    from admire.apps.audit.scorecard import score_submissions
+    from admire.apps.cli.score_output import print_scores, scores_as_json
+
+    scores = score_submissions(
+        submissions,
+        gold,
+        judgements=judgements,
+        published=published,
+        track=track,
+        seed=seed,
+        metrics=metric or (),
+    )
+    if json:
+        print_json(scores_as_json(scores))
+    else:
+        print_scores(scores)
+    for card in scores.cards:
+        warn_if_runs_leaked(card.scored, card.path)
+
+
+def fuse(
+    runs: list[Path],
+    /,
+    *,
+    out: Path = Path("runs/fused"),
+    method: opt.FusionMethod = "scores",
+    weight: list[float] | None = None,
+) -> None:
+    """Fuse runs of any rankers and chat models into one, by a weighted mean.
+
+    Args:
+        runs: Run folders of the same items.
+        out: Run folder to write.
+        weight: Weight of each run: 2,1, or repeat the option for each run (default: equal).
+
+    Examples:
+        admire fuse runs/a runs/b --weight 2,1 --out runs/fused
+    """
+    from admire.core.storage import check_folder
+    from admire.pipeline.fusion import fuse as fuse_runs
+    from admire.pipeline.run_folder import write_run
+
+    check_folder(out, "run")
+    if out.resolve() in [run.resolve() for run in runs]:
+        raise UserError(f"{out}: is one of the runs to fuse, and would be overwritten.", "out")
+    fused = fuse_runs(runs, weights=weight, method=method)
+    show_run(out, write_run(fused, out))
+
+
+def submit(
+    run: Path,
+    /,
+    *,
+    out: Path = Path("submission.zip"),
+    force: opt.Force = False,
+    data: Path | None = None,
+    without_sense: bool = False,
+) -> None:
+    """Write the submission ZIP for AdMIRe or AdMIRe 2, checked against the blind files.
+
+    Args:
+        run: Run folder of rank or fuse.
+        out: ZIP file to write.
+        data: Path of the run's blind files, if they have moved.
+        without_sense: Omit the column sentence_type.
+
+    Examples:
+        admire submit runs/dev --out submission.zip
+    """
+    from admire.core.storage import check_file
+    from admire.pipeline.team_submission import write_submission_zip
+
+    check_file(out, "submission_", force=force)
+    names = write_submission_zip(run, out, data=data, sense=not without_sense)
+    log.info("Wrote %s with %s", out, ", ".join(names))

@@ -1,0 +1,124 @@
+"""The command that reproduces tables of papers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from admire.apps.cli import options as opt
+from admire.apps.cli.output import print_account, print_forecasts, print_json, print_rows
+from admire.core.errors import UserError
+
+if TYPE_CHECKING:
+    from admire.apps.reproduce.recipe import Recipe
+    from admire.apps.reproduce.results import Cell
+
+log = logging.getLogger("admire")
+
+
+def reproduce(
+    recipe: str | None = None,
+    /,
+    *,
+    data: str | None = None,
+    out: Path | None = None,
+    rows: list[str] | None = None,
+    llm: Annotated[list[str] | None, Parameter(completer=opt.model_names("chat models"))] = None,
+    stand_in: bool = False,
+    trust_remote_code: bool = False,
+    dry_run: opt.DryRun = False,
+    json: opt.Json = False,
+) -> None:
+    """Reproduce a table of a paper, row by row, and compare it with what was published.
+
+    Without a recipe, list all of them with what they need. If the command is interrupted, run it
+    again to resume. A row that lacks data, a key or a model says so, and the others run; if no row
+    can run, the exit code is 2.
+
+    Args:
+        recipe: Name of a recipe, such as uor-ncl:2, or a TOML file of your own.
+        data: Folder of the data; for retrieval a benchmark's folder, or a dataset on the hub.
+        out: Folder for runs, table.csv and table.html (default: runs/ and the recipe's name).
+        rows: Row to run, by its name or number (default: all). Repeat for several.
+        llm: Chat model in place of the rows' own, named as for rank (openai:MODEL, recorded:FILE,
+            embedded, …). The table marks these rows. Repeat for several.
+        stand_in: Substitute embedded models for unavailable ones. The table marks these rows.
+        trust_remote_code: Run custom code from the models of rows that need it, with your user's
+            permissions.
+
+    Examples:
+        admire reproduce uor-ncl:2 --data FOLDER --llm openai:gpt-6.1-sol --dry-run
+        admire reproduce admire:ablation --data shared/data/admire_en
+    """
+    from admire.apps.reproduce.table import forecast, list_recipes, read_jobs, run_jobs
+
+    if recipe is None:
+        lists = list_recipes(data)
+        if json:
+            print_json(lists)
+        else:
+            _print_recipes(lists)
+        return
+    table, jobs = read_jobs(recipe, data, rows or (), llm or (), stand_in=stand_in)
+    if dry_run:
+        forecasts = forecast(table, [entry for entry in jobs if entry[0].run])
+        if forecasts or json:
+            print_forecasts(forecasts, json=json)
+        else:
+            print("These rows ask no chat model.")
+        return
+    out = out or Path("runs", Path(recipe).stem.replace(":", "-"))
+    cells = run_jobs(
+        table,
+        jobs,
+        out,
+        trusts=trust_remote_code,
+        seen=lambda result: print_account(result.record.get("asked", ())),
+    )
+    _print(table, cells, json=json)
+    if not any(cell.ran for cell in cells):
+        raise _nothing_ran(cells)
+
+
+def _nothing_ran(cells: Sequence[Cell]) -> UserError:
+    """Return the error of a table of which no row ran, with the first reason."""
+    reasons = {cell.note: f"{cell.row}, {cell.set}: {cell.note}" for cell in reversed(cells)}
+    first, *others = reversed(reasons.values())
+    more = " For the other rows see the notes in the table." if others else ""
+    return UserError(f"No row could run. {first.rstrip('.')}.{more}")
+
+
+def _print(recipe: Recipe, cells: Sequence[Cell], *, json: bool) -> None:
+    """Print what came out of a recipe's rows."""
+    from admire.apps.reproduce.results import result_table, wide_table
+
+    figures = result_table(recipe, cells)
+    if json:
+        print_json({"figures": figures})
+    else:
+        rows = wide_table(recipe, figures).itertuples(index=False, name=None)
+        headings = ("Row", "Set", "n", *recipe.metrics, "Note")
+        print_rows(headings, map(list, rows), f"{recipe.paper}, {recipe.table}: {recipe.title}")
+    for difference in recipe.differs:
+        log.info("Differs from the paper: %s", difference)
+
+
+def _print_recipes(lists: Sequence[Mapping[str, Any]]) -> None:
+    from admire.apps.reproduce.table import brief
+
+    cells = [
+        (
+            entry["recipe"],
+            f"{entry['table']}: {entry['title']}",
+            f"{entry['ready']} of {entry['to_run']}",
+            "\n".join(brief(entry["needs"])),
+        )
+        for entry in lists
+    ]
+    print_rows(
+        ("Recipe", "Table", "Rows ready", "Needs"), cells, "admire reproduce RECIPE --data FOLDER"
+    )

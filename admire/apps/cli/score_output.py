@@ -1,0 +1,124 @@
+"""Scorecards on a terminal, and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from admire.apps.cli.output import print_figures, print_rows, print_unsure
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from admire.apps.audit.scorecard import Scorecards
+
+
+def scores_as_json(scores: Scorecards) -> dict[str, Any]:
+    """Return scorecards as JSON: tables of figures, ``languages``, ``reliability``, ``published``.
+
+    All are by submission. For two submissions there is also the ``agreement``.
+    """
+    cards = {str(card.path): card for card in scores.cards}
+    tables = {name: card.figures for name, card in cards.items()}
+    if scores.difference is not None:
+        tables["second minus first"] = scores.difference
+    objects: dict[str, dict[str, Any]] = {
+        "languages": {name: c.languages for name, c in cards.items() if c.languages is not None},
+        "reliability": {name: card.senses for name, card in cards.items() if card.senses},
+        "judgements": {},
+        "published": {name: card.boards for name, card in cards.items() if card.boards},
+    }
+    if scores.gold:
+        before = {name: c.uncorrected for name, c in cards.items() if c.uncorrected is not None}
+        counts = {key: getattr(scores.gold, key) for key in ("judged", "senses", "bests")}
+        objects["judgements"] = counts | {"before": before}
+    present = {key: value for key, value in objects.items() if value}
+    return tables | ({} if scores.agreement is None else {"agreement": scores.agreement}) | present
+
+
+def print_scores(scores: Scorecards) -> None:
+    """Print scorecards as tables."""
+    for card in scores.cards:
+        if card.uncorrected is not None:
+            print_figures(card.uncorrected, f"{card.path}, by the original gold")
+    gold = ", by the corrected gold" if scores.gold else ""
+    for card in scores.cards:
+        print_figures(card.figures, f"{card.path}{gold}")
+    if scores.difference is not None:
+        print_figures(scores.difference, f"second minus first{gold}")
+    if scores.agreement is not None:
+        print_figures(scores.agreement, "Agreement, without gold")
+    for card in scores.cards:
+        if card.languages is not None:
+            print_figures(card.languages, f"By language, {card.path}")
+    for card in scores.cards:
+        if card.senses:
+            _print_senses(card.senses, len(card.scored), str(card.path))
+    for card in scores.cards:
+        for board in card.boards:
+            _print_board(board, card.all_figures, str(card.path))
+
+
+def _print_senses(senses: Mapping[str, Any], items: int, name: str) -> None:
+    """Print how reliable the senses of a run are."""
+    from admire.metrics.reliability import RISKS, at_coverages
+
+    print_figures(senses["figures"], f"Sense and its probability, {name}")
+    rows = [
+        (
+            f"{row['share']:.0%}",
+            int(row["items"]),
+            *(f"{row[name]:.3f}" for name in ("confidence", *RISKS)),
+        )
+        for row in at_coverages(senses["curve"]).to_dict("records")
+    ]
+    errors = (error.capitalize() for error in RISKS.values())
+    headings = ("Coverage", "Items", "Min. confidence", *errors)
+    print_rows(headings, rows, f"Errors on the most confident items, {name}")
+    if "unsure" in senses:
+        unsure = senses["unsure"]
+        print_unsure(unsure["items"], items, unsure["below"], unsure["without"])
+
+
+def _print_board(entry: Mapping[str, Any], figures: pd.DataFrame, name: str) -> None:
+    """Print the published systems with ours at its place; some have no place."""
+    from admire.metrics.published import FEW, Board, is_better, our_figures, published_systems
+
+    board = Board(entry["set"], entry["subtask"], entry["track"])
+    first, second = board.ranked
+    our = our_figures(figures, board)
+    label = f"→ {name}" + ", with the gold sense" * entry["gold_sense"]
+    ours: dict[Any, Any] = {"system": label, "placed": not entry["gold_sense"]}
+    for metric, figure in our.items():
+        ours[metric] = figure["mean"]
+        if metric in board.ranked:
+            ours |= {f"{metric}_low": figure["low"], f"{metric}_high": figure["high"]}
+    for standing in entry["places"][:1]:
+        if standing.n < FEW:
+            ours["range"] = f"{standing.best} to {standing.worst}"
+    systems = entry["systems"].rename(columns={"low": f"{first}_low", "high": f"{first}_high"})
+    ahead = is_better(published_systems(board), our, first, second)
+    metrics = [first, second, *({"corr_official"} & set(systems))]
+    rows: list[Sequence[object]] = []
+    place = 0
+    for row in (*systems[ahead].to_dict("records"), ours, *systems[~ahead].to_dict("records")):
+        place += row["placed"]
+        cells = [_board_cell(row, metric) for metric in metrics]
+        rows.append((row.get("range", place) if row["placed"] else "", row["system"], *cells))
+    print_rows(("", f"By {first}", *metrics), rows, f"Published on {board}")
+    for standing in entry["places"]:
+        print(standing)
+    if entry["gold_sense"]:
+        print(f"{name} has no place, because it was ranked with the gold sense.")
+    print(f"≈: within our interval; with {our[first]['n']} items no different from ours.")
+    for source in dict.fromkeys(systems["source"]):
+        print(f"Source: {source}.")
+
+
+def _board_cell(row: Mapping[Any, Any], metric: str) -> str:
+    """Write a figure with its interval if there is one, and ≈ if it is in our interval."""
+    from admire.metrics.figures import figure_text
+
+    figure = figure_text(*(row.get(f"{metric}{end}", math.nan) for end in ("", "_low", "_high")))
+    return f"≈ {figure}" if row.get(f"{metric}_within") else figure

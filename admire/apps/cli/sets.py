@@ -1,0 +1,175 @@
+"""Commands that create, validate and audit data sets."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import logging
+import shlex
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from admire.apps.cli import options as opt
+from admire.apps.cli.output import print_json, print_rows
+from admire.core.errors import UserError
+from admire.core.terminal import visible
+from admire.data.settings import ItemFiles
+from admire.rankers.settings import Settings
+
+log = logging.getLogger("admire")
+
+
+def init(folder: Path, /, *pictures: Path) -> None:
+    """Create a manifest for a new data set from folders of images.
+
+    The pictures of a folder are the candidates of one item, and the folder's name is the compound.
+    Captions come from the .txt files beside the pictures. Sentences are left empty: fill them in,
+    and admire check reports what is still missing.
+
+    Args:
+        folder: Folder of the set, where manifest.csv is written.
+        pictures: Pictures, or folders of pictures, to copy into the set (default: the pictures that
+            it contains).
+
+    Examples:
+        admire init my_set/ pictures/
+        admire init my_set/ night_owl/*.jpg cold_feet/*.jpg
+    """
+    from admire.data.new_set import init_set
+
+    rows = init_set(folder, pictures)
+    log.info("Items in %s: %d. Each needs a sentence.", folder / "manifest.csv", len(rows))
+    log.info("Next: %s", shlex.join(["admire", "check", str(folder)]))
+
+
+@opt.with_settings("check", (ItemFiles, "lang", "limit", "images"))
+def check(
+    data: opt.Data,
+    /,
+    *,
+    out: Path | None = None,
+    json: opt.Json = False,
+    options: opt.Options = None,
+) -> None:
+    """Validate a data set and report every problem at once. Loads no model.
+
+    Checks rows, paths, links and pictures; each picture is decoded. If all pictures are missing,
+    the set is ranked by its captions, and this is not a problem. The exit code is 2 if there are
+    problems; admire rank --skip-bad skips the unusable items and pictures.
+
+    Checking pictures needs Pillow, which the extra embedded installs.
+
+    Args:
+        out: Run folder for admire rank: also check that it is writable.
+
+    Examples:
+        admire check my_set/
+        admire check my_set/ --limit 5 --json
+    """
+    from admire.core.storage import check_folder
+    from admire.data.check import SetCounts, check_set
+    from admire.data.image_files import check_image
+    from admire.data.reader import data_files
+
+    files = opt.make(ItemFiles, options)
+    folder = files.images or data_files(data)[0].folder
+    checked = check_set(
+        partial(files.read, data),
+        partial(SetCounts, folder.resolve()),
+        lambda first: first.counts["pictures"] > 0,
+        check_image,
+    )
+    counts, links = checked.collector.counts, list(checked.collector.links)
+    faults = [vars(fault) for fault in checked.faults]
+    if out:
+        try:
+            check_folder(out, "run")
+        except UserError as error:
+            faults.append({"what": str(error), "lost": "run"})
+    if json:
+        print_json({"counts": counts, "faults": faults, "links": links})
+    else:
+        for fault in faults:
+            print(visible(fault["what"]))
+        if not faults:
+            print("No problems.")
+        print("; ".join(f"{kind}: {count}" for kind, count in counts.items()))
+        if links:
+            others = f" and {len(links) - 1} more" if len(links) > 1 else ""
+            print(visible(f"Links to outside the set's folder: {links[0]}{others}"))
+    if faults:
+        number = "1 problem" if len(faults) == 1 else f"{len(faults)} problems"
+        raise UserError(f"{data}: {number}, listed above.")
+
+
+@opt.with_settings("audit", (ItemFiles, "lang"), (Settings, "dictionaries"))
+def audit(
+    data: Path,
+    /,
+    *,
+    against: list[Path] | None = None,
+    run: Path | None = None,
+    out: Path | None = None,
+    force: opt.Force = False,
+    order: Annotated[bool, Parameter(negative="--no-order")] = True,
+    seed: int = 0,
+    json: opt.Json = False,
+    options: opt.Options = None,
+) -> None:
+    """Check a data set for overlap with other sets, duplicates and missing fields.
+
+    Compares compounds, sentences, captions and pictures. Finds pictures that were renamed, scaled,
+    saved again or recoloured. Also reports which compounds a dictionary contains. Asks no chat
+    model.
+
+    Needs the extra embedded.
+
+    Args:
+        data: As for rank; candidates are not needed.
+        against: Another set, or a head or detector, whose card lists its training data. Repeat for
+            several.
+        run: Run folder of this data: read its scores and answers, and add audit.json to it for
+            admire report.
+        out: JSON file to write.
+        order: Count equal scores, and the positions of the candidates that the run's chat models
+            ranked first. Without a run, rank by embeddings to do so.
+        seed: Seed of simulated chance.
+
+    Examples:
+        admire audit dev.tsv --against train.tsv --run runs/dev
+    """
+    from admire.apps.audit.audit import AUDIT, read_training_digests
+    from admire.apps.audit.audit import audit as audit_items
+    from admire.apps.audit.candidate_order import check_order
+    from admire.apps.report.audit_tables import audit_tables
+    from admire.core.storage import check_file, note_addition, write_whole
+    from admire.data.reader import iter_items
+    from admire.senses.dictionaries import open_dictionaries
+
+    if out:
+        check_file(out, '"against": ', force=force)
+    read = partial(iter_items, notes={}, whole=False)
+    items = list(read(data, opt.make(ItemFiles, options).lang))
+    cards = {str(path): read_training_digests(path) for path in against or ()}
+    findings = audit_items(
+        items,
+        {path: list(read(path)) if saw is None else saw for path, saw in cards.items()},
+        order=check_order(items, run, seed=seed) if order else None,
+        dictionaries=open_dictionaries(opt.make(Settings, options).dictionaries),
+        seed=seed,
+    ).as_json(str(data))
+    if json:
+        print_json(findings)
+    else:
+        for table in audit_tables(findings, items=10):  # --json has all
+            print_rows(table.headings, table.rows, table.title)
+            if table.note:
+                print(table.note)
+    for path in (run / AUDIT if run else None, out):
+        if path:
+            note_addition(path)  # first, so that admire knows the file even if it is killed now
+            with write_whole(path) as file:
+                jsonlib.dump(findings, file, indent=2, ensure_ascii=False)
+            log.info("Wrote %s", path)

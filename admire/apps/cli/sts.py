@@ -1,0 +1,113 @@
+"""Commands for sentence similarity: idiomatic STS, and encoders fine-tuned for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from admire.apps.cli import options as opt
+from admire.apps.cli.config import with_file
+from admire.apps.cli.output import print_json, print_rows
+from admire.core.schema import Count
+from admire.encoders.training_settings import StartEncoder
+from admire.tasks.sts.settings import SentenceTraining, TrainingSetting
+from admire.tasks.sts.task import SimilarityTask
+
+
+@opt.with_settings("sts", *SimilarityTask.settings)
+def sts(
+    data: Path,
+    /,
+    *,
+    gold: Path | None = None,
+    split: str | None = None,
+    limit: Count | None = None,
+    out: Path | None = None,
+    force: opt.Force = False,
+    setting: TrainingSetting = "fine_tune",
+    json: opt.Json = False,
+    options: opt.Options = None,
+) -> None:
+    """Measure the similarity of sentence pairs, and score it: Spearman's correlation.
+
+    Prints it for all pairs, those with an idiom and plain STS pairs, with 95 % intervals by
+    bootstrap over the pairs.
+
+    Needs the extra embedded for e5, or clip for other encoders.
+
+    Args:
+        data: Pairs: SemEval-2022 Task 2B, ChengyuSTS, STS Benchmark (.tsv) or ASSIN2 (.xml), or a
+            folder with train.csv, dev.csv and test.csv.
+        gold: Task 2B's gold file, for its dev file.
+        split: Split of STS Benchmark or of a folder: train, dev or test (default: all).
+        limit: Read only the first N pairs of each file (default: all).
+        out: Submission to write, a CSV.
+        setting: Setting that the submission names for its training data.
+
+    Examples:
+        admire sts dev.csv --gold dev.gold.csv
+    """
+    import pandas as pd
+
+    from admire.metrics.figures import figure_text
+
+    own = {"gold": gold, "split": split, "limit": limit, "out": out, "setting": setting}
+    result = SimilarityTask().run(data, own | {"force": force} | dict(options or {}))
+    figures = pd.DataFrame(result.figures).fillna(float("nan"))
+    if json:
+        print(figures.to_json(orient="records", indent=2))
+        return
+    rows = [
+        (
+            *row[:3],
+            "undefined (all equal)" if pd.isna(row[3]) else figure_text(*map(float, row[3:])),
+        )
+        for row in figures.itertuples(index=False, name=None)
+    ]
+    if rows:
+        print_rows(("Language", "Pairs", "n", "Spearman"), rows, result.record["model"])
+
+
+@opt.with_settings(
+    "train sentences", *SimilarityTask.training, unset=("batch_size",), headings=True
+)
+def train_sentences(
+    data: list[Path],
+    /,
+    *,
+    out: Path,
+    json: Annotated[opt.Json, opt.RARE] = False,
+    options: opt.Options = None,
+) -> None:
+    """Fine-tune a sentence encoder on idioms and their paraphrases, or on sentence pairs.
+
+    The default batch size is 64 sentences for adaptive and multi-negative, and 16 rows for the
+    other objectives.
+
+    Needs the extra finetune.
+
+    Args:
+        data: Task 2B's training file or ChengyuSTS; for regression, classification and cosent STS
+            Benchmark and ASSIN2. Several are joined. From a folder train.csv is read, and dev.csv
+            if it is also the validation file.
+        out: Folder of the model to write, for sbert:FOLDER.
+
+    Examples:
+        admire train sentences train.csv --encoder sbert:FOLDER --out mine/
+    """
+    import pandas as pd
+
+    options = with_file("train sentences", options)
+    result = SimilarityTask().train(data, options | {"out": out})
+    if json:
+        print_json(result.record)
+        return
+    figures = pd.DataFrame(result.figures, dtype=float)
+    rows = [
+        (epoch or "before", *(f"{figure:.3f}" for figure in row))
+        for epoch, row in enumerate(figures.itertuples(index=False, name=None))
+    ]
+    encoder = opt.make(StartEncoder, options).encoder
+    objective = opt.make(SentenceTraining, options).objective
+    title = f"{encoder}, {objective}: Spearman, validation"
+    print_rows(("Epoch", *figures), rows, title)

@@ -1,0 +1,254 @@
+"""The cards of a report: every item with its candidates and each run's results."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from admire.apps.report.report import Kind, describe_figure, file_name, plain_name
+from admire.apps.report.thumbnails import Shown
+from admire.core.choices import TRACKS
+from admire.data.compounds import find_compound
+from admire.data.items import Candidate, Item, SenseLabel, item_keys
+from admire.data.languages import base_language
+from admire.metrics.figures import item_metrics
+from admire.metrics.metrics import BEST_DCG
+from admire.pipeline.ranking import Ranking, Run, score_rankings
+from admire.pipeline.record import used_gold_sense
+from admire.pipeline.score_parts import score_parts
+from admire.rankers import Judgement
+from admire.rankers.aggregate import agreement
+from admire.rankers.embeddings import Part
+from admire.senses.interpretation import Interpretation
+from admire.senses.meaning import Meaning
+from admire.senses.sense import NO_SENSE, Sense
+
+
+def gallery(
+    runs: Sequence[Run],
+    names: Sequence[str],
+    thumbnails: Mapping[Path, Shown],
+    metrics: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return what the cards of ranked items show; ``docs/report.md`` says what is in it.
+
+    Items of several runs are the same where compound, sentence and candidates are.
+    """
+    items: dict[Hashable, Item] = {}
+    by_run: list[dict[Hashable, tuple[Ranking, dict[str, float] | None]]] = []
+    shown: dict[str, None] = {}
+    for run in runs:
+        keys = item_keys([ranking.item for ranking in run.rankings])
+        for key, ranking in zip(keys, run.rankings, strict=True):
+            items.setdefault(key, ranking.item)
+        figures = _figures(run, metrics)
+        shown |= dict.fromkeys(name for values in figures for name in values or ())
+        by_run.append(dict(zip(keys, zip(run.rankings, figures, strict=True), strict=True)))
+    cards = []
+    for number, (key, item) in enumerate(items.items(), start=1):
+        results = [
+            result(item, *of_run[key], run.record) if key in of_run else None
+            for run, of_run in zip(runs, by_run, strict=True)
+        ]
+        cards.append(_card(number, item, results, thumbnails))
+    records = json.dumps([run.record for run in runs], sort_keys=True, default=str)
+    key_of_judgements = hashlib.sha256(records.encode()).hexdigest()[:16]
+    return card_data("ranking", names, list(shown), cards) | {"key": key_of_judgements}
+
+
+def card_data(
+    kind: Kind, names: Sequence[str], metrics: Sequence[str], cards: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return what report.js reads."""
+    runs = [{"name": name} for name in names]
+    headings = {metric: describe_figure(metric) for metric in metrics}
+    named = {"kind": kind, "runs": runs, "metrics": list(metrics), "headings": headings}
+    return {**named, "items": list(cards)}
+
+
+def _figures(run: Run, metrics: Sequence[str]) -> list[dict[str, float] | None]:
+    """Return the figures of each item of a run; None without gold."""
+    scored = score_rankings(run, metrics)
+    columns = item_metrics(scored)
+    by_item: dict[Any, Any] = scored[columns].astype(float).to_dict("index")
+    return [by_item.get(place) for place in range(len(run.rankings))]
+
+
+def _card(
+    number: int,
+    item: Item,
+    results: Sequence[Mapping[str, Any] | None],
+    thumbnails: Mapping[Path, Shown],
+) -> dict[str, Any]:
+    """Return one item with each run's :func:`result`."""
+    names = [candidate.name for candidate in item.candidates]
+    gold = [item.expected_item] if item.expected_item else item.expected_order
+    there = [result for result in results if result]
+    agreements = [judged["agreement"] for result in there for judged in result["judgements"]]
+    if len(there) > 1:
+        agreements = [agreement(np.argsort([result["order"] for result in there], axis=1))]
+    numbers = [value for value in agreements if value is not None]
+    return {
+        **card_head(number, item),
+        "gold": [names.index(name) for name in gold] if gold else None,
+        "candidates": [_thing(candidate, thumbnails) for candidate in item.candidates],
+        "sequence": [_thing(candidate, thumbnails) for candidate in item.sequence],
+        "agreement": float(np.mean(numbers)) if numbers else None,
+        "runs": list(results),
+    }
+
+
+def card_head(number: int, item: Item) -> dict[str, Any]:
+    """Return the head of a card: what it says of its item first."""
+    text, phrase = (item.compound, item.word) if item.word else (item.sentence, item.phrase)
+    return {
+        "number": number,
+        "compound": item.compound,
+        "sentence": pieces(text, *(find_compound(text, phrase) or (0, 0))),
+        "language": item.language,
+        "lang": base_language(item.language),
+        "sense": item.sentence_type,
+    }
+
+
+def pieces(text: str, start: int, end: int) -> list[tuple[str, bool]]:
+    """Return the text before, in and after a span, each with whether it is the span."""
+    three = [(text[:start], False), (text[start:end], True), (text[end:], False)]
+    return [piece for piece in three if piece[0]]
+
+
+def _thing(candidate: Candidate, thumbnails: Mapping[Path, Shown]) -> dict[str, Any]:
+    thumbnail = thumbnails.get(candidate.image) if candidate.image else None
+    picture = asdict(thumbnail) if thumbnail else {"picture": None}
+    return {"name": candidate.name, "caption": candidate.caption, **picture}
+
+
+def result(
+    item: Item, ranking: Ranking, figures: Mapping[str, float] | None, record: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return one run's result for an item.
+
+    Args:
+        item: the order of its candidates counts, and its gold.
+        record: of the run, for the settings by which it was scored.
+    """
+    names = [candidate.name for candidate in item.candidates]
+    own = [candidate.name for candidate in ranking.item.candidates]
+    mine = [own.index(name) for name in names]
+    scores = ranking.scores[mine]
+    sense = ranking.predicted_type
+    # A given sense is not a prediction, so it is neither right nor sure.
+    by = {reading.sense.by for reading in ranking.interpretations}
+    given = used_gold_sense(record) or "given" in by
+    right = None if given or None in (sense, item.sentence_type) else sense == item.sentence_type
+    top = np.sort(scores)[::-1]
+    parts = score_parts(ranking)
+    return {
+        **({"given": True} if given else {}),
+        **({"unsure": True} if ranking.unsure else {}),
+        **({"no_meaning": True} if _lacks_meaning(sense, parts, record) else {}),
+        "sense": sense,
+        "probability_idiomatic": None if given else ranking.probability_idiomatic,
+        "confidence": None if given else ranking.confidence,
+        "readings": [
+            describe_reading(r, item.phrase, item.definitions) for r in ranking.interpretations
+        ],
+        "order": [names.index(name) for name in ranking.order],
+        "scores": scores.tolist(),
+        "parts": [
+            {
+                "of": of,
+                "text": file_name(text) if of == "run" and text else text,
+                "values": values[mine].tolist(),
+            }
+            for of, text, values in parts
+        ],
+        "judgements": [_judgement(judgement, names) for judgement in ranking.judgements],
+        "figures": dict(figures) if figures else None,
+        "loss": _loss(item, figures) if figures else None,
+        "right": None if item.best is None else ranking.order[0] == item.best,
+        "sense_right": right,
+        "margin": float(top[0] - top[1]) if len(top) > 1 else 0.0,
+    }
+
+
+def _lacks_meaning(
+    sense: SenseLabel | None, parts: Sequence[Part], record: Mapping[str, Any]
+) -> bool:
+    """Return whether an idiom was ranked by the compound, because it has no meaning."""
+    compared = {text for of, text, _ in parts if of in TRACKS} - {"sequence"}
+    is_by_compound = sense == "idiomatic" and compared == {"compound"}
+    return is_by_compound and record["settings"]["query"] == "meaning"
+
+
+def _loss(item: Item, figures: Mapping[str, float]) -> float:
+    """Return the distance from the best order: in DCG, Subtask B's accuracy or V-WSD's MRR."""
+    if "mrr" in figures:
+        return 1 - figures["mrr"]
+    if "dcg" not in figures:
+        return 1 - figures["item_accuracy"]
+    return BEST_DCG - figures["dcg"]
+
+
+def describe_reading(
+    reading: Interpretation, phrase: str, definitions: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return what a chat model understands, and what dictionaries say."""
+    return {
+        "llm": plain_name(reading.llm),
+        **decided(reading.sense),
+        **({"no_sense": True} if reading.sense == NO_SENSE else {}),
+        "wording": reading.wording(phrase, definitions),
+        "idiomatic": _meaning(reading.idiomatic),
+        "literal": _meaning(reading.literal),
+        "dictionary": {
+            sense: [
+                {"gloss": entry.gloss, "source": plain_name(entry.source)}
+                for entry in reading.known.of(sense)
+            ]
+            for sense in get_args(SenseLabel)
+        },
+    }
+
+
+def decided(sense: Sense) -> dict[str, Any]:
+    """Return a sense with its probabilities, and its votes or what decided it without."""
+    votes = {"idiomatic": sense.idiomatic, "literal": sense.literal, "unparsed": sense.unparsed}
+    based = {"by": sense.by} if sense.by else {"votes": votes}
+    return {"sense": sense.label, "probability_idiomatic": sense.probability_idiomatic, **based}
+
+
+def _meaning(meaning: Meaning) -> dict[str, Any]:
+    scenes = [meaning.scene] if meaning.scene else []
+    wrong = {"unread": meaning.unread, "fault": meaning.fault}
+    known = {name: text for name, text in wrong.items() if text is not None}
+    return {"definitions": list(meaning.definitions), "scenes": scenes, **known}
+
+
+def _judgement(judgement: Judgement, names: Sequence[str]) -> dict[str, Any]:
+    """Return a ranker's answers: the first answer's reasons, and the grades of all."""
+    reasons = next((answer.reasons for answer in judgement.answers if answer.reasons), {})
+    grades = {answer.shown[0]: answer.grades for answer in judgement.answers if answer.grades}
+
+    def of_candidates(answers: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {"candidate": names.index(name), "said": dict(answer)}
+            for name, answer in answers.items()
+            if name in names
+        ]
+
+    return {
+        "ranker": judgement.ranker,
+        "llm": plain_name(judgement.llm),
+        "agreement": judgement.agreement,
+        "unread": judgement.unread,
+        "meaning": next((answer.meaning for answer in judgement.answers if answer.meaning), None),
+        "reasons": of_candidates(reasons),
+        "grades": of_candidates(grades),
+    }

@@ -1,0 +1,58 @@
+"""A run's first items as cards in a notebook: the report's, drawn without a script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from markupsafe import Markup
+
+from admire.apps.report.gallery import gallery
+from admire.apps.report.page import read_file, template
+from admire.apps.report.thumbnails import make_thumbnails, picture_files
+from admire.core.progress import hidden_progress
+from admire.pipeline.ranking import Run
+
+MOST = 20
+"""How many items are shown: a notebook's file keeps all pictures that it shows."""
+
+
+def run_cards(run: Run) -> str:
+    """Return a run's first items as HTML: no script, which notebooks strip, and no request.
+
+    The styles hold only inside. What knows no styles, or strips them, still shows pictures and
+    texts in their order.
+    """
+    first = replace(run, rankings=run.rankings[:MOST])
+    files = picture_files([first]) if find_spec("PIL") else []
+    with hidden_progress():
+        thumbnails, pictures = make_thumbnails(files)
+    cards = gallery([first], ["run"], thumbnails)["items"]
+    return template("notebook.html.j2", signed=_signed, ratio=_ratio).render(
+        style=_style(),
+        cards=cards,
+        pictures={f"#{key}": address for key, address in pictures.items()},
+        more=len(run.rankings) - len(cards),
+    )
+
+
+@cache
+def _style() -> Markup:
+    """Return the cards' styles, which hold inside an element of the class ``admire`` alone."""
+    inside = re.sub(r"^( *)(:root|body) ", r"\1& ", read_file("cards.css"), flags=re.MULTILINE)
+    return Markup(f".admire {{\n{inside}}}")
+
+
+def _signed(value: float) -> str:
+    text = f"{abs(value):.2f}"
+    return text if text == "0.00" else ("−" if value < 0 else "+") + text
+
+
+def _ratio(things: Sequence[Mapping[str, Any]]) -> str:
+    """Width to height of the pictures' frames, as in cards.js."""
+    sized = [thing["width"] / thing["height"] for thing in things if thing["picture"]]
+    return f"{min(1.6, max(0.75, sum(sized) / len(sized))):.3f}" if sized else "4 / 3"

@@ -1,0 +1,106 @@
+"""A report as one HTML file that needs no network and can make no request."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from admire.apps.report.report import Report, Table, describe_figure
+
+NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*%?( \[.*\]| of \d+)?$")
+
+
+def render(report: Report) -> str:
+    """Return the page, complete: styles, scripts, data and pictures are inside.
+
+    A content security policy in the page forbids every request, and all scripts and styles but
+    those that this module puts there.
+
+    Raises:
+        ValueError: the data hold a number that JSON lacks, such as NaN.
+    """
+    style = read_file("cards.css") + read_file("page.css")
+    scripts = [read_file("cards.js"), read_file("report.js")] if report.data.get("items") else []
+    pictures = "data: file: 'self'" if report.linked else "data:"
+    data = json.dumps(report.data, allow_nan=False, separators=(",", ":"))
+    described = map(describe_figure, report.data.get("metrics", ()))
+    figures = [(name, meaning) for name, meaning in described if meaning]
+    filled = template(
+        "report.html.j2", hinted=describe_figure, numeric=_numeric, folded=_folded, line=_line
+    )
+    page = filled.render(
+        report=report,
+        policy=(
+            f"default-src 'none'; script-src {_hashes(*scripts)}; style-src {_hashes(style)}; "
+            "style-src-attr 'unsafe-inline'; "
+            f"img-src {pictures}; base-uri 'none'; form-action 'none'"
+        ),
+        style=Markup(style),
+        scripts=[Markup(script) for script in scripts],
+        data=Markup(data.replace("<", r"\u003c")),  # so that no HTML parser can leave it
+        plots=[(plot, Markup(plot.svg)) for plot in report.plots],
+        figures=figures,
+    )
+    return page.encode(errors="replace").decode()  # a JSON file may hold half of a surrogate pair
+
+
+def _hashes(*texts: str) -> str:
+    digests = (b64encode(sha256(text.encode()).digest()).decode() for text in texts)
+    return " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
+
+
+def _line(report: Report) -> str:
+    """Return the figures of all items and the time that was taken in one line."""
+    tables = {table.title: table for table in report.tables}
+    parts = ["Figures, settings, time"]
+    if figures := tables.get("Figures"):
+        kind, _, *metrics = figures.headings
+        names = [describe_figure(metric)[0] for metric in metrics]
+        first, *others = figures.rows
+        of_all = zip(names[:2], first[2:], strict=False)
+        parts = [f"{first[1]} {kind.lower()}", *(f"{name} {figure}" for name, figure in of_all)]
+        if kind == "Run":
+            parts = [f"{row[0]} {names[0]} {row[2]}" for row in (first, *others[:3])]
+            parts += ["…"] if others[3:] else []
+    if (seconds := tables.get("Seconds")) and len(seconds.headings) == 2:
+        parts.append(f"{sum(float(cell.replace(',', '')) for _, cell in seconds.rows):,.1f} s")
+    return " · ".join(parts)
+
+
+def _folded(table: Table) -> bool:
+    """Return whether a table stands under its folded title: one of many rows without figures."""
+    return table.folded or (
+        len(table.rows) > 8 and not any(describe_figure(name)[1] for name in table.headings)
+    )
+
+
+def _numeric(table: Table) -> list[bool]:
+    """Return whether each column holds only numbers, which are set flush right."""
+    return [
+        k > 0 and all(NUMBER.match(cell) for cell in cells)
+        for k, cells in enumerate(zip(*table.rows, strict=True))
+    ] or [False] * len(table.headings)
+
+
+@cache
+def read_file(name: str) -> str:
+    """Read a file of this folder."""
+    return (files("admire.apps.report") / name).read_text(encoding="utf-8")
+
+
+def template(name: str, **filters: Callable[[Any], Any]) -> jinja2.Template:
+    """Return a template of this folder, with filters of its own."""
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters |= filters
+    return environment.from_string(read_file(name))

@@ -1,0 +1,378 @@
+"""The head of a report: what was run, how well it did, and what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from admire.apps.audit.scorecard import place_on_boards
+from admire.apps.report.report import Table, describe_figure, file_name, plain_name
+from admire.apps.report.source_data import data_source
+from admire.core.choices import BoardTrack, PublishedSet
+from admire.metrics.agreement import shared_items
+from admire.metrics.figures import INTERVALS, NOTHING, paired_difference, summarise, wide_figures
+from admire.metrics.item_figures import describe_coverage
+from admire.metrics.leakage import describe_leaks
+from admire.metrics.published import Board, describe_misfit, recognise_set
+from admire.pipeline.language_summary import language_cells, untrained_note
+from admire.pipeline.ranking import Run, score_rankings
+
+
+def ranking_tables(
+    runs: Sequence[Run],
+    names: Sequence[str],
+    published: PublishedSet | None = None,
+    track: BoardTrack | None = None,
+    metrics: Sequence[str] = (),
+) -> list[Table]:
+    """Return the head of a report on rankings; see :func:`admire.apps.report.write_report`."""
+    records = [run.record for run in runs]
+    scored = [score_rankings(run, metrics) for run in runs]
+    figures = figure_tables(scored, names)
+    if figures:
+        notes = [
+            f"{name}: {note}" if len(runs) > 1 else note
+            for run, name, items in zip(runs, names, scored, strict=True)
+            for note in _notes(run, items)
+        ]
+        figures[0] = replace(figures[0], note=" ".join([figures[0].note, *notes]))
+    return [
+        *figures,
+        *_published(runs, scored, names, published, track),
+        *_without_unsure(records, scored, names),
+        *_by_language(records, names),
+        settings_table([_settings(record) for record in records], names),
+        *_what_it_took(records, names),
+    ]
+
+
+def _notes(run: Run, scored: pd.DataFrame) -> Iterable[str]:
+    """Yield how many of a run's items have gold, and which were seen."""
+    if 0 < len(scored) < len(run.rankings):
+        yield describe_coverage(len(scored), len(run.rankings))
+    yield from describe_leaks(scored, [run.rankings[k].seen for k in scored.index])
+
+
+# --------------------------------------------------------------------------------------- figures
+
+
+def figure_tables(
+    scored: Sequence[pd.DataFrame],
+    names: Sequence[str],
+    metrics: Sequence[str] | None = None,
+    unit: str = "Items",
+    *,
+    shared: bool = True,
+) -> list[Table]:
+    """Return means with 95 % intervals by sense and by language, and paired differences.
+
+    Args:
+        scored: for each run a row for each item, as of
+            :func:`admire.metrics.item_figures.score_items`; empty without gold.
+        metrics: None takes those of that function.
+        shared: whether runs are compared on the items that all of them have, if there are any.
+
+    Returns:
+        The figures; of several runs a row a run, then the differences from the first, and both by
+        sense and language, folded away.
+    """
+    compared, on_shared = _on_shared(scored) if shared else (scored, "")
+    figures = [
+        _summarise_groups(items, metrics).assign(run=name, bold=False)
+        for name, items in zip(names, compared, strict=True)
+        if not items.empty
+    ]
+    if not figures:
+        return []
+    table = pd.concat(figures)
+    table = table[table["metric"].isin(figures[0]["metric"])]
+    note = f"Mean and 95 % interval ({INTERVALS}).{on_shared}"
+    if len(scored) == 1:
+        return [_figure_table("Figures", table, {"group": unit, "n": "n"}, note)]
+    all_items = table["group"] == "all"
+    table.loc[all_items, "bold"] = _is_best(table[all_items], len(figures))
+    whole, *groups = _by_run("Figures", table, unit, note)
+    if whole.bold:
+        whole = replace(whole, note=f"{note} The best is in bold.")
+    differences = _differences(scored, names, metrics, unit)
+    return [whole, *differences[:1], *groups, *differences[1:]]
+
+
+def _on_shared(scored: Sequence[pd.DataFrame]) -> tuple[Sequence[pd.DataFrame], str]:
+    """Return the items that all runs with gold have, and a note if these are not all."""
+    known = [items for items in scored if not items.empty]
+    shared = shared_items(known) if known else []
+    if all(len(items) == len(own) for items, own in zip(shared, known, strict=True)):
+        return scored, ""
+    if shared[0].empty:
+        return scored, " The runs have no item in common, so they cannot be compared."
+    rest = iter(shared)
+    return [items if items.empty else next(rest) for items in scored], " Of the items of all runs."
+
+
+def _summarise_groups(items: pd.DataFrame, metrics: Sequence[str] | None) -> pd.DataFrame:
+    """Summarise all items and, if there are several languages, those of each."""
+    parts = [summarise(items, columns=metrics)]
+    languages = list(dict.fromkeys(items["language"]))
+    for language in languages if len(languages) > 1 else ():
+        part = summarise(items[items["language"] == language], columns=metrics)
+        groups = [language if name == "all" else f"{language}, {name}" for name in part["group"]]
+        parts.append(part.assign(group=groups))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _differences(
+    scored: Sequence[pd.DataFrame],
+    names: Sequence[str],
+    metrics: Sequence[str] | None,
+    unit: str,
+) -> list[Table]:
+    """Return each other run minus the first, on the items that both have."""
+    first, *others = scored
+    differences = []
+    for name, other in zip(names[1:], others, strict=True):
+        if first.empty or other.empty:
+            continue
+        pair = shared_items([first, other])
+        if not pair[0].empty and set(pair[0]) == set(pair[1]):
+            difference = paired_difference(*pair, columns=metrics)
+            differences.append(difference.assign(run=name, bold=_excludes_zero(difference)))
+    if not differences:
+        return []
+    table = pd.concat(differences)
+    return _by_run(
+        f"Against {names[0]}",
+        table[table["metric"].isin(differences[0]["metric"])],
+        unit,
+        f"Mean of the differences item by item, run minus {names[0]}, and 95 % interval. "
+        "In bold where the interval excludes 0; any other difference may be due to chance.",
+        signed=True,
+    )
+
+
+def _by_run(
+    title: str, figures: pd.DataFrame, unit: str, note: str, *, signed: bool = False
+) -> list[Table]:
+    """Return a table of all items, a row a run; and, folded away, one of senses and languages."""
+    is_whole = figures["group"] == "all"
+    headings = {"run": "Run", "n": "n"}
+    tables = [_figure_table(title, figures[is_whole], headings, note, signed=signed)]
+    if not is_whole.all():
+        headings = {"run": "Run", "group": unit, "n": "n"}
+        groups = figures[~is_whole]
+        table = _figure_table(f"{title}, by group", groups, headings, note, signed=signed)
+        tables.append(replace(table, folded=True))
+    return tables
+
+
+def _figure_table(
+    title: str,
+    figures: pd.DataFrame,
+    headings: Mapping[str, str],
+    note: str,
+    *,
+    signed: bool = False,
+) -> Table:
+    """Return a table of figures for the page, with its column ``bold``."""
+    index = [*headings]
+    wide = wide_figures(figures, index, signed=signed)
+    rows = tuple((*map(str, group), *cells) for group, *cells in wide.itertuples(name=None))
+    bold = figures.set_index([*index, "metric"])["bold"].unstack(sort=False, fill_value=False)
+    cells = frozenset((int(k), len(index) + int(j)) for k, j in np.argwhere(bold.to_numpy(bool)))
+    return Table(title, (*headings.values(), *wide.columns), rows, note, bold=cells)
+
+
+def _is_best(figures: pd.DataFrame, runs: int) -> pd.Series[bool]:
+    """Return whether a mean is the highest, where all runs have it, of equally many items."""
+    means = figures["mean"].map(lambda mean: round(mean, 3))
+    metric = means.groupby(figures["metric"])
+    differ = (metric.transform("size") == runs) & (metric.transform("nunique") > 1)
+    return differ & (means == metric.transform("max")) & (figures["n"].nunique() == 1)
+
+
+def _excludes_zero(figures: pd.DataFrame) -> pd.Series[bool]:
+    """Return whether intervals exclude 0, as they are printed."""
+    low, high = (figures[end].map(lambda value: round(value, 3)) for end in ("low", "high"))
+    return (low > 0) | (high < 0)
+
+
+def _without_unsure(
+    records: Sequence[Mapping[str, Any]], scored: Sequence[pd.DataFrame], names: Sequence[str]
+) -> Iterable[Table]:
+    """Yield the figures of the items that runs did not mark as unsure, if a run marked any."""
+    sure, notes = [], []
+    for record, items, name in zip(records, scored, names, strict=True):
+        unsure = items["unsure"] if "unsure" in items else pd.Series(False, index=items.index)
+        sure.append(items[~unsure] if unsure.any() else pd.DataFrame())
+        if unsure.any():
+            below = record["settings"]["abstain_below"]
+            note = f"{unsure.sum()} of {len(items)} items are unsure (below {below:g})."
+            notes.append(f"{name}: {note}" if len(names) > 1 else note)
+    for table in figure_tables(sure, names, shared=False)[:1]:
+        yield replace(table, title="Figures without unsure items", note=" ".join(notes))
+
+
+# -------------------------------------------------------------------------------------- languages
+
+
+def _by_language(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterable[Table]:
+    """Yield what the runs made of each language, in a row a language and run."""
+    summary = [
+        row | {"run": name}
+        for name, record in zip(names, records, strict=True)
+        for row in record.get("languages", ())
+    ]
+    if summary:
+        headings, rows = language_cells(summary)
+        if len(names) > 1:
+            headings = ("Run", *headings)
+            rows = [(row["run"], *cells) for row, cells in zip(summary, rows, strict=True)]
+        yield Table("By language", headings, tuple(rows), untrained_note(summary))
+
+
+# ----------------------------------------------------------------------------- published figures
+
+
+def _published(
+    runs: Sequence[Run],
+    scored: Sequence[pd.DataFrame],
+    names: Sequence[str],
+    published: PublishedSet | None,
+    track: BoardTrack | None,
+) -> Iterable[Table]:
+    """Yield the runs' places among published figures, where a set is known and all of it scored."""
+    rows: list[dict[str, str]] = []
+    notes: dict[str, None] = {}
+    for run, name, scored_items in zip(runs, names, scored, strict=True):
+        items = [ranking.item for ranking in run.rankings]
+        set_name = published or recognise_set(items, data_source(run.record).get("path", ""))
+        if set_name is None or len(scored_items) < max(1, len(items)):
+            continue
+        notes |= dict.fromkeys(filter(None, [describe_misfit(set_name, items)]))
+        boards, board_notes = place_on_boards(summarise(scored_items), set_name, track, run.record)
+        notes |= dict.fromkeys(board_notes)
+        for board in boards:
+            row = {"Run": name} if len(runs) > 1 else {}
+            rows.append(row | _board_row(board, len(items)))
+            notes |= dict.fromkeys(f"Source: {source}." for source in board["systems"]["source"])
+    if rows:
+        table = pd.DataFrame(rows).fillna(NOTHING)
+        cells = tuple(table.itertuples(index=False, name=None))
+        guess = "" if published else "The set is recognised by its language, size and name. "
+        between = "The range is of the places at the ends of the 95 % interval."
+        note = " ".join([guess + between, *notes])
+        yield Table("Among published figures", (*table,), cells, note)
+
+
+def _board_row(entry: Mapping[str, Any], count: int) -> dict[str, str]:
+    """Return a run's place by each figure of a board."""
+    board = Board(entry["set"], entry["subtask"], entry["track"])
+    if entry["gold_sense"]:
+        places = dict.fromkeys(board.ranked, "none, with the gold sense")
+    else:
+        places = {place.metric: place.text for place in entry["places"]}
+    headings = {f"Place by {describe_figure(name)[0]}": text for name, text in places.items()}
+    return {"Board": str(board), "n": str(count), **headings}
+
+
+# ----------------------------------------------------------------------------------- what was run
+
+
+def settings_table(
+    columns: Sequence[Mapping[str, str]], names: Sequence[str], title: str = "What was run"
+) -> Table:
+    """Return a row for each setting that a run has, and a column for each run."""
+    settings = dict.fromkeys(setting for column in columns for setting in column)
+    rows = [(name, *(column.get(name) or NOTHING for column in columns)) for name in settings]
+    used = tuple(row for row in rows if set(row[1:]) != {NOTHING})
+    return Table(title, ("", *names), used)
+
+
+def _settings(record: Mapping[str, Any]) -> dict[str, str]:
+    source = record.get("source") or {}
+    settings = {
+        "Data": file_name(source.get("path", "")),
+        "Items": str(record.get("items", "")) + ", the first of each file" * ("limit" in record),
+        "Started": str(record.get("started", "")).replace("T", " "),
+    }
+    if "fused" in record:
+        members = (f"{file_name(run['run'])} × {run['weight']:g}" for run in record["fused"])
+        settings |= {"Fused": ", ".join(members), "Method": record["fusion"]}
+    else:
+        settings |= _ranking_settings(record)
+    settings["Versions"] = ", ".join(
+        f"{package} {version}" for package, version in record.get("versions", {}).items() if version
+    )
+    return settings
+
+
+def _ranking_settings(record: Mapping[str, Any]) -> dict[str, str]:
+    settings, models = record["settings"], record["models"]
+    scoring = settings["scoring"]
+    weights = (
+        f"gate {scoring['gate']}, contrast {scoring['contrast']:g}, "
+        f"standardised {'yes' if scoring['standardise'] else 'no'}, "
+        f"pairs {scoring.get('pairs', 0):g}, "
+        f"images {scoring['image_weight']:g}, captions {scoring['caption_weight']:g}"
+    )
+    detector = settings.get("detector") or ("built in" if models.get("detector") else "")
+    rankers = settings.get("rankers", ["embeddings"])
+    compared = "embeddings" in rankers
+    methods = list(dict.fromkeys(llm.get("sense", "") for llm in models["llms"]))
+    return {
+        "Rankers": " + ".join(rankers),
+        "Chat models": ", ".join(plain_name(llm["name"]) for llm in models["llms"]),
+        "Sense by": ", ".join(methods),
+        "Votes": str(settings["votes"]) if "vote" in methods else "",
+        "Unsure below": f"{settings['abstain_below']:g}" if settings.get("abstain_below") else "",
+        "Detector": file_name(detector),
+        "Encoders": ", ".join(
+            f"{plain_name(encoder['name'])} ({track}s)"
+            for track, encoder in models["encoders"].items()
+        ),
+        "Head": file_name(settings.get("head") or ""),
+        "Query": settings["query"],
+        "Meanings": settings.get("meanings", ""),
+        "Texts": ", ".join(scoring.get("texts", ())) if compared else "",
+        "Scoring": weights if compared else "",
+        "Own prompts": file_name(settings.get("prompts") or ""),
+        "Seed": str(settings["seed"]),
+    }
+
+
+# ----------------------------------------------------------------------------------- what it took
+
+
+def _what_it_took(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterable[Table]:
+    """Yield seconds by stage, and what chat models were asked; replies of the cache took none."""
+    seconds = [
+        {stage: f"{value:,.2f}" for stage, value in record.get("seconds", {}).items()}
+        for record in records
+    ]
+    if any(seconds):
+        yield settings_table(seconds, names, "Seconds")
+    accounts = tuple(
+        (name, *_asked_cells(row))
+        for name, record in zip(names, records, strict=True)
+        for row in record.get("asked", ())
+    )
+    if accounts:
+        replies = ("Asked for", "Model", "Replies", "From cache")
+        headings = ("Run", *replies, "Tokens in", "Out", "US dollars")
+        note = "Replies from the cache cost nothing again."
+        yield Table("Chat models", headings, accounts, note)
+
+
+def _asked_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    price = row["price_usd"]
+    counts = (row[name] for name in ("calls", "from_cache", "prompt_tokens", "completion_tokens"))
+    return (
+        str(row["stage"]),
+        plain_name(row["llm"]),
+        *(NOTHING if count is None else f"{count:,}" for count in counts),
+        price if isinstance(price, str) else f"{price:.4f}",
+    )

@@ -1,0 +1,136 @@
+"""From run folders to the file of a report."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from admire.apps.report.audit_tables import run_audits
+from admire.apps.report.gallery import gallery
+from admire.apps.report.page import render
+from admire.apps.report.plots import draw_plots
+from admire.apps.report.report import Kind, Report, run_names
+from admire.apps.report.source_data import with_pictures
+from admire.apps.report.tables import ranking_tables
+from admire.apps.report.text_reports import retrieval_report, senses_report
+from admire.apps.report.thumbnails import Shown, make_thumbnails, picture_files
+from admire.core.choices import BoardTrack, Images, PublishedSet
+from admire.core.errors import UserError, check_extra
+from admire.core.schema import check_setting
+from admire.core.storage import note_addition, write_whole
+from admire.llm.pictures import image_size
+from admire.metrics.agreement import describe_shared
+from admire.pipeline.past_runs import read_run
+
+log = logging.getLogger("admire")
+
+
+def write_report(
+    runs: Sequence[str | Path],
+    out: str | Path,
+    *,
+    images: Images = "embed",
+    data: str | Path | None = None,
+    published: PublishedSet | None = None,
+    track: BoardTrack | None = None,
+    metrics: Sequence[str] = (),
+) -> Path:
+    """Write one HTML file that shows runs, and return its path. Nothing is asked or encoded.
+
+    Args:
+        runs: folders of ``admire rank``, ``fuse`` or ``retrieve``, or tables of ``admire sense`` or
+            ``detect``; all of one kind. The first is what the others are compared with.
+        out: the file.
+        images: ``embed`` puts thumbnails into the file, so that it can be moved; ``link`` names
+            the picture files, relative to it.
+        data: where the data of the runs are, if not where run.json says.
+        published: the set that the data are, to show places among published figures; None takes the
+            one that :func:`admire.metrics.published.recognise_set` finds, if any.
+        track: that of the board; None takes the one in which each run is judged.
+        metrics: names of further metrics, plug-ins.
+
+    Raises:
+        UserError: a run cannot be read, they are not of one kind, the file cannot be written, or a
+            package is missing.
+    """
+    check_setting("images", images, Images)
+    check_setting("published", published, PublishedSet | None)
+    check_setting("track", track, BoardTrack | None)
+    paths, out = [Path(run) for run in runs], Path(out)
+    check_report(out)
+    kinds = {_kind(path) for path in paths}
+    if len(kinds) != 1:
+        raise UserError("A report shows runs of one kind. Give run folders, or tables of senses.")
+    if kinds != {"ranking"}:
+        if published or track:
+            raise UserError("The published figures are of rankings.", "published", "track")
+        report = senses_report(paths) if kinds == {"senses"} else retrieval_report(paths)
+    else:
+        names, where = run_names(paths), Path(data) if data else None
+        ranked = [with_pictures(read_run(path), str(path), where) for path in paths]
+        files = picture_files(ranked)
+        embedded = make_thumbnails(files) if images == "embed" else None
+        thumbnails, pictures = embedded or (_links(files, out), {})
+        cards = gallery(ranked, names, thumbnails, metrics)
+        report = Report(
+            " · ".join(names),
+            "ranking",
+            (*ranking_tables(ranked, names, published, track, metrics), *run_audits(paths, names)),
+            draw_plots(cards),
+            cards,
+            pictures,
+            linked=images == "link",
+        )
+    runs_of = [item["runs"] for item in report.data["items"]]
+    items = [
+        [k for k, of_item in enumerate(runs_of) if of_item[run] is not None]
+        for run in range(len(paths))
+    ]
+    if note := describe_shared(run_names(paths), items):
+        log.warning("%s", note)
+    page = render(report)
+    note_addition(out)  # first: a kill after it leaves no file that admire does not know
+    with write_whole(out) as file:
+        file.write(page)
+    return out
+
+
+def check_report(out: Path) -> None:
+    """Check early, before any chat model is asked, that a report can be made.
+
+    Raises:
+        UserError: a package is missing, or the place is a folder.
+    """
+    check_extra("report", "A report", "matplotlib", "PIL")
+    if out.is_dir():
+        raise UserError(f"{out}: is a folder. Name the file to write, such as report.html.", "out")
+
+
+def _kind(path: Path) -> Kind:
+    """Return the kind of what was run."""
+    if (path / "items.jsonl").is_file():
+        return "ranking"
+    if (path / "run.trec").is_file():
+        return "retrieval"
+    if path.is_file() and path.suffix.lower() == ".tsv":
+        return "senses"
+    raise UserError(
+        f"{path}: is not a run folder. A report is made from folders of admire rank, fuse or "
+        "retrieve, or from tables of admire sense or detect."
+    )
+
+
+def _links(files: Sequence[Path], out: Path) -> dict[Path, Shown]:
+    """Return the files themselves, by addresses relative to the report."""
+    links = {}
+    for file in files:
+        try:
+            width, height = image_size(file)
+            address = Path(os.path.relpath(file.resolve(), out.resolve().parent)).as_posix()
+            links[file] = Shown(quote(address), width, height)
+        except UserError as error:
+            log.warning("%s The report shows its caption alone.", error)
+    return links

@@ -1,0 +1,136 @@
+"""What came out beside what was published: as a table, a CSV and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from admire.apps.report.page import render
+from admire.apps.report.report import Report, Table
+from admire.apps.reproduce.recipe import Recipe
+from admire.core.storage import write_whole
+from admire.metrics.figures import NOTHING, figure_text
+
+TABLE, PAGE = "table.csv", "table.html"
+HEADINGS = ("Row", "Set", "n")
+HOW_TO_READ = (
+    "Each figure is ours, with its 95 % interval where items are resampled; below it is the "
+    "paper's, and ours minus the paper's. “Minus first” is the mean of the differences, item by "
+    "item, from the first row of the same set that ran, with its 95 % interval."
+)
+
+Figures = dict[str, tuple[float, float, float]]
+"""A mean and the ends of its 95 % interval, NaN where there is none, by metric."""
+
+
+@dataclass
+class Cell:
+    """A row of a recipe on one of its sets.
+
+    Attributes:
+        figures: what came out; none where it did not run.
+        minus_first: its paired differences from the first row of the set that ran.
+        n: how many items, pairs or queries the figures are of.
+        note: why it did not run or has no figures, or which models replace which.
+        stand_in: whether other models replace those of the recipe.
+        ran: whether it ran, or what came out before was read.
+    """
+
+    row: str
+    set: str
+    published: Sequence[float] = ()
+    figures: Figures = field(default_factory=dict)
+    minus_first: Figures = field(default_factory=dict)
+    n: int = 0
+    note: str = ""
+    stand_in: bool = False
+    ran: bool = False
+
+
+def result_table(recipe: Recipe, cells: Sequence[Cell]) -> pd.DataFrame:
+    """Return a row for each cell and metric.
+
+    Columns: paper, table, row, set, metric, n, ours, low, high, published, difference (ours minus
+    published), minus_first with minus_first_low and minus_first_high (see :class:`Cell`), stand_in,
+    note. A figure that is not known is NaN.
+    """
+    unknown = (float("nan"),) * 3
+    rows = []
+    for cell in cells:
+        for k, metric in enumerate(recipe.metrics):
+            ours, low, high = cell.figures.get(metric, unknown)
+            minus, minus_low, minus_high = cell.minus_first.get(metric, unknown)
+            published = cell.published[k] if cell.published else float("nan")
+            rows.append(
+                {
+                    "paper": recipe.paper,
+                    "table": recipe.table,
+                    "row": cell.row,
+                    "set": cell.set,
+                    "metric": metric,
+                    "n": cell.n,
+                    "ours": ours,
+                    "low": low,
+                    "high": high,
+                    "published": published,
+                    "difference": ours - published,
+                    "minus_first": minus,
+                    "minus_first_low": minus_low,
+                    "minus_first_high": minus_high,
+                    "stand_in": cell.stand_in,
+                    "note": cell.note,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def cell_text(figure: pd.Series) -> str:
+    """Return a figure's text: ours with its interval, the paper's, and how far ours differs.
+
+    Args:
+        figure: a row of :func:`result_table`.
+    """
+    ours = figure_text(figure["ours"], figure["low"], figure["high"])
+    lines = [ours]
+    if not pd.isna(figure["published"]):
+        paper = f"paper {figure['published']:.3f}"
+        lines = [paper] if ours == NOTHING else [ours, f"{paper} ({figure['difference']:+.3f})"]
+    if not pd.isna(figure["minus_first"]):
+        ends = (figure[f"minus_first{end}"] for end in ("", "_low", "_high"))
+        lines.append(f"minus first {figure_text(*ends, signed=True)}")
+    return "\n".join(lines)
+
+
+def wide_table(recipe: Recipe, table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row of texts for each row and set, with a column for each metric."""
+    texts = table.assign(text=[cell_text(figure) for _, figure in table.iterrows()])
+    texts["n"] = [str(n or NOTHING) for n in table["n"]]
+    wide = texts.set_index(["row", "set", "n", "note", "metric"])["text"].unstack(sort=False)
+    wide = wide[list(recipe.metrics)].reset_index()
+    return wide[["row", "set", "n", *recipe.metrics, "note"]]
+
+
+def write_results(recipe: Recipe, table: pd.DataFrame, folder: Path) -> list[Path]:
+    """Write ``table.csv`` and ``table.html`` into a folder, and return their paths.
+
+    Raises:
+        UserError: they cannot be written.
+    """
+    wide = wide_table(recipe, table)
+    rows = tuple(tuple(map(str, row)) for row in wide.itertuples(index=False))
+    note = f"{HOW_TO_READ} {' '.join(recipe.differs)}"
+    page = Report(
+        f"{recipe.paper}, {recipe.table}",
+        "table",
+        (Table(recipe.title, (*HEADINGS, *recipe.metrics, "Note"), rows, note),),
+        (),
+        {},
+    )
+    files = {TABLE: table.to_csv(index=False), PAGE: render(page)}
+    for name, text in files.items():
+        with write_whole(folder / name) as file:
+            file.write(text)
+    return [folder / name for name in files]

@@ -1,0 +1,252 @@
+"""Running a recipe: its rows on their sets, what they need, and what they would ask."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from admire.core.choices import nearest
+from admire.core.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from admire.apps.reproduce.recipe import Recipe, Row
+    from admire.apps.reproduce.results import Cell
+    from admire.apps.reproduce.rows import Job
+    from admire.pipeline.forecast import Forecast
+    from admire.rankers.settings import Settings
+    from admire.tasks.task import Result
+
+    Forecasts = dict[tuple[Settings, Path], list[Forecast]]
+    Jobs = Sequence[tuple[Row, str, Job]]
+
+log = logging.getLogger("admire")
+
+
+def reproduce_table(
+    recipe: str | Path,
+    data: str | Path | None,
+    out: str | Path,
+    *,
+    rows: Sequence[str] = (),
+    llms: Sequence[str] = (),
+    stand_in: bool = False,
+    trust_remote_code: bool = False,
+) -> pd.DataFrame:
+    """Run the rows of a recipe, as ``admire reproduce`` does, and compare them with the paper's.
+
+    ``out`` gets the runs, and after each row ``table.csv`` and ``table.html``. What came out there
+    before is read, not run again.
+
+    Args:
+        recipe: its name, such as ``uor-ncl:2``, or a TOML file of your own.
+        data: the folder of the data; for retrieval a benchmark, which may be one on the hub.
+        rows: names or numbers of rows; empty runs all.
+        llms: names of chat models, as for :func:`admire.rank`, in place of the rows' own.
+        stand_in: substitute embedded models for unavailable ones.
+        trust_remote_code: run custom code from the models of rows that need it.
+
+    Returns:
+        What ``table.csv`` has, a row for each row, set and metric: see
+        :func:`admire.apps.reproduce.results.result_table`.
+
+    Raises:
+        UserError: there is no such recipe, row or chat model, a setting is wrong, or ``out`` cannot
+            be written. What a row lacks is in its column ``note``.
+    """
+    from admire.apps.reproduce.results import result_table
+
+    folder = None if data is None else str(data)
+    table, jobs = read_jobs(str(recipe), folder, rows, llms, stand_in=stand_in)
+    return result_table(table, run_jobs(table, jobs, Path(out), trusts=trust_remote_code))
+
+
+def read_jobs(
+    name: str, data: str | None, rows: Sequence[str], llms: Sequence[str], *, stand_in: bool
+) -> tuple[Recipe, Jobs]:
+    """Read a recipe, and check the rows that were chosen on each of their sets."""
+    from admire.apps.reproduce.recipe import read_recipe
+    from admire.apps.reproduce.rows import check_llms, prepare, put_llms, put_stand_ins
+
+    recipe = read_recipe(name)
+    jobs = [
+        (row, place, prepare(recipe, row, place, data, name))
+        for row in _choose(recipe, rows)
+        for place in recipe.sets_of(row)
+    ]
+    decide = check_llms(llms)
+    for job in (job for row, _, job in jobs if row.run):
+        if llms:
+            put_llms(job, llms, decide=decide)
+        if stand_in:
+            put_stand_ins(job)
+    return recipe, jobs
+
+
+def _choose(recipe: Recipe, names: Sequence[str]) -> list[Row]:
+    """Return the rows with these names or numbers; all if there are none."""
+    by_name = {recipe.name_of(row): row for row in recipe.rows}
+    by_name |= {str(number): row for number, row in enumerate(recipe.rows, start=1)}
+    for name in names:
+        if name not in by_name:
+            raise UserError(
+                f"There is no row '{name}'.{nearest(name, list(by_name))} The rows are: "
+                f"{'; '.join(map(recipe.name_of, recipe.rows))}.",
+                "rows",
+            )
+    return [by_name[name] for name in names] if names else list(recipe.rows)
+
+
+def run_jobs(
+    recipe: Recipe,
+    jobs: Jobs,
+    out: Path,
+    *,
+    trusts: bool,
+    seen: Callable[[Result], None] = lambda result: None,
+) -> list[Cell]:
+    """Run rows on their sets; what has come out is written after each.
+
+    Args:
+        trusts: whether code of the models' repositories may run.
+        seen: is called with each result that a task made.
+    """
+    from admire.apps.reproduce import rows
+    from admire.apps.reproduce.results import TABLE, Cell, result_table, write_results
+    from admire.core.storage import check_place, only_writer
+
+    cells: list[Cell] = []
+    firsts: dict[str, tuple[Job, Path]] = {}
+    check_place(out / TABLE)
+    with only_writer(out):
+        for number, (row, place, job) in enumerate(jobs, start=1):
+            name = recipe.name_of(row)
+            cell = Cell(name, place, row.published.get(place, ()), note=row.why)
+            cells.append(cell)
+            if not row.run:
+                continue
+            lacking = job.lacking + rows.missing_models(job, ask_hub=True)
+            if not trusts and (job.options | job.measured).get("trust_remote_code"):
+                lacking.append("--trust-remote-code, because its model brings code")
+            if lacking:
+                cell.note = f"needs {', '.join(lacking)}"
+                continue
+            log.info("%d of %d: %s, %s", number, len(jobs), name, place)
+            cell.stand_in, cell.note = bool(job.instead), job.instead and f"stand-in: {job.instead}"
+            folder = out / _slug(name) / _slug(place)
+            try:
+                cell.figures, cell.n = rows.run(job, folder, out / "models", seen)
+                cell.ran = True
+                first = firsts.setdefault(place, (job, folder))
+                if first[0] is not job:
+                    cell.minus_first = rows.minus_first(first, (job, folder))
+                if not cell.figures:
+                    cell.note = f"{cell.note}; no gold, so no figures".removeprefix("; ")
+            except UserError as error:
+                cell.note = f"did not run: {error}"
+                log.warning("%s, %s: %s", name, place, error)
+            write_results(recipe, result_table(recipe, cells), out)
+        for path in write_results(recipe, result_table(recipe, cells), out):
+            log.info("Wrote %s", path)
+    return cells
+
+
+def _slug(name: str) -> str:
+    """Return a name as the name of a folder."""
+    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
+
+
+def list_recipes(data: str | None) -> list[dict[str, Any]]:
+    """Return each recipe with what its rows need, and how many of them have it here."""
+    from admire.apps.reproduce.recipe import read_recipe, recipe_names
+    from admire.apps.reproduce.rows import missing_models, prepare
+
+    lists: list[dict[str, Any]] = []
+    for name in recipe_names():
+        recipe = read_recipe(name)
+        needs: dict[str, None] = {}
+        ready = 0
+        rows = [row for row in recipe.rows if row.run]
+        for row in rows:
+            lacking: list[str] = []
+            for place in recipe.sets_of(row):
+                job = prepare(recipe, row, place, data, name)
+                lacking += [*job.lacking, *missing_models(job)]
+            ready += not lacking
+            needs |= dict.fromkeys(lacking)
+        lists.append(
+            {
+                "recipe": name,
+                "paper": recipe.paper,
+                "table": recipe.table,
+                "title": recipe.title,
+                "rows": len(recipe.rows),
+                "to_run": len(rows),
+                "ready": ready,
+                "needs": list(needs),
+            }
+        )
+    return lists
+
+
+def brief(needs: Sequence[str]) -> list[str]:
+    """Return needs in few lines: the first files, and the reasons why models are not here."""
+    files = [need for need in needs if not need.endswith(")")]
+    reasons = Counter(
+        need.rpartition(" (")[2].removesuffix(")") for need in needs if need not in files
+    )
+    more = [f"and {len(files) - 3} more files"] if len(files) > 3 else []
+    return [*files[:3], *more, *(f"{reason} ({count})" for reason, count in reasons.items())]
+
+
+def forecast(recipe: Recipe, jobs: Jobs) -> list[Forecast]:
+    """Count what chat models would be asked for all rows; what rows share is counted once.
+
+    Raises:
+        UserError: no row can be counted.
+    """
+    found: Forecasts = {}
+    uncounted: list[str] = []
+    lacking = dict.fromkeys(need for _, _, job in jobs for need in job.lacking)
+    without = sum(bool(job.lacking) for _, _, job in jobs)
+    missing = f"data are missing ({', '.join(brief(list(lacking)))})"
+    for row, place, job in jobs:
+        if not job.lacking:
+            try:
+                _count(job, found)
+            except UserError as error:
+                uncounted.append(f"{recipe.name_of(row)}, {place}: {error}")
+    if without + len(uncounted) == len(jobs):
+        reasons = [*uncounted, *([missing] if lacking else []), "admire runs none of them"]
+        raise UserError(f"No row can be counted: {reasons[0].rstrip('.')}.")
+    if without:
+        log.warning("%d of %d runs are not counted: %s.", without, len(jobs), missing)
+    for reason in uncounted:
+        log.warning("Not counted: %s", reason)
+    return [stage for stages in found.values() for stage in stages]
+
+
+def _count(job: Job, found: Forecasts) -> None:
+    """Add what a row would ask to what is found, where it is not there yet.
+
+    Raises:
+        UserError: the row cannot be counted.
+    """
+    from admire.apps.reproduce.rows import asked
+    from admire.data.reader import read_items
+    from admire.pipeline.forecast import plan
+
+    for settings, files in asked(job):
+        for llm in settings.llms if settings.query == "meaning" or settings.looks else ():
+            one = replace(settings, llms=(llm,), encoder="e5", caption_encoder=None, track=None)
+            for file in files:
+                if (one, file) not in found:
+                    stages = plan(read_items(file, job.measured.get("lang")), one)
+                    if job.command == "sense":
+                        stages = [stage for stage in stages if stage.stage == "senses"]
+                    found[one, file] = stages

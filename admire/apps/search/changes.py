@@ -1,0 +1,317 @@
+"""Making an index, adding to it, removing from it; an interrupted change is undone by the next."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NoReturn
+
+from admire.apps.search.encoding import EncodeBatches, EncoderRecord, encode_here, tracks_of
+from admire.apps.search.entries import Entry, check_new, digest, read_entries
+from admire.apps.search.index import Record, check_encoder, read_record, write_record
+from admire.apps.search.lance_table import Table
+from admire.core.choices import EngineName
+from admire.core.errors import UserError
+from admire.core.schema import check_setting
+from admire.core.storage import check_folder, only_writer, replace_folder
+from admire.encoders import TextEncoder
+from admire.rankers.embeddings import companion_of
+from admire.rankers.settings import Settings
+
+log = logging.getLogger("admire")
+
+BATCH = 2048
+"""How many entries are encoded and added at once."""
+
+UNPACKED = "table/unpacked"
+"""The folder in an index for copies of pictures that are inside other files."""
+
+DISK_ERRORS = (OSError, RuntimeError, ValueError, sqlite3.Error)
+"""What a full or damaged disk raises; LanceDB has no errors of its own."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How an index was changed.
+
+    Attributes:
+        entries: how many there are now.
+        new, gone: how many were added, and removed or replaced.
+        left_out: how many of the source could not be used.
+    """
+
+    entries: int
+    new: int
+    gone: int
+    left_out: int
+
+
+def write_index(
+    source: Path,
+    encoder: TextEncoder,
+    out: Path,
+    *,
+    engine: EngineName = "exact",
+    encode: EncodeBatches = encode_here,
+    skip_bad: bool = False,
+) -> Changes:
+    """Encode a collection and write an index folder, which appears when it is complete.
+
+    A call that was interrupted can be repeated: encoders that were opened by name have cached the
+    vectors (see :func:`admire.encoders.open_encoder`).
+
+    Args:
+        source: see :func:`admire.apps.search.read_entries`.
+        encode: encodes the batches.
+        skip_bad: leave out entries that cannot be used, and count them.
+
+    Raises:
+        UserError: something of the source cannot be used, there is nothing to search, another
+            process writes the same index, or the folder contains something else or cannot be
+            written.
+    """
+    check_setting("engine", engine, EngineName)
+    with replace_folder(out, "index") as part:
+        record = Record(encoder=EncoderRecord.of(encoder), engine=engine)
+        return _add(part, record, Table(part), source, encoder, encode, skip_bad)
+
+
+def add_to_index(
+    source: Path,
+    encoder: TextEncoder,
+    index: Path,
+    *,
+    encode: EncodeBatches = encode_here,
+    skip_bad: bool = False,
+) -> Changes:
+    """Add a collection to an index. Only what is new, by its content, is encoded.
+
+    An entry that has the name of one in the index, and comes from the same source, replaces it.
+
+    Raises:
+        UserError: as for :func:`write_index`; or the index was made with another encoder, or has
+            another entry of the same name from another source.
+    """
+    with _opened(index) as (record, table):
+        check_encoder(index, record.encoder, encoder)
+        return _add(index, record, table, source, encoder, encode, skip_bad)
+
+
+def remove_from_index(names: Sequence[str], index: Path) -> Changes:
+    """Remove entries from an index, by their names or shell patterns (``cats/*``).
+
+    Raises:
+        UserError: nothing has such a name, nothing would be left, or the folder cannot be written.
+    """
+    with _opened(index) as (record, table), _writing(index):
+        matched: dict[str, list[int]] = {name: [] for name in names}
+        patterns = [name for name in matched if {*name} & {*"*?["}]
+        for batch in table.batches(["id"]):
+            for row, name in zip(*batch.select(["_rowid", "id"]).to_pydict().values(), strict=True):
+                fitting = {name, *(pattern for pattern in patterns if fnmatchcase(name, pattern))}
+                for match in fitting & matched.keys():
+                    matched[match].append(row)
+        for name, rows in matched.items():
+            if not rows:
+                raise UserError(f"{index}: contains nothing called '{name}'.", "remove")
+        gone = sorted(set().union(*matched.values()))
+        left = table.size - len(gone)
+        if not left:
+            raise UserError(f"{index}: nothing would be left. Remove the folder.", "remove")
+        table.delete(gone)
+        _complete(index, record, table)
+    return Changes(left, 0, len(gone), 0)
+
+
+def default_encoder(source: Path, *, skip_bad: bool = False) -> str:
+    """Return the encoder for a source where none is named: the default one, and if the source
+    begins with a picture the one that encodes pictures in the same space."""
+    pictures = source.is_dir() and not any(source.glob("*.parquet"))
+    if not pictures:
+        skip = (lambda error: None) if skip_bad else _refuse
+        with TemporaryDirectory(prefix="admire-", ignore_cleanup_errors=True) as unpacked:
+            first = next(read_entries(source, Path(unpacked), skip), None)
+        pictures = bool(first and first.image)
+    return companion_of(Settings.encoder) or Settings.encoder if pictures else Settings.encoder
+
+
+@contextmanager
+def _opened(index: Path) -> Iterator[tuple[Record, Table]]:
+    """Open an index to change it, and undo a change that was interrupted."""
+    with only_writer(index):
+        record = read_record(index)
+        check_folder(index, "index")
+        with _writing(index):
+            shutil.rmtree(index / UNPACKED, ignore_errors=True)
+            table = Table(index)
+            table.restore(record.version)
+        yield record, table
+
+
+class _Names:
+    """The names in an index and in a source, in a database on disk: memory does not grow with them.
+
+    A row has an entry's name, the digest, source and row of the one in the index, and whether the
+    source has it: None, "same" or "new".
+    """
+
+    def __init__(self, table: Table):
+        self._db = sqlite3.connect("", check_same_thread=False)
+        self.close = self._db.close
+        self._db.execute("CREATE TABLE names (id PRIMARY KEY, digest, source, row, seen)")
+        insert = "INSERT OR REPLACE INTO names VALUES (:id, :digest, :source, :_rowid, NULL)"
+        for batch in table.batches(["id", "digest", "source"]):
+            self._db.executemany(insert, batch.to_pylist())
+
+    def new(
+        self, entries: Iterable[Entry], source: str, skip: Callable[[UserError], object]
+    ) -> Iterator[Entry]:
+        """Yield the entries of the source that are not in the index."""
+        for entry in entries:
+            try:
+                new = self._note(entry, source)
+            except UserError as error:
+                skip(error)
+                new = False
+            if new:
+                yield entry
+            else:
+                _remove_copy(entry)
+
+    def _note(self, entry: Entry, source: str) -> bool:
+        """Note an entry of the source; return whether it is not in the index.
+
+        Raises:
+            UserError: the source has another of that name, or the index has, from another source.
+        """
+        query = "SELECT digest, source, seen FROM names WHERE id = ?"
+        content, origin, seen = self._db.execute(query, (entry.name,)).fetchone() or [None] * 3
+        check_new(entry, bool(seen))
+        same = content is not None and content == _digest(entry)
+        if origin not in (None, source) and not same:
+            raise UserError(
+                f"{entry.where}: '{entry.name}' is in the index already, from {origin}. "
+                "Remove that one first (--remove), or give this one another name."
+            )
+        self._db.execute(
+            "INSERT INTO names (id, seen) VALUES (:id, :seen) "
+            "ON CONFLICT DO UPDATE SET seen = :seen",
+            {"id": entry.name, "seen": "same" if same else "new"},
+        )
+        return not same
+
+    def replaced(self) -> list[int]:
+        """Return the table's rows that others of the same name replace."""
+        query = "SELECT row FROM names WHERE seen = 'new' AND row IS NOT NULL"
+        return [row for (row,) in self._db.execute(query)]
+
+
+def _digest(entry: Entry) -> str | None:
+    """Return an entry's digest; None if its picture cannot be read."""
+    try:
+        return digest(entry)
+    except UserError:
+        return None
+
+
+@dataclass
+class _LeftOut:
+    """What cannot be used of a source: how many entries, and what is wrong with the first."""
+
+    count: int = 0
+    first: str = ""
+
+    def add(self, problem: UserError | str) -> None:
+        """Count an entry."""
+        self.count += 1
+        self.first = self.first or str(problem)
+
+
+def _refuse(error: UserError) -> NoReturn:
+    """Refuse a source with an entry that cannot be used."""
+    raise UserError(str(error), *error.settings, "skip_bad")
+
+
+def _remove_copy(entry: Entry) -> None:
+    """Remove the copy of a picture that is inside another file."""
+    if entry.unpacked:
+        entry.unpacked.unlink(missing_ok=True)
+
+
+def _add(
+    folder: Path,
+    record: Record,
+    table: Table,
+    source: Path,
+    encoder: TextEncoder,
+    encode: EncodeBatches,
+    skip_bad: bool,
+) -> Changes:
+    """Encode the entries of a source that are not in an index yet, and complete the index."""
+    origin, before, left_out = os.path.abspath(source), table.size, _LeftOut()
+    skip = left_out.add if skip_bad else _refuse
+    unpacked = folder.resolve() / UNPACKED  # workers may start elsewhere
+    with _writing(folder):
+        unpacked.mkdir(parents=True)
+        names = _Names(table)
+    with closing(names), _writing(folder, (sqlite3.Error,)):
+        try:
+            new = names.new(read_entries(source, unpacked, skip), origin, skip)
+            for batch in encode(iter(lambda: tuple(islice(new, BATCH)), ()), encoder):
+                with _writing(folder):
+                    table.add(batch, origin, tracks_of(encoder))
+                for entry in batch.entries:
+                    _remove_copy(entry)
+                for entry, problem in batch.left_out:
+                    _remove_copy(entry)
+                    left_out.add(problem)
+                log.info("%d entries in the index.", table.size)
+            replaced = names.replaced()
+        finally:
+            shutil.rmtree(unpacked, ignore_errors=True)
+    if not source.exists():
+        raise UserError(f"{source}: has gone. When it is back, run the same command again.")
+    added = table.size - before
+    if table.size == len(replaced):
+        raise UserError(f"{source}: nothing of it can be indexed. {left_out.first}")
+    if left_out.count:
+        log.warning("%s: %d left out, such as %s", source, left_out.count, left_out.first)
+    with _writing(folder):
+        table.delete(replaced)
+        _complete(folder, record, table)
+        return Changes(table.size, added, len(replaced), left_out.count)
+
+
+def _complete(folder: Path, record: Record, table: Table) -> None:
+    """Make the table's newest state the index's, and optimize the table.
+
+    The state counts before that, because optimizing removes old ones.
+    """
+    new = not record.version
+    record.version = table.version
+    write_record(folder, record)
+    indexed = record.engine == "lance"
+    record.trained = table.optimize(indexed=indexed, trained=record.trained, new=new)
+    record.version = table.version
+    write_record(folder, record)
+
+
+@contextmanager
+def _writing(folder: Path, errors: tuple[type[Exception], ...] = DISK_ERRORS) -> Iterator[None]:
+    """Turn errors of the disk into a user's."""
+    try:
+        yield
+    except errors as error:
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise UserError(
+            f"{folder}: cannot be written ({reason}). Free space, or index again if it is damaged."
+        ) from error

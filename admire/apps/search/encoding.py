@@ -1,0 +1,157 @@
+"""Encoding a collection: vectors, digests of contents, and what has to be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel
+
+from admire.apps.search.entries import Entry, digest
+from admire.core.choices import TRACKS, Device
+from admire.core.errors import UserError
+from admire.core.machine import cores
+from admire.core.workers import Workers, check_same, map_processes
+from admire.data.image_files import read_image
+from admire.encoders import ImageEncoder, TextEncoder, Vectors, open_encoder
+
+Rows = npt.NDArray[np.int64]
+"""Numbers of entries: places in memory, or LanceDB's numbers of rows."""
+
+Encoded = Mapping[str, Vectors]
+"""Unit vectors of some entries by track, shape (entries, width); NaN for what an entry lacks."""
+
+
+class EncoderRecord(BaseModel):
+    """The encoder that made an index's vectors."""
+
+    name: str
+    identity: str
+
+    @classmethod
+    def of(cls, encoder: TextEncoder) -> EncoderRecord:
+        """Return the record of an open encoder."""
+        return cls(name=encoder.name, identity=encoder.identity)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Entries of a collection that were encoded together.
+
+    Attributes:
+        entries: those that have vectors, with digests.
+        encoded: their vectors.
+        left_out: the others, each with the reason.
+    """
+
+    entries: Sequence[Entry]
+    encoded: Encoded
+    left_out: Sequence[tuple[Entry, str]]
+
+
+EncodeBatches = Callable[[Iterable[Sequence[Entry]], TextEncoder], Iterator[Batch]]
+"""Encodes batches of entries as :func:`encode_here` does."""
+
+
+def encode_here(batches: Iterable[Sequence[Entry]], encoder: TextEncoder) -> Iterator[Batch]:
+    """Encode batches in this process, one after the other."""
+    return (encode_batch(entries, encoder) for entries in batches)
+
+
+def encode_over(workers: Workers, device: Device = "auto") -> EncodeBatches:
+    """Return a function that encodes batches in several processes.
+
+    Each process opens the encoder by its name. Pictures are in folders that all of their machines
+    share.
+    """
+
+    def encode_shared(batches: Iterable[Sequence[Entry]], encoder: TextEncoder) -> Iterator[Batch]:
+        open_worker = partial(_open_worker, EncoderRecord.of(encoder), device)
+        return map_processes(batches, open_worker, workers)
+
+    return encode_shared
+
+
+def _open_worker(record: EncoderRecord, device: Device) -> Callable[[Sequence[Entry]], Batch]:
+    """Open the encoder in one of several processes; return the function that encodes batches."""
+    encoder = open_encoder(record.name, device=device)
+    check_same("encoder", record.identity, encoder.identity)
+    return partial(encode_batch, encoder=encoder)
+
+
+def encode_batch(entries: Sequence[Entry], encoder: TextEncoder) -> Batch:
+    """Encode entries, and leave out those whose picture is damaged or that lack what is encoded."""
+
+    def check(entry: Entry) -> Entry:
+        if not any(getattr(entry, track) for track in tracks_of(encoder)):
+            reason = f"has no caption, and '{encoder.name}' reads no pictures."
+            raise UserError(f"{entry.image}: {reason}")
+        return replace(entry, digest=digest(entry))
+
+    entries, left_out = _usable(entries, check)
+    try:
+        encoded = encode(entries, encoder)
+    except UserError:
+        entries, damaged = _usable(entries, _check_picture)
+        if not damaged:
+            raise
+        left_out += damaged
+        encoded = encode(entries, encoder)
+    return Batch(entries, encoded, left_out)
+
+
+def encode(entries: Sequence[Entry], encoder: TextEncoder) -> Encoded:
+    """Return the vectors of entries, in the tracks that they have and the encoder reads."""
+    encoded: dict[str, Vectors] = {}
+    for track in tracks_of(encoder):
+        rows = [row for row, entry in enumerate(entries) if getattr(entry, track)]
+        if not rows:
+            continue
+        if track == "image":
+            files = [file for entry in entries if (file := entry.file)]
+            vectors = cast(ImageEncoder, encoder).encode_images(files)
+        else:
+            captions = [entry.caption for entry in entries if entry.caption]
+            vectors = encoder.encode_texts(captions, role="document")
+        encoded[track] = np.full((len(entries), vectors.shape[1]), np.nan, dtype=np.float32)
+        encoded[track][rows] = vectors
+    return encoded
+
+
+def tracks_of(encoder: TextEncoder) -> tuple[str, ...]:
+    """Return the tracks that an encoder reads."""
+    return TRACKS if isinstance(encoder, ImageEncoder) else ("caption",)
+
+
+def _check_picture(entry: Entry) -> Entry:
+    """Refuse an entry whose picture is damaged."""
+    if entry.file:
+        read_image(entry.file)
+    return entry
+
+
+def _usable(
+    entries: Sequence[Entry], check: Callable[[Entry], Entry]
+) -> tuple[list[Entry], list[tuple[Entry, str]]]:
+    """Check each entry, by threads if there are pictures to read.
+
+    Returns:
+        What the check returned; and what it refused, with the reasons.
+    """
+
+    def attempt(entry: Entry) -> tuple[Entry, str]:
+        try:
+            return check(entry), ""
+        except UserError as error:
+            return entry, str(error).replace(str(entry.file), str(entry.image))
+
+    with ThreadPoolExecutor(cores()) as pool:
+        call: Any = pool.map if any(entry.file for entry in entries) else map
+        checked: list[tuple[Entry, str]] = list(call(attempt, entries))
+    refused = [(entry, reason) for entry, reason in checked if reason]
+    return [entry for entry, reason in checked if not reason], refused

@@ -1,0 +1,278 @@
+"""An index: what it was made with, search in it, exact or by LanceDB, and its export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, Field
+
+from admire.apps.search.encoding import Encoded, EncoderRecord, Rows, encode
+from admire.apps.search.entries import Entry
+from admire.core.choices import EngineName
+from admire.core.errors import UserError, check_extra
+from admire.core.files import LINE
+from admire.core.schema import read_as
+from admire.core.storage import refuse_special, write_whole
+from admire.data.items import Candidate
+from admire.encoders import TextEncoder, Vectors
+from admire.rankers.scorer import SMALLEST
+
+if TYPE_CHECKING:
+    from admire.apps.search.lance_table import Table
+
+FORMAT = 4
+"""The version of the layout of index folders."""
+MADE_BY = "of an index of admire"
+"""What an exported file says of itself."""
+
+Numbers = npt.NDArray[np.float64]
+
+Spread = tuple[Numbers, Numbers, Numbers]
+"""Of each query's cosines: mean, deviation (1 if all are equal), and the mean of what is above the
+mean, in deviations."""
+
+
+class Record(BaseModel):
+    """``index.json``: what an index was made with, and which state of its table counts.
+
+    Attributes:
+        version: of the table when the index was last complete; 0 if it never was.
+        trained: how many entries there were when LanceDB's vector indexes were trained.
+    """
+
+    format: int = FORMAT
+    encoder: EncoderRecord
+    engine: EngineName
+    version: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    trained: int = 0
+
+
+def read_record(folder: Path) -> Record:
+    """Read ``index.json``."""
+    try:
+        refuse_special(folder / "index.json")
+        with (folder / "index.json").open("rb") as file:
+            content: Any = json.loads(file.read(LINE))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(folder, error) from None
+    if isinstance(content, dict) and content.get("format") != FORMAT:
+        raise UserError(
+            f"{folder}: has format {content.get('format')}, not {FORMAT}. Index again.", "index"
+        )
+    return read_as(Record, content, folder / "index.json")
+
+
+def write_record(folder: Path, record: Record) -> None:
+    """Write ``index.json``."""
+    with write_whole(folder / "index.json") as file:
+        file.write(record.model_dump_json(indent=1))
+
+
+def check_encoder(index: Path | str, record: EncoderRecord, encoder: TextEncoder) -> None:
+    """Refuse an encoder that did not make an index's vectors."""
+    if record.identity != encoder.identity:
+        raise UserError(
+            f"{index}: was made with the encoder '{record.name}' ({record.identity}), not with "
+            f"'{encoder.name}' ({encoder.identity}).",
+            "encoder",
+        )
+
+
+@dataclass(frozen=True)
+class EntriesInMemory:
+    """A small collection with its vectors, read as :class:`~.lance_table.Table` is."""
+
+    entries: Sequence[Entry]
+    encoded: Encoded
+
+    def blocks(self, tracks: Sequence[str]) -> Iterator[tuple[Rows, Encoded]]:
+        """Yield all rows with their vectors."""
+        yield np.arange(len(self.entries)), self.encoded
+
+    def candidates(self, rows: Sequence[int]) -> list[Entry]:
+        """Return the entries in these rows."""
+        return [self.entries[row] for row in rows]
+
+
+@dataclass(frozen=True)
+class Index:
+    """A collection that can be searched.
+
+    Attributes:
+        tracks: those that entries have vectors of, ``image`` or ``caption`` or both.
+        entries: its pictures and captions with their vectors.
+        table: finds what is compared, by LanceDB's index; None compares every vector.
+    """
+
+    encoder: EncoderRecord
+    tracks: Sequence[str]
+    entries: Table | EntriesInMemory
+    table: Table | None = None
+
+    def search(
+        self,
+        queries: Mapping[str, Vectors],
+        weights: Mapping[str, float],
+        k: int,
+        tracks: Mapping[str, float] | None = None,
+    ) -> list[tuple[Entry, float]]:
+        """Return the k best entries with their scores, best first; of equal ones the first.
+
+        As in :func:`admire.rankers.scorer.score`, an entry d scores Σ w (q·d − μ) / σ over tracks
+        and queries q, with the mean μ and deviation σ of the query's cosines in the whole
+        collection (with the engine ``lance``, in a sample of it). Where w is negative, what is
+        below μ counts as 0. What an entry lacks adds what others have on average.
+
+        Args:
+            queries: vectors of unit length, shape (width,), by role.
+            weights: of each role; a missing one counts 0.
+            tracks: weights of ``image`` and ``caption``; a missing one counts 1.
+
+        Raises:
+            UserError: files of the index are gone.
+        """
+        matrix = np.stack(list(queries.values()))
+        by_role = np.array([weights.get(role, 0.0) for role in queries])
+        by_track = {track: (tracks or {}).get(track, 1.0) * by_role for track in self.tracks}
+        try:
+            if self.table:
+                rows, scores = self._compare_nearest(self.table, matrix, by_track, k)
+            else:
+                rows, scores = self._compare_all(matrix, by_track)
+            if len(scores) > k:  # sort those alone that may be among the best
+                best = scores >= np.partition(scores, -k)[-k]
+                rows, scores = rows[best], scores[best]
+            order = np.argsort(-scores, kind="stable")[:k]
+            candidates = self.entries.candidates(rows[order].tolist())
+        except (OSError, ValueError, RuntimeError) as error:  # the last is LanceDB's
+            reason = str(error).partition("\n")[0]
+            raise UserError(
+                f"The index cannot be read any more ({reason}). Search or index again.", "index"
+            ) from error
+        return list(zip(candidates, scores[order].tolist(), strict=True))
+
+    def _compare_all(self, matrix: Vectors, weights: Mapping[str, Numbers]) -> tuple[Rows, Numbers]:
+        """Return all rows and their scores, by one pass over the vectors."""
+        blocks = [
+            (rows, _cosines(encoded, matrix)) for rows, encoded in self.entries.blocks(self.tracks)
+        ]
+        cosines = {track: np.concatenate([c[track] for _, c in blocks]) for track in self.tracks}
+        rows = np.concatenate([rows for rows, _ in blocks])
+        return rows, _scores(cosines, _spreads(cosines), weights)
+
+    def _compare_nearest(
+        self, table: Table, matrix: Vectors, weights: Mapping[str, Numbers], k: int
+    ) -> tuple[Rows, Numbers]:
+        """Return the rows that LanceDB's index finds, and their scores."""
+        spreads = _spreads(_cosines(table.sample, matrix))
+        combined = {
+            track: ((weights[track] / deviation) @ matrix).astype(np.float32)
+            for track, (_, deviation, _) in spreads.items()
+        }
+        rows, encoded = table.nearest(combined, k)
+        return rows, _scores(_cosines(encoded, matrix), spreads, weights)
+
+
+def _cosines(encoded: Encoded, queries: Vectors) -> dict[str, Vectors]:
+    """Return the cosines with each query, shape (entries, queries), NaN for what one lacks."""
+    cosines = {}
+    for track, vectors in encoded.items():
+        # einsum: threads of BLAS wait long for each other on a busy machine
+        cosines[track] = np.einsum("ij,kj->ik", vectors, queries)
+        cosines[track][np.isinf(cosines[track])] = np.nan  # of vectors that are not ours
+    return cosines
+
+
+def _spreads(cosines: Mapping[str, Vectors]) -> dict[str, Spread]:
+    spreads = {}
+    for track, values in cosines.items():
+        mean = np.nanmean(values, axis=0, dtype=float)
+        deviation = np.nanstd(values, axis=0, dtype=float)
+        deviation = np.where(deviation > SMALLEST, deviation, 1.0)
+        penalty = np.nanmean(np.maximum(values - mean, 0), axis=0) / deviation
+        spreads[track] = mean, deviation, penalty
+    return spreads
+
+
+def _scores(
+    cosines: Mapping[str, Vectors], spreads: Mapping[str, Spread], weights: Mapping[str, Numbers]
+) -> Numbers:
+    """Return the weighted sum over tracks and queries of standardised cosines, shape (entries,)."""
+    scores: Numbers = np.zeros(len(next(iter(cosines.values()))))
+    for track, values in cosines.items():
+        mean, deviation, penalty = spreads[track]
+        unlike = weights[track] < 0
+        standardised = (values - mean) / deviation
+        standardised[:, unlike] = np.maximum(standardised[:, unlike], 0)  # NaN stays
+        lacking = np.where(unlike, penalty, 0.0)
+        scores += np.where(np.isnan(standardised), lacking, standardised) @ weights[track]
+    return scores
+
+
+def index_texts(texts: Sequence[Candidate], encoder: TextEncoder) -> Index:
+    """Encode texts and return an index of them in memory."""
+    entries = [Entry(text.name, text.image, text.caption) for text in texts]
+    encoded = encode(entries, encoder)
+    return Index(EncoderRecord.of(encoder), list(encoded), EntriesInMemory(entries, encoded))
+
+
+def open_index(folder: Path) -> Index:
+    """Open an index that :func:`admire.apps.search.write_index` wrote. Vectors stay on disk.
+
+    Its state is that of this moment, whatever other processes add or remove later.
+
+    Raises:
+        UserError: the folder is not an index, or it is damaged.
+    """
+    record = read_record(folder)
+    from admire.apps.search.lance_table import Table
+
+    try:
+        table = Table(folder, record.version)
+        tracks = table.tracks
+        if not tracks:
+            raise ValueError("it has no vectors")
+    except (OSError, RuntimeError, ValueError) as error:
+        raise _damaged(folder, error) from None
+    return Index(record.encoder, tracks, table, table if record.engine == "lance" else None)
+
+
+def check_export(out: Path) -> None:
+    """Refuse an export that cannot be made, before anything else is done."""
+    if out.suffix != ".parquet":
+        raise UserError(f"{out}: the file name must end in .parquet.", "export")
+    check_extra("lance", "Writing Parquet", "pyarrow")
+
+
+def export_index(index: Path, out: Path) -> None:
+    """Write all entries of an index with their vectors, a row an entry, in the index's order.
+
+    The columns are ``id``, ``image`` (its path), ``caption``, and ``image_vector`` and
+    ``caption_vector`` if there are any, as lists of float32 of a fixed length; what an entry lacks
+    is null.
+    """
+    check_export(out)
+    from pyarrow.parquet import ParquetWriter
+
+    opened = open_index(index)
+    table = cast("Table", opened.entries)
+    columns = ["id", "image", "caption", *(f"{track}_vector" for track in opened.tracks)]
+    try:
+        with write_whole(out, "wb") as file, ParquetWriter(file, table.schema(columns)) as writer:
+            for batch in table.batches(columns):
+                writer.write_batch(batch.select(columns))
+            writer.add_key_value_metadata({"made by": MADE_BY})
+    except (RuntimeError, ValueError) as error:  # LanceDB's, which reads
+        raise _damaged(index, error) from error
+
+
+def _damaged(folder: Path, error: Exception) -> UserError:
+    """Return the error of a folder that cannot be read as an index."""
+    reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+    return UserError(f"{folder}: is not an index, or damaged ({reason}). Index again.", "index")

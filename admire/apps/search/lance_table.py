@@ -1,0 +1,250 @@
+"""The LanceDB table of an index: entries with their vectors."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from admire.apps.search.encoding import Batch, Encoded, Rows
+from admire.apps.search.entries import Entry
+from admire.core.choices import TRACKS
+from admire.core.errors import needs_extra
+from admire.encoders import Vectors
+
+os.environ.setdefault("LANCEDB_LOG", "error")  # it would warn of each new table
+os.environ.setdefault("LANCE_DEFAULT_IO_BUFFER_SIZE", str(16 * 2**20))  # else it reads far ahead
+os.environ.setdefault("LANCE_DEFAULT_FRAGMENT_READAHEAD", "2")
+with needs_extra("lance", "An index"):
+    import lancedb
+    import pyarrow
+    from lancedb.index import IvfPq
+
+BLOCK = 4096
+"""How many vectors are read at once: 6 MB at 384 dimensions."""
+
+WIDER, SHARE = 50, 1000
+"""For k entries, WIDER * k are found by compressed vectors and then compared exactly; of a large
+collection at least one entry in SHARE, because more of them are then as near as the best."""
+
+SAMPLE = 10_000
+"""How many entries, evenly spread over the table, represent all where not every vector is read."""
+
+TRAINABLE = 1000
+"""With fewer vectors LanceDB's quantiser cannot be trained, and every vector is compared."""
+
+PROBES = 64
+"""How many partitions of the index are searched."""
+
+FRAGMENTS = 1024
+"""How many parts the table may have before they are merged."""
+
+TEXTS = ("id", "image", "caption", "source", "digest")
+"""The columns that contain texts; the others contain vectors."""
+
+
+class Table:
+    """Entries with their vectors in ``FOLDER/table``, a LanceDB table.
+
+    A row has the entry's name, the path of its picture, its caption and source, the digest of its
+    content, and ``image_vector`` and ``caption_vector``, null where it lacks one. A table that
+    admire wrote before also has ``base``, and rows without vectors, with a text in ``problem``.
+
+    Args:
+        version: the state to read, whatever is changed later; None is the newest, for writing.
+
+    Raises:
+        OSError, RuntimeError, ValueError: the table is damaged, or the disk is full; every method
+            may raise these.
+    """
+
+    def __init__(self, folder: Path, version: int | None = None):
+        self._database = lancedb.connect(folder / "table", read_consistency_interval=timedelta(0))
+        self._table: Any = None
+        self._where: str | None = None
+        if version is not None or "entries" in self._database.list_tables().tables:
+            self._table = self._database.open_table("entries")
+        if version is not None:
+            self._table.checkout(version)
+        if self._table is not None:
+            _check_schema(self._table.schema)
+            self._where = "problem IS NULL" if "problem" in self._table.schema.names else None
+
+    @property
+    def size(self) -> int:
+        """The number of entries."""
+        return 0 if self._table is None else int(self._table.count_rows(self._where))
+
+    @property
+    def version(self) -> int:
+        """LanceDB's number of the table's state."""
+        return int(self._table.version)
+
+    @property
+    def tracks(self) -> list[str]:
+        """The tracks that entries have vectors of."""
+        names = [track for track in TRACKS if f"{track}_vector" in self._table.schema.names]
+        where = f"{self._where} AND " if self._where else ""
+        return [t for t in names if self._table.count_rows(f"{where}{t} IS NOT NULL")]
+
+    # -------------------------------------------------------------------------------- writing
+
+    def add(self, batch: Batch, source: str, tracks: Sequence[str]) -> None:
+        """Add the entries that were encoded, all of them or none.
+
+        Args:
+            tracks: those that the encoder reads.
+        """
+        if not batch.entries:
+            return
+        texts = {
+            "id": [entry.name for entry in batch.entries],
+            "image": [entry.image and str(entry.image) for entry in batch.entries],
+            "caption": [entry.caption for entry in batch.entries],
+            "source": [source] * len(batch.entries),
+            "digest": [entry.digest for entry in batch.entries],
+        }
+        columns = {name: pyarrow.array(values, pyarrow.string()) for name, values in texts.items()}
+        missing = np.full_like(next(iter(batch.encoded.values())), np.nan)
+        for track in tracks:
+            columns[f"{track}_vector"] = _column(batch.encoded.get(track, missing))
+        rows = pyarrow.record_batch(columns)
+        if self._table is None:
+            self._table = self._database.create_table("entries", schema=rows.schema)
+        self._table.add(rows)
+
+    def delete(self, rows: Sequence[int]) -> None:
+        """Delete rows."""
+        for start in range(0, len(rows), BLOCK):
+            self._table.delete(f"_rowid IN ({', '.join(map(str, rows[start : start + BLOCK]))})")
+
+    def restore(self, version: int) -> None:
+        """Undo what was changed since a version."""
+        if self.version != version:
+            self._table.restore(version)
+
+    def optimize(self, *, indexed: bool, trained: int, new: bool) -> int:
+        """Bring LanceDB's vector indexes up to date, and merge small parts of the table.
+
+        Args:
+            indexed: whether there are to be vector indexes.
+            trained: how many entries they were trained on, which is returned as it is now; they are
+                trained again when there are twice as many.
+            new: nobody reads older states, so they are removed; otherwise after a week.
+        """
+        if indexed and TRAINABLE <= self.size >= 2 * trained:
+            trained = self.size
+            for track in self.tracks:
+                name = f"{track}_vector"
+                if self._table.count_rows(f"{name} IS NOT NULL") >= TRAINABLE:
+                    self._table.create_index(name, config=IvfPq(distance_type="dot"))
+        if indexed or self._table.stats()["fragment_stats"]["num_fragments"] > FRAGMENTS:
+            with warnings.catch_warnings():  # it warns that other readers may lose their state
+                warnings.simplefilter("ignore", UserWarning)
+                self._table.optimize(cleanup_older_than=timedelta(0) if new else None)
+        return trained
+
+    # -------------------------------------------------------------------------------- reading
+
+    def schema(self, columns: Sequence[str]) -> Any:
+        """Return the Arrow schema of some columns."""
+        return pyarrow.schema([self._table.schema.field(name) for name in columns])
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield columns of entries, and their ``_rowid``, as Arrow batches in the table's order."""
+        if self._table is not None:
+            search = self._table.search().select(list(columns)).with_row_id(True)
+            yield from (search.where(self._where) if self._where else search).to_batches(BLOCK)
+
+    def blocks(self, tracks: Sequence[str]) -> Iterator[tuple[Rows, Encoded]]:
+        """Yield rows of entries with their vectors."""
+        for batch in self.batches([f"{track}_vector" for track in tracks]):
+            rows = np.array(batch["_rowid"])  # a view would keep the vectors
+            yield rows, _encoded(batch, tracks)
+
+    @cached_property
+    def sample(self) -> Encoded:
+        """The vectors of :data:`SAMPLE` rows, evenly spread over the table."""
+        count, tracks = self._table.count_rows(), self.tracks
+        offsets = np.linspace(0, count - 1, min(count, SAMPLE)).astype(int).tolist()
+        rows = self._table.take_offsets(offsets).select([f"{track}_vector" for track in tracks])
+        return _encoded(rows.to_arrow().combine_chunks().to_batches()[0], tracks)
+
+    def nearest(self, queries: Mapping[str, Vectors], k: int) -> tuple[Rows, Encoded]:
+        """Return rows that are probably nearest to the queries of their tracks, with vectors.
+
+        Each track is searched by itself for at least ``WIDER`` k entries. What is near by the sum
+        of two tracks is among the nearest by one of them: if both are below some number, the sum is
+        below twice that.
+        """
+        limit = max(WIDER * k, self.size // SHARE)
+        columns = [f"{track}_vector" for track in queries]
+        parts = []
+        for track, query in queries.items():
+            search = self._table.search(query, vector_column_name=f"{track}_vector")
+            search = search.distance_type("dot").nprobes(PROBES).limit(limit)
+            search = search.select([*columns, "_distance"]).with_row_id(True)
+            parts.append(search.to_arrow().drop_columns("_distance"))
+        rows = pyarrow.concat_tables(parts).combine_chunks()
+        ids, first = np.unique(rows["_rowid"].to_numpy(), return_index=True)
+        return ids, _encoded(rows.take(first).combine_chunks().to_batches()[0], list(queries))
+
+    def candidates(self, rows: Sequence[int]) -> list[Entry]:
+        """Return the entries in these rows."""
+        query = self._table.take_row_ids(list(rows)).select(["id", "image", "caption", "digest"])
+        by_row = {row["_rowid"]: row for row in query.with_row_id().to_list()}
+        if None in (row["id"] for row in by_row.values()):
+            raise ValueError("an entry has no name")
+        return [
+            Entry(
+                name=row["id"],
+                image=Path(row["image"]) if row["image"] else None,
+                caption=row["caption"],
+                digest=row["digest"],
+            )
+            for row in map(by_row.__getitem__, rows)
+        ]
+
+
+def _check_schema(schema: Any) -> None:
+    """Refuse a table with other columns than :class:`Table` has.
+
+    Raises:
+        ValueError: a column is missing, or has another type.
+    """
+    for name in TEXTS:
+        if name not in schema.names or schema.field(name).type != pyarrow.string():
+            raise ValueError(f"its table has no column '{name}' of the type string")
+    for column in schema:
+        kind = column.type
+        if column.name.endswith("_vector") and not (
+            pyarrow.types.is_fixed_size_list(kind) and kind.value_type == pyarrow.float32()
+        ):
+            raise ValueError(f"the column '{column.name}' of its table has the type {kind}")
+
+
+def _column(vectors: Vectors) -> Any:
+    """Return vectors as an Arrow column, null where they are NaN."""
+    missing = pyarrow.array(np.isnan(vectors).any(axis=1))
+    flat = pyarrow.array(vectors.reshape(-1))
+    return pyarrow.FixedSizeListArray.from_arrays(flat, vectors.shape[1], mask=missing)
+
+
+def _encoded(batch: Any, tracks: Sequence[str]) -> Encoded:
+    """Return the vectors in an Arrow batch; those that are null are NaN."""
+    encoded = {}
+    for track in tracks:
+        column = batch[f"{track}_vector"]
+        vectors = column.flatten().to_numpy().reshape(-1, column.type.list_size)
+        if column.null_count:
+            present, valid = column.is_valid().to_numpy(zero_copy_only=False), vectors
+            vectors = np.full((len(column), valid.shape[1]), np.nan, dtype=np.float32)
+            vectors[present] = valid
+        encoded[track] = vectors
+    return encoded

@@ -1,0 +1,136 @@
+"""Checks which requests are let in, by host, origin and token."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from admire.apps.serve.problems import Problem
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""Of every answer."""
+
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the server accepts.
+
+    Attributes:
+        pictures: in the page's form, and candidates of one ranking.
+        megabytes, megapixels: of a picture.
+        row: megabytes of any other request, such as a row for ``/v1/rank`` with its pictures.
+        text: megabytes of a text whose language is asked for.
+        bodies: megabytes of all requests together whose bodies are in memory.
+        jobs: that wait for their turn, of all pages and programs.
+        asking: jobs at a time that ask chat servers, which may keep them waiting.
+        connections: that are open at the same time.
+        arrival: seconds in which the head of a request arrives, and then each 3 MB of its body.
+        patience: seconds until models are loaded although no page is open.
+    """
+
+    pictures: int = 50
+    megabytes: float = 20
+    megapixels: float = 50
+    row: float = 64
+    text: float = 0.1
+    bodies: float = 128
+    jobs: int = 20
+    asking: int = 16
+    connections: int = 200
+    arrival: float = 30.0
+    patience: float = 30.0
+
+
+class Guard:
+    """Lets in requests from this server's own page and from programs.
+
+    A page of another site can also send requests to a server on this machine. Its name is in
+    ``Origin`` or, if that site's name was made to point here (DNS rebinding), in ``Host``.
+    """
+
+    def __init__(self, app: ASGIApp, host: str, token: str | None = None):
+        self.app, self.host, self.token = app, host.lower(), token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(SECURITY_HEADERS)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        answer: ASGIApp = self.app
+        try:
+            self._check(scope)
+        except Problem as problem:
+            answer = problem.response(Headers(scope=scope))
+        await answer(scope, receive, send_guarded)
+
+    def _check(self, scope: Scope) -> None:
+        """Refuse a request that is not for this server, or is another site's."""
+        headers, path = Headers(scope=scope), scope["path"]
+        host = headers.get("host", "").lower()
+        if not self._is_own(host):
+            raise Problem(
+                403,
+                "The Host header does not match this server. Use the address that admire serve "
+                "printed.",
+            )
+        if headers.get("origin", f"http://{host}").lower() != f"http://{host}":
+            raise Problem(403, "Pages of other sites may not use this server.")
+        if not path.startswith(("/static/", "/favicon.ico", "/healthz")):
+            page = path == "/"  # its address may have the token
+            self._check_token(headers, scope["query_string"].decode("latin-1") if page else "")
+
+    def _is_own(self, host: str) -> bool:
+        """Tell whether a ``Host`` is this server's. Anybody can point a name here, no address."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        return name in ("localhost", self.host) or _is_address(name)
+
+    def _check_token(self, headers: Headers, query: str) -> None:
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        bearer = credentials.strip() if scheme.lower() == "bearer" else ""
+        token = parse_qs(query).get("token", [bearer])[0]
+        if self.token and not hmac.compare_digest(token.encode(), self.token.encode()):
+            raise Problem(
+                401,
+                "The token is missing or wrong. Open the page with ?token=…, the token that "
+                "admire serve was given; programs send it as Authorization: Bearer.",
+                {"WWW-Authenticate": "Bearer"},
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a server at this address can only be reached from its own machine."""
+    return host.lower() == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,206 @@
+"""Profiles, and the models that they name: each is opened once and used by all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import product
+from math import inf
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
+
+from admire.core.choices import ProfileName
+from admire.core.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from admire.apps.search import Index
+    from admire.encoders import TextEncoder
+    from admire.llm import ChatModel
+    from admire.rankers.settings import Settings
+    from admire.senses import Detector
+    from admire.senses.source import Source
+
+Opened = TypeVar("Opened")
+
+
+FORGOTTEN = 60.0
+"""Seconds after which it is tried again to open what could not be opened."""
+
+
+class OpeningError(UserError):
+    """A model cannot be opened, because an extra or a key is missing, say."""
+
+
+class Models:
+    """Everything that is opened. Threads may use it at the same time.
+
+    What cannot be opened raises :class:`OpeningError`, also when it is asked for again soon.
+
+    Args:
+        profile: the name of the profile that is loaded in the background and listed first.
+        changes: settings that differ from that profile's.
+        index: a collection to search: the folder of an index, or a file of texts.
+        open_llms, open_encoder: in place of :func:`admire.pipeline.sources.open_sources` and
+            :func:`admire.encoders.open_encoder`.
+    """
+
+    def __init__(
+        self,
+        profile: ProfileName = "embedded",
+        changes: Mapping[str, Any] | None = None,
+        *,
+        index: Path | None = None,
+        open_llms: Callable[..., Sequence[ChatModel]] | None = None,
+        open_encoder: Callable[..., TextEncoder] | None = None,
+    ):
+        others = [name for name in get_args(ProfileName) if name != profile]
+        self.profiles: tuple[str, ...] = (profile, *others)
+        self.index = index
+        self._changes = dict(changes or {})
+        self._openers = open_llms, open_encoder
+        self._opened: dict[Any, Any] = {}
+        self._failed: dict[Any, tuple[float, UserError]] = {}
+        self._locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
+
+    def settings(self, profile: str) -> Settings:
+        """Return the settings of a profile; those of the first with the changes."""
+        from dataclasses import replace
+
+        from admire.rankers.settings import PROFILES
+
+        stack = PROFILES[cast(ProfileName, profile)]
+        return replace(stack, **self._changes) if profile == self.profiles[0] else stack
+
+    def keyless(self) -> list[str]:
+        """Return the profiles that cannot be used for want of a key."""
+        from admire.llm.address import lacks_key
+
+        stacks = {name: self.settings(name) for name in self.profiles}
+        return [
+            name
+            for name, stack in stacks.items()
+            if lacks_key(stack.llm_url) and any(llm.startswith("openai:") for llm in stack.llms)
+        ]
+
+    def llms(self, settings: Settings) -> list[Source]:
+        """Return the chat models that the settings name."""
+        from admire.pipeline.sources import open_sources
+        from admire.senses.source import as_source
+
+        opener, url = self._openers[0] or open_sources, settings.llm_url
+        return [
+            as_source(cast(Any, model))
+            for name in settings.llms
+            for model in self._once(("llm", name, url), partial(opener, name, url=url))
+        ]
+
+    def open(self, profile: str) -> bool:
+        """Open what a profile needs, and return whether it asks a chat server.
+
+        No weights are loaded, but a hub may be asked, so a queue should not wait for it.
+        """
+        settings = self.settings(profile)
+        llms = [source.llm for source in self.llms(settings) if source.llm]
+        if settings.compares:
+            for name in filter(None, (settings.encoder, settings.caption_encoder)):
+                self.encoder(name, settings)
+        self.detector(settings)
+        return not all(llm.free for llm in llms)
+
+    def encoder(self, name: str, settings: Settings) -> TextEncoder:
+        """Return the encoder of that name, where the settings want it to run."""
+        from admire.encoders import open_encoder
+
+        place = {"device": settings.device, "precision": settings.precision}
+        opener = partial(self._openers[1] or open_encoder, name, **place)  # type: ignore[arg-type]
+        return self._once(("encoder", name, *place.values()), opener)
+
+    def detector(self, settings: Settings) -> Detector | None:
+        """Return the detector, with the model that it reads; None if no chat model needs one."""
+        from admire.senses import open_detector
+        from admire.senses.interpretation import sense_method
+
+        methods = [sense_method(settings.sense, llm) for llm in self.llms(settings)]
+        if "detector" not in methods:
+            return None
+        opener = partial(open_detector, settings.detector)
+        return self._once(("detector", settings.detector), opener)
+
+    def collection(self, settings: Settings) -> tuple[Index, TextEncoder]:
+        """Return the collection to search, and the encoder that made its vectors."""
+        from admire.apps.search import index_texts, open_index, read_texts
+        from admire.rankers.settings import Settings
+
+        path = cast(Path, self.index)
+
+        def read() -> tuple[Index, TextEncoder]:
+            if path.is_dir():
+                index = open_index(path)
+                return index, self.encoder(index.encoder.name, settings)
+            encoder = self.encoder(Settings.encoder, settings)
+            return index_texts(read_texts(path), encoder), encoder
+
+        return self._once("collection", read)
+
+    def load(self) -> None:
+        """Open what the first profile needs, load the weights of local models, and have them read
+        how prompts begin, so that the first question takes no longer than the next.
+        """
+        from admire.data.items import Item
+        from admire.embedded.light_detector import LightDetector
+        from admire.encoders import Query, open_context_encoder
+        from admire.llm import Question, ask_each
+        from admire.llm.session import inner
+        from admire.prompts import Prompts
+        from admire.senses.dictionaries.entries import look_up_item
+        from admire.senses.dictionaries.opening import open_dictionaries
+
+        settings = self.settings(self.profiles[0])
+        prompts = Prompts(settings.prompts)
+        items = [Item(bird, f"She is an {bird}.") for bird in ("early bird", "odd bird")]
+        dictionaries = open_dictionaries(settings.dictionaries)
+        look_up_item(dictionaries, items[0])  # the first look-up reads them
+        # Two of each kind, so that what they share shows.
+        begun = [
+            Question(prompts.about(item, sense, hint=hint), max_tokens=1)
+            for sense, hint in product(("idiomatic", "literal"), ((), ("a bird",)))
+            for item in items
+        ]
+        for llm in [source.llm for source in self.llms(settings) if source.llm]:
+            if llm.free:
+                model, stage = inner(llm), "Reading how prompts begin"
+                ask_each(model.ask, begun, model, stage, name_of=attrgetter("text"))
+        if settings.compares:
+            for name in dict.fromkeys(filter(None, [settings.encoder, settings.caption_encoder])):
+                encoder = _within(self.encoder(name, settings), "encoder")
+                encoder.encode_texts(["Hello"], role="query")
+        detector = self.detector(settings)
+        if isinstance(detector, LightDetector):
+            reader = _within(open_context_encoder(detector.encoder), "encoder")
+            reader.encode_queries([Query("Hello", span=(0, 5))])
+        if self.index:
+            self.collection(settings)
+
+    def _once(self, key: Any, opener: Callable[[], Opened]) -> Opened:
+        with self._locks[key]:
+            if key not in self._opened:
+                failed, cause = self._failed.get(key, (-inf, None))
+                if not cause or time.monotonic() - failed > FORGOTTEN:
+                    try:
+                        self._opened[key] = opener()
+                    except UserError as error:
+                        self._failed[key] = time.monotonic(), (cause := error)
+                if cause and key not in self._opened:
+                    raise OpeningError(str(cause), *cause.settings) from cause
+            return cast(Opened, self._opened[key])
+
+
+def _within(cached: Any, name: str) -> Any:
+    """Return the model behind a cache, so that its weights are loaded in any case."""
+    return getattr(cached, name, cached)

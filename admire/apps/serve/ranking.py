@@ -1,0 +1,204 @@
+"""What the working thread does: rank an item, if asked with given readings, and search."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from admire.apps.audit.audit import in_sentence
+from admire.apps.report.gallery import describe_reading, result
+from admire.apps.report.thumbnails import data_uri, thumbnail
+from admire.apps.serve import schemas
+from admire.apps.serve.models import Models
+from admire.apps.serve.pictures import SIDE
+from admire.core.errors import UserError
+from admire.data.compounds import find_compound
+from admire.data.items import Item, SenseLabel
+from admire.data.languages import base_language, check_language, language_of
+from admire.pipeline.ranking import Run
+from admire.pipeline.run import rank
+from admire.pipeline.run_folder import write_run
+from admire.rankers import look_where_no_caption_is, shares_no_view
+from admire.rankers.set_summary import summarise_set
+from admire.rankers.settings import Settings
+from admire.senses.detector import describe_untrained, trained_languages
+from admire.senses.meaning import DEFINITIONS, Meaning
+from admire.senses.recorded import Recorded, RecordedReply, key_of
+from admire.senses.sense import Sense
+
+if TYPE_CHECKING:
+    from admire.apps.search import Entry
+    from admire.senses import Detector
+
+LanguageFrom = Literal["request", "sentence", "default"]
+
+BY_HAND = ", by hand"
+"""What ends the name of a chat model whose reading a person sent."""
+
+
+def rank_item(
+    item: Item, settings: Settings, models: Models, readings: Sequence[schemas.Reading] = ()
+) -> Run:
+    """Rank one item with models that are open, or that are opened now and kept.
+
+    Args:
+        readings: in place of asking the chat models, for rankers that compare vectors.
+    """
+    if readings:
+        if not settings.compares:
+            by = " and ".join(settings.rankers)
+            raise UserError(f"This profile ranks by {by} alone: only vectors are ranked by hand.")
+        recorded = [_recorded(item, reading) for reading in readings]
+        names = tuple(source.name for source in recorded)
+        settings = replace(settings, rankers=("embeddings",), llms=names)
+    encoder = caption_encoder = None
+    if settings.compares:
+        settings = look_where_no_caption_is(summarise_set([item]), settings)
+        encoder = models.encoder(settings.encoder, settings)
+        if settings.caption_encoder:
+            caption_encoder = models.encoder(settings.caption_encoder, settings)
+    return rank(
+        [item],
+        settings,
+        llms=recorded if readings else models.llms(settings),
+        encoder=encoder,
+        caption_encoder=caption_encoder,
+        detector=None if readings else models.detector(settings),
+    )
+
+
+def _recorded(item: Item, reading: schemas.Reading) -> Recorded:
+    """Turn a reading into a source that answers with it."""
+    probability = reading.probability_idiomatic
+    if probability is None:
+        probability = {"idiomatic": 1.0, "literal": 0.0}.get(reading.sense or "", 0.5)
+    votes = (reading.votes or schemas.Votes()).model_dump()
+    sense = Sense(reading.sense, probability, **votes, by=reading.by)
+    meanings = {label: _meaning(getattr(reading, label)) for label in get_args(SenseLabel)}
+    name = f"{reading.llm.removesuffix(BY_HAND)}{BY_HAND}"
+    replies = {key_of(item.compound, item.sentence): RecordedReply(sense, meanings)}
+    return Recorded(name, name, replies)
+
+
+def _meaning(meaning: schemas.Meaning) -> Meaning:
+    definitions = filter(None, (" ".join(text.split()) for text in meaning.definitions))
+    return Meaning(tuple(definitions)[:DEFINITIONS], next(iter(meaning.scenes), None))
+
+
+def describe(
+    run: Run, detector: Detector | None = None, language_from: LanguageFrom = "request"
+) -> schemas.Ranking:
+    """Describe a run of one item.
+
+    Args:
+        detector: of the run, to warn if it was not trained on the item's language.
+        language_from: where that language is from.
+    """
+    (ranking,) = run.rankings
+    item, facts = ranking.item, result(ranking.item, ranking, None, run.record)
+    candidates = [
+        {
+            "name": candidate.name,
+            "score": round(facts["scores"][k], 9) + 0.0,  # no -0.0, no -1.000000000000009
+            "rank": 1 + facts["order"].index(k),
+            "parts": [part | {"value": part["values"][k]} for part in facts["parts"]],
+        }
+        for k, candidate in enumerate(item.candidates)
+    ]
+    warnings = []
+    if language_from == "default":
+        warnings.append("The language could not be detected, so English is assumed.")
+    if any(reading.get("by") == "detector" for reading in facts["readings"]):
+        warnings += _untrained(item, detector, language_from)
+    if item.sentence and not in_sentence(item):
+        warnings.append(f"The compound “{item.phrase}” is not in the sentence.")
+    if "embeddings" in run.record["settings"]["rankers"] and shares_no_view(item):
+        how = _compared_by(facts["scores"])
+        warnings.append(f"The candidates have no modality in common: {how}.")
+    return schemas.Ranking.model_validate(
+        facts
+        | {
+            "compound": item.compound,
+            "sentence": item.sentence,
+            "span": find_compound(item.sentence, item.phrase),
+            "language": item.language,
+            "order": list(ranking.order),
+            "candidates": candidates,
+            "warnings": warnings,
+        }
+    )
+
+
+def _untrained(item: Item, detector: Detector | None, language_from: LanguageFrom) -> Iterator[str]:
+    """Warn if a detector was not trained on the item's language."""
+    trained = trained_languages(detector)
+    if trained and base_language(item.language) not in trained:
+        guessed = " (guessed from the sentence)" if language_from == "sentence" else ""
+        untrained = describe_untrained([item.language], trained, guessed)
+        yield f"{untrained}: its sense is less reliable here."
+
+
+def _compared_by(scores: Sequence[float]) -> str:
+    by_words = "pictures are compared by what sight recognises in them"
+    return by_words if any(scores) else "scores are 0"
+
+
+def zip_folder(run: Run) -> bytes:
+    """Zip the folder of a run."""
+    content = io.BytesIO()
+    with TemporaryDirectory() as place, zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+        write_run(run, Path(place) / "run")
+        for path in sorted(Path(place).rglob("*.*")):
+            file.write(path, path.relative_to(place))
+    return content.getvalue()
+
+
+def search_collection(search: schemas.Search, models: Models, folder: Path) -> schemas.Found:
+    """Find what of the collection means or shows what the span means in the text."""
+    from admire.apps.search import SearchSettings, search_index
+
+    stack = models.settings(models.profiles[0])
+    index, encoder = models.collection(stack)
+    language = check_language(search.language or language_of(search.text) or "en")
+    found = search_index(
+        search.text,
+        search.span,
+        index,
+        SearchSettings(top=search.top, lang=language),
+        llm=models.llms(stack)[0],
+        encoder=encoder,
+        detector=models.detector(stack),
+    )
+    entries = [
+        {"id": entry.name, "score": score, "text": entry.caption or "", "caption": entry.caption}
+        | (_copy(entry, folder) if found.pictures else {})
+        for entry, score in found.entries
+    ]
+    return schemas.Found.model_validate(
+        {
+            "readings": [describe_reading(found.reading, search.span)] if found.reading else [],
+            "gloss": found.reading.gloss if found.reading else None,
+            "span": find_compound(search.text, search.span),
+            "pictures" if found.pictures else "texts": entries,
+        }
+    )
+
+
+def _copy(entry: Entry, folder: Path) -> dict[str, Any]:
+    """Copy a collection's picture to a data URI; nothing if it is not there as it was indexed."""
+    from admire.apps.search import read_picture
+
+    file = folder / "copy"
+    try:
+        file.write_bytes(read_picture(entry))
+        content, (width, height) = thumbnail(file, SIDE)
+    except (UserError, OSError):
+        return {}
+    finally:
+        file.unlink(missing_ok=True)
+    return {"image": data_uri(content), "width": width, "height": height}

@@ -1,0 +1,279 @@
+"""``/v1``: rankings and searches, for the page and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request, Security
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import Response, StreamingResponse
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from pydantic import BaseModel
+from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
+
+from admire.apps.serve.bodies import JsonRoute, media_type
+from admire.apps.serve.guard import MEGABYTE, Limits
+from admire.apps.serve.pictures import check_picture, distinct, label
+from admire.apps.serve.problems import PROBLEM_TYPE, Problem, ProblemDetails, problem_of
+from admire.apps.serve.schemas import Found, Ranking, Row, Search
+from admire.apps.serve.service import Service, TheService
+from admire.apps.serve.work import Progress, Stopped
+from admire.data.languages import language_of
+
+if TYPE_CHECKING:
+    from admire.apps.serve.ranking import LanguageFrom
+    from admire.data.items import Item
+
+FILES = {"candidates": "candidate", "sequence": "sequence"}
+"""What pictures' files are called, without their number; a candidate has its file's name."""
+
+LINES, ZIP = "application/x-ndjson", "application/zip"
+
+TOKEN = HTTPBearer(
+    description="The token that admire serve was given, if it was given one.", auto_error=False
+)
+PROBLEM: dict[str, Any] = {
+    "description": "Why it cannot be done (RFC 9457).",
+    "content": {PROBLEM_TYPE: {"schema": ProblemDetails.model_json_schema()}},
+}
+
+
+def _lines_of(answer: type[BaseModel]) -> dict[str, Any]:
+    """Describe the lines of an answer."""
+    kinds = [Progress.model_json_schema(), ProblemDetails.model_json_schema()]
+    reference = {"$ref": f"#/components/schemas/{answer.__name__}"}
+    return {LINES: {"itemSchema": {"anyOf": [reference, *kinds]}}}
+
+
+class ByLine(APIRoute):
+    """A route for bodies with an item a line."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """See Starlette."""
+        match, child = super().matches(scope)
+        by_line = scope["type"] == "http" and media_type(Request(scope)) == LINES
+        return (match, child) if by_line else (Match.NONE, {})
+
+
+class Lines(StreamingResponse):
+    """An answer by line that holds something until it has been sent, or the client has left."""
+
+    def __init__(self, lines: AsyncIterator[bytes], held: AsyncExitStack | None = None):
+        super().__init__(lines, media_type=LINES)
+        self._held = held or AsyncExitStack()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        async with self._held:
+            await super().__call__(scope, receive, send)
+
+
+router = APIRouter(
+    route_class=JsonRoute,
+    dependencies=[Security(TOKEN)],  # for the description; Guard checks it
+    responses={"4XX": PROBLEM, "5XX": PROBLEM},
+)
+by_line = APIRouter(route_class=ByLine, include_in_schema=False)
+
+
+@by_line.post("/v1/rank")
+async def rank_lines(request: Request, service: TheService) -> StreamingResponse:
+    """Rank one item after the other, as :func:`rank` does, and answer each as it is ranked."""
+    held = AsyncExitStack()
+    body = await held.enter_async_context(service.bodies.read(request, service.limits.row))
+    return Lines(_answers(body, request, service), held)
+
+
+async def _answers(body: bytes, request: Request, service: Service) -> AsyncIterator[bytes]:
+    """Yield for each line with an item a line with its ranking, or with a problem in its place."""
+    for line in filter(None, map(bytes.strip, BytesIO(body))):
+        answer: BaseModel
+        try:
+            row = await run_in_threadpool(Row.model_validate_json, line)
+            answer = await _last(_rank(row, request, service))
+        except Stopped:
+            return
+        except Exception as error:
+            answer = problem_of(error).details()
+        yield _line(answer)
+
+
+@router.post(
+    "/v1/rank",
+    response_model=Ranking,
+    responses={200: {"content": _lines_of(Ranking) | {ZIP: {}}}},
+    openapi_extra={
+        "requestBody": {"content": {LINES: {"itemSchema": {"$ref": "#/components/schemas/Row"}}}}
+    },
+)
+async def rank(row: Row, request: Request, service: TheService) -> Any:
+    """Rank the candidates of one item; or of several, an item a line.
+
+    A client that accepts application/x-ndjson is told of the request's Progress in lines; the last
+    line is the Ranking, or a problem, which has a status. One that accepts application/zip gets the
+    run folder for admire report.
+
+    A body of the type application/x-ndjson has a Row in each line. It is answered by as many lines
+    in the same order, each sent as soon as its item is ranked: a Ranking or a problem. The other
+    items are ranked in any case.
+    """
+    if ZIP in request.headers.get("accept", ""):
+        content = await _last(_rank(row, request, service, zipped=True))
+        return Response(content, media_type=ZIP)
+    return await _respond(_rank(row, request, service), request)
+
+
+@router.post("/v1/search", response_model=Found, responses={200: {"content": _lines_of(Found)}})
+async def search(search: Search, request: Request, service: TheService) -> Any:
+    """Find what shows or means in a collection what the expression means in the text.
+
+    Progress is told as by /v1/rank.
+    """
+    if service.models.index is None:
+        raise Problem(422, "There is nothing to search. Start admire serve with --index.")
+    return await _respond(_search(search, request, service), request)
+
+
+# ------------------------------------------------------------------------------------ answering
+
+
+async def _respond(events: AsyncGenerator[Any, None], request: Request) -> Response:
+    """Answer with the last event, or with all of them in lines for a client that accepts lines."""
+    if LINES not in request.headers.get("accept", ""):
+        answer: BaseModel = await _last(events)
+        return Response(answer.model_dump_json(), media_type="application/json")
+    first = await anext(events)  # its place in the queue: what is wrong by then has a status
+    return Lines(_lines(first, events))
+
+
+async def _last(events: AsyncGenerator[Any, None]) -> Any:
+    """Return the last event, which is the answer."""
+    async with aclosing(events):
+        async for event in events:
+            last = event
+    return last
+
+
+async def _lines(first: BaseModel, events: AsyncGenerator[BaseModel, None]) -> AsyncIterator[bytes]:
+    """Yield all events as lines; a problem is the last."""
+    yield _line(first)
+    async with aclosing(events):
+        try:
+            async for event in events:
+                yield _line(event)
+        except Exception as error:
+            yield _line(problem_of(error).details())
+
+
+def _line(event: BaseModel) -> bytes:
+    return event.model_dump_json().encode() + b"\n"
+
+
+# -------------------------------------------------------------------------------------- working
+
+
+async def _rank(
+    row: Row, request: Request, service: Service, *, zipped: bool = False
+) -> AsyncGenerator[Progress | Ranking | bytes, None]:
+    """Rank an item when its turn comes; yield the progress, and last the ranking or run folder."""
+    if len(row.candidates) + len(row.sequence) > service.limits.pictures:
+        most = service.limits.pictures
+        raise Problem(422, f"candidates, sequence: are more than {most}, the limit.")
+    with TemporaryDirectory(dir=service.folder) as place:
+        folder = Path(place)
+        names = {
+            str(folder / f"{file}{k}"): f"{key}[{k - 1}].image"
+            for key, file in FILES.items()
+            for k in range(1, 1 + service.limits.pictures)
+        }
+
+        profile, models = row.profile or service.models.profiles[0], service.models
+
+        def do() -> Ranking | bytes:
+            from admire.apps.serve.ranking import describe, rank_item, zip_folder
+
+            settings = models.settings(profile)
+            run = rank_item(item, settings, models, row.readings)
+            if zipped:
+                return zip_folder(run)
+            detector = None if row.readings else models.detector(settings)
+            return describe(run, detector, language_from)
+
+        with service.hidden_paths(names):
+            async with service.one_at_a_time:
+                language, language_from = await run_in_threadpool(_language, row)
+                item = await run_in_threadpool(_read, row, folder, service.limits, language)
+            asks = not row.readings and await service.asks(profile)
+            async with aclosing(service.work.run(do, request, asks=asks)) as events:
+                async for event in events:
+                    yield event
+
+
+async def _search(
+    search: Search, request: Request, service: Service
+) -> AsyncGenerator[Progress | Found, None]:
+    """Search when its turn comes; yield the progress, and last what was found."""
+
+    def do() -> Found:
+        from admire.apps.serve.ranking import search_collection
+
+        return search_collection(search, service.models, service.folder)
+
+    with service.hidden_paths():
+        asks = await service.asks(service.models.profiles[0])
+        async with aclosing(service.work.run(do, request, asks=asks)) as events:
+            async for event in events:
+                yield event
+
+
+def _language(row: Row) -> tuple[str, LanguageFrom]:
+    """Return the language of a row, and where it is from."""
+    if row.language and row.language.strip():
+        return row.language, "request"
+    detected = language_of(row.sentence or "")
+    return (detected, "sentence") if detected else ("en", "default")
+
+
+def _read(row: Row, folder: Path, limits: Limits, language: str) -> Item:
+    """Read a row as an item, its pictures written to the folder under numbers."""
+    from admire.data.rows import RowReader
+
+    others = {"candidates", "sequence", "profile", "readings"}
+    plain = row.model_dump(exclude=others, exclude_none=True)
+    for key, file in FILES.items():
+        plain[key] = [{"caption": candidate.caption} for candidate in getattr(row, key)]
+        for k, candidate in enumerate(getattr(row, key)):
+            if candidate.image is None:
+                continue
+            path, name = folder / f"{file}{k + 1}", f"{key}[{k}].image"
+            if len(candidate.image) > limits.megabytes * MEGABYTE:
+                most = limits.megabytes
+                raise Problem(413, f"{name}: is more than {most:g} MB, the limit.")
+            path.write_bytes(candidate.image)
+            candidate.image = None  # the file is enough
+            check_picture(path, name, limits.megapixels)
+            plain[key][k]["image"] = path.name
+    numbered = [f"candidate{k}" for k in range(1, 1 + len(row.candidates))]
+    pairs = zip(row.candidates, numbered, strict=True)
+    names = distinct([label(thing.name) if thing.name else number for thing, number in pairs])
+    files = dict(zip(names, numbered, strict=True))
+    names_of = dict(zip(numbered, names, strict=True))
+    if row.expected_order:
+        plain["expected_order"] = [files.get(name, name) for name in row.expected_order]
+    if row.expected_item:
+        plain["expected_item"] = files.get(row.expected_item, row.expected_item)
+    item = RowReader(folder, language).item(plain, "")
+    return replace(
+        item,
+        candidates=tuple(replace(c, name=names_of[c.name]) for c in item.candidates),
+        expected_order=item.expected_order and tuple(names_of[n] for n in item.expected_order),
+        expected_item=item.expected_item and names_of[item.expected_item],
+    )

@@ -1,0 +1,301 @@
+"""What ``/v1`` accepts and returns: rows of a ``manifest.jsonl``, rankings, searches."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
+
+from admire.apps.serve.guard import Limits
+from admire.core.choices import ProfileName, nearest
+from admire.core.schema import UNLESS_NONE
+from admire.data.image_files import FORMAT_NAMES
+from admire.data.limits import Limit
+
+# Without admire.data.items, which takes longer to import than the page may take.
+Sense = Literal["idiomatic", "literal"]
+By = Literal["detector", "captions", "given", "recorded"]
+NONE = "null if no vote could be parsed"
+CONFIDENCE = f"Probability of the predicted sense; {NONE}, or the sense was given."
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Language = Annotated[str, Limit("language")]
+Name = Annotated[str, Limit("image")]
+START = "data:[^,]{0,200};base64,"
+"""How the data URI of a picture begins."""
+
+
+def _decoded(value: object) -> bytes:
+    start = re.match(START, value) if isinstance(value, str) else None
+    if not start or not isinstance(value, str):
+        raise ValueError("is not a data URI like data:image/png;base64,…, with the picture")
+    try:
+        return base64.b64decode(value[start.end() :], validate=True)
+    except ValueError:
+        raise ValueError("is not base64 after base64,") from None
+
+
+def _plain_sense(value: object) -> object:
+    return (value.strip().lower() or None) if isinstance(value, str) else value
+
+
+class Sent(BaseModel):
+    """An object in a request. An unknown key is refused, because it may be a misspelt one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, value: object) -> object:
+        if isinstance(value, dict):
+            names = [*cls.model_fields]
+            for key in [key for key in value if key not in names]:
+                hint = nearest(key[:80], names) or f" Known keys: {', '.join(names)}."
+                raise ValueError(f"'{key[:80]}' is unknown.{hint}")
+        return value
+
+
+class Candidate(Sent):
+    """A picture, a caption, or a picture with its caption."""
+
+    image: (
+        Annotated[
+            bytes,
+            BeforeValidator(_decoded),
+            WithJsonSchema({"type": "string", "pattern": f"^{START}"}),
+        ]
+        | None
+    ) = Field(
+        None,
+        description=f"{FORMAT_NAMES} as a data URI, at most {Limits.megabytes} MB and "
+        f"{Limits.megapixels} megapixels.",
+    )
+    caption: Annotated[str, Limit("caption")] | None = None
+    name: Name | None = Field(
+        None, description="Its name in the answer, such as a file's name (default: candidate1, …)."
+    )
+
+
+class Votes(Sent):
+    """How often each sense was given."""
+
+    idiomatic: int = 0
+    literal: int = 0
+    unparsed: int = 0
+
+
+class Meaning(Sent):
+    """What a chat model says of one sense."""
+
+    definitions: list[Annotated[str, Limit("definition")]] = Field(
+        default=[], description="The first two count."
+    )
+    scenes: list[Annotated[str, Limit("scene")]] = Field(
+        default=[], description="The first one counts."
+    )
+    unread: Annotated[
+        Annotated[str, Limit("reply")] | None,
+        UNLESS_NONE,
+        Field(description="The reply, if it could not be used: a dictionary stands in, if it can."),
+    ] = None
+    fault: Annotated[
+        Annotated[str, Limit("reply")] | None,
+        UNLESS_NONE,
+        Field(description="Why the reply could not be used, or what is wrong with a definition."),
+    ] = None
+
+
+class Entry(Sent):
+    """What a dictionary says of one sense."""
+
+    gloss: Annotated[str, Limit("definition")]
+    source: Annotated[str, Limit("llm")] = Field(description="The dictionary.")
+
+
+class Reading(Sent):
+    """How one chat model understands the compound here."""
+
+    llm: Annotated[str, Limit("llm")]
+    sense: Sense | None
+    probability_idiomatic: float | None = Field(
+        description=f"Probability of the idiomatic sense; {NONE}."
+    )
+    confidence: float | None = Field(
+        None, description=f"{CONFIDENCE} Requests can omit it: it is computed."
+    )
+    votes: Votes | None = None
+    by: By | None = Field(None, description="What decided the sense in place of votes.")
+    wording: Annotated[str, Limit("definition")] | None = Field(
+        None, description="The meaning in short, to show."
+    )
+    idiomatic: Meaning = Meaning()
+    literal: Meaning = Meaning()
+    dictionary: dict[Sense, list[Entry]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rename(cls, value: object) -> object:
+        old, new = "probability", "probability_idiomatic"
+        if not isinstance(value, dict) or old not in value:
+            return value
+        if new in value:
+            raise ValueError(f"'{old}' is the former name of '{new}'. Send only one of them")
+        return {new if key == old else key: kept for key, kept in value.items()}
+
+    @model_validator(mode="after")
+    def _follow(self) -> Self:
+        from admire.metrics.metrics import confidence
+
+        if self.sense is None:
+            self.probability_idiomatic = None
+        p = None if self.by == "given" else self.probability_idiomatic
+        self.confidence = None if p is None else confidence(p, self.sense)
+        return self
+
+
+class Row(Sent):
+    """One row of a manifest.jsonl, with pictures as data URIs."""
+
+    compound: Annotated[str, Limit("compound")]
+    sentence: Annotated[str, Limit("sentence")] | None = Field(
+        None, description="Uses the compound. Only an item with a sequence can do without."
+    )
+    language: Language | None = Field(
+        None,
+        description="A language tag (default: detected from the sentence; en if that fails).",
+    )
+    candidates: list[Candidate] = Field(
+        min_length=2,
+        max_length=Limits.pictures,
+        description=f"At most {Limits.pictures} together with the sequence.",
+    )
+    sequence: list[Candidate] = Field(
+        [], description="Instead of a sentence: what the best candidate continues."
+    )
+    profile: ProfileName | None = Field(
+        None, description="The models and settings (default: those that the server started with)."
+    )
+    readings: list[Reading] = Field(
+        [],
+        description="Readings of an earlier answer, unchanged or with another sense or other "
+        "definitions. The candidates are ranked by these, and no chat model is asked.",
+    )
+    definitions: (
+        Annotated[list[Annotated[str, Limit("definition")]], Field(max_length=2)] | None
+    ) = Field(
+        None, description="What the compound means in the sentence, in place of a model's words."
+    )
+    sentence_type: Annotated[Sense | None, BeforeValidator(_plain_sense)] = Field(
+        None, description="Gold; as in a manifest, in any case of letters."
+    )
+    expected_order: list[Name] | None = Field(None, description="Gold: names, best first.")
+    expected_item: Name | None = Field(None, description="Gold of an item with a sequence.")
+    id: str | int | None = Field(None, description="Not used; manifests may have it.")
+    subset: str | None = Field(None, description="Not used; AdMIRe's files have it.")
+
+
+class Part(BaseModel):
+    """What one text or ranker adds to a candidate's score."""
+
+    of: str = Field(description="What is compared (image, caption), or the ranker.")
+    text: str | None = Field(
+        description="What it is compared with: gloss, scene, compound, …; unlike compound, … if "
+        "similarity lowers the score; or pair. Null for a ranker."
+    )
+    value: float
+
+
+class Scored(BaseModel):
+    """A candidate with its score."""
+
+    name: str = Field(description="As in the request, or candidate1, candidate2, … in its order.")
+    score: float
+    rank: int = Field(description="1 is the best.")
+    parts: list[Part] = Field(description="They sum to the score.")
+
+
+Span = Annotated[
+    tuple[int, int] | None,
+    Field(
+        description="Where the compound stands, inflected perhaps: the places of its first "
+        "character and of the one after its last. Null where it is not found."
+    ),
+]
+
+
+class Ranking(BaseModel):
+    """The ranking of an item."""
+
+    compound: str
+    sentence: str
+    span: Span
+    language: str = Field(description="As in the request, or as detected from the sentence.")
+    sense: Sense | None
+    probability_idiomatic: float | None = Field(
+        description=f"Probability of the idiomatic sense; {NONE}, or the sense was given."
+    )
+    confidence: float | None = Field(description=CONFIDENCE)
+    readings: list[Reading]
+    order: list[str] = Field(description="The candidates' names, best first.")
+    candidates: list[Scored] = Field(description="In the order of the request.")
+    judgements: list[dict[str, Any]] = Field(
+        description="Answers of chat models that ranked the candidates."
+    )
+    unsure: bool = Field(False, description="The confidence is below what the settings require.")
+    no_meaning: bool = Field(False, description="No meaning was found; only the compound counts.")
+    warnings: list[str] = Field(description="What makes the result less reliable.")
+
+
+class Search(Sent):
+    """A search in the collection that the server was started with."""
+
+    text: Annotated[Text, Limit("sentence")] = Field(description="Uses the expression.")
+    span: Annotated[Text, Limit("span")] = Field(
+        description="The expression, as it stands in the text."
+    )
+    language: Language | None = Field(
+        None, description="A language tag (default: detected from the text; en if that fails)."
+    )
+    top: int = Field(10, ge=1, le=100, strict=True, description="How many to find.")
+
+
+class FoundText(BaseModel):
+    """A text with its score."""
+
+    id: str
+    score: float
+    text: str
+
+
+class FoundPicture(BaseModel):
+    """A picture with its score."""
+
+    id: str
+    score: float
+    caption: str | None
+    image: str | None = Field(
+        None,
+        description="A copy of at most 1,024 pixels a side, as a data URI; null where the picture "
+        "cannot be read any more.",
+    )
+    width: int | None = None
+    height: int | None = None
+
+
+class Found(BaseModel):
+    """What a search found, best first: texts or pictures, depending on the collection."""
+
+    readings: list[Reading] = Field(description="How the expression is understood.")
+    gloss: str | None
+    span: Span
+    texts: list[FoundText] | None = None
+    pictures: list[FoundPicture] | None = None

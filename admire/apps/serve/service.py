@@ -1,0 +1,130 @@
+"""What the server holds while it runs: the models, their state, and the work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel
+
+from admire.apps.serve.bodies import Bodies
+from admire.apps.serve.guard import Limits
+from admire.apps.serve.models import Models, OpeningError
+from admire.apps.serve.problems import LATER, Problem
+from admire.apps.serve.work import Work
+from admire.core.errors import UserError
+from admire.core.progress import hidden_progress
+from admire.core.storage import temporary_folder
+from admire.llm.chat import ServerError
+
+log = logging.getLogger("admire")
+
+
+class State(BaseModel):
+    """How far the loading of the first profile's models is.
+
+    Attributes:
+        message: the same for people.
+        keyless: the profiles that cannot be used for want of a key.
+    """
+
+    state: Literal["loading", "ready", "failed"] = "loading"
+    message: str = "The models are being loaded."
+    keyless: list[str] = []
+
+
+class Service:
+    """Models, their state, and the work.
+
+    Attributes:
+        folder: for files of requests under way.
+        bodies: of requests that are in memory.
+        one_at_a_time: for pictures, which may take hundreds of megabytes when they are decoded.
+    """
+
+    folder: Path
+    work: Work
+
+    def __init__(self, models: Models, limits: Limits | None = None):
+        self.models, self.limits = models, limits or Limits()
+        self.state = State()
+        self.bodies = Bodies(self.limits.bodies)
+        self._asks: dict[str, bool] = {}
+        self.one_at_a_time = asyncio.Semaphore(1)
+
+    @asynccontextmanager
+    async def running(self, app: FastAPI) -> AsyncIterator[None]:
+        """Start the work, and stop it at the end."""
+        loop = asyncio.get_running_loop()
+        self.folder = temporary_folder()
+        self.work = Work(self.limits.jobs, self.limits.asking, self._load)
+        waiting = loop.call_later(self.limits.patience, self.work.want)
+        try:
+            yield
+        finally:
+            waiting.cancel()
+            self.end()
+
+    def end(self) -> None:
+        """Stop all work and remove all files."""
+        self.work.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    async def asks(self, profile: str) -> bool:
+        """Open a profile, outside the queue; return whether it asks a chat server."""
+        self.work.want()
+        if profile not in self._asks:
+            self._asks[profile] = await run_in_threadpool(self.models.open, profile)
+        return self._asks[profile]
+
+    def _load(self) -> None:
+        """Load the first profile's models, and keep the outcome."""
+        profile = self.models.profiles[0]
+        state: Literal["ready", "failed"] = "failed"
+        try:
+            self.state = State(keyless=self.models.keyless())
+            with hidden_progress():
+                self.models.load()
+            state, message = "ready", f"The models of the profile {profile} are loaded."
+        except UserError as error:
+            message = f"The profile {profile} cannot be used. {error}"
+            log.error("%s", message)
+        except Exception:
+            message = f"The models of the profile {profile} could not be loaded."
+            log.exception("%s", message)
+        self.state = State(state=state, message=message, keyless=self.state.keyless)
+
+    @contextmanager
+    def hidden_paths(self, names: Mapping[str, str] | None = None) -> Iterator[None]:
+        """Turn a user's error into a problem without paths of this machine.
+
+        Args:
+            names: what the client calls files, by their paths here.
+        """
+        try:
+            yield
+        except UserError as error:
+            message = str(error)
+            for path, name in sorted((names or {}).items(), reverse=True):  # candidate10 before 1
+                message = message.replace(path, name)
+            status, headers = 422, None
+            if isinstance(error, OpeningError):
+                status = 503
+            elif isinstance(error, ServerError):
+                status, headers = (503, LATER) if error.later else (502, None)
+            raise Problem(status, message.replace(str(self.folder), "…"), headers) from None
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+TheService = Annotated[Service, Depends(_service)]

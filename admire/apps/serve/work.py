@@ -1,0 +1,157 @@
+"""The work: threads do jobs in their order, and report their places and their progress."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, Field
+
+from admire.apps.serve.problems import LATER, Problem
+from admire.core.progress import Cancelled, cancelled_by, progress_told_to
+
+Result = TypeVar("Result")
+
+
+class Progress(BaseModel):
+    """How far a request is."""
+
+    place: int = Field(description="In the queue; 0 when it is under way.")
+    stage: str | None = Field(default=None, description="What is being done.")
+    done: int = Field(default=0, description="How many steps of the stage are done.")
+    total: int = Field(default=0, description="How many steps the stage has.")
+
+
+class Stopped(Problem, Cancelled):
+    """Nobody waits for the result any more, or the server is shutting down."""
+
+    def __init__(self) -> None:
+        super().__init__(503, "The server is shutting down, or nobody waits any more.")
+
+
+@dataclass(eq=False)
+class _Job:
+    """Something to do in a working thread; None is the last of its news."""
+
+    news: asyncio.Queue[Progress | None] = field(default_factory=asyncio.Queue)
+    place: int | None = None
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def move(self, place: int) -> None:
+        """Report a new place in the queue."""
+        if self.place != place:
+            self.place = place
+            self.news.put_nowait(Progress(place=place))
+
+    def stop(self) -> None:
+        """Stop at the next question or progress, and report nothing any more."""
+        self.stopped.set()
+        self.news.put_nowait(None)
+
+    def check(self) -> None:
+        """End the work if nobody waits for it."""
+        if self.stopped.is_set():
+            raise Stopped
+
+
+class Work:
+    """Two queues of jobs and the threads that do them, for use in the event loop's thread.
+
+    One thread does the jobs that need this machine alone, one after the other. Those that ask a
+    chat server, which may keep them waiting, have several, so that they hold nobody up.
+
+    Args:
+        limit: how many jobs can wait.
+        asking: how many jobs ask chat servers at the same time.
+        load: what the first thread does first, once somebody is there. Loading models slows down
+            everything else, the first page too.
+    """
+
+    def __init__(self, limit: int, asking: int, load: Callable[[], None]):
+        self.limit, self.load = limit, load
+        threads = {False: (1, "admire work"), True: (asking, "admire asking")}
+        self._threads = {asks: ThreadPoolExecutor(*named) for asks, named in threads.items()}
+        self._jobs: dict[bool, list[_Job]] = {False: [], True: []}
+        self._loads = False
+
+    @property
+    def jobs(self) -> list[_Job]:
+        """The jobs under way, and those that wait."""
+        return [job for jobs in self._jobs.values() for job in jobs]
+
+    def want(self) -> None:
+        """Load the models, unless that has begun."""
+        if not self._loads:
+            self._loads = True
+            self._threads[False].submit(self.load)
+
+    async def run(
+        self, do: Callable[[], Result], request: Request, *, asks: bool = False
+    ) -> AsyncGenerator[Progress | Result, None]:
+        """Do something when its turn comes; yield its places and progress, and last its result.
+
+        When the client has closed the connection, or this generator is closed, the job leaves the
+        queue or stops at its next question or progress.
+
+        Args:
+            asks: whether it asks a chat server.
+        """
+        self.check_room()
+        job, leaving = _Job(), asyncio.create_task(_disconnected(request))
+        leaving.add_done_callback(lambda _: job.stop())
+        loop, jobs = asyncio.get_running_loop(), self._jobs[asks]
+        jobs.append(job)
+        result = loop.run_in_executor(self._threads[asks], self._do, job, do, loop)
+        result.add_done_callback(lambda _: job.news.put_nowait(None))
+        self._report_places()
+        try:
+            while news := await job.news.get():
+                yield news
+            job.check()
+            yield result.result()
+        finally:
+            leaving.cancel()
+            job.stopped.set()
+            result.cancel()
+            jobs.remove(job)
+            self._report_places()
+
+    def check_room(self) -> None:
+        """Refuse a job if too many wait; call it before work is done for one."""
+        if sum(job.place != 0 for job in self.jobs) >= self.limit:
+            raise Problem(429, f"The queue is full ({self.limit} jobs). Try again later.", LATER)
+
+    def close(self) -> None:
+        """Stop all jobs, without waiting for the threads."""
+        for job in self.jobs:
+            job.stop()
+        for threads in self._threads.values():
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    def _do(self, job: _Job, do: Callable[[], Result], loop: asyncio.AbstractEventLoop) -> Result:
+        def listen(stage: str, done: int, total: int) -> None:
+            job.check()
+            progress = Progress(place=0, stage=stage, done=done, total=total)
+            loop.call_soon_threadsafe(job.news.put_nowait, progress)
+
+        loop.call_soon_threadsafe(job.move, 0)
+        loop.call_soon_threadsafe(self._report_places)
+        with progress_told_to(listen), cancelled_by(job.check):
+            return do()
+
+    def _report_places(self) -> None:
+        for jobs in self._jobs.values():
+            waiting = [job for job in jobs if job.place != 0]
+            for place, job in enumerate(waiting, start=1):
+                job.move(place)
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until the client has closed the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

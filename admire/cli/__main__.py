@@ -1,3 +1,0 @@
-from admire.cli import main
-
-main()

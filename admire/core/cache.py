@@ -1,0 +1,144 @@
+"""Caches that survive a kill, and what they hold of each model."""
+
+from __future__ import annotations
+
+import atexit
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+from admire.core.errors import UserError
+from admire.core.opened import Opened
+from admire.core.storage import PATIENCE, cache_dir, only_writer
+
+TABLES = (
+    "entries (key TEXT PRIMARY KEY, value BLOB)",
+    "origins (key TEXT PRIMARY KEY, model TEXT, written REAL) WITHOUT ROWID",
+)
+"""The values, and for each the model and the time of writing (seconds since 1970)."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a cache holds of a model; times are those of :func:`time.time`."""
+
+    entries: int
+    bytes: int
+    oldest: float
+    newest: float
+
+
+class Cache:
+    """A table from keys to bytes in one SQLite file, written through at once.
+
+    Of each entry it also knows the model and the time when it was put.
+
+    An entry is either there whole or not there, whenever the process dies. Threads of one process
+    share a connection; several processes may use the file at the same time. Values are plain bytes:
+    no pickle is ever read back, as diskcache would.
+
+    Raises (when it is opened and used):
+        UserError: the file cannot be written, or is damaged.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._lock = threading.Lock()
+        with self._reporting():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=PATIENCE, check_same_thread=False)
+            with only_writer(path, wait=PATIENCE):  # SQLite waits for a table, not for this mode
+                self._db.execute("PRAGMA journal_mode=WAL")
+            # No entry waits for the disk: a power cut may cost the last ones, a kill none.
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            for table in TABLES:
+                self._db.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+            self._file = _number(path)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether its file is still the one at its path."""
+        try:
+            return _number(self.path) == self._file
+        except OSError:
+            return False
+
+    def get(self, key: str) -> bytes | None:
+        """Return the value; None if there is none."""
+        query = "SELECT value FROM entries WHERE key = ?"
+        with self._reporting(), self._lock:
+            row = self._db.execute(query, (key,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def put(self, key: str, value: bytes, model: str) -> None:
+        self.put_all({key: value}, model)
+
+    def put_all(self, entries: Mapping[str, bytes], model: str) -> None:
+        """Put all of them, or none where the process dies on the way."""
+        origins = [(key, model, time.time()) for key in entries]
+        with self._reporting(), self._lock, self._db:
+            self._db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", entries.items())
+            self._db.executemany("INSERT OR REPLACE INTO origins VALUES (?, ?, ?)", origins)
+
+    def by_model(self) -> dict[str, Share]:
+        """Return what there is of each model."""
+        sums = "COUNT(*), SUM(LENGTH(value)), MIN(written), MAX(written)"
+        query = f"SELECT model, {sums} FROM entries JOIN origins USING (key) GROUP BY model"
+        with self._reporting(), self._lock:
+            return {model: Share(*values) for model, *values in self._db.execute(query)}
+
+    def clear(self, model: str | None, before: float = inf) -> int:
+        """Remove what is of a model, or of all, and older than a time; return how many entries."""
+        chosen = (
+            "key IN (SELECT key FROM origins "
+            "WHERE written < :before AND (:model IS NULL OR model = :model))"
+        )
+        values = {"before": before, "model": model}
+        with self._reporting(), self._lock:
+            with self._db:
+                count = self._db.execute(f"DELETE FROM entries WHERE {chosen}", values).rowcount
+                self._db.execute(f"DELETE FROM origins WHERE {chosen}", values)
+            self._db.execute("VACUUM")
+        return count
+
+    def drop(self, key: str) -> None:
+        with self._reporting(), self._lock, self._db:
+            self._db.execute("DELETE FROM entries WHERE key = ?", (key,))
+
+    def close(self) -> None:
+        self._db.close()
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise UserError(
+                f"{self.path}: the cache cannot be used ({error}). Free space, remove the file "
+                "(what it held is asked for again), or set ADMIRE_CACHE to another folder."
+            ) from error
+
+
+def _number(path: Path) -> tuple[int, int]:
+    """Return the identity of a file, which differs after the file is replaced."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+_CACHES: Opened[Cache] = Opened(4, works=lambda cache: cache.in_place)
+atexit.register(_CACHES.clear)  # SQLite removes the files beside a database when it is closed
+
+
+def open_cache(name: str) -> Cache:
+    """Return the cache of this name in the cache directory, which a process opens once.
+
+    Raises:
+        UserError: the file cannot be written, or is damaged.
+    """
+    path = cache_dir() / name
+    return _CACHES.get(path, lambda: Cache(path))

@@ -1,0 +1,461 @@
+"""Reading text, tables and JSON lines, with errors that name file, row and column; safe paths."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+import ntpath
+import os
+import re
+import tomllib
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any, BinaryIO, Literal
+
+import pandas as pd
+
+from admire.core.errors import UserError
+from admire.core.storage import open_file
+
+ROWS = 512
+"""How many rows of a table :func:`table_parts` reads at a time."""
+
+LINE = 16 * 2**20
+"""The most bytes of a line."""
+
+PART = 4 * LINE
+"""The most characters of the rows that :func:`table_parts` reads at a time."""
+
+WHOLE = 16 * LINE
+"""The most bytes of a file that is read whole."""
+
+COLUMNS = 10_000
+"""The most columns of a table."""
+
+LONGEST_PATH = 4096
+"""The most bytes of a path, as Linux has it."""
+
+
+def path_inside(folder: str | Path, name: str, *, follow_links: bool) -> str:
+    """Return the path from a folder to a file that is named in it, if it stays in the folder.
+
+    This decides for everything that names files: manifests, collections, tar files, run folders.
+
+    Args:
+        name: a path from the folder, or an absolute path in the folder. What leads out of it on
+            Windows leads out everywhere, because files are moved between machines.
+        follow_links: whether links may lead out of the folder.
+
+    Raises:
+        UserError: the path or, unless they are followed, a link in it leads out of the folder, or
+            no file can have this name. The message does not name the list.
+    """
+    encoded = name.encode(errors="replace")  # half of a surrogate pair
+    if not name.strip() or "\0" in name or len(encoded) > LONGEST_PATH or encoded.decode() != name:
+        raise UserError(f"{name[:80]!r}{'…' * (len(name) > 80)} cannot be the name of a file.")
+    path = os.path.normpath(name)
+    if os.path.isabs(path):
+        for root in (os.path.abspath(folder), os.path.realpath(folder)):
+            if Path(path).is_relative_to(root):
+                path = os.path.relpath(path, root)
+    first = ntpath.splitdrive(ntpath.normpath(path))[1].split("\\")[0]
+    if os.path.splitdrive(path)[0] or first in ("", ".."):
+        raise UserError(f"'{name}' is outside the folder {folder}. Move the file into it.")
+    if not follow_links:
+        root = os.path.realpath(folder)
+        if not Path(os.path.realpath(os.path.join(root, path))).is_relative_to(root):
+            raise UserError(
+                f"'{name}' is a link out of the folder {folder}. Copy the file into it."
+            )
+    return path
+
+
+def read_text(path: Path) -> str:
+    """Return the file's text, which :func:`open_text` checks."""
+    with open_text(path, whole=True) as text:
+        return text.read()
+
+
+def open_text(path: Path, *, header: bool = False, whole: bool = False) -> io.TextIOWrapper:
+    """Open a file of any size: validate it whole, then stream it as UTF-8.
+
+    UTF-16 is read too, because spreadsheets and Windows write it.
+
+    Args:
+        header: whether rows are counted from the second line.
+        whole: whether the caller reads all of it at once: the file is limited, not its lines.
+
+    Raises:
+        UserError: it is missing, unreadable, not a file, not UTF-8 or empty; or a line is longer
+            than :data:`LINE`, or the file than :data:`WHOLE`.
+    """
+    empty, row, size, most = True, -header, 0, WHOLE if whole else LINE
+    try:
+        with ExitStack() as stack:
+            file = stack.enter_context(_open_utf8(path))
+            while line := file.readline(most + 1):
+                row += 1
+                size = size * whole + len(line)
+                if size > most:
+                    what = path if whole else f"{path}, row {row}" if row else f"{path}, header"
+                    raise UserError(f"{what}: has more than {most >> 20} MB. Split it.")
+                empty &= not line.decode("utf-8-sig").strip()
+            if empty:
+                raise UserError(f"{path}: the file is empty.")
+            file.seek(0)
+            stack.pop_all()
+            return io.TextIOWrapper(file, encoding="utf-8-sig", newline="\n")
+    except UnicodeDecodeError:
+        where = f"{path}, row {row}" if row > 0 else f"{path}{', header' * (header and not row)}"
+        raise UserError(
+            f"{where}: is not UTF-8 text. Save the file as UTF-8; in Excel as 'CSV UTF-8'."
+        ) from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+
+
+def _open_utf8(path: Path) -> BinaryIO:
+    """Open a file; one in UTF-16 is converted in memory."""
+    file = open_file(path)
+    start = file.peek(4)[:4]
+    if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        encoding = "utf-16"
+    elif {start[::2], start[1::2]} > {b"\0\0"}:  # no mark, but two signs of ASCII
+        encoding = "utf-16-be" if start[:1] == b"\0" else "utf-16-le"
+    else:
+        return file
+    with file:
+        content = file.read(WHOLE + 1)
+    if len(content) > WHOLE:
+        raise UserError(f"{path}: has more than {WHOLE >> 20} MB in UTF-16. Save it as UTF-8.")
+    return io.BytesIO(content.decode(encoding).encode())
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        UserError: it is missing, unreadable, not UTF-8, empty or not TOML; or it is nested so
+            deeply, or has numbers of so many digits, that it cannot be written as JSON.
+    """
+    try:
+        content = tomllib.loads(read_text(path).replace("\r\n", "\n"))
+        json.dumps(content, default=str)
+        return content
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is not TOML ({error}).") from None
+
+
+def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0) -> pd.DataFrame:
+    """Read a TSV or CSV as :func:`table_parts` does, all rows at once."""
+    return pd.concat(table_parts(path, required, quoting=quoting))
+
+
+def numbered_rows(table: pd.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the rows of a table that was read here, with their numbers in the file, from 1."""
+    for place, cells in zip(table.index, table.to_dict("records"), strict=True):
+        yield place + 1, {str(column): cell for column, cell in cells.items()}
+
+
+def table_parts(
+    path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0
+) -> Iterator[pd.DataFrame]:
+    """Read a TSV or CSV some rows at a time, with every cell a string, ``""`` where empty.
+
+    With ``quoting`` 3, :data:`csv.QUOTE_NONE`, a quotation mark is a character like any other.
+    Rows of empty cells are left out; the index counts them, from 0. Without rows, one empty part
+    is yielded.
+
+    Raises:
+        UserError: it is missing, empty, not UTF-8, not a table, or lacks a required column; or a
+            missing quotation mark makes one cell of several.
+    """
+    with open_text(path, header=True) as text:
+        text.reconfigure(newline="")  # a lone carriage return ends a line for pandas too
+        header = next(filter(str.strip, text))
+        if path.suffix.lower() == ".tsv":
+            separator = "\t"
+        else:  # where the comma is the decimal point, spreadsheets write semicolons
+            separator = ";" if header.count(";") > header.count(",") else ","
+        if header.count(separator) >= COLUMNS:
+            raise UserError(f"{path}: has more than {COLUMNS:,} columns. Remove some.")
+        text.seek(0)
+        if quoting != csv.QUOTE_NONE:
+            _check_quotations(text, path, separator, header)
+            text.seek(0)
+        rows: Any = _Rows(text, path)  # pandas reads and iterates alone
+        options: dict[str, Any] = {"dtype": str, "keep_default_na": False}  # "NA" is a word
+        try:
+            for part in pd.read_csv(
+                rows, sep=separator, quoting=quoting, chunksize=ROWS, **options
+            ):
+                if not isinstance(part.index, pd.RangeIndex):  # surplus cells are rows' names
+                    raise UserError(f"{path}, row 1: has more cells than the header has columns.")
+                check_columns(path, part, required)
+                filled = [any(map(str.strip, cells)) for cells in part.to_numpy().tolist()]
+                yield part if all(filled) else part[filled]
+                rows.start_part(part.index[-1] + 1 if len(part) else 0)
+        except pd.errors.EmptyDataError:  # it holds more than one byte order mark
+            raise UserError(f"{path}: the file is empty.") from None
+        except pd.errors.ParserError as error:
+            raise UserError(f"{path}{_table_fault(str(error))}.") from None
+
+
+class _Rows:
+    """The text of a table, for pandas; refuses more than :data:`PART` for :data:`ROWS` rows.
+
+    A cell in quotation marks can have any number of lines.
+    """
+
+    def __init__(self, text: IO[str], path: Path):
+        self._text, self._path = text, path
+        self.start_part(0)
+
+    def start_part(self, row: int) -> None:
+        """Begin to count anew, after this row."""
+        self._row, self._read = row, 0
+
+    def __iter__(self) -> Iterator[str]:
+        """Do what pandas asks of a file, although it only reads."""
+        return iter(self._text)
+
+    def read(self, size: int = -1) -> str:
+        """Read so many characters."""
+        content = self._text.read(size)
+        self._read += len(content)
+        if self._read > PART:
+            raise UserError(
+                f"{self._path}, after row {self._row}: {ROWS} rows or a cell in quotation marks "
+                f"have more than {PART >> 20} MB. Split the file, or close the quotation mark."
+            )
+        return content
+
+
+_BREAK = re.compile(r"[\r\n]+")
+_TO_END = re.compile(r'[^"]*+(?:""[^"]*+)*+"')
+
+
+def _check_quotations(lines: Iterable[str], path: Path, separator: str, header: str) -> None:
+    """Refuse a table in which a missing quotation mark makes one cell of several.
+
+    A mark where a cell begins quotes all up to the next one, which may be rows below. What is
+    never closed is left to pandas.
+    """
+    clear = rf'(?:"[^"\r\n]*+(?:""[^"\r\n]*+)*+"|[^"{separator}\r\n][^{separator}\r\n]*+)?+'
+    clear_row = re.compile(rf"{clear}(?:{separator}{clear})*+[\r\n]*+")
+    # The cell's text, and what follows the mark that closes it, None where nothing does.
+    quoted = re.compile(rf'"(?<![^{separator}]")([^"]*+(?:""[^"]*+)*+)(?:"([^{separator}\r\n]*))?')
+    row, size = 0, 0  # the header is row 0
+    record: list[str] = []
+    for line in lines:
+        size = size * bool(record) + len(line)
+        if size > PART:  # pandas will not read it
+            return
+        closes = not record or _TO_END.match(line)
+        record.append(line)
+        if not closes:
+            continue
+        content, record = "".join(record), []
+        if '"' in content and not clear_row.fullmatch(content):
+            for cell in quoted.finditer(content):
+                if cell[2] is None:
+                    record = [content]
+                elif _is_joined(cell, separator, header):
+                    column = quoted.sub("x", content[: cell.start()]).count(separator)
+                    raise _joined(path, row, cell[1], header.split(separator)[column:])
+        row += not record and bool(content.strip(" \r\n"))
+
+
+def _is_joined(cell: re.Match[str], separator: str, header: str) -> bool:
+    """Return whether a quoted cell looks as if it were several, of one row or more.
+
+    It has separators or line breaks, and either something follows the mark that closes it, which
+    was to begin another cell; or its lines look like rows: in a TSV they have tabs, in a CSV at
+    least as many separators as rows have. Commas before a space or line break are a sentence's.
+    Where the neighbours are quoted too, a program wrote the row, and did so correctly.
+    """
+    inside, behind = cell.groups()
+    breaks = len(_BREAK.findall(inside))
+    prose = "" if separator == "\t" else r'(?!\s|"")'
+    gaps = len(re.findall(separator + prose, inside + behind))
+    if behind:
+        return bool(breaks or gaps)
+    before, after = cell.string[: cell.start()], cell.string[cell.end() :].rstrip("\r\n")
+    least = 1 if separator == "\t" else breaks * header.count(separator)
+    by_program = (not before or before.endswith(f'"{separator}')) and (
+        not after or after.startswith(f'{separator}"')
+    )
+    return bool(breaks) and gaps >= least and not by_program
+
+
+def _joined(path: Path, row: int, inside: str, columns: Sequence[str]) -> UserError:
+    """Return the error of a quoted cell that looks as if it were several.
+
+    Args:
+        columns: the names of its column and of those behind.
+    """
+    name = columns[0].strip('"\r\n')[:40] if columns and row else ""
+    where = f"{path}, {f'row {row}' if row else 'header'}{name and f', {name}'}"
+    last = row + len(_BREAK.findall(inside))
+    place = f"row {last}, so these rows are one" if last > row else "a later one"
+    return UserError(
+        f"{where}: the quotation mark that begins this cell is closed only in {place}. Close it in "
+        "its cell, or remove it. If all of this is one cell, quote every cell of the row."
+    )
+
+
+def _table_fault(message: str) -> str:
+    """Say what pandas' parser complains of; it counts the header as line 1, or as row 0."""
+    if cells := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", message):
+        columns, line, count = map(int, cells.groups())
+        return f", row {line - 1}: has {count} cells for {columns} columns"
+    if quote := re.search(r"EOF inside string starting at row (\d+)", message):
+        return f", row {quote[1]}: has a quotation mark that is never closed. Close or remove it"
+    return f": is not a well-formed table ({message.rpartition('C error: ')[2].strip()})"
+
+
+def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> None:
+    """Refuse a table that lacks one of these columns, or has it twice."""
+    names = list(map(str, table.columns))
+    for column in required:
+        if names.count(column) > 1 or {column, f"{column}.1"} <= set(names):  # .1 is pandas'
+            raise UserError(f"{path}: the column '{column}' appears twice. Remove one of them.")
+        if column not in names:
+            similar = [name for name in names if plain_name(name) == plain_name(column)]
+            cure = f"Rename '{similar[0]}'" if similar else f"The file has: {', '.join(names)}"
+            raise UserError(f"{path}: the column '{column}' is missing. {cure}.")
+
+
+def check_spelling(where: object, names: tuple[str, ...], known: tuple[str, ...]) -> None:
+    """Refuse a column that is not read because it is spelt otherwise, or that appears twice.
+
+    Args:
+        known: the columns that are read. Others may differ from them in more than capitals, spaces,
+            signs and zeros before a number.
+    """
+    if fault := _spelling(names, known):
+        raise UserError(f"{where}: {fault}")
+
+
+@lru_cache(maxsize=64)
+def _spelling(names: tuple[str, ...], known: tuple[str, ...]) -> str:
+    spellings = {plain_name(name): name for name in known}
+    renamed = {}
+    for name in names:
+        numbered = re.fullmatch(r"(.*)\.\d+", name, re.DOTALL)  # by pandas, where it appears twice
+        base = numbered[1] if numbered and numbered[1] in names else name
+        meant = spellings.get(plain_name(base))
+        if meant and (base != name or names.count(name) > 1):
+            return f"the column '{base}' appears twice. Remove one of them."
+        if meant and name != meant:
+            if meant in names:
+                return f"the column '{name}' is not read, beside '{meant}'. Remove one of them."
+            renamed[name] = meant
+    if not renamed:
+        return ""
+    return f"not read: {listed([*renamed])}. Rename to {listed([*renamed.values()])}."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, in quotation marks."""
+    return ", ".join(f"'{name}'" for name in names[:4]) + ", …" * (len(names) > 4)
+
+
+def plain_name(name: str) -> str:
+    """Return a column's name without capitals, spaces, signs and zeros before a number."""
+    name = unicodedata.normalize("NFKC", name).casefold()
+    return re.sub(r"[\W_]+|(?<!\d)0+(?=\d)", "", name)
+
+
+def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of a JSONL file, or of the list in a ``.json``, with their numbers.
+
+    Raises:
+        UserError: the file and row that cannot be used, and why.
+    """
+    for number, row in json_rows_or_errors(path):
+        if isinstance(row, UserError):
+            raise row
+        yield number, row
+
+
+def json_rows_or_errors(path: Path) -> Iterator[tuple[int, dict[str, Any] | UserError]]:
+    """Yield the rows as :func:`json_rows` does, and what is wrong with those that cannot be used.
+
+    Raises:
+        UserError: the file cannot be read, or is not a JSON list.
+    """
+    with open_text(path, whole=path.suffix.lower() == ".json") as text:
+        rows: Iterable[Any] = text
+        if listed := path.suffix.lower() == ".json":
+            rows = _from_json(text.read(), path)
+            if not isinstance(rows, list):
+                raise UserError(f"{path}: is not a JSON list. One object a line is .jsonl.")
+        for number, row in enumerate(rows, start=1):
+            where = f"{path}, row {number}"
+            if not listed and not row.strip():
+                continue
+            try:
+                value = row if listed else _from_json(row.removesuffix("\n"), where)
+                yield number, _json_object(value, where)
+            except UserError as error:
+                yield number, error
+
+
+def _json_object(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UserError(f"{where}: is not a JSON object.")
+    if not _is_utf8(value):  # it could not be written again
+        key = next(key for key in value if not _is_utf8({key: value[key]}))
+        place = f", {key}" if _is_utf8(key) else ""
+        raise UserError(
+            f"{where}{place}: contains half a surrogate pair (\\ud800 to \\udfff). Remove it."
+        )
+    return value
+
+
+def _is_utf8(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _from_json(text: str, where: object) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_once)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, " if "\n" in text else ""
+        why = f"{error.msg}, {place}character {error.colno}"
+        raise UserError(f"{where}: is not JSON ({why}).") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: is not JSON ({error}).") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key '{twice}' appears twice")
+    return value
+
+
+def add_table(
+    file: IO[str], table: pd.DataFrame, *, separator: str = ",", header: bool = True
+) -> None:
+    """Add a table to a file, so that :func:`read_table` gives every cell back."""
+    if header:
+        csv.writer(file, delimiter=separator, lineterminator="\n").writerow(table.columns)
+    # A lone carriage return ends a line for readers, but the writer does not quote it. And what has
+    # line breaks and separators could be rows that a quotation mark joined.
+    texts = [cell for cell in table.to_numpy().flat if isinstance(cell, str)]
+    unclear = any("\r" in text or ("\n" in text and separator in text) for text in texts)
+    quoting: Literal[0, 1] = csv.QUOTE_ALL if unclear else csv.QUOTE_MINIMAL
+    table.to_csv(file, sep=separator, index=False, header=False, quoting=quoting)

@@ -1,0 +1,229 @@
+"""Command-line options of settings, and the settings that several classes share."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import MISSING, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+from pydantic import Field, ValidationError
+
+from admire.core import registry
+from admire.core.choices import Device, SenseMethod
+from admire.core.errors import UserError
+from admire.core.registry import Kind
+from admire.core.schema import Seed, complaint, descriptions
+
+SettingsClass = TypeVar("SettingsClass")
+
+Panel = Literal[
+    "Data and output",
+    "Models",
+    "Senses and meanings",
+    "Scoring",
+    "Chat models and costs",
+    "What is learned",
+    "Loss",
+    "Optimiser",
+    "Plug-ins",
+    "All settings at once",
+    "Scale",
+]
+"""Headings of ``--help-all``, in this order."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """Marks a field of a settings class as an option of the command line.
+
+    Attributes:
+        panel: the heading above it.
+        name: the option's name, if it differs from the field's.
+        daily: whether ``--help`` shows it, and not only ``--help-all``.
+        completes: the kind of plug-ins whose names a shell completes.
+        in_file: whether a file for ``--config`` can contain it.
+        plugin: the plug-in that it belongs to, and its name there.
+    """
+
+    panel: Panel
+    name: str | None = None
+    daily: bool = False
+    completes: Kind | None = None
+    in_file: bool = True
+    plugin: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A field of a settings class that is also an option."""
+
+    name: str
+    hint: Any
+    default: Any
+    help: str
+    option: Option
+
+    @property
+    def flag(self) -> str:
+        """The option: ``--llm`` for the field ``llms``."""
+        return "--" + (self.option.name or self.name).replace("_", "-")
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The possible values, if it is a choice."""
+        hints = [self.hint]
+        for hint in hints:
+            if get_origin(hint) is Literal:
+                return get_args(hint)
+            hints += [part for part in get_args(hint) if part not in (None, ...)]
+        return ()
+
+
+def hints(kind: Any) -> dict[str, Any]:
+    """Return the types of a settings class's fields, with their constraints."""
+    types = {}
+    for name, field in kind.__pydantic_fields__.items():
+        rules = [rule for rule in field.metadata if not isinstance(rule, Option)]
+        types[name] = Annotated[field.annotation, *rules] if rules else field.annotation
+    return types
+
+
+def read_settings(owner: Any) -> list[Setting]:
+    """Return the options of a settings class with defaults, or of settings with their values."""
+    kind: Any = owner if isinstance(owner, type) else type(owner)
+    texts, types = descriptions(kind), hints(kind)
+    return [
+        Setting(
+            name,
+            types[name],
+            MISSING if field.is_required() else getattr(owner, name),
+            texts[name],
+            option,
+        )
+        for name, field in kind.__pydantic_fields__.items()
+        for option in field.metadata
+        if isinstance(option, Option)
+    ]
+
+
+def take_settings(*sources: Any, unset: Sequence[str] = ()) -> dict[str, Setting]:
+    """Return the options of settings classes by field, in the order of their panels.
+
+    Args:
+        sources: settings classes or, for other defaults, settings; or tuples of one of these and
+            the names of the fields to use. Of several fields with one name the first counts.
+        unset: fields whose default depends on other fields.
+    """
+    by_name: dict[str, Setting] = {}
+    for source in sources:
+        owner, *names = source if isinstance(source, tuple) else (source,)
+        for setting in read_settings(owner):
+            if not names or setting.name in names:
+                default = None if setting.name in unset else setting.default
+                by_name.setdefault(setting.name, replace(setting, default=default))
+    panels = get_args(Panel)
+    ordered = sorted(by_name.values(), key=lambda setting: panels.index(setting.option.panel))
+    return {setting.name: setting for setting in ordered}
+
+
+def plugin_settings(taken: Container[str] = ()) -> dict[str, Setting]:
+    """Return the settings of plug-ins of other distributions by name, as ``length_longest``.
+
+    This imports these plug-ins.
+
+    Args:
+        taken: names that other settings have; plug-ins cannot use them.
+    """
+    settings: dict[str, Setting] = {}
+    kinds: tuple[Kind, ...] = ("chat", "encoder", "ranker")
+    for kind, plugin_name in [(k, name) for k in kinds for name in registry.foreign_names(k)]:
+        try:
+            plugin = registry.find(kind, plugin_name)
+        except registry.PluginError:
+            continue  # reported when it is used
+        own: Any = plugin.settings
+        for name, hint in hints(own).items() if own else ():
+            field = own.__pydantic_fields__[name]
+            default = MISSING if field.is_required() else field.get_default()
+            about = " ".join((field.description or "").split()) or f"Setting of {plugin.title}."
+            full = f"{plugin.name}_{name}".replace("-", "_")
+            option = Option("Plug-ins", plugin=(plugin.name, name))
+            if full not in taken:
+                settings[full] = Setting(full, hint, default, about, option)
+    return settings
+
+
+def gather_plugins(
+    known: Mapping[str, Setting], values: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Return those of some values that are settings of plug-ins, by plug-in and field."""
+    plugins: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        if name in known and (owner := known[name].option.plugin):
+            plugin, field = owner
+            plugins.setdefault(plugin, {})[field] = value
+    return plugins
+
+
+def make(kind: type[SettingsClass], values: Mapping[str, Any] | None) -> SettingsClass:
+    """Return settings with these values; other fields have their defaults.
+
+    Raises:
+        UserError: a value is invalid, or a required one is missing.
+    """
+    names: Any = kind.__pydantic_fields__  # type: ignore[attr-defined]
+    try:
+        return kind(**{name: value for name, value in (values or {}).items() if name in names})
+    except ValidationError as error:  # from a pydantic model; settings raise their own message
+        name = str(error.errors()[0]["loc"][0])
+        raise UserError(f"{name} {complaint(error)}", name) from None
+
+
+CHAT_MODELS: Panel = "Chat models and costs"
+
+LlmUrl = Annotated[
+    str | None,
+    Field(description="Address of an OpenAI-compatible server, for openai: models."),
+    Option(CHAT_MODELS),
+]
+PromptFolder = Annotated[
+    str | Path | None,
+    Field(
+        description="Folder of prompt templates that replace the built-in ones of the same name."
+    ),
+    Option("Senses and meanings"),
+]
+Dictionaries = Annotated[
+    tuple[str, ...],
+    Field(
+        description="Dictionary to use with the chat model: wordnet, kaikki:FILE, "
+        "glossary:FILE, or none. Repeat for several."
+    ),
+    Option("Senses and meanings", "dictionary"),
+]
+DecidedBy = Annotated[
+    SenseMethod,
+    Field(
+        description="How the sense is decided: by votes of the chat model, by the detector (auto: "
+        "for the embedded model; others vote, or state it when they rank), or as given in the "
+        "file."
+    ),
+    Option("Senses and meanings", daily=True),
+]
+EncoderDevice = Annotated[
+    Device,
+    Field(description="Device for torch (auto: a GPU if there is one)."),
+    Option("Models"),
+]
+RemoteCode = Annotated[
+    bool,
+    Field(
+        description="Run custom code from an sbert: model, with your user's permissions. Some "
+        "models need it; read it first."
+    ),
+    Option("Models"),
+]
+SampleSeed = Annotated[
+    Seed, Field(description="Seed for sampled replies."), Option("All settings at once")
+]

@@ -1,0 +1,151 @@
+"""Progress of long work: a bar on a terminal, one line in a notebook, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from admire.core.errors import UserError
+from admire.core.notebook import in_notebook, show_line
+from admire.core.terminal import on_terminal, visible
+
+log = logging.getLogger("admire")
+
+Thing = TypeVar("Thing")
+
+SECONDS_BETWEEN_LINES = 15.0
+
+Listener = Callable[[str, int, int], None]
+"""Called with what is done, how many are done, and how many there are."""
+
+Progress = bool | Listener | None
+"""Whether progress is shown, or a function that is called with it; None shows it in notebooks and
+on terminals."""
+
+_hidden = ContextVar("hidden", default=False)
+_shown = ContextVar("shown", default=False)
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def _setting(variable: ContextVar[Any], value: object) -> Iterator[None]:
+    before = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(before)
+
+
+class Cancelled(Exception):  # noqa: N818  nothing has gone wrong
+    """Raised where nobody waits for the work any more."""
+
+
+Check = Callable[[], None]
+"""Raises :class:`Cancelled` if nobody waits for the work any more."""
+
+_check = ContextVar[Check]("_check", default=lambda: None)
+
+
+def cancelled_by(check: Check) -> AbstractContextManager[None]:
+    """Let a function end the work in this block, before the next question or progress."""
+    return _setting(_check, check)
+
+
+def cancellation() -> Check:
+    """Return the function that ends the work; threads of a pool do not know it by themselves."""
+    return _check.get()
+
+
+def progress_told_to(listener: Listener) -> AbstractContextManager[None]:
+    """Call a function with all progress in this block instead of showing it.
+
+    It is called before each thing and at the end. What it raises ends the work.
+    """
+    return _setting(_listener, listener)
+
+
+def hidden_progress() -> AbstractContextManager[None]:
+    """Show no progress in this block."""
+    return _setting(_hidden, True)
+
+
+def progress_as_wanted(progress: Progress) -> AbstractContextManager[None]:
+    """Show progress as the argument ``progress`` of a function says.
+
+    What is around the block goes first: hidden progress stays hidden, a listener hears all.
+    """
+    if progress is None:
+        shows = in_notebook() or on_terminal()
+        return _shown_progress() if shows else nullcontext()
+    if callable(progress):
+        return progress_told_to(progress)
+    if not isinstance(progress, bool):
+        raise UserError(f"progress is True, False or a function, not {progress!r}.", "progress")
+    return _shown_progress() if progress else hidden_progress()
+
+
+@contextmanager
+def _shown_progress() -> Iterator[None]:
+    if in_notebook() and not _listener.get():
+        with (
+            show_line() as show,
+            progress_told_to(lambda task, done, total: show(f"{task}: {done} of {total}")),
+        ):
+            yield
+    else:
+        with _setting(_shown, True):
+            yield
+
+
+def progress_is_wanted() -> bool:
+    """Return whether a listener hears all progress, or all of it is shown as it comes."""
+    return _listener.get() is not None or _shown.get()
+
+
+def show_progress(things: Iterable[Thing], task: str, total: int | None = None) -> Iterator[Thing]:
+    """Yield the things and show on stderr how far the caller has come.
+
+    Nothing is shown where the ``admire`` logger is not at INFO, as in a program that only uses the
+    library and asks for none (:func:`progress_as_wanted`), or where there is nothing to do.
+    """
+    if total is None:
+        things = list(things)
+        total = len(things)
+    listener = _listener.get()
+    draws = listener or _shown.get() or log.isEnabledFor(logging.INFO)
+    if not total or _hidden.get() or not draws:
+        yield from things
+    elif listener:
+        listener(task, 0, total)
+        for done, thing in enumerate(things, start=1):
+            yield thing
+            listener(task, done, total)
+    elif on_terminal():
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.progress import track
+
+        yield from track(
+            things, escape(visible(task)), total, console=Console(stderr=True), transient=True
+        )
+    else:
+        log.info("%s", task)
+        started = reported = time.monotonic()
+        for done, thing in enumerate(things):
+            if (now := time.monotonic()) - reported > SECONDS_BETWEEN_LINES:
+                reported = now
+                log.info("%s: %d of %d%s", task, done, total, _pace(now - started, done, total))
+            yield thing
+
+
+def _pace(seconds: float, done: int, total: int) -> str:
+    """Say how long each thing takes and how long the others will, once one is done."""
+    if not done:
+        return ""
+    each = seconds / done
+    left = round(each * (total - done))
+    return f", {each:.{1 if each < 10 else 0}f} s each, about {left // 60}:{left % 60:02} min left"

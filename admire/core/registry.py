@@ -1,0 +1,384 @@
+"""The registry of plug-ins: chat models, encoders, rankers, metrics and the other kinds.
+
+A class or function becomes a plug-in by :func:`register`. A distribution announces its own by an
+entry point of the group ``admire``, named after the kind and the plug-in, in its pyproject.toml::
+
+    [project.entry-points.admire]
+    "ranker.length" = "admire_length:Length"
+
+admire's own plug-ins are announced in the same way. Names come from the entry points, so listing
+them imports nothing; a plug-in is imported when it is used or described.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import metadata
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+from pydantic import ValidationError
+
+from admire.core.choices import nearest
+from admire.core.errors import DISTRIBUTION, UserError
+from admire.core.schema import complaint
+
+log = logging.getLogger("admire")
+
+GROUP = "admire"
+"""The group of entry points."""
+Kind = Literal["chat", "encoder", "dictionary", "detector", "ranker", "reader", "metric", "task"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+NOUNS: dict[Kind, str] = {"chat": "chat model"}
+SETTINGS: dict[Kind, tuple[str, ...]] = {
+    "chat": ("llms",),
+    "encoder": ("encoder",),
+    "dictionary": ("dictionaries",),
+    "detector": ("detector",),
+    "ranker": ("rankers",),
+}
+"""The settings that contain names of plug-ins of a kind."""
+PROTOCOLS: dict[Kind, tuple[str, ...]] = {
+    "chat": ("admire.llm.ChatModel", "ask", "name", "parallel", "accepts_images"),
+    "encoder": ("admire.encoders.TextEncoder", "encode_texts", "name", "batch"),
+    "dictionary": ("admire.senses.dictionaries.Dictionary", "entries", "languages"),
+    "detector": ("admire.senses.Detector", "classify"),
+    "ranker": ("admire.rankers.Ranker", "questions", "scores"),
+    "task": ("admire.tasks.task.Task", "settings", "run"),
+}
+"""The base class of a kind's plug-ins, and the attributes that they must have."""
+
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+
+class PluginError(UserError):
+    """A plug-in of another distribution failed, or returned something invalid."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A model of a family that is recommended by name, as a row of ``admire models``.
+
+    Attributes:
+        name: what follows the family's colon; empty for the plug-in itself.
+        about: a short description.
+        size: of the download.
+        licence: of the weights; NC in it forbids commercial use.
+        weights: the repositories on the hub that contain them.
+    """
+
+    name: str
+    about: str
+    size: str
+    licence: str
+    weights: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plug-in with its metadata.
+
+    Attributes:
+        make: the registered class or function.
+        distribution: the distribution that contains it; empty if it was only registered in Python.
+        takes: placeholder for what follows the colon of its name, such as ``REPOSITORY``; empty
+            for nothing.
+        about: one line of description (default: the first line of the docstring).
+        needs: what it needs besides its distribution: an extra of admire such as ``clip``, ``hub``
+            or ``key``.
+        packages: those of the extra that must be installed.
+        size: of the download or installation.
+        licence, citation: of the model or the data. NC in a licence forbids commercial use.
+        languages: the supported languages, as text; empty for any.
+        heading: of a metric: its name in tables (default: its name).
+        share: of a metric: whether it is 1 or 0 for each item, so that its mean is a proportion.
+        settings: a pydantic model or settings class of its options, passed as ``settings``.
+        status: returns whether it can be used now, or how to get it ("no: …").
+        pull: downloads or prepares its files; returns their path, or why there is nothing to do.
+        variants: models of the family that are recommended by name.
+    """
+
+    kind: Kind
+    name: str
+    make: Callable[..., Any]
+    distribution: str = ""
+    takes: str = ""
+    about: str = ""
+    needs: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    size: str = ""
+    licence: str = ""
+    languages: str = ""
+    citation: str = ""
+    heading: str = ""
+    share: bool = False
+    settings: type | None = None
+    status: Callable[[], str] | None = field(default=None, repr=False)
+    pull: Callable[[], Path | str] | None = field(default=None, repr=False)
+    variants: tuple[Variant, ...] = field(default=(), repr=False)
+
+    @property
+    def written(self) -> str:
+        """The name with its placeholder: ``sbert:REPOSITORY``."""
+        return f"{self.name}:{self.takes}" if self.takes else self.name
+
+    @property
+    def title(self) -> str:
+        """Its name in messages: "ranker 'length' of admire-length"."""
+        origin = f" of {self.distribution}" if self.distribution else ""
+        return f"{noun(self.kind)} '{self.name}'{origin}"
+
+    @property
+    def ships(self) -> bool:
+        """Whether it ships with admire."""
+        return self.distribution == DISTRIBUTION
+
+    @property
+    def arguments(self) -> set[str]:
+        """The names of its arguments."""
+        return set(inspect.signature(self.make).parameters)
+
+    def open(self, source: str = "", **options: Any) -> Any:
+        """Call the class or function and return the object that it makes.
+
+        Args:
+            source: what follows the colon of its name, passed as the first argument, if any.
+            options: keyword arguments; only those that it accepts are passed. ``plugins`` contains
+                the values of all plug-ins' settings by name; its own are passed as ``settings``.
+
+        Raises:
+            PluginError: it raises an exception, or makes an invalid object.
+        """
+        options["settings"] = self.read_settings(options.get("plugins", {}).get(self.name, {}))
+        chosen = {name: value for name, value in options.items() if name in self.arguments}
+        with self.blamed():
+            instance = self.make(*([source] if source else []), **chosen)
+        if not self.ships:
+            self.check(instance)
+            self._name(instance, f"{self.name}:{source}" if source else self.name)
+            with suppress(AttributeError):
+                instance._plugin = self
+        return instance
+
+    def read_settings(self, values: Mapping[str, Any]) -> Any:
+        """Return the plug-in's settings with these values; None if it has none.
+
+        Raises:
+            UserError: a setting is unknown or has an invalid value.
+        """
+        if self.settings is None:
+            return None
+        try:
+            return self.settings(**values)
+        except ValidationError as error:
+            name = f"{self.name}_{error.errors()[0]['loc'][0]}".replace("-", "_")
+            raise UserError(f"{name} {complaint(error)}", name) from None
+
+    def check(self, instance: Any) -> None:
+        """Refuse an object that lacks required attributes of its kind.
+
+        Raises:
+            PluginError: it lacks an attribute.
+        """
+        base, *attributes = PROTOCOLS.get(self.kind, ("",))
+        missing = [name for name in attributes if name != "name" and not hasattr(instance, name)]
+        if missing:
+            raise self.error(f"has no {' and no '.join(missing)}. Derive it from {base}.")
+
+    def _name(self, instance: Any, name: str) -> None:
+        """Give a model its full name, and an identity by version, unless it has its own."""
+        default = type(instance).__name__  # see admire.core.identity
+        version = metadata.version(self.distribution) if self.distribution else "here"
+        names = {"name": name, "identity": f"{name}:{self.distribution}-{version}"}
+        for attribute, value in names.items():
+            if getattr(instance, attribute, default) == default:
+                with suppress(AttributeError):  # such as a tuple, which needs no name
+                    setattr(instance, attribute, value)
+
+    @contextmanager
+    def blamed(self, where: str = "") -> Iterator[None]:
+        """Turn an exception in this block into a :class:`PluginError`, unless it ships with admire.
+
+        Args:
+            where: the item or text that the plug-in was working on.
+        """
+        try:
+            yield
+        except Exception as error:
+            blamed = self.blame(error, where)
+            if blamed is error:
+                raise
+            raise blamed from error
+
+    def blame(self, error: Exception, where: str = "") -> Exception:
+        """Return an exception as a :class:`PluginError`; unchanged if the plug-in ships with admire
+        or it is a message for users."""
+        if self.ships or isinstance(error, UserError | MemoryError):
+            return error
+        return self.error(f"raised {type(error).__name__} ({error}).", where)
+
+    def error(self, fault: str, where: str = "") -> PluginError:
+        """Return the error of a plug-in: what it did wrong, and where."""
+        place = f"{where}: " if where else ""
+        return PluginError(f"{place}the {self.title} {fault}", *SETTINGS.get(self.kind, ()))
+
+
+def plugin_of(instance: object) -> Plugin | None:
+    """Return the plug-in of another distribution that made an object; None if there is none."""
+    return getattr(instance, "_plugin", None)
+
+
+def blamed(instance: object, where: str = "") -> AbstractContextManager[None]:
+    """Turn an exception in a block into a :class:`PluginError` if a plug-in made the object.
+
+    Args:
+        where: see :meth:`Plugin.blamed`.
+    """
+    plugin = plugin_of(instance)
+    return plugin.blamed(where) if plugin else nullcontext()
+
+
+_REGISTERED: dict[tuple[Kind, str], Plugin] = {}
+
+
+def register(kind: Kind, name: str, **facts: Any) -> Callable[[Made], Made]:
+    """Register a class or function as a plug-in of a kind, under a name.
+
+    Args:
+        facts: the fields of :class:`Plugin` from ``takes`` on.
+    """
+    if kind not in KINDS:
+        raise UserError(f"'{kind}' is not a kind of plug-in. Available: {', '.join(KINDS)}.")
+
+    def decorate(make: Made) -> Made:
+        about = (inspect.getdoc(make) or "").partition("\n")[0]
+        _REGISTERED[kind, name] = Plugin(kind, name, make, **{"about": about} | facts)
+        return make
+
+    return decorate
+
+
+def noun(kind: Kind) -> str:
+    """Return the name of a kind of plug-in in messages."""
+    return NOUNS.get(kind, kind)
+
+
+@cache
+def _announced() -> Mapping[tuple[str, str], tuple[EntryPoint, ...]]:
+    """Return the entry points of all distributions by kind and name, in alphabetical order."""
+    by_name: dict[tuple[str, str], tuple[EntryPoint, ...]] = {}
+    # A distribution that is twice on the path announces everything twice.
+    points = {(p.name, _distribution(p), p.value): p for p in metadata.entry_points(group=GROUP)}
+    for _, point in sorted(points.items()):
+        kind, _, name = point.name.partition(".")
+        by_name[kind, name] = (*by_name.get((kind, name), ()), point)
+    return by_name
+
+
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else ""
+
+
+def names(kind: Kind) -> list[str]:
+    """Return the names of all plug-ins of a kind, in alphabetical order. Imports none of them."""
+    return sorted({name for k, name in (*_announced(), *_REGISTERED) if k == kind})
+
+
+def foreign_names(kind: Kind) -> list[str]:
+    """Return the names of plug-ins of a kind that do not ship with admire. Imports none of them."""
+    return [
+        name
+        for name in names(kind)
+        if [_distribution(p) for p in _announced().get((kind, name), ())] != [DISTRIBUTION]
+    ]
+
+
+def find(kind: Kind, name: str) -> Plugin:
+    """Return the plug-in of a kind by its name, without the colon and what follows.
+
+    Raises:
+        UserError: the name is unknown, two distributions have it, or it cannot be imported.
+    """
+    points = _announced().get((kind, name), ())
+    owners = sorted({_distribution(point) for point in points})
+    if len(points) > 1:
+        raise PluginError(
+            f"The name '{name}' is taken by more than one {noun(kind)}: those of "
+            f"{' and '.join(owners)}. Uninstall one of these distributions.",
+            *SETTINGS.get(kind, ()),
+        )
+    registered = _REGISTERED.get((kind, name))
+    if not points:
+        if registered is None:
+            raise unknown(kind, name)
+        return registered
+    (point,) = points
+    try:
+        make = point.load()
+    except Exception as error:
+        raise PluginError(
+            f"The {noun(kind)} '{name}' of {owners[0]} cannot be imported ({point.value}: "
+            f"{type(error).__name__}: {error}). Repair or uninstall {owners[0]}.",
+            *SETTINGS.get(kind, ()),
+        ) from error
+    if (registered := _REGISTERED.get((kind, name))) is None:
+        register(kind, name)(make)
+        registered = _REGISTERED[kind, name]
+    elif registered.make is not make:
+        raise PluginError(
+            f"The name '{name}' is taken: {owners[0]} has a {noun(kind)} of this name. Register "
+            f"{registered.make.__qualname__} under another one.",
+            *SETTINGS.get(kind, ()),
+        )
+    if registered.distribution != owners[0]:
+        registered = _REGISTERED[kind, name] = replace(registered, distribution=owners[0])
+    return registered
+
+
+def plugins(kind: Kind, *, foreign: bool = False) -> list[Plugin]:
+    """Return all plug-ins of a kind; a warning names those that cannot be imported.
+
+    Args:
+        foreign: whether to leave out those that ship with admire, and not to import them.
+    """
+    listed = []
+    for name in foreign_names(kind) if foreign else names(kind):
+        try:
+            listed.append(find(kind, name))
+        except PluginError as error:
+            log.warning("%s", error)
+    return listed
+
+
+def unknown(kind: Kind, name: str) -> UserError:
+    """Return the error about a name that no plug-in of a kind has."""
+    if not _announced():  # in a clone that was never installed, or while pip replaces it
+        return UserError("admire is not installed: its plug-ins are unknown. Run pip install -e .")
+    close = nearest(name.partition(":")[0], names(kind))
+    forms = ", ".join(plugin.written for plugin in plugins(kind))
+    return UserError(
+        f"Unknown {noun(kind)} '{name}'.{close} Available: {forms}.",
+        *SETTINGS.get(kind, ()),
+    )
+
+
+def resolve(kind: Kind, name: str) -> tuple[Plugin, str]:
+    """Return the plug-in of a full name, and what follows the colon there.
+
+    Raises:
+        UserError: the name is unknown, lacks the part after the colon, or the plug-in cannot be
+            imported.
+    """
+    family, colon, source = name.partition(":")
+    if family not in names(kind):
+        raise unknown(kind, name)
+    plugin = find(kind, family)
+    if bool(plugin.takes) != bool(source) or (colon and not plugin.takes):
+        raise unknown(kind, name)
+    return plugin, source

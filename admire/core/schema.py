@@ -1,0 +1,188 @@
+"""Settings and rows as pydantic classes, and one wording of what is wrong with a value."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from functools import cache, partial, wraps
+from operator import not_
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args
+
+import pydantic.dataclasses
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from admire.core.choices import not_among
+from admire.core.errors import UserError
+
+__all__ = ["settings"]  # else mypy takes it for an import, which other modules may not use
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0)]
+Weight = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]
+
+UNLESS_EMPTY = Field(exclude_if=not_)
+"""A key that is written only where there is something to say."""
+UNLESS_NONE = Field(exclude_if=lambda value: value is None)
+
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+"""Converts nothing: "1" is not a number, and True is not 1. Numbers are finite."""
+
+SETTINGS = STRICT | ConfigDict(use_attribute_docstrings=True)
+"""The text below a field is its description."""
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as settings
+else:
+
+    def settings(cls: type | None = None, **options: Any) -> Any:
+        """Make a :func:`dataclasses.dataclass` whose fields are checked in each instance.
+
+        A wrong value is a UserError that has the field's name among its ``settings``.
+        """
+        if cls is None:
+            return partial(settings, **options)
+        checked = pydantic.dataclasses.dataclass(cls, config=SETTINGS, **options)
+        init = checked.__init__
+
+        @wraps(init)
+        def checked_init(self: Any, *values: Any, **keywords: Any) -> None:
+            try:
+                init(self, *values, **keywords)
+            except ValidationError as error:
+                place = error.errors()[0]["loc"][0]  # a number for arguments without a name
+                name = fields(self)[place].name if isinstance(place, int) else place
+                if name not in checked.__pydantic_fields__:
+                    raise _unknown(name, _hints(checked)) from None
+                raise UserError(f"{name} {complaint(error)}", name) from None
+
+        checked.__init__ = checked_init
+        return checked
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    """Return the types of the fields of a settings class; none of another type."""
+    fields = getattr(kind, "__pydantic_fields__", {})
+    return {name: field.annotation for name, field in fields.items()}
+
+
+def _places(hints: Mapping[str, Any]) -> dict[str, str]:
+    """Map keywords, and those of settings in them, to their places: ``pot=Pot(litres=…)``."""
+    places: dict[str, str] = {}
+    for name, hint in hints.items():
+        for kind in (hint, *get_args(hint)):
+            inner = _places(_hints(kind)).items()
+            places |= {word: f"{name}={kind.__name__}({place})" for word, place in inner}
+    return places | {name: f"{name}=…" for name in hints}
+
+
+def _unknown(name: str, hints: Mapping[str, Any]) -> UserError:
+    """Return the error of a keyword that is not taken, with the place of it or of one like it."""
+    places = _places(hints)
+    close = get_close_matches(name, places, n=1, cutoff=0.5)
+    hint = f" Did you mean {places[close[0]]}?" if close else ""
+    return UserError(f"{name} is unknown here.{hint}", name)
+
+
+def suggesting(**kinds: Any) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Make a function name the place of a keyword that it does not take.
+
+    Args:
+        kinds: the settings classes of its arguments.
+    """
+
+    def extend(function: Callable[P, T]) -> Callable[P, T]:
+        hints = dict.fromkeys(inspect.signature(function).parameters) | kinds
+
+        @wraps(function)
+        def checked(*values: P.args, **keywords: P.kwargs) -> T:
+            for name in keywords:
+                if name not in hints:
+                    raise _unknown(name, hints)
+            return function(*values, **keywords)
+
+        return checked
+
+    return extend
+
+
+def descriptions(kind: Any) -> dict[str, str]:
+    """Return the description of each field of a settings class; inherited fields come first."""
+    return {
+        name: " ".join(field.description.split())
+        for parent in reversed(kind.__mro__)
+        for name, field in getattr(parent, "__pydantic_fields__", {}).items()
+        if field.description
+    }
+
+
+def check_setting(name: str, value: object, kind: Any) -> None:
+    """Refuse a wrong value of an argument, as of a field of a settings class."""
+    try:
+        adapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise UserError(f"{name} {complaint(error)}", name) from None
+
+
+def read_as(kind: Callable[..., T], value: object, where: object) -> T:
+    """Return a file's or a reply's content as a pydantic model or any type that pydantic checks.
+
+    Args:
+        value: Python values, or JSON as text or bytes.
+        where: what the message begins with: the file and, if there is one, the row.
+
+    Raises:
+        UserError: a field is missing, unknown or has a value that it cannot have.
+    """
+    rules: TypeAdapter[T] = adapter(kind)
+    try:
+        if isinstance(value, str | bytes):
+            return rules.validate_json(value)
+        return rules.validate_python(value)
+    except ValidationError as error:
+        field = ".".join(str(step) for step in error.errors()[0]["loc"])
+        field = re.sub(r"\.(\d+)", r"[\1]", field)
+        raise UserError(f"{where}{field and f', {field}'}: {complaint(error)}") from None
+
+
+def complaint(error: ValidationError) -> str:
+    """Return what is wrong with the first wrong value, to follow its field: "cannot be 0: …"."""
+    details = error.errors()
+    kind, value, message = (details[0][key] for key in ("type", "input", "msg"))
+    if kind == "literal_error":
+        words = re.findall(r"'([^']*)'", details[0]["ctx"]["expected"])
+        return not_among(value, words)
+    if message.startswith("Input should be "):
+        # Each branch of a union has an error of its own.
+        messages = [detail["msg"] for detail in details if detail["input"] is value]
+        needed = [m.removeprefix("Input should be ").partition(", unable to")[0] for m in messages]
+        either = " or ".join(dict.fromkeys(needed))
+        text = repr(value)
+        return f"cannot be {text[:80]}{'…' * (len(text) > 80)}: it should be {either}."
+    if kind == "missing":
+        return "is missing."
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return "is unknown here."
+    return f"{message.removeprefix('Value error, ').rstrip('.')}."
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return a type's strict validator; pydantic models and settings classes have own rules."""
+    own = hasattr(kind, "__pydantic_config__") or hasattr(kind, "model_config")
+    return TypeAdapter(kind) if own else TypeAdapter(kind, config=STRICT)

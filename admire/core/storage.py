@@ -1,0 +1,437 @@
+"""On disk: files that are read, files and folders that appear whole, one writer at a time."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedReader
+from pathlib import Path
+from typing import IO, Any
+
+import platformdirs
+
+from admire.core.errors import UserError
+
+log = logging.getLogger("admire")
+
+PATIENCE = 60.0
+"""How many seconds to wait for another process where that can only take a moment."""
+
+WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+"""Numbers of the errors that a write to an open file raises; they name no file."""
+
+
+def cache_dir() -> Path:
+    """Return the user's cache directory for admire; ``ADMIRE_CACHE`` overrides it.
+
+    Raises:
+        UserError: something other than a folder is there.
+    """
+    folder = Path(os.environ.get("ADMIRE_CACHE") or platformdirs.user_cache_dir("admire"))
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise UserError(f"{folder}: the cache is not a folder. Set ADMIRE_CACHE to a folder.")
+    return folder
+
+
+def temporary_folder() -> Path:
+    """Return a new temporary folder, which the caller removes."""
+    return Path(tempfile.mkdtemp(prefix="admire-"))
+
+
+def refuse_special(path: Path) -> None:
+    """Refuse what may block for ever or have no end when it is opened: pipes, devices, sockets.
+
+    Where nothing is, nothing is refused.
+
+    Raises:
+        UserError: the path is one of these.
+        OSError, ValueError: nothing can be found out about it, or it cannot be a path.
+    """
+    kinds = {
+        stat.S_IFIFO: "pipe",
+        stat.S_IFSOCK: "socket",
+        stat.S_IFCHR: "device",
+        stat.S_IFBLK: "device",
+    }
+    try:
+        kind = kinds.get(stat.S_IFMT(path.stat().st_mode))
+    except FileNotFoundError:
+        return
+    if kind:
+        raise UserError(
+            f"{path}: is a {kind}, not a file. Name a file; save the output of a pipe to one first."
+        )
+
+
+def check_name(path: str | Path) -> None:
+    """Refuse a path that is not UTF-8 text: no JSON, table or report that names it can be read.
+
+    The folder that the process runs in counts too.
+
+    Raises:
+        UserError: some part of the path is not UTF-8.
+    """
+    full = os.path.abspath(path)
+    try:
+        full.encode()
+    except UnicodeEncodeError:
+        shown = full.encode(errors="backslashreplace").decode()
+        raise UserError(f"{shown}: the name is not UTF-8. Rename the file or folder.") from None
+
+
+def open_file(path: Path) -> BufferedReader:
+    """Open a file that the user named, or that is in a folder of the user's, in binary mode.
+
+    Pipes are refused, ``<(…)`` and /dev/stdin too: most files are read twice, once to check them.
+
+    Raises:
+        UserError: it is missing, cannot be read, or is not a file, or its name is not UTF-8.
+    """
+    try:
+        check_name(path)
+        refuse_special(path)
+        return path.open("rb")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: cannot be read ({reason}).") from None
+
+
+def unwritable(path: Path, error: Exception) -> UserError:
+    """Return the error of a file or folder that cannot be written."""
+    reason = getattr(error, "strerror", None) or error
+    return UserError(
+        f"{path}: cannot be written ({reason}). Free space on the disk or choose another place."
+    )
+
+
+@contextmanager
+def writing(path: Path, inside: Path | None = None) -> Iterator[None]:
+    """Turn the errors of writing a file or folder into the message that says so.
+
+    Args:
+        inside: in this block also other things are done, which fail for other reasons. Only errors
+            that name this file or folder, or something in it, are errors of writing, and those of
+            a full or failing disk that name nothing. All others are raised as they are.
+
+    Raises:
+        UserError: it cannot be written, or its name is not UTF-8.
+    """
+    try:
+        check_name(path)
+        yield
+    except OSError as error:
+        if inside and not _concerns(error, inside):
+            raise
+        raise unwritable(path, error) from error
+    except ValueError as error:  # of a name with a NUL
+        if inside:
+            raise
+        raise unwritable(path, error) from error
+
+
+def _concerns(error: OSError, place: Path) -> bool:
+    named = [name for name in (error.filename, error.filename2) if name is not None]
+    if not named:
+        return error.errno in WRITE_ERRORS
+    paths = [Path(os.path.abspath(os.fsdecode(name))) for name in named if type(name) is not int]
+    return any(path.is_relative_to(os.path.abspath(place)) for path in paths)
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place where :func:`write_whole` could not write a file; call it before long work.
+
+    A folder of the same name is made and removed, inside a temporary folder: so a read-only disk,
+    a name that is too long and missing permission are seen.
+
+    Raises:
+        UserError: no file can be written there, or something other than a file is there.
+    """
+    if os.path.isdir(path):
+        raise UserError(f"{path}: is a folder. Name the file to write.", "out")
+    with writing(path):
+        refuse_special(path)
+        _try_place(partial_of(path))
+
+
+def _try_place(place: Path) -> None:
+    """Raise OSError or ValueError where no file or folder of this name can be made."""
+    place = Path(os.path.abspath(place))
+    above = next(folder for folder in place.parents if os.path.lexists(folder))
+    trial = Path(tempfile.mkdtemp(prefix=".admire-", dir=above))
+    try:
+        (trial / place.relative_to(above)).mkdir(parents=True)
+    finally:
+        shutil.rmtree(trial, ignore_errors=True)
+
+
+@contextmanager
+def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
+    """Keep other commands from writing to a file or folder while this block does.
+
+    A thread may enter again for the same place. The lock ends with the process, however that ends.
+    It is in the cache directory, so the output folder stays clean, and commands with
+    another cache directory do not see it. For another command it waits so many seconds.
+
+    Raises:
+        UserError: another command is writing there, or the cache directory cannot be written.
+    """
+    from filelock import FileLock, Timeout
+
+    with writing(place):
+        path = _lock_path(place)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path, is_singleton=True)
+        lock.acquire(timeout=wait)
+    except Timeout:
+        raise UserError(
+            f"{place}: another admire process is writing here. Wait for it to finish, or "
+            "choose another place.",
+            "out",
+        ) from None
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be locked ({error.strerror or error}). Free space, or set "
+            "ADMIRE_CACHE to a folder on a disk of this machine."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _lock_path(place: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(_resolved(place))).hexdigest()[:32]
+    return cache_dir() / "locks" / f"{name}.lock"
+
+
+def _resolved(path: Path) -> Path:
+    """Return the path without links.
+
+    Raises:
+        OSError, ValueError: it cannot be a path, or the current folder is gone.
+    """
+    try:
+        return path.resolve()
+    except RuntimeError:  # of Python before 3.13
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
+
+
+def partial_of(path: Path) -> Path:
+    """Return the file beside ``path`` that is written first, and renamed once complete."""
+    return path.with_name(f".{path.name}.part")
+
+
+@contextmanager
+def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Open a file beside ``path`` for writing and rename it to ``path`` once it is complete.
+
+    If anything fails on the way, such as a full disk, ``path`` is left as it was. What a killed
+    process leaves beside ``path`` is overwritten by the next one. Devices and pipes are never
+    replaced.
+
+    Raises:
+        UserError: the folder cannot be made or written to, or the disk is full. Other errors of the
+            block are raised as they are; see :func:`writing`.
+    """
+    partial = partial_of(path)
+    options: Any = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    try:
+        with writing(path):
+            refuse_special(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(path, inside=partial), open(partial, mode, **options) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        with writing(path):
+            os.replace(partial, path)
+    finally:
+        with suppress(OSError, ValueError):
+            partial.unlink()
+
+
+def check_file(path: Path, mark: str, *, force: bool = False) -> None:
+    """Refuse to replace a file that admire did not write, unless ``force`` says so.
+
+    Also refuse what is not a file, and a place where none can be written.
+
+    Args:
+        mark: what a file of this kind that admire wrote has in its first or last kilobyte.
+
+    Raises:
+        UserError: the file is another one, or a folder, or cannot be read or written.
+    """
+    check_place(path)
+    if not path.exists():
+        return
+    with open_file(path) as file:
+        ends = file.read(1024)
+        file.seek(max(0, path.stat().st_size - 1024))
+        ends += file.read()
+    if ends and mark.encode() not in ends and not force:
+        raise UserError(
+            f"{path}: admire did not write this file. Choose another place, or let it be replaced.",
+            "force",
+        )
+
+
+MARKER = ".admire.json"
+"""The file by which admire recognises a folder that it wrote: its kind, and what it holds."""
+
+
+@contextmanager
+def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
+    """Yield a new folder to write into, which takes the place of ``folder`` when it is complete.
+
+    Only a folder that :func:`check_folder` accepts is replaced. If anything fails on the way,
+    ``folder`` is left as it was. What a killed process leaves is removed by the next one that
+    writes beside it. The kind, such as "index", is in the marker and in messages.
+
+    Raises:
+        UserError: ``folder`` may not be replaced, cannot be written, or is being written by another
+            command. Other errors of the block are raised as they are; see :func:`writing`.
+    """
+    check_folder(folder, kind)
+    folder = folder.resolve()
+    _remove_leftovers(folder.parent)
+    part = _part_of(folder)
+    with only_writer(folder):
+        try:
+            with writing(folder):
+                shutil.rmtree(part, ignore_errors=True)
+                part.mkdir(parents=True)
+            with writing(folder, inside=part):
+                yield part
+            with writing(folder):
+                mark_folder(part, kind, _names(part))
+                check_folder(folder, kind)  # something may have been put there meanwhile
+                _swap(folder, part, kind)
+        except UserError as error:
+            raise UserError(str(error).replace(str(part), str(folder)), *error.settings) from error
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def _part_of(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.admire-part")
+
+
+def _swap(folder: Path, part: Path, kind: str) -> None:
+    """Replace a folder by its new version, and log files that only the old one contained."""
+    gone = " and ".join(sorted(_names(folder) - _names(part)))
+    old = folder.with_name(f".{folder.name}.admire-old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    part.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+    if gone:
+        log.info("%s: replaced the %s before it, with its %s.", folder, kind, gone)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what killed commands left in a folder: parts that no command is writing any more.
+
+    Of commands with another cache directory it cannot tell, so theirs stay.
+    """
+    for part in folder.glob(".*.admire-*"):
+        place = part.with_name(part.name[1:].rpartition(".")[0])
+        if _lock_path(place).exists():
+            with suppress(UserError), only_writer(place):
+                shutil.rmtree(part, ignore_errors=True)
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+
+def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
+    """Refuse to replace a folder that admire did not write, or where nothing can be written.
+
+    A place where nothing is, an empty folder, and a folder of this kind that admire wrote and that
+    nobody has put other files into may be replaced.
+
+    Args:
+        adding: files are only added, so what admire wrote may contain others.
+
+    Raises:
+        UserError: it is another one; the message names what is in the way.
+    """
+
+    def refusal(reason: str) -> UserError:
+        return UserError(f"{folder}: {reason}. Choose another place for the {kind}.", "out")
+
+    above = None
+    try:
+        folder = _resolved(folder)
+        above = next((place for place in folder.parents if os.path.lexists(place)), folder)
+        if above == folder:
+            raise refusal("is the root of the file system")
+        if not above.is_dir():
+            raise refusal(f"{above} is not a folder")
+        _try_place(folder / MARKER if adding and folder.is_dir() else _part_of(folder))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise refusal(f"cannot be written{f' in {above}' * bool(above)} ({reason})") from None
+    try:
+        if not folder.exists():
+            return
+        if not folder.is_dir():
+            raise refusal("is a file")
+        _remove_leftovers(folder)
+        names = sorted(_names(folder) - {partial_of(folder / MARKER).name})
+    except OSError as error:
+        raise refusal(f"cannot be read ({error.strerror or error})") from None
+    if not names:
+        return
+    if MARKER not in names:
+        raise refusal(f"admire did not write this folder, and it contains '{names[0]}'")
+    try:
+        marker = _read_marker(folder)
+        wrote, holds = str(marker["what"]), {MARKER, *map(str, marker["holds"])}
+    except DAMAGED:
+        raise refusal(f"its {MARKER} is damaged, so it may contain other files") from None
+    if wrote != kind:
+        raise refusal(f"contains a {wrote}")
+    holds |= {partial_of(folder / name).name for name in holds}
+    others = [name for name in names if name not in holds]
+    if others and not adding:
+        raise refusal(f"contains '{others[0]}', which admire did not write. Move it")
+
+
+DAMAGED = (UserError, OSError, ValueError, KeyError, TypeError, RecursionError)
+"""What a marker raises that is missing or damaged."""
+
+
+def _read_marker(folder: Path) -> Any:
+    with open_file(folder / MARKER) as file:
+        return json.load(file)
+
+
+def mark_folder(folder: Path, kind: str, holds: Iterable[str]) -> None:
+    """Write the marker of a folder that admire writes, and that will hold these files."""
+    with write_whole(folder / MARKER) as file:
+        json.dump({"what": kind, "holds": sorted(holds)}, file)
+
+
+def note_addition(file: Path) -> None:
+    """Enter a file into the marker, if it is in a folder that admire wrote.
+
+    So the folder can be replaced, and the file with it. Call it before the file is written.
+    """
+    try:
+        folder = _resolved(file).parent
+        content = _read_marker(folder)
+        kind, holds = content["what"], {*content["holds"], file.name}
+    except DAMAGED:  # then the folder is not admire's
+        return
+    mark_folder(folder, kind, holds)

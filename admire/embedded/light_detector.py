@@ -1,0 +1,240 @@
+"""The light detector: heads on a frozen encoder's vectors."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from admire.core import registry
+from admire.core.errors import UserError
+from admire.core.files import read_text
+from admire.core.storage import write_whole
+from admire.data.compounds import find_compound
+from admire.data.languages import base_language
+from admire.encoders import Query, QueryEncoder, open_context_encoder
+from admire.metrics.leakage import check_card
+from admire.prompts import Prompts
+from admire.senses.detector import Use, describe_untrained, trained_languages
+from admire.senses.sense import Sense, likelier
+
+if TYPE_CHECKING:
+    from admire.data.items import Item
+
+log = logging.getLogger("admire")
+
+BUILT_IN = Path(__file__).parent / "detector.json"
+"""The light detector that admire ships."""
+
+Features = npt.NDArray[np.float64]
+PLACES = 4
+"""Number of vectors of an item, see :func:`read_contexts`."""
+
+
+@dataclass(frozen=True)
+class LightDetector:
+    """Logistic heads on an encoder's vectors of a compound; their probabilities are averaged.
+
+    Attributes:
+        encoder: the encoder's name.
+        encoder_identity: the encoder's exact version; the heads only fit its vectors.
+        weights: shape (heads, 4 * width), see :func:`read_contexts`; they yield calibrated log-odds
+            of the idiomatic sense.
+        biases: shape (heads,), added to the log-odds.
+        neutral: whether neutral contexts are subtracted, see :class:`DetectorTraining`.
+        shift: subtracted from the log-odds in languages other than English, where the built-in
+            detector would predict too many idiomatic uses.
+        card: how it was made; ``saw`` has digests of the compounds and sentences of its training.
+        identity: SHA-256 of its file, or of the file that :meth:`save` would write.
+    """
+
+    encoder: str
+    encoder_identity: str
+    weights: npt.NDArray[np.float64]
+    biases: npt.NDArray[np.float64]
+    neutral: bool
+    card: dict[str, Any]
+    shift: float = 0.0
+    identity: str = ""
+
+    columns = ()
+    setting = None
+
+    def __post_init__(self) -> None:
+        if not self.identity:
+            object.__setattr__(self, "identity", sha256(self._content()))
+
+    def classify(self, uses: Sequence[Use], encoder: QueryEncoder | None = None) -> list[Sense]:
+        """Return the sense of each use, by the mean of the heads' probabilities.
+
+        The mean is calibrated. It can differ from the majority of the heads.
+
+        Args:
+            encoder: None opens the one with the name in :attr:`encoder`.
+
+        Raises:
+            UserError: the heads were trained on another encoder, or by another version of admire.
+        """
+        if not uses:
+            return []
+        encoder = encoder or open_context_encoder(self.encoder)
+        if encoder.identity != self.encoder_identity:
+            raise UserError(
+                f"The detector was trained on '{self.encoder_identity}', not on "
+                f"'{encoder.identity}'. Train it again.",
+                "detector",
+            )
+        contexts = read_contexts([use.item for use in uses], encoder, neutral=self.neutral)
+        if contexts.shape[1] != self.weights.shape[1]:
+            raise UserError(
+                "Another version of admire trained the detector. Train it again.", "detector"
+            )
+        # The last bits of one product for all contexts would depend on their number.
+        products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
+        languages = np.array([base_language(use.item.language) for use in uses])
+        self._warn_of(languages)
+        products -= self.shift * (languages != "en")[:, None]
+        probabilities = 1 / (1 + np.exp(-(products + self.biases)))
+        return [likelier(heads.mean(), "detector") for heads in probabilities]
+
+    def _warn_of(self, languages: npt.NDArray[np.str_]) -> None:
+        """Warn once about each language that it was not trained on."""
+        trained = trained_languages(self)
+        new = sorted({(str(language), trained) for language in {*languages} - {*trained}} - _WARNED)
+        if trained and new:
+            _WARNED.update(new)
+            log.warning(
+                "%s: its senses are less reliable. Votes of a strong chat model are better there "
+                "(--llm openai:MODEL --sense vote).",
+                describe_untrained([language for language, _ in new], trained),
+            )
+
+    def save(self, path: Path) -> None:
+        """Write the detector as JSON; a UserError if the file cannot be written."""
+        with write_whole(path) as file:
+            file.write(self._content())
+
+    def _content(self) -> str:
+        content = {
+            "encoder": self.encoder,
+            "identity": self.encoder_identity,
+            "weights": np.round(self.weights, 5).tolist(),
+            "biases": np.round(self.biases, 5).tolist(),
+            "neutral": self.neutral,
+            "shift": self.shift,
+            "card": self.card,
+        }
+        return json.dumps(content, separators=(",", ":"))
+
+
+_WARNED: set[tuple[str, tuple[str, ...]]] = set()
+"""Languages with a logged warning, each with those that the detector was trained on."""
+
+
+def sha256(text: str) -> str:
+    """Return the digest of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool) -> Features:
+    """Return vectors of each item's compound in its sentence, shape (items, 4 * width).
+
+    The prompt ``detect`` contains the sentence and repeats the compound in quotation marks. The
+    quarters are the encoder's vectors of the compound's words in the sentence, of the whole
+    sentence, of the repetition and of the closing quotation mark.
+
+    Args:
+        neutral: subtract the mean over neutral sentences, the lines of the template ``neutral``
+            (or ``sequence-neutral``, if captions of a sequence replace the sentence). This leaves
+            the effect of the sentence, without that of the compound itself.
+    """
+    prompts = Prompts()
+    neutral_items: dict[tuple[str, str, bool], list[Item]] = {}
+    for item in items if neutral else ():
+        text = prompts.about(item, "sequence-neutral" if item.sequence else "neutral")
+        neutral_items[_neutral_key(item)] = [
+            replace(item, sentence=line) for line in text.splitlines()
+        ]
+    texts = [*items, *chain.from_iterable(neutral_items.values())]
+    queries = [query for item in texts for query in _queries(item, prompts)]
+    vectors: Features = encoder.encode_queries(queries).astype(float).reshape(len(texts), -1)
+    if not neutral:
+        return vectors
+    ends = np.cumsum([len(items), *map(len, neutral_items.values())])[:-1]
+    _, *groups = np.split(vectors, ends)
+    means = {key: group.mean(axis=0) for key, group in zip(neutral_items, groups, strict=True)}
+    subtracted: Features = np.array([means[_neutral_key(item)] for item in items])
+    return vectors[: len(items)] - subtracted
+
+
+def _neutral_key(item: Item) -> tuple[str, str, bool]:
+    """Return the values that an item's neutral sentences depend on."""
+    return item.phrase, item.language, bool(item.sequence)
+
+
+def _queries(item: Item, prompts: Prompts) -> list[Query]:
+    """Return the prompt up to the quotation mark after the repeated compound, with four spans."""
+    text = prompts.about(item, "detect")
+    start, end = find_compound(item.sentence, item.phrase) or (0, len(item.sentence))
+    before = text.index(item.sentence)
+    repeated = text.rindex(item.phrase)
+    quote = repeated + len(item.phrase)
+    places = [
+        (before + start, before + end),
+        (before, before + len(item.sentence)),
+        (repeated, quote),
+        (quote, quote + 1),
+    ]
+    return [Query(text[: quote + 1], span=place) for place in places]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    encoder: str
+    identity: str
+    weights: list[list[float]] = Field(min_length=1)
+    biases: list[float]
+    neutral: bool
+    shift: float = 0.0
+    card: dict[str, Any]
+
+
+@registry.register("detector", "embedded", needs=("embedded",))
+def open_built_in() -> LightDetector:
+    """The light detector that admire ships: heads on the embedded model's states."""
+    return open_light(str(BUILT_IN))
+
+
+@registry.register("detector", "light", takes="FILE", needs=("embedded",))
+def open_light(file: str) -> LightDetector:
+    """Heads on the embedded model's states, from a file of admire train detector."""
+    path = Path(file)
+    try:
+        return _read(read_text(path))
+    except ValueError as error:
+        raise UserError(
+            f"{path}: is not a detector that admire wrote ({error}).", "detector"
+        ) from None
+
+
+@lru_cache(maxsize=2)  # a server opens it for each item
+def _read(text: str) -> LightDetector:
+    """Read a detector from the text of its file."""
+    file = _File.model_validate_json(text)
+    check_card(file.card)
+    weights, biases = np.array(file.weights), np.array(file.biases)
+    if biases.shape != weights.shape[:1]:
+        raise ValueError("each head needs a bias")
+    heads = file.encoder, file.identity, weights, biases, file.neutral, file.card, file.shift
+    return LightDetector(*heads, identity=sha256(text))

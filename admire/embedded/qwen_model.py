@@ -1,0 +1,241 @@
+"""The lower layers of a Qwen2 model for onnxruntime: the tokenizer, the weights, and a graph.
+
+llama.cpp computes the same states, but its wheel uses no instructions newer than AVX2. onnxruntime
+uses all of the processor's and multiplies bytes, in a third of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property, reduce
+from itertools import accumulate
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import TensorProto
+
+from admire.core.machine import cores
+from admire.core.progress import show_progress
+from admire.core.threads import prefetch
+from admire.embedded.gguf_file import BLOCK, GgufFile, to_numbers
+from admire.embedded.onnx_graph import MICROSOFT, OnnxGraph
+from admire.encoders.protocols import Vectors
+
+if TYPE_CHECKING:
+    import tiktoken
+
+MATRICES = [f"attn_{part}" for part in ("q", "k", "v", "output")]
+MATRICES += [f"ffn_{part}" for part in ("gate", "up", "down")]
+"""A layer's matrices of weights."""
+ROWS = 256
+"""Rows of a matrix that are converted at a time, so that they stay in the processor's cache."""
+PAGE = 4096
+"""Alignment of matrices in the file of weights, in bytes, so that they can be mapped into
+memory."""
+WEIGHT, ACTIVATION, ZERO = 63, 127, 128
+"""The largest weight and activation, and the byte of a zero activation. With weights of 7 bits the
+sum of two products fits into 16 bits, which processors without VNNI use to add them up."""
+ROTATION: Vectors = reduce(np.kron, [np.array([[1, 1], [1, -1]], np.float32) / 2**0.5] * 7)
+"""Rotation of each 128 inputs of ``ffn_down`` and their weights (QuaRot, Ashkboos et al., 2024). A
+few of these inputs are far larger than all others, and would use up the bytes' range."""
+WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""How Qwen2 splits a text before it looks for tokens."""
+
+Bytes = npt.NDArray[np.int8]
+
+
+class QwenModel:
+    """The first layers of a Qwen2 model, which read texts of up to ``limit`` tokens.
+
+    Only the word vectors that a text needs are read from the file.
+    """
+
+    def __init__(self, file: GgufFile, layers: int, limit: int):
+        self._tensors, self._fields = file.tensors, file.fields
+        self._layers, self._limit = layers, limit
+        self._width = self._setting("embedding_length")
+        self._heads = self._setting("attention.head_count")
+        self._groups = self._setting("attention.head_count_kv")
+        self._head = self._width // self._heads
+
+    def _setting(self, name: str) -> Any:
+        return self._fields[f"qwen2.{name}"]
+
+    # ------------------------------------------------------------------------------------ texts
+
+    @cached_property
+    def _tokenizer(self) -> tiktoken.Encoding:
+        import tiktoken
+
+        byte_of = {letter: byte for byte, letter in enumerate(_letters())}
+        words, kinds = (self._fields[f"tokenizer.ggml.{name}"] for name in ("tokens", "token_type"))
+        ranks = {
+            bytes(byte_of[letter] for letter in word): token
+            for token, (word, kind) in enumerate(zip(words, kinds, strict=True))
+            if kind == 1  # others are special
+        }
+        return tiktoken.Encoding("qwen2", pat_str=WORDS, mergeable_ranks=ranks, special_tokens={})
+
+    def tokens(self, text: str) -> tuple[list[int], list[int]]:
+        """Return a text's tokens, and where each ends in the text's UTF-8.
+
+        Special tokens in the text, such as ``<|im_end|>``, are read as plain text.
+        """
+        tokens = self._tokenizer.encode_ordinary(text)
+        lengths = map(len, self._tokenizer.decode_tokens_bytes(tokens))
+        return tokens, list(accumulate(lengths))
+
+    def inputs(self, tokens: list[int]) -> dict[str, npt.NDArray[Any]]:
+        """Return the network's input for a text: its words, and an empty state."""
+        return {
+            "words": to_numbers(self._tensors["token_embd.weight"][tokens])[None],
+            "past": np.zeros((1, self._groups, 0, self._head), np.float32),
+            "end": np.array([len(tokens) - 1], np.int32),
+            "length": np.array([len(tokens)], np.int32),
+        }
+
+    # ---------------------------------------------------------------------------------- weights
+
+    def write_weights(self, file: IO[bytes]) -> None:
+        """Write the matrices of weights as bytes, each followed by a scale for each output."""
+        places = self._places()
+        converted = show_progress(
+            prefetch(self._as_bytes, places, 2 * cores()),
+            "Converting the detector's layers",
+            len(places),
+        )
+        for begins, (matrix, scales) in zip(places.values(), converted, strict=True):
+            for begin, values in zip(begins, (matrix.data, scales.data), strict=True):
+                file.write(bytes(begin - file.tell()))
+                file.write(values)
+
+    def _places(self) -> dict[str, tuple[int, int]]:
+        """Return where each matrix and its scales begin in the file of weights."""
+        places, at = {}, 0
+        for name in (f"blk.{layer}.{part}" for layer in range(self._layers) for part in MATRICES):
+            inputs, outputs = self._shape(name)
+            scales = _aligned(at + inputs * outputs)
+            places[name] = at, scales
+            at = _aligned(scales + 4 * outputs)
+        return places
+
+    def _shape(self, name: str) -> tuple[int, int]:
+        """Return how many inputs and outputs a matrix has."""
+        tensor = self._tensors[f"{name}.weight"]
+        outputs, blocks = tensor.shape
+        return blocks * (BLOCK if tensor.dtype.names else 1), outputs
+
+    def _as_bytes(self, name: str) -> tuple[Bytes, Vectors]:
+        tensor = self._tensors[f"{name}.weight"]
+        matrix = np.empty(self._shape(name), np.int8)
+        scales = np.empty(len(tensor), np.float32)
+        for rows in (slice(at, at + ROWS) for at in range(0, len(tensor), ROWS)):
+            weights = to_numbers(tensor[rows])
+            if name.endswith("ffn_down"):
+                weights = (weights.reshape(-1, len(ROTATION)) @ ROTATION).reshape(weights.shape)
+            scales[rows] = np.abs(weights).max(axis=1) / WEIGHT
+            weights /= scales[rows, None]
+            matrix[:, rows] = np.rint(weights, out=weights).astype(np.int8).T
+        return matrix, scales
+
+    # ---------------------------------------------------------------------------------- network
+
+    def graph(self, weights: str) -> bytes:
+        """Return the network as an ONNX model.
+
+        Its input is that of :meth:`inputs`. Its output has the states after the last layer, with
+        the norm that the whole model has after its own last layer, (1, tokens, width). Weights and
+        activations are bytes, with a scale for each output and each token.
+
+        Args:
+            weights: the name of the file of :meth:`write_weights`.
+        """
+        graph = OnnxGraph()
+        constant, add = graph.constant, graph.add
+        epsilon = self._setting("attention.layer_norm_rms_epsilon")
+
+        def vector(name: str) -> str:
+            return constant(name, self._tensors[name])
+
+        def norm(states: str, name: str) -> str:
+            weight = vector(f"{name}.weight")
+            return add("SimplifiedLayerNormalization", states, weight, epsilon=epsilon)
+
+        def as_bytes(states: str) -> tuple[str, str]:
+            """Return each token's numbers as bytes, and its scale."""
+            largest = add("ReduceMax", add("Abs", states), "last", keepdims=1)
+            scale = add("Div", largest, "largest")
+            steps = add("Add", add("Round", add("Div", states, scale)), "offset")
+            return add("Cast", steps, to=TensorProto.UINT8), scale
+
+        def product(states: tuple[str, str], name: str) -> str:
+            shape, scales = self._shape(name), f"{name}.scales"
+            at, scales_at = places[name]
+            graph.constant_in_file(name, TensorProto.INT8, shape, weights, at)
+            graph.constant_in_file(scales, TensorProto.FLOAT, shape[1:], weights, scales_at)
+            sums = add("MatMulInteger", states[0], name, "zero")
+            return add(
+                "Mul", add("Mul", add("Cast", sums, to=TensorProto.FLOAT), states[1]), scales
+            )
+
+        places = self._places()
+        constant("rotation", ROTATION)
+        width = self._setting("feed_forward_length")
+        constant("pieces", [1, -1, width // len(ROTATION), len(ROTATION)])
+        constant("piece", [1, -1, width])
+        constant("last", [-1])
+        constant("largest", np.float32(ACTIVATION))
+        constant("offset", np.float32(ZERO))
+        constant("zero", np.uint8(ZERO))
+        turns = self._setting("rope.freq_base") ** (-np.arange(0, self._head, 2) / self._head)
+        angles = np.outer(np.arange(self._limit), turns).astype(np.float32)
+        angle = constant("cos", np.cos(angles)), constant("sin", np.sin(angles))
+        states = "words"
+        for layer in (f"blk.{number}." for number in range(self._layers)):
+            read = as_bytes(norm(states, f"{layer}attn_norm"))
+            qkv = [
+                add("Add", product(read, f"{layer}attn_{part}"), vector(f"{layer}attn_{part}.bias"))
+                for part in "qkv"
+            ]
+            attended = add(
+                "GroupQueryAttention",
+                *(*qkv, "past", "past", "end", "length", *angle),
+                outputs=3,
+                domain=MICROSOFT,
+                num_heads=self._heads,
+                kv_num_heads=self._groups,
+                do_rotary=1,
+            )
+            attended = product(as_bytes(attended), f"{layer}attn_output")
+            states = add("Add", states, attended)
+            read = as_bytes(norm(states, f"{layer}ffn_norm"))
+            gate = product(read, f"{layer}ffn_gate")
+            gate = add("QuickGelu", gate, domain=MICROSOFT, alpha=1.0)  # so it is SiLU
+            inner = add("Mul", gate, product(read, f"{layer}ffn_up"))
+            turned = add("MatMul", add("Reshape", inner, "pieces"), "rotation")
+            read = as_bytes(add("Reshape", turned, "piece"))
+            states = add("Add", states, product(read, f"{layer}ffn_down"))
+        norm(states, "output_norm")
+        inputs: Any = {
+            "words": (TensorProto.FLOAT, [1, "tokens", self._width]),
+            "past": (TensorProto.FLOAT, [1, self._groups, 0, self._head]),
+            "end": (TensorProto.INT32, [1]),
+            "length": (TensorProto.INT32, [1]),
+        }
+        return graph.model(inputs, ("states", [1, "tokens", self._width]))
+
+
+def _aligned(size: int) -> int:
+    return -(-size // PAGE) * PAGE
+
+
+def _letters() -> Iterator[str]:
+    """Yield the letter for each byte in the file's tokens, as in GPT-2."""
+    plain = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    others = iter(range(256, 512))
+    for byte in range(256):
+        yield chr(byte if byte in plain else next(others))

@@ -1,0 +1,111 @@
+"""The protocols of encoders, and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from admire.core.choices import Device as Device
+from admire.core.choices import Precision as Precision
+from admire.core.identity import Identified
+
+Vectors = npt.NDArray[np.float32]
+"""Unit vectors, one per row: shape (rows, width)."""
+Role = Literal["query", "document"]
+"""The role of a text for an encoder that treats queries and documents differently."""
+
+
+class TextEncoder(Identified, Protocol):
+    """Turns texts into vectors.
+
+    A class that derives from this one only needs :meth:`encode_texts`.
+
+    Attributes:
+        name: what the user calls it; by default that of the class.
+        identity: everything that a vector depends on: model, revision and settings; by default the
+            name.
+        batch: the best number of texts or images per call.
+
+    Encoders with a small network for pictures may also have ``companion`` (the name of an encoder
+    with the same vectors for texts that also encodes pictures; it replaces this one if candidates
+    have no captions), ``picture_weight`` (the weight of its pictures if there are captions as
+    well), ``in_words`` (a method that describes a picture in a few words, as its caption) and
+    ``limits`` (its limits, as half a sentence for the log).
+    """
+
+    batch: int = 64
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        """Encode texts as vectors of unit length, shape (texts, width).
+
+        Some encoders treat queries and documents differently; ``role`` is that of the texts.
+        A text beyond the encoder's limit is cut at its end.
+        """
+        ...
+
+
+@runtime_checkable
+class ImageEncoder(Protocol):
+    """An encoder that also turns images into vectors, in the same space as its texts."""
+
+    def encode_images(self, images: Sequence[Path]) -> Vectors:
+        """Encode images as vectors of unit length, shape (images, width)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Query:
+    """A text with a prompt before it, or words in it to be encoded in context.
+
+    Attributes:
+        text: the text itself.
+        prompt: the text before it; None for the model's own prompt.
+        span: where the words begin and end in the text, in characters; None for the whole text.
+    """
+
+    text: str
+    prompt: str | None = None
+    span: tuple[int, int] | None = None
+
+
+@runtime_checkable
+class QueryEncoder(TextEncoder, Protocol):
+    """A text encoder that also supports prompts and spans."""
+
+    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
+        """Encode queries in the space of the texts: unit length, shape (queries, width).
+
+        The vector of a span is the mean of its tokens' last states in context (late chunking).
+        """
+        ...
+
+
+def reads_images(encoder: Any) -> bool:
+    """Return whether an encoder, or the class of one, encodes images.
+
+    A family where only some models do has the attribute ``accepts_images``, None in its class.
+    """
+    has_method = hasattr(encoder, "encode_images") or hasattr(encoder, "prepare_image")
+    return bool(getattr(encoder, "accepts_images", has_method))
+
+
+class Towers(TextEncoder, Protocol):
+    """A text tower and an image tower with a common space, to be implemented by encoders.
+
+    An image is encoded in two steps, so that the next images can be prepared in other threads
+    while the model runs. :class:`admire.encoders.CachedEncoder` makes an
+    :class:`ImageEncoder` of it.
+    """
+
+    def prepare_image(self, path: Path) -> Any:
+        """Decode and preprocess an image; safe to call from several threads."""
+        ...
+
+    def encode_prepared(self, images: Sequence[Any]) -> Vectors:
+        """Encode prepared images, shape (images, width)."""
+        ...

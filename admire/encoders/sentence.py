@@ -1,0 +1,264 @@
+"""Any sentence-transformers model, for queries, captions, and images if it encodes them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from admire.core.errors import UserError
+from admire.core.registry import Variant, register
+from admire.data.image_files import read_image
+from admire.encoders.hub import load_cached_first, resolve_source
+from admire.encoders.protocols import Query, Role, Vectors
+from admire.encoders.torch_models import LazyModel, Placement
+
+log = logging.getLogger("admire")
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from sentence_transformers import SentenceTransformer
+
+ENCODING: dict[str, Any] = {
+    "convert_to_numpy": True,
+    "normalize_embeddings": True,
+    "show_progress_bar": False,
+}
+
+E5_PROMPTS = {"query": "query: ", "document": "passage: "}
+"""The prompts that E5 models were trained with; their repositories lack them."""
+
+
+@register(
+    "encoder",
+    "sbert",
+    takes="REPOSITORY",
+    about="any sentence-transformers model: texts, and images if it reads them",
+    citation="Reimers and Gurevych 2019, arXiv 1908.10084",
+    needs=("clip", "hub"),
+    packages=("open_clip",),
+    size="the model's",
+    licence="the model's",
+    variants=(
+        Variant(
+            "Qwen/Qwen3-VL-Embedding-2B",
+            "texts and images, a language model that sees",
+            "4.3 GB",
+            "Apache-2.0",
+            ("Qwen/Qwen3-VL-Embedding-2B",),
+        ),
+        Variant(
+            "intfloat/multilingual-e5-large",
+            "texts, about 100 languages",
+            "2.2 GB",
+            "MIT",
+            ("intfloat/multilingual-e5-large",),
+        ),
+    ),
+)
+class SentenceEncoder(LazyModel):
+    """A sentence-transformers model with its own pooling and prompts.
+
+    Models with ``e5`` in their name get E5's prompts, unless they have their own. Texts beyond
+    the model's limit are cut at their end. Images are documents: a model that puts an instruction
+    before documents puts it before images as well.
+
+    Attributes:
+        accepts_images: whether it also encodes images, by its configuration.
+
+    Args:
+        own_prompts: whether texts get the model's own prompts, and not only E5's.
+        trust_remote_code: whether the model's custom code is run.
+    """
+
+    accepts_images: bool | None = None
+
+    def __init__(
+        self,
+        source: str,
+        revision: str | None,
+        placement: Placement,
+        *,
+        own_prompts: bool = True,
+        trust_remote_code: bool = False,
+    ):
+        super().__init__(f"sbert:{source}", placement)
+        self._trust_remote_code = trust_remote_code
+        self._source = resolve_source(source, "modules.json", "config.json", revision=revision)
+        modules = self._file("", "modules.json")
+        if modules is None:  # other programs download a model without it into the hub's cache
+            log.warning(
+                "%s: modules.json is missing, so the mean of the last states is used. "
+                "For a model of sentence-transformers, run: hf download %s",
+                self.name,
+                source,
+            )
+        name = Path(source).name.lower()
+        is_e5 = re.search(r"(?<![a-z0-9])e5(?![a-z0-9])", name) is not None
+        self._e5 = is_e5 and "instruct" not in name
+        self._drops_prompts = not own_prompts and self._has_prompts()
+        self.identity = f"sbert:{self._source.identity}:{placement.precision}{':e5' * self._e5}"
+        self.identity += ":no-prompts" * self._drops_prompts + ":remote-code" * trust_remote_code
+        try:
+            self.accepts_images = self._reads_images(**_json(modules)[0])
+        except (TypeError, LookupError, AttributeError):  # loading it raises the error
+            self.accepts_images = False
+        self.batch = 8 if self.accepts_images else 32  # decoded images wait for their batch
+
+    def _reads_images(self, type: str, path: str, **_: object) -> bool:
+        """Return whether an input module (a row of ``modules.json``) encodes images.
+
+        This is the result of ``model.supports("image")``, without loading the model.
+        """
+        kind = type.rpartition(".")[2]
+        if kind == "Router":
+            router = _json(self._file(path, "router_config.json"))
+            inputs = [first for first, *_ in router["structure"].values()]
+            places = {first: f"{path}/{first}".strip("/") for first in inputs}
+            return any(self._reads_images(router["types"][k], places[k]) for k in inputs)
+        if kind == "Transformer":
+            settings = _json(self._file(path, "sentence_bert_config.json")) or {}
+            return "image" in settings.get("modality_config", {})
+        return bool(kind == "CLIPModel")  # as older versions of the package save a CLIP
+
+    def _has_prompts(self) -> bool:
+        """Return whether the model puts prompts before queries or documents, other than E5's."""
+        settings = _json(self._file("", "config_sentence_transformers.json")) or {}
+        prompts = settings.get("prompts") or {}
+        return any(prompts.get(role) not in (None, "", e5) for role, e5 in E5_PROMPTS.items())
+
+    def _file(self, path: str, name: str) -> Path | None:
+        """Find a file of one of the model's modules; None if it has none."""
+        try:
+            return self._source.file(f"{path}/{name}".strip("/"))
+        except UserError:
+            return None
+
+    @property
+    def model(self) -> SentenceTransformer:
+        """The model itself, loaded when it is first used."""
+        model: SentenceTransformer = self._loaded
+        return model
+
+    def _load(self) -> SentenceTransformer:
+        from sentence_transformers import SentenceTransformer
+
+        device, dtype = self._placement.resolve()
+
+        def load() -> SentenceTransformer:
+            return SentenceTransformer(
+                self._source.place,
+                revision=self._source.revision,
+                device=str(device),
+                model_kwargs={"dtype": dtype},
+                trust_remote_code=self._trust_remote_code,
+            )
+
+        try:
+            model = load_cached_first(load, self._source.place)
+        except ValueError as error:  # of transformers or sentence-transformers
+            if self._trust_remote_code or "trust_remote_code" not in str(error):
+                raise
+            raise UserError(
+                f"{self.name}: needs custom code. Read the .py files of {self._source.place}. If "
+                "you trust them, allow it: retrieve, sts, train sentences and train retriever have "
+                "a setting.",
+                "trust_remote_code",
+            ) from None
+        config = _json(self._file("", "config.json")) or {}
+        if not self._trust_remote_code and "AutoModel" in config.get("auto_map", {}):
+            log.warning(
+                "%s: has custom code, but the code of transformers was used instead. Its vectors "
+                "may differ from the original ones (setting trust_remote_code).",
+                self.name,
+            )
+        if self._drops_prompts:
+            model.prompts, model.default_prompt_name = {}, None
+        if self._e5 and not any(model.prompts.values()):
+            model.prompts = dict(E5_PROMPTS)
+        return model
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        encode = self.model.encode_query if role == "query" else self.model.encode_document
+        vectors: Vectors = encode(list(texts), **ENCODING)
+        return vectors.astype("float32")
+
+    def prepare_image(self, path: Path) -> Image:
+        return read_image(path)  # the model's own processor does the rest
+
+    def encode_prepared(self, images: Sequence[Image]) -> Vectors:
+        vectors: Vectors = self.model.encode_document(list(images), **ENCODING)
+        return vectors.astype("float32")
+
+    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
+        """See :class:`admire.encoders.QueryEncoder`.
+
+        Raises:
+            UserError: a span is beyond the model's limit, or its tokenizer returns no offsets of
+                tokens.
+        """
+        vectors: dict[int, Vectors] = {}
+        groups: dict[tuple[str | None, bool], list[int]] = {}
+        for k, query in enumerate(queries):
+            groups.setdefault((query.prompt, query.span is None), []).append(k)
+        for (prompt, whole), places in groups.items():
+            chosen = [queries[k] for k in places]
+            if whole:
+                texts = [query.text for query in chosen]
+                encoded = self.model.encode_query(texts, prompt=prompt, **ENCODING)
+            else:
+                encoded = self._encode_spans(chosen, prompt)
+            vectors |= zip(places, encoded, strict=True)
+        return np.array([vectors[k] for k in range(len(queries))], dtype=np.float32)
+
+    def _encode_spans(self, queries: Sequence[Query], prompt: str | None) -> Vectors:
+        import torch
+
+        from admire.encoders.spans import prepare_spans, span_states
+
+        if prompt is None:
+            prompt = query_prompt(self.model)
+        texts = [prompt + query.text for query in queries]
+        spans = [(len(prompt) + a, len(prompt) + b) for a, b in (q.span or (0, 0) for q in queries)]
+        distinct = list(dict.fromkeys(texts))
+        rows = [distinct.index(text) for text in texts]
+        try:
+            features, mask = prepare_spans(self.model, distinct, spans, rows)
+        except ValueError as error:
+            raise UserError(f"{self.name}: {error}.") from None
+        device = self.model.device
+        moved = {
+            name: value.to(device) if isinstance(value, torch.Tensor) else value
+            for name, value in features.items()
+        }
+        self.model.eval()
+        with torch.inference_mode():
+            states = span_states(self.model, moved, mask.to(device), rows)
+        unit: Vectors = torch.nn.functional.normalize(states, dim=-1).float().cpu().numpy()
+        return unit
+
+
+def _json(file: Path | None) -> Any:
+    """Read a JSON file; None if there is none, or it is damaged."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8")) if file else None
+    except (OSError, ValueError):
+        return None
+
+
+def query_prompt(model: SentenceTransformer) -> str:
+    """Return the prompt that the model puts before a query."""
+    default = model.prompts.get(model.default_prompt_name or "")
+    return model.prompts.get("query", default) or ""
+
+
+def document_prompt(model: SentenceTransformer) -> str:
+    """Return the prompt that the model puts before a document."""
+    default = model.prompts.get(model.default_prompt_name or "", "")
+    names = ("document", "passage", "corpus")
+    return next((model.prompts[name] for name in names if name in model.prompts), default) or ""

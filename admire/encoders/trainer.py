@@ -1,0 +1,310 @@
+"""Fine-tuning with sentence-transformers' trainer: one epoch is kept, and a kill survived."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import logging
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from admire.core.errors import UserError, needs_extra
+from admire.core.progress import SECONDS_BETWEEN_LINES
+from admire.core.storage import check_folder, only_writer, replace_folder, unwritable, writing
+from admire.encoders.hub import from_disk
+from admire.encoders.training_settings import FitSettings as FitSettings
+
+with needs_extra("finetune", "Fine-tuning"):
+    import torch
+    from datasets import Dataset, DatasetDict
+    from safetensors import SafetensorError
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.base.evaluation import BaseEvaluator
+    from sentence_transformers.base.model import BaseModel
+    from sentence_transformers.base.sampler import (
+        BatchSamplers,
+        DefaultBatchSampler,
+        MultiDatasetBatchSamplers,
+    )
+    from torch.utils.data import SequentialSampler
+    from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback, TrainerState
+log = logging.getLogger("admire")
+
+RANK = "rank"
+"""The trainer's name of the number by which an epoch is kept."""
+
+Row = Mapping[str, Any]
+Figures = dict[str, float]
+"""Figures of a model on the validation data by name; the first decides which epoch is the best."""
+
+Batches = Literal["random", "like lengths", "no duplicates", "neighbours"]
+"""How rows are put into batches.
+
+- ``random``: at random.
+- ``like lengths``: rows of similar length together, so that little is padded; the batches come in
+  random order.
+- ``no duplicates``: no text twice in a batch, for losses that use other rows' texts as negatives.
+- ``neighbours``: in the order in which the rows are given.
+"""
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Rows, and how a model learns from them.
+
+    To learn several tasks at once, give rows and losses by the task's name. Each batch is then of
+    one task, and each task has as many batches as its rows fill.
+
+    Attributes:
+        rows: one mapping for each sample, with its texts in columns.
+        loss: takes the features of each text column, as losses of sentence-transformers do. A
+            checkpoint does not hold weights of its own.
+        batches: which rows share a batch.
+        collate: makes features of rows. None leaves that to sentence-transformers.
+    """
+
+    rows: Sequence[Row] | Mapping[str, Sequence[Row]]
+    loss: torch.nn.Module | Mapping[str, torch.nn.Module]
+    batches: Batches = "random"
+    collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]] | None = None
+
+
+def fine_tune(
+    model: SentenceTransformer,
+    data: TrainingSet,
+    validate: Callable[[], Figures],
+    settings: FitSettings,
+    out: Path,
+    *,
+    of: str = "",
+    learning_rates: Mapping[str, float] | None = None,
+    finish: Callable[[Path, Figures], None] | None = None,
+) -> list[Figures]:
+    """Train the model in place, keep the epoch that the settings name, and save it to ``out``.
+
+    After each epoch a checkpoint is written beside ``out``, so that the same call continues where
+    an earlier one was killed. The checkpoints are deleted when the model is saved, or at the next
+    call with other rows or settings.
+
+    Args:
+        validate: returns the figures of the model as it is; higher is better.
+        of: what else the result depends on, such as the base model and the loss's settings. Only
+            checkpoints of the same are continued from.
+        learning_rates: other learning rates for weights whose names match these regular
+            expressions.
+        finish: called with the folder that holds the saved model and the kept epoch's figures,
+            before the folder gets the name ``out``. What it writes there appears together with the
+            model.
+
+    Returns:
+        The figures before training and after each epoch.
+
+    Raises:
+        UserError: there is nothing to train on, or ``out`` cannot be written, may not be
+            replaced (see :func:`admire.core.storage.check_folder`) or is being written by another
+            process.
+    """
+    tasks = data.rows if isinstance(data.rows, Mapping) else {"": data.rows}
+    content = {name: list(map(dict, rows)) for name, rows in tasks.items()}
+    if not content or not all(content.values()):
+        raise UserError("No training data.")
+    check_folder(out, "model")
+    out = out.resolve()
+    key = hashlib.sha256(json.dumps([of, asdict(settings), content]).encode()).hexdigest()
+    checkpoints = out.with_name(f".{out.name}.{key[:16]}.checkpoints")
+    with only_writer(out), _disk_errors(out):
+        for other in out.parent.glob(f".{glob.escape(out.name)}.{'?' * 16}.checkpoints"):
+            if other != checkpoints:  # of other rows or settings
+                shutil.rmtree(other, ignore_errors=True)
+        checkpoints.mkdir(parents=True, exist_ok=True)  # fails before anything is computed
+        before = validate()
+        patience = settings.patience if settings.keep == "best" else 1
+        last = _last_checkpoint(checkpoints)
+        if last:
+            log.info("Resuming from %s", last)
+        arguments = _arguments(
+            settings,
+            output_dir=str(checkpoints),
+            learning_rate_mapping=dict(learning_rates or {}),
+            batch_sampler=SAMPLERS[data.batches],
+            use_cpu=model.device.type == "cpu",
+        )
+        with from_disk():  # a model card would ask the hub about the models that it names
+            datasets = {name: Dataset.from_list(rows) for name, rows in content.items()}
+            trainer = SentenceTransformerTrainer(
+                model=model,
+                args=arguments,
+                train_dataset=datasets.get("") or DatasetDict(datasets),
+                loss=dict(data.loss) if isinstance(data.loss, Mapping) else data.loss,
+                evaluator=_Figures(validate, settings.keep),
+                data_collator=_Collator(data.collate) if data.collate else None,  # type: ignore[arg-type]
+                callbacks=[EarlyStoppingCallback(patience), _Report(list(before))],
+            )
+            trainer.remove_callback(PrinterCallback)
+            trainer.train(resume_from_checkpoint=last)
+            # Otherwise the model in memory would still compute in bfloat16, unlike the saved one.
+            trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+            evaluated = [e for e in trainer.state.log_history if f"eval_{RANK}" in e]
+            history = [{name: entry[f"eval_{name}"] for name in before} for entry in evaluated]
+            kept = history[int(np.argmax([entry[f"eval_{RANK}"] for entry in evaluated]))]
+            with replace_folder(out, "model") as part:
+                model.save_pretrained(str(part))
+                if finish:
+                    finish(part, kept)
+        shutil.rmtree(checkpoints, ignore_errors=True)
+        first, *_ = before
+        if kept[first] <= before[first]:
+            log.warning(
+                "The kept epoch does not improve on the initial model (%.4f).", before[first]
+            )
+        return [before, *history]
+
+
+def _last_checkpoint(folder: Path) -> str | None:
+    """Find the last checkpoint that is whole: the file of its state is written last."""
+    states = folder.glob("checkpoint-*/trainer_state.json")
+    whole = max((int(path.parent.name[11:]) for path in states), default=None)
+    return str(folder / f"checkpoint-{whole}") if whole else None
+
+
+@contextmanager
+def _disk_errors(out: Path) -> Iterator[None]:
+    """Turn each package's errors of a place that cannot be written into one message."""
+    try:
+        with writing(out, inside=out.parent):  # checkpoints are beside it
+            yield
+    except (RuntimeError, SafetensorError) as error:
+        if re.search(r"PytorchStreamWriter|inline_container|iostream|os error \d+", str(error)):
+            raise unwritable(out, OSError("the disk is full, or fails")) from error
+        raise
+
+
+def _arguments(settings: FitSettings, **others: Any) -> SentenceTransformerTrainingArguments:
+    return SentenceTransformerTrainingArguments(
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        warmup_steps=settings.warmup,
+        lr_scheduler_type="linear",
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        save_total_limit=2,  # the one to keep and the last
+        logging_strategy="epoch",
+        load_best_model_at_end=True,
+        metric_for_best_model=f"eval_{RANK}",
+        greater_is_better=True,
+        restore_callback_states_from_checkpoint=True,
+        bf16=settings.precision == "bfloat16",
+        seed=settings.seed,
+        data_seed=settings.seed,
+        multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
+        disable_tqdm=True,
+        report_to="none",
+        **others,
+    )
+
+
+class _Neighbours(DefaultBatchSampler):
+    """Batches of rows in the order in which they are given."""
+
+    def __init__(self, dataset: Dataset, batch_size: int, drop_last: bool, **options: Any):
+        super().__init__(SequentialSampler(dataset), batch_size, drop_last, **options)
+
+
+class _LikeLengths(_Neighbours):
+    """Batches of rows of similar length, drawn anew each epoch, in random order."""
+
+    POOL = 50
+    """How many batches are drawn at random, to be sorted by length among themselves."""
+
+    def __init__(self, dataset: Dataset, batch_size: int, drop_last: bool, **options: Any):
+        super().__init__(dataset, batch_size, drop_last, **options)
+        self._lengths = [
+            sum(len(text) for text in row.values() if isinstance(text, str)) for row in dataset
+        ]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rng = np.random.default_rng((self.seed, self.epoch))
+        order = rng.permutation(len(self._lengths)).tolist()
+        size = self.POOL * self.batch_size
+        for start in range(0, len(order), size):
+            order[start : start + size] = sorted(
+                order[start : start + size], key=lambda place: self._lengths[place]
+            )
+        batches = [order[k : k + self.batch_size] for k in range(0, len(order), self.batch_size)]
+        for place in rng.permutation(len(batches)):
+            yield batches[place]
+
+
+SAMPLERS: dict[Batches, Any] = {
+    "random": BatchSamplers.BATCH_SAMPLER,
+    "like lengths": _LikeLengths,
+    "no duplicates": BatchSamplers.NO_DUPLICATES,
+    "neighbours": _Neighbours,
+}
+
+
+class _Figures(BaseEvaluator):
+    """The figures of an epoch, and its rank: the epoch with the highest is kept.
+
+    If not the best but an epoch of a number is kept, ranks rise up to that one. Training stops at
+    the first epoch whose rank is lower.
+    """
+
+    def __init__(self, validate: Callable[[], Figures], keep: str | int):
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.primary_metric = RANK
+        self._validate = validate
+        self._keep = keep
+
+    def __call__(
+        self, model: BaseModel, output_path: str | None = None, epoch: float = -1, steps: int = -1
+    ) -> Figures:
+        figures = self._validate()
+        rank = next(iter(figures.values()))
+        if self._keep != "best":
+            rank = epoch if self._keep == "last" else -abs(epoch - int(self._keep))
+        return figures | {RANK: rank}
+
+
+@dataclass
+class _Collator:
+    """A collator with the attribute that the trainer reads."""
+
+    collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]]
+    valid_label_columns = ("label",)
+
+    def __call__(self, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
+        return self.collate(rows)
+
+
+class _Report(TrainerCallback):
+    """Logs a line for each epoch, and within a long epoch how far it is."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._logged = time.monotonic()
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
+        if time.monotonic() - self._logged > SECONDS_BETWEEN_LINES:
+            self._logged = time.monotonic()
+            log.info("Step %d of %d", state.global_step, state.max_steps)
+
+    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **options: Any) -> None:
+        loss = next((e["loss"] for e in reversed(state.log_history) if "loss" in e), float("nan"))
+        figures = [f"{name} {options['metrics'][f'eval_{name}']:.4f}" for name in self._names]
+        log.info("Epoch %d: loss %.4f, %s", state.epoch or 0, loss, ", ".join(figures))

@@ -1,0 +1,187 @@
+"""The openai package's client: when it retries, and which answers it reads."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import inf
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx2
+import openai
+from pydantic import SecretStr
+
+from admire.core.certificates import check_certificates
+from admire.core.errors import UserError
+from admire.llm.address import Address
+
+log = logging.getLogger("admire")
+
+LONGEST = 16_000_000
+"""Maximum bytes of an answer: 4,096 tokens with 20 log-probabilities each take about 8 million."""
+SECONDS_BETWEEN_RETRIES = 1.0
+"""A retry is not logged if another one was logged within so many seconds."""
+LATE = 60.0
+"""Seconds after which a pending answer is logged."""
+REFUSALS = 2
+"""Retries if a server refuses the connection: it may be starting."""
+ENCODINGS = ("gzip", "deflate")
+"""Accepted compressions of answers. A packet in one of these cannot exceed 70 megabytes."""
+
+_reason: ContextVar[str] = ContextVar("_reason", default="")
+
+
+class TooLong(openai.OpenAIError):
+    """An answer is longer than :data:`LONGEST`."""
+
+
+class Client(openai.OpenAI):
+    """The package's client, with logged retries."""
+
+    model = ""
+    """The name that messages give to the model."""
+    _logged = -inf
+
+    def _should_retry(self, response: httpx2.Response) -> bool:
+        # Unlike a rate limit, an exhausted quota does not recover.
+        return b"insufficient_quota" not in response.content and super()._should_retry(response)
+
+    def _sleep_for_retry(self, **retry: Any) -> None:
+        response, error = retry.get("response"), sys.exc_info()[1]
+        if isinstance(error, httpx2.ConnectError) and retry["retries_taken"] >= REFUSALS:
+            raise openai.APIConnectionError(request=error.request) from error
+        _reason.set("no answer" if response is None else f"status {response.status_code}")
+        super()._sleep_for_retry(**retry)
+
+    def _calculate_retry_timeout(self, *arguments: Any, **options: Any) -> float:
+        seconds = super()._calculate_retry_timeout(*arguments, **options)
+        if time.monotonic() - self._logged > SECONDS_BETWEEN_RETRIES:
+            self._logged = time.monotonic()
+            log.info("%s: %s; retrying in %.1f s.", self.model, _reason.get(), seconds)
+        return seconds
+
+
+def open_client(
+    address: Address, key: SecretStr, *, timeout: float, retries: int, model: str
+) -> Client:
+    """Open a client.
+
+    Args:
+        timeout: seconds for each try, from the request to the end of its answer.
+        retries: maximum number of retries.
+        model: the name that messages give to the model.
+
+    Raises:
+        UserError: a proxy or the certificates that the environment names cannot be used.
+    """
+
+    def begin(request: httpx2.Request) -> None:
+        request.extensions["deadline"] = time.monotonic() + timeout
+
+    secure = not (address.on_this_machine and address.shown.startswith("http:"))
+    if secure:
+        check_certificates()
+    try:
+        http_client = openai.DefaultHttpxClient(
+            timeout=timeout,
+            follow_redirects=False,
+            event_hooks={"request": [begin], "response": [_read]},
+            trust_env=not address.on_this_machine,  # without a proxy for servers on this machine
+            verify=httpx2.create_ssl_context(trust_env=secure),
+        )
+    except (ImportError, ValueError, httpx2.InvalidURL):
+        raise _wrong_proxy() from None
+    client = Client(
+        # The package requires a key; other servers need none.
+        api_key=key.get_secret_value() or "none",
+        base_url=address.url.get_secret_value(),
+        default_query=dict(parse_qsl(address.query.get_secret_value())),
+        default_headers={"Accept-Encoding": ", ".join(ENCODINGS)},
+        timeout=timeout,
+        max_retries=retries,
+        http_client=http_client,
+    )
+    client.model = model
+    return client
+
+
+@contextmanager
+def say_when_late(model: str, where: str, timeout: float) -> Iterator[None]:
+    """Log once if an answer takes more than :data:`LATE` seconds and the timeout is longer."""
+    if timeout <= LATE:
+        yield
+        return
+    message = (
+        f"{model}: {where} has not answered after {LATE:g} s (timeout: {timeout:g} s per attempt)."
+    )
+    timer = threading.Timer(LATE, log.info, [message])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _wrong_proxy() -> UserError:
+    """Return the error of the first proxy in the environment that cannot be used."""
+    for scheme, proxy in getproxies().items():
+        try:
+            httpx2.HTTPTransport(proxy=proxy if "://" in proxy else f"http://{proxy}")
+        except ImportError:
+            why = "SOCKS proxies need the package socksio (pip install socksio)"
+        except (ValueError, httpx2.InvalidURL):
+            why = "it is not the address of a proxy"
+        else:
+            continue
+        return UserError(
+            f"{_variable(scheme)}: the proxy cannot be used: {why}. Correct it, or unset it."
+        )
+    return UserError("A proxy in the environment cannot be used. Correct it, or unset it.")
+
+
+def proxy_variable(address: Address) -> str | None:
+    """Return the environment variable of the proxy for a server, if there is one."""
+    parts, proxies = urlsplit(address.shown), getproxies()
+    if address.on_this_machine or proxy_bypass(parts.hostname or ""):
+        return None
+    return next(
+        (_variable(scheme) for scheme in (parts.scheme, "all") if proxies.get(scheme)), None
+    )
+
+
+def _variable(scheme: str) -> str:
+    name = f"{scheme}_proxy"
+    return name if name in os.environ else name.upper()
+
+
+def _read(response: httpx2.Response) -> None:
+    """Read an answer unless it is too long or too late.
+
+    The package would read an answer of any length, and wait forever for a server that sends a
+    blank from time to time. It reads files of batches, which the user has requested.
+    """
+    if response.request.url.path.endswith("/content"):
+        return
+    encoding = response.headers.pop("Content-Encoding", "identity")
+    if encoding.lower() not in (*ENCODINGS, "identity"):
+        raise httpx2.DecodingError(f"unknown encoding {encoding[:40]!r}", request=response.request)
+    headers = {"Content-Encoding": encoding}
+    answer = httpx2.Response(response.status_code, headers=headers, stream=response.stream)
+    parts, size = [], 0
+    for part in answer.iter_bytes():
+        parts.append(part)
+        size += len(part)
+        if size > LONGEST:
+            raise TooLong(f"the answer has more than {LONGEST // 1_000_000} million bytes")
+        if time.monotonic() > response.request.extensions["deadline"]:
+            raise httpx2.ReadTimeout("the answer takes too long", request=response.request)
+    response.stream = httpx2.ByteStream(b"".join(parts))

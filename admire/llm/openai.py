@@ -1,0 +1,443 @@
+"""The client for the OpenAI API and every server that speaks it (vLLM, Ollama, llama.cpp)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from admire.core.certificates import named_certificates
+from admire.core.errors import UserError
+from admire.core.registry import register
+from admire.llm.address import api_key, redact, server_address
+from admire.llm.answers import (
+    Malformed,
+    NoReply,
+    Withheld,
+    holds_thoughts,
+    message_text,
+    read_json,
+    read_reply,
+    read_target,
+)
+from admire.llm.chat import ChatModel, Price, Question, Reply, ServerError, Usage
+from admire.llm.pictures import data_uri
+from admire.llm.retired import retired
+
+if TYPE_CHECKING:
+    import openai
+
+log = logging.getLogger("admire")
+
+RETRIES = 6
+PARALLEL = 8
+TIMEOUT = 60.0
+"""Default for the seconds that a server may take for a whole answer."""
+THINKING_TOKENS = 4096
+"""Maximum tokens of reasoning before an answer."""
+OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
+"""Options that are omitted if a server refuses them."""
+WORDS = {"response_format": "response_format|json_schema", "logprobs": r"(?:top_)?logprobs"}
+"""Names of refused options in servers' messages, where they differ from the option's name."""
+IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
+SEEING = (
+    "Use captions only, or a model that accepts images: openai:gpt-6.1-sol, or a server with Gemma "
+    "or Qwen-VL."
+)
+"""What to do if a model does not accept images."""
+
+
+class OpenAIChat(ChatModel):
+    """A chat model behind an OpenAI-compatible server.
+
+    After 429, 5xx, timeouts and broken connections, the openai package itself tries again up to
+    ``RETRIES`` times, with exponential backoff and jitter, or after the server's Retry-After.
+
+    Args:
+        url: the server's address; None is that of ``OPENAI_BASE_URL``, or by default the official
+            one.
+        key: None is that of ``OPENAI_API_KEY``.
+        timeout: seconds for each try, from the request to the end of its answer.
+        parallel: how many questions may be asked at the same time.
+
+    Raises:
+        UserError: the address or the key is invalid, or the official API has no key.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        url: str | None = None,
+        key: str | None = None,
+        timeout: float = TIMEOUT,
+        retries: int = RETRIES,
+        parallel: int = PARALLEL,
+    ):
+        self.model = model
+        self.name = f"openai:{model}"
+        self.address = server_address(url)
+        self.identity = f"{self.name}@{self.address.shown}"
+        self.parallel = parallel
+        self._key = api_key(key)
+        secret = self._key.get_secret_value()
+        if not (secret.isascii() and secret.isprintable()):
+            raise UserError(
+                f"{self.name}: OPENAI_API_KEY contains characters that are invalid in a key."
+            )
+        if self.address.official and not secret:
+            raise UserError(
+                f"{self.name} needs a key: set OPENAI_API_KEY. For your own server, give its "
+                "address. The chat model embedded needs no key.",
+                "llm_url",
+                "llms",
+            )
+        self._timeout, self._retries = timeout, retries
+        self.accepts_images = True
+        self.scores_text = not self.address.official
+        self.prefills_reply = False
+        """Whether a prompt's last line, if it begins a JSON object, is sent as the start of the
+        reply. Few servers continue such a start."""
+        name = _THINKS.match(model)
+        self._thinks = bool(name)
+        self._warned = False
+        self._refused = {"max_tokens"} if name and name["openai"] else set[str]()
+
+    @cached_property
+    def client(self) -> openai.OpenAI:
+        """The openai package's client for this server."""
+        from admire.llm.client import open_client
+
+        limits: Any = {"timeout": self._timeout, "retries": self._retries}
+        return open_client(self.address, self._key, model=self.name, **limits)
+
+    def price(self, usage: Usage, *, batched: bool = False) -> Price | None:
+        """See :class:`admire.llm.ChatModel`; by the price lists of genai-prices."""
+        from admire.llm.prices import listed_price
+
+        return listed_price(self, usage, batched=batched)
+
+    def ask(self, question: Question) -> Reply:
+        """See :class:`admire.llm.ChatModel`.
+
+        Options that the model refuses, such as a temperature, are omitted from then on. If it
+        refuses a schema, the question ends with that schema as text. If a model uses up its reply
+        by thinking, it is asked once more with :data:`THINKING_TOKENS` added, and gets them from
+        then on; the tokens of the first reply are not counted.
+
+        Servers that support ``prompt_logprobs``, such as vLLM, rate a target; the reply of others
+        has no log-probabilities.
+        """
+        import openai
+
+        where, started = self.address.shown, time.perf_counter()
+        thinks = self._thinks  # another thread may change it meanwhile
+        try:
+            answer = self._complete(question)
+            reply = read_reply(answer, time.perf_counter() - started)
+            if question.target:
+                rated = read_target(answer, question.target)
+                return replace(reply, text=question.target, cut=False, logprobs=rated)
+            if reply.cut and not thinks and holds_thoughts(answer, reply.text):
+                self._thinks = True
+                answer = self._complete(question)
+                reply = read_reply(answer, time.perf_counter() - started)
+            if not reply.text and message_text(answer).strip():
+                self._warn_of_thoughts()
+            return reply
+        except openai.OpenAIError as error:
+            raise self.explained(error, question) from error
+        except Withheld as why:
+            reason = f"{where} {self._redact(why)[:300]}. Try again later, or use another model."
+            raise ServerError(f"{self.name}: {reason}", "llms") from why
+        except Malformed as why:
+            raise ServerError(
+                f"{self.name}: {where} returned malformed or truncated JSON "
+                f"({self._redact(why)[:100]}). Try again; if it happens again, the server's log "
+                "may say why."
+            ) from why
+        except NoReply as why:
+            raise ServerError(
+                f"{self.name}: the answer has no message, but {self._redact(why)[:200]}. Is "
+                f"{where} the address of an OpenAI-compatible API? (It often ends in /v1.)"
+            ) from why
+
+    def _warn_of_thoughts(self) -> None:
+        """Warn once about replies that contain only thoughts."""
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "%s: a reply begins with thoughts that do not end. Such replies are skipped. "
+                "Turn thinking off on the server, or let its parser remove thoughts.",
+                self.name,
+            )
+
+    def request(self, question: Question) -> dict[str, Any]:
+        """Return the body of a request to ``/chat/completions``.
+
+        Models that reason first get :data:`THINKING_TOKENS` more, because reasoning counts towards
+        the tokens of the answer. OpenAI's models call that ``max_completion_tokens``, and may
+        refuse a temperature, because they always sample.
+        """
+        refused = set(self._refused)  # once, because other threads add to it
+        body: dict[str, Any] = {"temperature": question.temperature, "seed": question.seed}
+        limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
+        body[limit] = self.most_tokens(question)
+        parts = list(question.parts) if question.images else [question.text]
+        if question.schema is not None:
+            schema = {"name": "answer", "strict": True, "schema": question.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+            if "response_format" in refused:
+                parts.append(f"{IN_THIS_FORM}\n{json.dumps(question.schema)}")
+        if question.logprobs and "logprobs" not in refused:
+            body |= {"logprobs": True, "top_logprobs": question.logprobs}
+        content: str | list[dict[str, Any]] = "\n\n".join(map(str, parts))
+        if question.images:
+            content = [
+                {"type": "text", "text": part}
+                if isinstance(part, str)
+                else {"type": "image_url", "image_url": {"url": data_uri(part)}}
+                for part in parts
+            ]
+        messages = [{"role": "user", "content": content}]
+        if self.prefills_reply and isinstance(content, str):
+            lead, _, last = content.rpartition("\n")
+            if lead and last.startswith("{"):
+                messages = [{"role": "user", "content": lead}]
+                messages.append({"role": "assistant", "content": last})
+        if question.target:
+            messages.append({"role": "assistant", "content": question.target})
+            body |= {"add_generation_prompt": False, "continue_final_message": True}
+            body["prompt_logprobs"] = 0
+        accepted = {name: value for name, value in body.items() if name not in refused}
+        return {"model": self.model, "messages": messages, **accepted}
+
+    def most_tokens(self, question: Question) -> int:
+        """Return the maximum tokens of a reply, reasoning included; 1 for a target."""
+        if question.target:
+            return 1
+        thinks = self._thinks or "max_tokens" in self._refused
+        return question.max_tokens + (THINKING_TOKENS if thinks else 0)
+
+    def _complete(self, question: Question) -> Any:
+        import httpx2
+        import openai
+
+        from admire.llm.client import say_when_late
+
+        while True:
+            body = self.request(question)
+            try:
+                # Not chat.completions.create, which validates a body that is known to be valid.
+                # That took nearly half of the client's time.
+                with say_when_late(self.name, self.address.shown, self._timeout):
+                    answer = self.client.post(
+                        "/chat/completions", body=body, cast_to=httpx2.Response
+                    )
+                return read_json(answer)
+            except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+                if not self.refuse(error.param, f"{error.message} {error.body}", body):
+                    raise
+
+    def refuse(self, param: object, message: str, body: Mapping[str, Any]) -> bool:
+        """Store which option of a request the server refused; return whether there was one."""
+        refused = [option for option in OPTIONAL if option == param]
+        if not refused and not _CONTEXT.search(message):
+            places = {option: _place(option, message) for option in OPTIONAL if option in body}
+            mentioned = (option for option, place in places.items() if place >= 0)
+            refused = sorted(mentioned, key=places.__getitem__)
+        options = [option for option in refused if option in body]
+        self._refused.update(options[:1])
+        return bool(options)
+
+    def explained(self, error: openai.OpenAIError, question: Question | None = None) -> UserError:
+        """Return the error as a message with a remedy, without key or web page."""
+        import httpx2
+        import openai
+
+        from admire.llm.client import TooLong, proxy_variable
+
+        where = self.address.shown
+        images = question.images if question else []
+        settings: list[str] = []
+        later = False
+        response = getattr(error, "response", None)
+        message = self._redact(error)[:300]
+        again = _retried(error)
+        if isinstance(error, openai.APIStatusError) and _CONTEXT.search(message):
+            reason = (
+                f"the question is too long for {where} ({message}). Give the server more context "
+                "(llama-server -c 16384), or use smaller images, or captions only."
+            )
+            settings = ["image_side", "track"]
+        elif images and isinstance(error, openai.APIStatusError) and _BLIND.search(message):
+            reason = f"it cannot see images ({message}). {SEEING}"
+            settings = ["track", "llms"]
+        elif images and isinstance(error, openai.BadRequestError):
+            paths = ", ".join(str(image.path) for image in images)
+            reason = f"{where} refused a question with images ({message}). They are: {paths}."
+        elif isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
+            reason = f"{where} refused the key. Check OPENAI_API_KEY."
+        elif isinstance(error, openai.NotFoundError):
+            reason = (
+                f"{where} does not know the model '{self.model}', or is not the address of an "
+                "API. Use another model, or another server."
+            )
+            settings = ["llms", "llm_url"]
+        elif getattr(error, "status_code", 0) == 402 or "insufficient_quota" in (
+            getattr(error, "code", None),
+            getattr(error, "type", None),
+        ):
+            reason = f"{where} reports that the key has no credit left ({message}). Add credit."
+        elif isinstance(error, openai.RateLimitError):
+            reason = f"{where} returned 'too many requests'{again}. Wait, or check the quota."
+            later = True
+        elif isinstance(error, openai.APITimeoutError):
+            reason = f"{where} did not answer within {self._timeout:g} s{again}. Is it busy?"
+            later = True
+        elif isinstance(error, openai.APIConnectionError) and "VERIFY_FAILED" in _cause(error):
+            name, value = named_certificates()
+            reason = (
+                f"the certificate of {where} is not trusted ({_cause(error)}). {name}"
+                f"{f' (now {value})' * bool(value)} sets the certificates to trust."
+            )
+        elif isinstance(error.__cause__, httpx2.DecodingError):
+            reason = f"{where} returned an answer that cannot be decompressed ({_cause(error)})."
+            later = True
+        elif isinstance(error, openai.APIConnectionError):
+            reason = f"{where} cannot be reached{again} ({_cause(error)}). Is the server running?"
+            if variable := proxy_variable(self.address):
+                reason = (
+                    f"{where} cannot be reached by the proxy of {variable}{again} "
+                    f"({_cause(error)}). Is the proxy running? Unset {variable}, or add the "
+                    "server to NO_PROXY, to connect without it."
+                )
+            later = True
+        elif isinstance(error, openai.InternalServerError):
+            reason = f"{where} failed with status {error.status_code}{again}. Try again later."
+            later = True
+        elif isinstance(error, openai.APIStatusError) and error.status_code == 413:
+            reason = f"the question is too large for {where} (status 413). Use smaller images."
+            settings = ["image_side", "track"]
+        elif isinstance(error, TooLong):
+            reason = f"{where} cannot be used: {error}. Is it an OpenAI-compatible API?"
+        elif response is not None and response.is_redirect:
+            reason = f"{where} redirects to another address. Use that address if you trust it."
+            settings = ["llm_url"]
+        else:
+            reason = f"{where} refused the request: {message}"
+        return ServerError(f"{self.name}: {reason}", *settings, later=later)
+
+    def _redact(self, error: Exception) -> str:
+        """Return the error's text without secrets, and store it in the error, for tracebacks."""
+        message = self.redacted(str(error))
+        error.args = (message,)
+        return message
+
+    def redacted(self, text: str) -> str:
+        """Return the text without the key and the secrets in the address."""
+        return redact(text, (self._key, *self.address.secrets))
+
+
+_THINKS = re.compile(
+    r"(?:.*/)?(?:(?P<openai>o\d|gpt-[5-9])|gpt-oss|deepseek-r(?:\d|easoner)|"
+    r"qwen3(?!.*(?:instruct|coder)))",
+    re.IGNORECASE,
+)
+"""Names of models that reason first. Others are detected by what they refuse, or by a reply that
+thoughts use up."""
+_CONTEXT = re.compile(r"(?i)context[ _](?:length|size|window)|maximum context|too many tokens")
+_BLIND = re.compile(
+    r"mmproj|not (?:a )?(?:multimodal|vision)|"
+    r"(?:image|vision|multimodal)[\w ]*\b(?:not|n['’]t) (?:\w+ )?support|"
+    r"(?:not|n['’]t) support[\w ]*\b(?:image|vision)",
+    re.IGNORECASE,
+)
+
+
+def _place(option: str, message: str) -> int:
+    """Return where a message mentions an option; -1 if it does not."""
+    match = re.search(rf"\b(?:{WORDS.get(option, option)})\b", message)
+    return match.start() if match else -1
+
+
+def _retried(error: openai.OpenAIError) -> str:
+    """Return how often the package retried, and how long the server asks to wait."""
+    request, response = getattr(error, "request", None), getattr(error, "response", None)
+    retries = "0" if request is None else request.headers.get("x-stainless-retry-count", "0")
+    text = "" if retries == "0" else f" after {retries} retries"
+    if response is not None and "retry-after" in response.headers:
+        text += f" and asks to wait (Retry-After: {response.headers['retry-after']})"
+    return text
+
+
+def _cause(error: BaseException) -> str:
+    """Return the network's error, at the end of a chain of errors."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return str(error) or type(error).__name__
+
+
+def _hide(record: logging.LogRecord) -> bool:
+    """Remove user name, password and query from the addresses that httpx2 logs."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(map(_without_secrets, record.args))
+    return True
+
+
+def _without_secrets(argument: Any) -> Any:
+    if type(argument).__name__ != "URL":
+        return argument
+    return f"{argument.scheme}://{argument.netloc.decode()}{argument.path}"
+
+
+logging.getLogger("httpx2").addFilter(_hide)
+
+
+def _status() -> str:
+    if os.environ.get("OPENAI_BASE_URL"):
+        return "server of OPENAI_BASE_URL"
+    return "yes (key set)" if os.environ.get("OPENAI_API_KEY") else "no: set OPENAI_API_KEY"
+
+
+@register(
+    "chat",
+    "openai",
+    takes="MODEL",
+    about="the OpenAI API, or a compatible server",
+    needs=("key",),
+    size="none here",
+    licence="the service's terms",
+    status=_status,
+    pull=lambda: "its server has the weights",
+)
+def open_openai(
+    model: str,
+    *,
+    url: str | None = None,
+    timeout: float | None = None,
+    parallel: int | None = None,
+    asked: bool = True,
+) -> OpenAIChat:
+    """Return the model of OpenAI's API or a compatible server; warn if it is retired."""
+    server = OpenAIChat(
+        model,
+        url=url,
+        key=None if asked else "none",
+        timeout=timeout or TIMEOUT,
+        parallel=parallel or PARALLEL,
+    )
+    when = retired(server.name)
+    if when and server.address.official:
+        log.warning(
+            "%s: %s by OpenAI. Use another model, or a server that still has this one.",
+            server.name,
+            when,
+        )
+    return server

@@ -1,0 +1,91 @@
+"""Costs of questions: the price lists of genai-prices, and estimates of tokens."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from math import ceil
+
+from admire.core.errors import pip_install
+from admire.llm.chat import ChatModel, Image, Price, Question, Usage
+from admire.llm.openai import OpenAIChat
+from admire.llm.pictures import image_size
+
+TILE, LONGEST, SHORTEST = 512, 2048, 768
+
+
+def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | None:
+    """Return what a reply of this usage costs today, by a batch API or not; None if unknown."""
+    if llm.free:
+        return Price(0.0)
+    return _asked(llm).price(usage, batched=batched)
+
+
+def listed_price(model: OpenAIChat, usage: Usage, *, batched: bool = False) -> Price | None:
+    """Return the price in the lists of genai-prices; None if they lack it."""
+    if find_spec("genai_prices") is None:
+        return None
+    from genai_prices import Usage as Taken
+    from genai_prices import calc_price
+
+    counted = Taken(
+        input_tokens=usage.prompt,
+        cache_read_tokens=min(usage.cached, usage.prompt),
+        output_tokens=usage.completion,
+    )
+    way = {"processing": "batch"} if batched else None
+    url = model.address.shown
+    try:
+        price = calc_price(counted, model.model, provider_api_url=url, price_context=way)
+    except LookupError:
+        return None
+    ways = [variant.when.get("processing") for variant in price.model.price_variants or ()]
+    return Price(float(price.total_price), at_most=batched and "batch" not in ways)
+
+
+def why_unknown(llm: ChatModel) -> str:
+    """Return why the cost of a model's replies is unknown."""
+    if price(llm, Usage()) is not None:
+        return "not all replies came with the number of their tokens"
+    if find_spec("genai_prices") is None:
+        return f"prices need genai-prices, of the extra 'rankers': {pip_install('rankers')}"
+    model = _asked(llm)
+    if isinstance(model, OpenAIChat):
+        return f"genai-prices knows none of '{model.model}' at {model.address.shown}"
+    return "it has no price"
+
+
+def estimate(question: Question, llm: ChatModel) -> Usage:
+    """Estimate the tokens of a question, and the maximum of its reply.
+
+    A token is estimated as four bytes of UTF-8, with 8 more for a message; an image is counted in
+    tiles, by OpenAI's published rule.
+    """
+    model = _asked(llm)
+    name, most = "", question.max_tokens
+    if isinstance(model, OpenAIChat):
+        name, most = model.model, model.most_tokens(question)
+    texts = [*question.texts, str(question.schema or ""), question.target]
+    text = ceil(sum(len(text.encode(errors="replace")) for text in texts) / 4)
+    images = sum(image_tokens(image, name) for image in question.images)
+    return Usage(prompt=8 + text + images, completion=most, images=images)
+
+
+def image_tokens(image: Image, model: str = "") -> int:
+    """Return how many tokens OpenAI counts for an image, by
+    https://platform.openai.com/docs/guides/images
+
+    It is scaled down to fit 2048 x 2048 pixels and then to a shorter side of 768. Each tile of
+    512 x 512 pixels counts, and the image itself.
+    """
+    width, height = image_size(image.path)
+    scale = min(1.0, min(image.side, LONGEST) / max(width, height))
+    scale *= min(1.0, SHORTEST / (scale * min(width, height)))
+    tiles = ceil(scale * width / TILE) * ceil(scale * height / TILE)
+    whole, each = (2833, 5667) if model.startswith("gpt-4o-mini") else (85, 170)
+    return whole + each * tiles
+
+
+def _asked(llm: ChatModel) -> ChatModel:
+    """Return the model itself, without its session."""
+    model: ChatModel = getattr(llm, "inner", llm)
+    return model

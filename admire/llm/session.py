@@ -1,0 +1,330 @@
+"""The session of a command that asks chat models: cached replies, an account and a budget."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from math import inf
+from typing import Any
+from weakref import WeakValueDictionary
+
+from admire.core import registry
+from admire.core.cache import Cache, open_cache
+from admire.core.errors import UserError
+from admire.llm.chat import (
+    ChatModel,
+    Image,
+    Price,
+    Question,
+    Reply,
+    Unanswered,
+    Usage,
+    capabilities,
+)
+from admire.llm.pictures import digest
+from admire.llm.prices import estimate, price, why_unknown
+
+log = logging.getLogger("admire")
+
+REPLIES = "replies.sqlite"
+"""File name in the cache directory."""
+RECORD = b"\x1e"
+"""First byte of a cached reply; its record in JSON follows."""
+UNKNOWN = "unknown"
+_LOCKS = WeakValueDictionary[str, threading.Lock]()
+"""Locks of pending questions, by their keys."""
+_GUARD = threading.Lock()
+
+
+@dataclass
+class Entry:
+    """The account of one stage and one model. A sum is None if it is unknown for a reply.
+
+    Attributes:
+        why: why the price is unknown; empty if it is known.
+        answered_by: the server's names of the models that answered, each once.
+        seconds: unknown for replies from batches.
+        price_now: of the replies that were not in the cache.
+    """
+
+    stage: str
+    llm: str
+    why: str
+    answered_by: list[str]
+    calls: int
+    from_cache: int
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    image_tokens: int | None
+    seconds: float | None
+    price: Price | None
+    price_now: Price | None
+
+    def add(self, other: Entry) -> None:
+        """Add an entry of the same stage and model."""
+        self.answered_by = [*dict.fromkeys(self.answered_by + other.answered_by)]
+        for name in SUMS:
+            terms = getattr(self, name), getattr(other, name)
+            setattr(self, name, None if None in terms else terms[0] + terms[1])
+
+    def record(self) -> dict[str, Any]:
+        """Return the entry for run.json; unknown tokens are None, and unknown prices "unknown"."""
+        plain = {name: value for name, value in vars(self).items() if name not in NOT_RECORDED}
+        return plain | {
+            "seconds": None if self.seconds is None else round(self.seconds, 3),
+            "price_usd": _dollars(self.price),
+            "price_usd_now": _dollars(self.price_now),
+            "price_is_at_most": bool(self.price and self.price.at_most),
+            "price_unknown_because": None if self.price else self.why,
+        }
+
+
+SUMS = [field.name for field in fields(Entry)[4:]]
+"""The fields that are added up: those after ``answered_by``."""
+NOT_RECORDED = ("why", "price", "price_now")  # but under other names
+
+
+class Session:
+    """Asks the questions of a command: each once, within a budget, with an account of the costs.
+
+    Several threads may use it at the same time.
+
+    Args:
+        budget: in US dollars, for replies that are not cached; None for no limit. Once it is
+            spent, no further question is asked. Pending ones, by default eight at most (see
+            ``parallel``), are still answered and paid for. A reply without a token count from its
+            server costs nothing.
+        fresh: whether to ignore and overwrite replies that were cached before.
+        note: makes it a session that only reads the cache: a question without a cached reply raises
+            :class:`Unanswered`. It is called with each question and its reply, None if there is
+            none.
+
+    Attributes:
+        missing: in such a session, how many questions had no reply.
+    """
+
+    def __init__(
+        self,
+        budget: float | None = None,
+        *,
+        fresh: bool = False,
+        cache: Cache | None = None,
+        note: Callable[[Question, Reply | None], None] | None = None,
+    ):
+        self.cache = open_cache(REPLIES) if cache is None else cache
+        # Dates do not show which replies are new, because clocks may be set back.
+        self.fresh: set[str] | None = set() if fresh else None
+        self.note, self.missing = note, 0
+        self._budget = inf if budget is None else budget
+        self._spent = 0.0
+        self._entries: dict[tuple[str, str], Entry] = {}
+        self._lock = threading.Lock()
+
+    def bind(self, model: ChatModel) -> BoundModel:
+        """Return the same model, to be asked through this session.
+
+        Raises:
+            UserError: there is a budget and the model's price is unknown.
+        """
+        bound = BoundModel(inner(model), self)
+        if self._budget < inf:
+            check_price(bound)
+        return bound
+
+    def entries(self) -> list[Entry]:
+        """Return the account of each stage and model, in the order of the first questions."""
+        with self._lock:
+            return list(self._entries.values())
+
+    def pop_entries(self) -> list[Entry]:
+        """Return what was recorded since the last call; see :meth:`add_entries`."""
+        with self._lock:
+            entries, self._entries = list(self._entries.values()), {}
+        return entries
+
+    def add_entries(self, entries: Sequence[Entry]) -> None:
+        """Add the account of another process."""
+        with self._lock:
+            for entry in entries:
+                self._add(entry)
+
+    def check_budget(self) -> None:
+        """Refuse a question that is not cached if the budget is spent."""
+        if self._spent >= self._budget:
+            raise UserError(
+                f"budget of ${self._budget:g} exhausted (${self._spent:.4f} spent). Budgets apply "
+                "per command.",
+                "budget",
+            )
+
+    def record(self, llm: BoundModel, question: Question, reply: Reply) -> None:
+        """Add a reply to the account."""
+        usage, cost = reply.usage, None
+        if usage or llm.free:
+            cost = price(llm, usage or Usage(), batched=reply.batched)
+        images_known = usage and (usage.images or not question.images)
+        with self._lock:
+            if not reply.cached:
+                spent = cost or price(llm, estimate(question, llm))
+                self._spent += spent.dollars if spent else 0.0
+            place = question.purpose, llm.name
+            entry = Entry(
+                *place,
+                why="" if place in self._entries else why_unknown(llm),
+                answered_by=[reply.model] if reply.model else [],
+                calls=1,
+                from_cache=int(reply.cached),
+                prompt_tokens=usage.prompt if usage else None,
+                cached_tokens=usage.cached if usage else None,
+                completion_tokens=usage.completion if usage else None,
+                image_tokens=usage.images if usage and images_known else None,
+                seconds=reply.seconds or None,
+                price=cost,
+                price_now=Price(0.0) if reply.cached else cost,
+            )
+            self._add(entry)
+
+    def _add(self, new: Entry) -> None:
+        """Add an entry; warn once if the server changes the model that answers."""
+        before = self._answered_by(new.llm)
+        entry = self._entries.setdefault((new.stage, new.llm), new)
+        if entry is not new:
+            entry.add(new)
+        after = self._answered_by(new.llm)
+        if len(before) == 1 and len(after) > 1:
+            log.warning(
+                "%s: the server changed the model: '%s' answered first, and now also '%s'. "
+                "run.json lists the names (answered_by). For answers of one model, give its name "
+                "with the version, or start with another ADMIRE_CACHE.",
+                new.llm,
+                *after[:2],
+            )
+
+    def _answered_by(self, llm: str) -> list[str]:
+        entries = [entry for entry in self._entries.values() if entry.llm == llm]
+        return list(dict.fromkeys(name for entry in entries for name in entry.answered_by))
+
+
+class BoundModel(ChatModel):
+    """A chat model that is asked through a :class:`Session`.
+
+    Replies are cached on disk by model, question and settings, unless the model's identity is only
+    its name, which does not change when its replies do. Empty replies are not cached. If several
+    threads ask the same question at the same time, one of them asks the model.
+
+    Attributes:
+        inner: the model itself.
+    """
+
+    def __init__(self, model: ChatModel, session: Session):
+        self.inner, self.session = model, session
+        self.name, self.identity = model.name, model.identity
+        vars(self).update(capabilities(model))
+        self._caches = self.identity != self.name
+
+    def ask(self, question: Question) -> Reply:
+        """See :class:`admire.llm.ChatModel`.
+
+        Raises:
+            UserError: the budget is spent, or the model fails.
+            Unanswered: the session only reads the cache, which lacks the reply.
+        """
+        session = self.session
+        if session.note:
+            reply = self.cached(self.key(question)) if self._caches else None
+            session.note(question, reply)
+            if reply is None:
+                session.missing += 1
+                raise Unanswered
+            return reply
+        reply = self._cached_or_asked(question) if self._caches else self._ask(question)
+        session.record(self, question, reply)
+        return reply
+
+    def _cached_or_asked(self, question: Question) -> Reply:
+        key = self.key(question)
+        with _GUARD:
+            lock = _LOCKS.setdefault(key, threading.Lock())
+        with lock:
+            return self.cached(key) or self.store(key, self._ask(question))
+
+    def _ask(self, question: Question) -> Reply:
+        """Ask the model, unless the budget is spent; a plug-in is blamed for its errors."""
+        self.session.check_budget()
+        with registry.blamed(self.inner):
+            reply = self.inner.ask(question)
+        plugin = registry.plugin_of(self.inner)
+        if plugin and not (isinstance(reply, Reply) and isinstance(reply.text, str)):
+            raise plugin.error(f"returned {type(reply).__name__}, not a Reply with a text.")
+        return reply
+
+    def key(self, question: Question) -> str:
+        """Return the SHA-256 of everything that the reply depends on; of images, the content."""
+        parts: list[object] = [self.identity, question.parts, question.temperature]
+        parts += [question.max_tokens, question.seed]
+        if question.images:
+            parts[1] = [
+                {"image": digest(part), "side": part.side} if isinstance(part, Image) else part
+                for part in question.parts
+            ]
+        if question.schema is not None or question.logprobs:
+            parts += [question.schema, question.logprobs]
+        if question.target:
+            parts.append({"target": question.target})
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def cached(self, key: str) -> Reply | None:
+        """Return the cached reply; None if there is none, or it is damaged."""
+        if self.session.fresh is not None and key not in self.session.fresh:
+            return None
+        value = self.session.cache.get(key)
+        if value is None:
+            return None
+        try:
+            record = json.loads(value.removeprefix(RECORD))
+            if record["usage"] is not None:
+                record["usage"] = Usage(**record["usage"])
+            if record["logprobs"] is not None:
+                record["logprobs"] = tuple(record["logprobs"])
+            return Reply(**record, cached=True)
+        except (ValueError, TypeError, LookupError, RecursionError):
+            return None
+
+    def store(self, key: str, reply: Reply) -> Reply:
+        """Cache a reply, if it has text, and return it as stored."""
+        # Half an emoji cannot be encoded in a file.
+        reply = replace(reply, text=reply.text.encode(errors="replace").decode())
+        if reply.text.strip():
+            record = {name: value for name, value in asdict(reply).items() if name != "cached"}
+            self.session.cache.put(key, RECORD + json.dumps(record).encode(), self.name)
+            if self.session.fresh is not None:
+                self.session.fresh.add(key)
+        return reply
+
+    def evict(self, question: Question) -> None:
+        """See :func:`admire.llm.chat.evict`."""
+        if self._caches:
+            self.session.cache.drop(self.key(question))
+
+
+def inner(llm: ChatModel) -> ChatModel:
+    """Return the model itself, without a session."""
+    return llm.inner if isinstance(llm, BoundModel) else llm
+
+
+def check_price(llm: ChatModel) -> None:
+    """Refuse a model whose price is unknown, because its budget cannot be checked."""
+    if price(llm, Usage()) is None:
+        raise UserError(
+            f"The price of {llm.name} is unknown ({why_unknown(llm)}). Omit the budget.",
+            "budget",
+        )
+
+
+def _dollars(price: Price | None) -> float | str:
+    return UNKNOWN if price is None else round(price.dollars, 6)

@@ -1,0 +1,138 @@
+"""What several runs share: which items, and on these, how far their orders agree."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterable, Sequence
+
+import pandas as pd
+
+from admire.core.errors import UserError
+from admire.data.items import Candidate, Item, item_keys
+from admire.data.submission import Prediction
+from admire.metrics import metrics
+from admire.metrics.figures import summarise
+
+log = logging.getLogger("admire")
+
+KEYS = ["compound", "sentence"]
+
+
+def shared_items(tables: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Return from each table the rows of the items that all have, in the order of the first.
+
+    Items are told apart by their compound and sentence; repetitions are paired in their order.
+    """
+    numbered = [
+        table.assign(repetition=table.groupby(KEYS).cumcount())
+        .set_index([*KEYS, "repetition"], drop=False)
+        .drop(columns="repetition")
+        for table in tables
+    ]
+    shared = numbered[0].index
+    for table in numbered[1:]:
+        shared = shared.intersection(table.index, sort=False)
+    return [table.loc[shared].reset_index(drop=True) for table in numbered]
+
+
+def describe_shared(names: Sequence[object], items: Sequence[Iterable[Hashable]]) -> str:
+    """Say how many items runs share, and how many each lacks; empty if all have the same.
+
+    Args:
+        names: of the runs.
+        items: for each run the keys of its items.
+    """
+    own = [set(keys) for keys in items]
+    every, shared = set.union(*own), set.intersection(*own)
+    if len(every) == len(shared):
+        return ""
+    lacks = [
+        f"{name} lacks {len(every) - len(keys):,}"
+        for name, keys in zip(names, own, strict=True)
+        if len(keys) < len(every)
+    ]
+    compared = "Only these are compared" if shared else "They cannot be compared"
+    return (
+        f"The runs share {len(shared):,} of their {len(every):,} items ({', '.join(lacks)}). "
+        f"{compared}."
+    )
+
+
+def shared_places(
+    runs: Sequence[Sequence[Prediction]], names: Sequence[object]
+) -> list[tuple[int, int]]:
+    """Return where in two runs the items are that both have.
+
+    If either lacks items of the other, a warning says so.
+
+    Args:
+        runs: the predictions of both.
+        names: what messages call them.
+
+    Raises:
+        UserError: they have no item with the same candidates in common.
+    """
+    first, second = _places_by_item(runs)
+    note = describe_shared(names, [first, second])
+    pairs = [(first[key], second[key]) for key in first if key in second]
+    if not pairs:
+        raise UserError(f"{note} Name runs of the same items.")
+    if note:
+        log.warning("%s", note)
+    return pairs
+
+
+def _places_by_item(runs: Sequence[Sequence[Prediction]]) -> list[dict[Hashable, int]]:
+    """Return each run's places by item, without items that one of the runs lacks."""
+    every = [row for predictions in runs for row in predictions]
+    has_sentences = all(row.sentence is not None for row in every)
+    has_orders = all(row.order for row in every)
+    by_item = []
+    for predictions in runs:
+        items = [
+            Item(
+                row.compound,
+                (row.sentence or "") if has_sentences else "",
+                candidates=tuple(map(Candidate, row.order)) if has_orders else (),
+            )
+            for row in predictions
+        ]
+        by_item.append({key: place for place, key in enumerate(item_keys(items))})
+    return by_item
+
+
+def order_agreement(
+    first: Sequence[Prediction], second: Sequence[Prediction], *, seed: int = 0
+) -> pd.DataFrame:
+    """Return how far two runs' predictions of the same items agree, without any gold.
+
+    Returns:
+        The columns of :func:`admire.metrics.figures.summarise`, a row for each figure:
+        ``same_first``, the share of items with the same candidate first; and ``kendall_tau``, the
+        mean of :func:`admire.metrics.metrics.kendall_tau` of their orders, which submissions to
+        Subtask B do not have.
+    """
+    pairs = [*zip(first, second, strict=True)]
+    figures = {
+        "same_first": [_first(one) == _first(other) for one, other in pairs],
+        "kendall_tau": [
+            metrics.kendall_tau(one.order, other.order)
+            for one, other in pairs
+            if min(len(one.order), len(other.order)) > 1
+        ],
+    }
+    tables = [
+        summarise(
+            pd.DataFrame({name: values, "sentence_type": None}).astype({name: float}),
+            columns=[name],
+            seed=seed,
+            shares=["same_first"],
+        )
+        for name, values in figures.items()
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def _first(prediction: Prediction) -> str | None:
+    """Return the candidate that is first; a submission to Subtask B names it alone."""
+    return prediction.order[0] if prediction.order else prediction.expected_item

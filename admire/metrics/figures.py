@@ -1,0 +1,168 @@
+"""Tables of figures: means with intervals by group, their differences, and how they read."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from admire.core.registry import names
+from admire.metrics import metrics
+
+GROUPS = ("all", "idiomatic", "literal")
+
+COLUMNS = ["group", "n", "metric", "mean", "low", "high"]
+"""Of a table of figures: a row for each group of ``n`` items and metric, its mean, and the ends of
+its 95 % interval."""
+
+MACRO = "macro"
+"""The group of macro-averages over languages, which AdMIRe 2's figures are."""
+
+INTERVALS = (
+    "by bootstrap over the items; by Wilson for shares of fewer than 10 items or where all items "
+    "are alike; none for fewer than 3 items"
+)
+"""Which 95 % interval a figure has, see :func:`interval`."""
+
+NOTHING = "–"
+"""The text of a figure that is not known."""
+
+
+def interval(
+    mean: float, count: int, bootstrap: tuple[float, float], *, share: bool
+) -> tuple[float, float]:
+    """Return the 95 % interval of a mean that does not say more than ``count`` items can.
+
+    It is the bootstrap's, except for few items or if that has no width. Then a share has Wilson's
+    interval from 3 items on, and other figures have none (NaN).
+    """
+    alike = bootstrap[1] - bootstrap[0] < 1e-9
+    if count >= 3 and share and (count < 10 or alike):
+        return metrics.wilson_interval(mean, count)
+    return (math.nan, math.nan) if count < 3 or alike else bootstrap
+
+
+def summarise(
+    scored: pd.DataFrame,
+    *,
+    columns: Sequence[str] | None = None,
+    seed: int = 0,
+    shares: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Return the means of figures over all, idiomatic and literal items, with 95 % intervals.
+
+    The columns are :data:`COLUMNS`; the intervals are those of :func:`interval`. Groups without
+    items are left out. A figure that some items lack is of the others.
+
+    Args:
+        columns: the figures; None takes those of :func:`admire.metrics.item_figures.score_items`.
+        shares: those of them that are 0 or 1; None takes those that say so.
+    """
+    rows = []
+    for group in GROUPS:
+        items = scored if group == "all" else scored[scored["sentence_type"] == group]
+        if not len(items):
+            continue
+        by_items = defaultdict(list)  # the figures that the same items have
+        for metric in columns or item_metrics(scored):
+            by_items[tuple(items[metric].notna())].append(metric)
+        for has_figure, of_items in by_items.items():
+            measured = items[list(has_figure)]
+            if measured.empty:
+                continue
+            means = [metrics.mean(measured[name]) for name in of_items]
+            intervals = metrics.bootstrap_intervals(means, len(measured), seed=seed)
+            for name, ends in zip(of_items, intervals, strict=True):
+                mean = float(measured[name].mean())
+                share = metrics.is_share(name) if shares is None else name in shares
+                ends = interval(mean, len(measured), ends, share=share)
+                rows.append((group, len(measured), name, mean, *ends))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def item_metrics(scored: pd.DataFrame) -> list[str]:
+    """Return the columns of scored items that are figures, the default metrics first."""
+    known = dict.fromkeys((*metrics.DEFAULT, *names("metric")))
+    return [metric for metric in known if metric in scored]
+
+
+def summarise_languages(
+    scored: pd.DataFrame, languages: Sequence[str], *, seed: int = 0
+) -> pd.DataFrame:
+    """Return the means of figures by language, and their mean over languages, with 95 % intervals.
+
+    ``languages`` are those of the rows of ``scored``.
+    The groups are the languages by their first figure, the best first, and then :data:`MACRO`,
+    whose intervals are from resampling languages, and items within each. Figures that some items
+    lack are left out, unless all are such.
+    """
+    every = item_metrics(scored)
+    shown = [name for name in every if scored[name].notna().all()] or every
+    parts = {str(tag): part for tag, part in scored.groupby(list(languages))}
+    tables = []
+    for tag in sorted(parts, key=lambda tag: -parts[tag][shown[0]].mean()):
+        part = parts[tag].assign(sentence_type=None)
+        tables.append(summarise(part, columns=shown, seed=seed).assign(group=tag))
+    intervals = metrics.macro_intervals(
+        [part[shown].to_numpy(float) for part in parts.values()], seed=seed
+    )
+    macro = []
+    for name, ends in zip(shown, intervals, strict=True):
+        mean = float(np.mean([part[name].mean() for part in parts.values()]))
+        ends = interval(mean, len(scored), ends, share=False)
+        macro.append((MACRO, len(scored), name, mean, *ends))
+    return pd.concat([*tables, pd.DataFrame(macro, columns=COLUMNS)], ignore_index=True)
+
+
+def with_ndcg(figures: pd.DataFrame) -> pd.DataFrame:
+    """Add the metric ``ndcg5``, DCG divided by its best, after each ``dcg`` of a table."""
+    if "ndcg5" in set(figures["metric"]):
+        return figures
+    ndcg = figures[figures["metric"] == "dcg"].assign(metric="ndcg5")
+    ndcg[["mean", "low", "high"]] /= metrics.BEST_DCG
+    return pd.concat([figures, ndcg]).sort_index(kind="stable", ignore_index=True)
+
+
+def paired_difference(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    *,
+    columns: Sequence[str] | None = None,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Summarise the differences second minus first on the same items, as :func:`summarise` does."""
+    difference = second[["compound", "sentence", "sentence_type"]].copy()
+    both = [column for column in columns or item_metrics(first) if column in second]
+    for column in both:
+        difference[column] = second[column] - first[column]
+    return summarise(difference, columns=both, seed=seed, shares=())
+
+
+def figure_text(mean: float, low: float, high: float, *, signed: bool = False) -> str:
+    """Write a figure with its interval: ``0.543 [0.414, 0.671]``.
+
+    One whose interval is not known stands alone, and one that is not known is :data:`NOTHING`.
+    Nothing is −0.000.
+    """
+    if math.isnan(mean):
+        return NOTHING
+    form = "{:+.3f}" if signed else "{:.3f}"
+    text, *ends = (form.format(round(float(number), 3) + 0) for number in (mean, low, high))
+    return text if math.isnan(low) else f"{text} [{', '.join(ends)}]"
+
+
+def wide_figures(
+    figures: pd.DataFrame, index: Sequence[str], *, signed: bool = False
+) -> pd.DataFrame:
+    """Spread a table of figures: a row for each group, a column of texts for each metric.
+
+    Args:
+        index: the columns that identify a group, such as ``group`` and ``n``.
+        signed: whether figures have a plus, as differences do.
+    """
+    ends = figures[["mean", "low", "high"]].to_numpy(float)
+    texts = figures.assign(text=[figure_text(*figure, signed=signed) for figure in ends])
+    return texts.set_index([*index, "metric"])["text"].unstack(sort=False, fill_value=NOTHING)

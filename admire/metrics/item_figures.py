@@ -1,0 +1,211 @@
+"""Figures of each item: predictions joined to the gold, and scored."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from admire.core.errors import UserError
+from admire.data.items import Item
+from admire.data.submission import Prediction
+from admire.metrics import metrics
+from admire.metrics.metrics import Figure
+
+log = logging.getLogger("admire")
+
+
+def score_items(
+    gold: Sequence[Item],
+    predictions: Sequence[Prediction],
+    name: str,
+    names: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Return the figures of each item that has gold, a row an item, in the gold's order.
+
+    If some items have none, a message says how many have; these need no prediction.
+
+    Predictions are joined to items by compound and sentence. A submission without sentences is
+    joined by compound, if no compound has several sentences. Rows with the same compound and
+    sentence are joined in their order, those of a run within each language. A submission
+    to V-WSD is joined row by row.
+
+    Columns: ``compound``, ``sentence``, ``sentence_type``, ``top1``, ``dcg``, ``corr_official``,
+    ``corr_rank``. An item whose ``expected_order`` names only the best candidate, as people's
+    judgements may give it, has ``top1`` alone. For Subtask B, whose gold is ``expected_item``, the
+    figures are ``item_accuracy`` and ``sense_accuracy``, each 1 or 0; the latter is left out if the
+    submission has no senses, or the gold lacks some. For V-WSD they are ``top1`` and ``mrr``.
+    Predictions of a run that predicts senses add ``predicted_type``, ``probability_idiomatic``
+    (NaN if no vote could be read) and ``unsure``.
+
+    Args:
+        names: further metrics, each with a column.
+
+    Raises:
+        UserError: no item has gold, one has no prediction, or a prediction does not fit its item;
+            or a metric of ``names`` is unknown, or no item has it.
+    """
+    if not any(item.best for item in gold):
+        missing = {
+            "expected_item" if item.sequence or item.word else "expected_order" for item in gold
+        }
+        columns = " or ".join(sorted(missing, reverse=True))
+        raise UserError(f"{name}: none of the gold's rows has an {columns} to score.")
+    figures = metrics.open_metrics(names)
+    numbers = {id(item): number for number, item in enumerate(gold, start=1)}
+    rows = [
+        {
+            "compound": item.compound,
+            "sentence": item.sentence,
+            "sentence_type": item.sentence_type,
+            **score_item(item, prediction, name, numbers[id(item)], figures),
+            **sense_columns(prediction),
+        }
+        for item, prediction in _join(gold, predictions, name)
+    ]
+    if len(rows) < len(gold):
+        log.warning("%s: %s", name, describe_coverage(len(rows), len(gold)))
+    predicted = any(prediction.sentence_type for prediction in predictions)
+    scored = drop_missing_senses(pd.DataFrame(rows), predicted)
+    if without := [metric for metric in names if metric not in scored]:
+        raise UserError(f"{name}: no item has a figure of the metric '{without[0]}'.")
+    return scored
+
+
+def _join(
+    gold: Sequence[Item], predictions: Sequence[Prediction], name: str
+) -> list[tuple[Item, Prediction]]:
+    if not any(prediction.compound for prediction in predictions):  # a submission to V-WSD
+        if len(predictions) != len(gold):
+            raise UserError(f"{name}: has {len(predictions)} rows for {len(gold)} gold items.")
+        pairs = zip(gold, predictions, strict=True)
+        return [(item, prediction) for item, prediction in pairs if item.best]
+    by_sentence = all(prediction.sentence is not None for prediction in predictions)
+    if not by_sentence:
+        counts = Counter(compound for compound, _ in {(i.compound, i.sentence) for i in gold})
+        repeated = next((i.compound for i in gold if counts[i.compound] > 1), None)
+        if repeated is not None:
+            raise UserError(
+                f"{name}: has no column 'sentence', and the compound '{repeated}' appears more "
+                "than once in the gold file. Add the sentences to distinguish its rows."
+            )
+    waiting: dict[tuple[str, str | None], list[Prediction]] = defaultdict(list)
+    for prediction in predictions:
+        key = prediction.compound, prediction.sentence if by_sentence else None
+        waiting[key].append(prediction)
+    joined = []
+    for item in gold:
+        candidates = waiting[item.compound, item.sentence if by_sentence else None]
+        if candidates:
+            same_language = (row for row in candidates if row.language == item.language)
+            prediction = next(same_language, candidates[0])
+            candidates.remove(prediction)
+            joined.append((item, prediction))
+        elif item.best:
+            where = f" in “{item.sentence}”" if item.sentence else ""
+            raise UserError(f"{name}: has no row for '{item.compound}'{where}.")
+    _warn_of_left(waiting, joined, name, by_sentence=by_sentence)
+    return [(item, prediction) for item, prediction in joined if item.best]
+
+
+def _warn_of_left(
+    waiting: Mapping[tuple[str, str | None], Sequence[Prediction]],
+    joined: Sequence[tuple[Item, Prediction]],
+    name: str,
+    *,
+    by_sentence: bool,
+) -> None:
+    """Warn of predictions that are joined to no item: second ones of an item, and others."""
+    first = {(item.compound, item.sentence if by_sentence else None): p for item, p in joined}
+    doubled = [(first[key], p) for key, left in waiting.items() if key in first for p in left]
+    if doubled:
+        kept, second = doubled[0]
+        rows = f"row {kept.row} and row {second.row}" if second.row else "two rows"
+        more = f" (and {len(doubled) - 1} more)" if len(doubled) > 1 else ""
+        message = "%s: %s are of one item, '%s'. The first is used; remove the other.%s"
+        log.warning(message, name, rows, kept.compound, more)
+    others = sum(map(len, waiting.values())) - len(doubled)
+    if others:
+        log.warning("%s: rows skipped because they are not in the gold file: %d.", name, others)
+
+
+def describe_coverage(scored: int, items: int) -> str:
+    """Say how many items are scored."""
+    return f"Gold is known for {scored} of {items} items; the figures are of these."
+
+
+def sense_columns(prediction: Prediction) -> dict[str, Any]:
+    """Return the sense of a run's prediction, for :func:`score_items`."""
+    p = prediction.probability_idiomatic
+    return {
+        "predicted_type": prediction.sentence_type,
+        "probability_idiomatic": math.nan if p is None else p,
+        "unsure": prediction.unsure,
+    }
+
+
+def drop_missing_senses(scored: pd.DataFrame, predicted: bool) -> pd.DataFrame:
+    """Drop ``sense_accuracy`` if gold or predictions lack senses, and the run's empty columns."""
+    if "sense_accuracy" in scored and not (predicted and scored["sentence_type"].notna().all()):
+        del scored["sense_accuracy"]
+    if scored["probability_idiomatic"].isna().all() and not scored["unsure"].any():
+        return scored.drop(columns=["predicted_type", "probability_idiomatic", "unsure"])
+    return scored
+
+
+def score_item(
+    item: Item, prediction: Prediction, name: str, number: int, figures: Mapping[str, Figure]
+) -> dict[str, float]:
+    """Return the figures of one item that it has; see :func:`score_items`.
+
+    Args:
+        number: of the item, for messages.
+        figures: see :func:`admire.metrics.metrics.open_metrics`.
+
+    Raises:
+        UserError: the prediction does not fit the item, or a metric of another distribution fails.
+    """
+    order, where = _order(item, prediction, name), f"{name}, item {number} ('{item.compound}')"
+    values = {
+        metric: figure(order, item, prediction.sentence_type, where)
+        for metric, figure in figures.items()
+    }
+    return {metric: value for metric, value in values.items() if value is not None}
+
+
+def _order(item: Item, prediction: Prediction, name: str) -> Sequence[str]:
+    """Return the order to score; in Subtask B it may be the first candidate alone."""
+    if item.word and item.expected_item:
+        _check_order([candidate.name for candidate in item.candidates], item, prediction, name)
+        return prediction.order
+    if item.expected_item is not None:
+        return _order_of_sequence(item, prediction, name)
+    expected = item.expected_order or ()
+    if len(expected) > 1 or expected[0] not in prediction.order:
+        _check_order(expected, item, prediction, name)
+    return prediction.order
+
+
+def _order_of_sequence(item: Item, prediction: Prediction, name: str) -> Sequence[str]:
+    if prediction.expected_item is None:
+        raise UserError(f"{name}: has no expected_item for '{item.compound}'.")
+    names = [candidate.name for candidate in item.candidates]
+    if names and prediction.expected_item not in names:
+        raise UserError(
+            f"{name}: the expected_item for '{item.compound}', '{prediction.expected_item}', "
+            f"is none of: {', '.join(names)}."
+        )
+    others = [other for other in prediction.order if other != prediction.expected_item]
+    return (prediction.expected_item, *others)
+
+
+def _check_order(names: Sequence[str], item: Item, prediction: Prediction, name: str) -> None:
+    if sorted(prediction.order) != sorted(names):
+        raise UserError(
+            f"{name}: the order for '{item.compound}' does not name exactly the item's "
+            f"{len(names)} candidates: {', '.join(names)}."
+        )

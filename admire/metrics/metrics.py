@@ -1,0 +1,439 @@
+"""Formulas: metrics of items, figures of probabilities, bootstrap intervals, evenness of places."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from numbers import Real
+from statistics import NormalDist
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from admire.core.registry import Plugin, find, names, register
+from admire.core.schema import Seed, check_setting
+from admire.data.items import Item, SenseLabel
+
+BEST_DCG = 3 + 1 / math.log2(3)
+"""The :func:`dcg` of the gold order. DCG divided by it is the NDCG@5 of AdMIRe 2, if there are five
+candidates; a random order has the mean 0.650."""
+
+DEFAULT: list[str] = []
+"""The metrics that an item has if none are named, in the order of tables."""
+
+Metric = TypeVar("Metric", bound=Callable[..., float | None])
+
+
+def _default(name: str, **facts: Any) -> Callable[[Metric], Metric]:
+    """Register a metric of :data:`DEFAULT`."""
+    DEFAULT.append(name)
+    return register("metric", name, **facts)
+
+
+@_default(
+    "top1",
+    heading="top-1",
+    share=True,
+    about="The share of items whose best candidate is ranked first.",
+)
+def top1(order: Sequence[str], item: Item) -> float | None:
+    """Return 1.0 if the first candidate is the best by gold, else 0.0; in V-WSD it is hit@1."""
+    return None if _is_sequence(item) else float(order[0] == item.best)
+
+
+@_default(
+    "dcg",
+    heading="DCG",
+    about="Discounted cumulative gain: how far up the two best candidates by gold stand. With five "
+    "candidates it is 3.631 at best, and 2.359 on average where the order is random.",
+)
+def dcg(order: Sequence[str], item: Item) -> float | None:
+    """Return AdMIRe's discounted cumulative gain: gains 3 and 1 for the two best candidates.
+
+    3 / log2(2 + p1) + 1 / log2(2 + p2), where p1 and p2 are the predicted 0-based positions of the
+    first and second expected candidates. The best is 3 + 1 / log2(3) = 3.631; with five candidates
+    a random order has the mean 2.359.
+    """
+    if not (expected := _whole_order(item)):
+        return None
+    first, second = order.index(expected[0]), order.index(expected[1])
+    return 3 / math.log2(2 + first) + 1 / math.log2(2 + second)
+
+
+@register(
+    "metric", "ndcg5", heading="nDCG@5", about="DCG divided by the best that it can be; at best 1."
+)
+def ndcg5(order: Sequence[str], item: Item) -> float | None:
+    """Return :func:`dcg` divided by :data:`BEST_DCG`."""
+    gain = dcg(order, item)
+    return None if gain is None else gain / BEST_DCG
+
+
+@_default(
+    "corr_official",
+    about="The task's own correlation, of the alphabetical ranks of file names. It is there to "
+    "compare with published figures.",
+)
+def corr_official(order: Sequence[str], item: Item) -> float | None:
+    """Return the correlation as AdMIRe's own scorer computes it, in [-1, 1].
+
+    The scorer hands Spearman two arrays of file *names*, one in expected and one in predicted
+    order, so it correlates the names' alphabetical ranks place by place. That depends on how the
+    files are called; it is reported because published figures are computed this way. See
+    :func:`corr_rank` for the correlation of the orders themselves.
+    """
+    if not (expected := _whole_order(item)):
+        return None
+    alphabetical = sorted(expected)
+    ranks = ([alphabetical.index(name) for name in names] for names in (expected, order))
+    return _spearman(*ranks)
+
+
+@_default(
+    "corr_rank",
+    about="Spearman's correlation of the predicted order with the gold order, from −1 to 1.",
+)
+def corr_rank(order: Sequence[str], item: Item) -> float | None:
+    """Return Spearman's correlation of the candidates' expected and predicted positions."""
+    if not (expected := _whole_order(item)):
+        return None
+    return _spearman(range(len(expected)), [order.index(name) for name in expected])
+
+
+@_default(
+    "mrr",
+    heading="MRR",
+    about="Mean reciprocal rank: an item has 1 if the right image is first, 1/2 if it is second, "
+    "1/3 if it is third, and so on.",
+)
+def mrr(order: Sequence[str], item: Item) -> float | None:
+    """Return 1 / r, where the right image of V-WSD is the r-th candidate."""
+    return 1 / (1 + order.index(item.expected_item)) if item.word and item.expected_item else None
+
+
+@_default(
+    "item_accuracy",
+    heading="item accuracy",
+    share=True,
+    about="The share of items whose sequence is continued by the right candidate.",
+)
+def item_accuracy(order: Sequence[str], item: Item) -> float | None:
+    """Return whether the first candidate completes the sequence of Subtask B, 1 or 0."""
+    return float(order[0] == item.expected_item) if _is_sequence(item) else None
+
+
+@_default(
+    "sense_accuracy",
+    heading="sense accuracy",
+    share=True,
+    about="The share of items whose sense is predicted rightly.",
+)
+def sense_accuracy(order: Sequence[str], item: Item, sense: SenseLabel | None) -> float | None:
+    """Return whether the predicted sense of an item of Subtask B is the right one, 1 or 0."""
+    return float(sense == item.sentence_type) if _is_sequence(item) else None
+
+
+Figure = Callable[[Sequence[str], Item, SenseLabel | None, str], float | None]
+"""Returns a figure of an order for an item, given the predicted sense and what messages call it."""
+
+
+def open_metrics(names: Iterable[str] = ()) -> dict[str, Figure]:
+    """Return the metrics of :data:`DEFAULT` and those that are named.
+
+    Raises:
+        UserError: a name is unknown.
+    """
+    opened = [find("metric", name) for name in dict.fromkeys((*DEFAULT, *names))]
+    return {each.name: partial(_figure, each, "sense" in each.arguments) for each in opened}
+
+
+def _figure(
+    plugin: Plugin,
+    takes_sense: bool,
+    order: Sequence[str],
+    item: Item,
+    sense: SenseLabel | None,
+    where: str,
+) -> float | None:
+    try:  # a context manager costs more than a figure
+        value = plugin.make(order, item, sense) if takes_sense else plugin.make(order, item)
+        if value is None:
+            return None
+        number = float(value) if isinstance(value, float | Real | np.bool_) else math.nan
+    except Exception as error:
+        with plugin.blamed(where):
+            raise error
+    if not math.isfinite(number):
+        raise plugin.error(f"returned {value!r:.80}, not a finite number or None.", where)
+    return number
+
+
+def is_share(name: str) -> bool:
+    """Return whether a figure is 1 or 0 for each item, so that its mean is a proportion."""
+    return name == "accuracy" or (name in names("metric") and find("metric", name).share)
+
+
+def _is_sequence(item: Item) -> bool:
+    """Return whether the gold is that of Subtask B."""
+    return item.expected_item is not None and not (item.word and item.expected_item)
+
+
+def _whole_order(item: Item) -> Sequence[str]:
+    """Return the expected order of Subtask A; empty if it is another task's or only the best."""
+    order = item.expected_order or ()
+    return order if item.expected_item is None and len(order) > 1 else ()
+
+
+def _spearman(a: Sequence[int], b: Sequence[int]) -> float:
+    """Return Spearman's rho of two permutations of 0 … n-1: 1 - 6 Σd² / (n (n² - 1))."""
+    n = len(a)
+    return 1 - 6 * sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) / (n * (n * n - 1))
+
+
+def kendall_tau(first: Sequence[str], second: Sequence[str]) -> float:
+    """Return Kendall's tau of two orders of the same two names or more, from -1 to 1.
+
+    It is the share of pairs of names in the same order, minus the share of the others.
+    """
+    places = np.array([second.index(name) for name in first])
+    left, right = np.triu_indices(len(places), 1)
+    return float(np.sign(places[right] - places[left]).mean())
+
+
+def r_precision(relevant: npt.ArrayLike) -> float:
+    """Return the share of relevant documents among the first R, of R relevant ones (IdioLink, D).
+
+    ``relevant`` says for each document of the whole ranking, best first, whether it is relevant.
+    """
+    flags = np.asarray(relevant, dtype=bool)
+    return float(flags[: flags.sum()].mean())
+
+
+def ndcg(relevant: npt.ArrayLike, k: int = 10) -> float:
+    """Return nDCG@k with binary gains: Σ 1 / log2(1 + rank) over the relevant, by its maximum.
+
+    ``relevant`` as for :func:`r_precision`; at least one document is.
+    """
+    flags = np.asarray(relevant, dtype=bool)
+    discounts = 1 / np.log2(np.arange(2, k + 2))
+    first = flags[:k]
+    return float(discounts[: len(first)][first].sum() / discounts[: flags.sum()].sum())
+
+
+Drawn = npt.NDArray[np.int64]
+"""Samples of items, drawn with replacement: the items of each, (samples, items)."""
+
+Statistic = Callable[[Drawn], npt.NDArray[np.float64]]
+"""A figure of each sample, (samples,)."""
+
+DRAWN = 1_000_000
+"""How many items are drawn at a time."""
+
+ENDS = [(1 - 0.95) / 2, (1 + 0.95) / 2]
+"""Of an interval, as quantiles."""
+
+
+def bootstrap_intervals(
+    statistics: Sequence[Statistic], count: int, *, resamples: int = 10_000, seed: int = 0
+) -> list[tuple[float, float]]:
+    """Return each statistic's 95 % percentile interval, from resampling its ``count`` items.
+
+    Samples whose statistic is NaN, because they do not define it, are left out.
+    """
+    rng = np.random.default_rng(seed)
+    values = np.empty((len(statistics), resamples))
+    step = max(1, DRAWN // count)
+    for start in range(0, resamples, step):
+        drawn = rng.integers(0, count, size=(min(step, resamples - start), count))
+        for k, statistic in enumerate(statistics):
+            values[k, start : start + step] = statistic(drawn)
+    return [(float(low), float(high)) for low, high in np.nanquantile(values, ENDS, axis=1).T]
+
+
+def macro_intervals(
+    groups: Sequence[npt.NDArray[np.float64]], *, resamples: int = 10_000, seed: int = 0
+) -> list[tuple[float, float]]:
+    """Return the 95 % percentile interval of each figure's mean over groups, such as languages.
+
+    Groups are resampled, and the items of each group every time that it is drawn.
+
+    Args:
+        groups: the figures of each group's items, (items, figures).
+    """
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(0, len(groups), size=(resamples, len(groups)))
+    means = np.empty((*drawn.shape, groups[0].shape[1]))
+    for number, values in enumerate(groups):
+        places = np.argwhere(drawn == number)
+        step = max(1, DRAWN // len(values))
+        for part in (places[k : k + step] for k in range(0, len(places), step)):
+            items = rng.integers(0, len(values), size=(len(part), len(values)))
+            for figure, column in enumerate(values.T):
+                means[part[:, 0], part[:, 1], figure] = column.take(items).mean(axis=1)
+    ends = np.quantile(means.mean(axis=1), ENDS, axis=0)
+    return [(float(low), float(high)) for low, high in ends.T]
+
+
+def _sums(
+    places: npt.NDArray[np.int64], width: int, weights: npt.NDArray[np.float64] | None = None
+) -> npt.NDArray[Any]:
+    """Count each of ``width`` places in each sample, or sum its weights."""
+    samples = len(places)
+    cells = (places + width * np.arange(samples)[:, None]).ravel()
+    summed = np.bincount(cells, None if weights is None else weights.ravel(), samples * width)
+    return summed.reshape(samples, width)
+
+
+def apply_to_all(statistic: Statistic, count: int) -> float:
+    """Return a statistic of all ``count`` items."""
+    return float(statistic(np.arange(count)[None])[0])
+
+
+def mean(values: npt.ArrayLike) -> Statistic:
+    """Return the mean as a statistic."""
+    array = np.asarray(values, float)
+    return lambda drawn: np.asarray(array.take(drawn).mean(axis=1))
+
+
+def calibration_error(
+    probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int = 10
+) -> float:
+    """Return the expected calibration error of probabilities, from 0 to 1 (Naeini et al. 2015).
+
+    The probabilities are put into bins of equal width. It is the mean difference between a bin's
+    mean probability and the share of its cases that happened, weighted by the bins' sizes.
+    """
+    return apply_to_all(calibration(probabilities, happened, bins), np.size(probabilities))
+
+
+def calibration(probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int = 10) -> Statistic:
+    """Return :func:`calibration_error` as a statistic."""
+    p, outcomes = np.asarray(probabilities, float), np.asarray(happened, float)
+    bin_of = np.minimum((p * bins).astype(int), bins - 1)
+    gaps = p - outcomes
+
+    def errors(drawn: Drawn) -> npt.NDArray[np.float64]:
+        total: npt.NDArray[np.float64] = np.abs(_sums(bin_of[drawn], bins, gaps[drawn])).sum(axis=1)
+        return total / len(p)
+
+    return errors
+
+
+def brier(probabilities: npt.ArrayLike, happened: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return the squared error of each probability; the mean is Brier's score, 0 at best."""
+    errors: npt.NDArray[np.float64] = np.subtract(probabilities, happened, dtype=float) ** 2
+    return errors
+
+
+def risk_coverage(
+    confidences: npt.ArrayLike, losses: npt.ArrayLike
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return the mean loss of the surest items, by how many of them are answered.
+
+    Args:
+        confidences, losses: (items,) each.
+
+    Returns:
+        Three arrays with an element for each different confidence, the highest first: the
+        confidence; how many items have at least that; and their mean loss. Items with the same
+        confidence are one step, so that the order of the items does not matter.
+    """
+    order, ends = _steps(confidences)
+    counts = ends + 1
+    risks = np.cumsum(np.asarray(losses, float)[order])[ends] / counts
+    return np.asarray(confidences, float)[order][ends], counts, risks
+
+
+def risk_area(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> Statistic:
+    """Return the area under :func:`risk_coverage` (AURC, Geifman et al. 2019) as a statistic.
+
+    It is the mean, over the items, of the mean loss of those with at least the item's confidence.
+    0 is the best; for an uninformative confidence it is the mean loss.
+    """
+    order, ends = _steps(confidences)
+    sorted_losses = np.asarray(losses, float)[order]
+    place = np.argsort(order)
+
+    def areas(drawn: Drawn) -> npt.NDArray[np.float64]:
+        times = _sums(place[drawn], len(order))
+        counts = np.cumsum(times, axis=1)[:, ends]
+        lost = np.cumsum(times * sorted_losses, axis=1)[:, ends]
+        risks = lost / np.maximum(counts, 1)
+        widths = np.diff(counts, axis=1, prepend=0)
+        total: npt.NDArray[np.float64] = (widths * risks).sum(axis=1) / counts[:, -1]
+        return total
+
+    return areas
+
+
+def _steps(confidences: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the items, surest first, and the last place in that order of each confidence."""
+    values = np.asarray(confidences, float)
+    order = np.argsort(-values, kind="stable")
+    ends = np.flatnonzero(np.diff(values[order], append=-np.inf))
+    return order, ends
+
+
+def wilson_interval(share: float, count: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of ``count`` independent cases (Wilson 1927)."""
+    z = NormalDist().inv_cdf(0.975)
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    spread = math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2) * z
+    half = spread / (1 + z * z / count)
+    low, high = middle - half, middle + half  # nearly 0 and 1 where they are just that
+    return max(0.0, min(low, share)), min(1.0, max(high, share))
+
+
+@dataclass(frozen=True)
+class Evenness:
+    """How evenly something is spread over places.
+
+    Attributes:
+        counts: how often it is on each place.
+        expected: the mean counts if all places of an item were equally likely.
+        p: the probability that chance alone is at least as uneven, by simulation.
+    """
+
+    counts: tuple[int, ...]
+    expected: tuple[float, ...]
+    p: float
+
+
+def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int = 0) -> Evenness:
+    """Judge how evenly places, from 0, are filled; each is given with the number to choose from.
+
+    Chance is simulated ``draws`` times.
+    """
+    check_setting("seed", seed, Seed)
+    sizes: Counter[int] = Counter()
+    filled: Counter[int] = Counter()
+    for place, count in places:
+        sizes[count] += 1
+        filled[place] += 1
+    width, rng = max(sizes), np.random.default_rng(seed)
+    expected = np.zeros(width)
+    drawn = np.zeros((draws, width))
+    for count, times in sorted(sizes.items()):
+        expected[:count] += times / count
+        drawn[:, :count] += rng.multinomial(times, [1 / count] * count, size=draws)
+    counts = np.array([filled[k] for k in range(width)])
+    uneven = ((counts - expected) ** 2 / expected).sum()
+    chance = ((drawn - expected) ** 2 / expected).sum(axis=1)
+    p = (1 + (chance >= uneven - 1e-9).sum()) / (draws + 1)
+    return Evenness(tuple(counts.tolist()), tuple(expected.tolist()), float(p))
+
+
+def confidence(probability_idiomatic: float | None, sense: str | None) -> float:
+    """Return the probability of the predicted sense; 0.5 if it or the sense is None.
+
+    It is below 0.5 if several models' majority disagrees with their mean probability. It is
+    rounded, so that 0.8 and 1 - 0.2 are the same.
+    """
+    if probability_idiomatic is None or sense is None:
+        return 0.5
+    p = probability_idiomatic
+    return round(p if sense == "idiomatic" else 1 - p, 9)

@@ -1,1 +1,0 @@
-"""Chat models, encoders, loaded heads, and the list of them."""

@@ -1,0 +1,325 @@
+"""Run folders, read back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, Field
+
+from admire.core.choices import TRACKS, Fusion
+from admire.core.errors import UserError
+from admire.core.files import check_columns, open_text, read_table, read_text, table_parts
+from admire.core.schema import Count, read_as
+from admire.data.items import Item
+from admire.pipeline.ranking import Ranking, Row, Run
+from admire.pipeline.record import VERSION
+from admire.pipeline.run_folder import ITEMS, OF_ITEM, RECORD, SCORES
+from admire.rankers.scorer import LIKE, Scores, tied_names
+from admire.rankers.settings import Settings
+from admire.senses.recorded import Recorded, RecordedReply, key_of
+
+Checked = TypeVar("Checked")
+
+
+def read_rows(folder: Path) -> Iterator[Row]:
+    """Read the rows of a run folder's items.jsonl; :func:`read_record` checks their version."""
+    path = folder / ITEMS
+    with open_text(path) as file:
+        for number, line in enumerate(file, start=1):
+            yield _checked(Row, line, f"{path}, row {number}")
+
+
+class Shared(BaseModel, strict=True):
+    """The parts of the run.json of any run that admire reads."""
+
+    items: int
+    source: Source | None
+    versions: dict[str, str | None] = {}
+    languages: list[Language] = []
+
+
+class Made(Shared, strict=True):
+    """The parts for a run that is not fused."""
+
+    settings: Settings
+    written: Annotated[Written, Field(validation_alias="settings")]
+    models: Models
+    limit: Count | None = None
+    left_out: list[str] = []
+    saw: list[str]
+    seconds: dict[str, float] = {}
+    asked: list[Asked] = []
+
+
+class Written(BaseModel, strict=True):
+    """Settings that must be in run.json, without defaults."""
+
+    query: str
+    votes: int
+    seed: int
+    track: str | None
+    scoring: WrittenScoring
+
+
+class WrittenScoring(BaseModel, strict=True):
+    gate: str
+    contrast: float
+    standardise: bool
+    texts: list[str]
+    image_weight: float
+    caption_weight: float
+
+
+class Language(BaseModel, strict=True):
+    language: str
+    items: int
+    share_idiomatic: float | None
+    confidence: float | None
+    unsure: int
+    without_meaning: int
+    compound_not_found: int
+    detector_trained: bool | None
+
+
+class Source(BaseModel, strict=True):
+    path: str
+    sha256: str
+    images: str | None = None
+    gold: str | None = None
+
+
+class Models(BaseModel, strict=True):
+    llms: list[Named]
+    encoders: dict[str, Named]
+    detector: str | None = None
+
+
+class Named(BaseModel, strict=True):
+    name: str
+    identity: str
+    sense: str = ""
+
+
+class Asked(BaseModel, strict=True):
+    stage: str
+    llm: str
+    calls: int
+    from_cache: int
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    price_usd: float | str
+
+
+class Fused(Shared, strict=True):
+    """The parts for a fused run."""
+
+    fusion: Fusion
+    fused: list[Part]
+
+
+class Part(BaseModel, strict=True):
+    run: str
+    weight: float
+    record: Made | Fused
+
+
+class Versioned(BaseModel, strict=True):
+    version: int
+    fused: object = None
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Read the record of a run folder: its run.json."""
+    path = folder / RECORD
+    text = read_text(path)
+    versioned = _checked(Versioned, text, path)
+    if versioned.version != VERSION:
+        raise UserError(
+            f"{path}: has format {versioned.version}, but this version of admire reads {VERSION}. "
+            "Run admire rank again."
+        )
+    _checked(Fused if versioned.fused else Made, text, path)
+    record: dict[str, Any] = json.loads(text)
+    return record
+
+
+def read_settings(folder: Path) -> Settings:
+    """Read the settings of a run, which rank the same items in the same way."""
+    record = read_record(folder)
+    if "fused" in record:
+        raise UserError(f"{folder}: is a fused run. Use one of the runs that it was fused from.")
+    path = folder / RECORD
+    settings = _checked(Settings, json.dumps(record["settings"]), path)
+    if settings.track and not set(record["saw"]) <= set(settings.track.split("+")):
+        # The encoders compared less than chat models saw, so no track was requested.
+        return replace(settings, track=None)
+    return settings
+
+
+def read_run(folder: str | Path) -> Run:
+    """Read the output of :func:`admire.write_run` or ``admire rank``; it has no images.
+
+    Raises:
+        UserError: the folder is not a run, or it is damaged.
+    """
+    folder = Path(folder)
+    record = read_record(folder)
+    runs = len(record.get("fused", ()))
+    columns = [f"score{number}" for number in range(1, runs + 1)]
+    table = _numbers(folder, read_table(folder / SCORES, (*REQUIRED, *columns)))
+    rankings = _with_scores(folder, read_rows(folder), table.to_dict("records"))
+    for number, ranking in enumerate(rankings, start=1):
+        if len(ranking.fused) != runs or any({*columns} - part.keys() for part in ranking.parts):
+            raise _damaged(folder / ITEMS, f"item {number} is not fused of {runs} runs")
+    return Run(tuple(rankings), record)
+
+
+def first_rankings(folder: Path, rows: Sequence[Row]) -> list[Ranking]:
+    """Return the first rows of a run folder with their scores; see :func:`read_run`."""
+    scores: list[dict[Any, Any]] = []
+    for table in table_parts(folder / SCORES, REQUIRED):
+        scores += _numbers(folder, table).to_dict("records")
+        if scores and scores[-1]["item"] > len(rows):
+            break
+    return _with_scores(folder, rows, scores)
+
+
+REQUIRED = ("item", "candidate", "score")
+WORDS = ("compound", "language", "candidate", "ranker", "llm", "predicted_type", "by", "gloss")
+"""Columns of scores.csv that contain texts."""
+
+
+def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of scores.csv with its numbers; NaN where a cell is empty."""
+    numbers = [str(name) for name in table if name not in WORDS]
+    try:
+        table = table.assign(**{name: pd.to_numeric(table[name]) for name in numbers})
+    except (ValueError, TypeError):
+        raise _damaged(folder / SCORES, "a number is invalid") from None
+    if np.isinf(table[numbers].to_numpy(float)).any():
+        raise _damaged(folder / SCORES, "a number is not finite")
+    return table
+
+
+def _with_scores(
+    folder: Path, rows: Iterable[Row], scores: Iterable[Mapping[Any, Any]]
+) -> list[Ranking]:
+    """Return rows with those of scores.csv, if these have the same candidates."""
+    by_item: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    for cells in scores:
+        part = {n: v for n, v in cells.items() if n not in OF_ITEM and v != "" and v == v}
+        by_item[cells["item"]].append(part)
+    rankings = []
+    for number, row in enumerate(rows, start=1):
+        parts = by_item[number]
+        names = [candidate.name for candidate in row.candidates]
+        by_name = {part.get("candidate"): part.get("score") for part in parts}
+        if set(by_name) != set(names) or None in by_name.values():
+            raise _damaged(folder / SCORES, f"the rows of item {number} are not of its candidates")
+        values = np.array([by_name[name] for name in names])
+        fields = dict(row) | {"tied": tied_names(names, values)}
+        rankings.append(Ranking(**fields, scores=values, parts=tuple(parts)))
+    return rankings
+
+
+def _checked(kind: type[Checked], text: str, where: object) -> Checked:
+    """Parse a text with :func:`admire.core.schema.read_as`; the error contains a remedy."""
+    try:
+        return read_as(kind, text, where)
+    except UserError as error:
+        raise UserError(f"{error} Run admire rank again.") from error
+
+
+def _damaged(path: Path, why: str) -> UserError:
+    return UserError(f"{path}: is damaged ({why}). Run admire rank again.")
+
+
+def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
+    """Read a run folder's items, each one's cosines in scores.csv, and the number of encoders.
+
+    Raises:
+        UserError: the folder is not a run of :func:`admire.rank` with chat models, lacks gold, or
+            was ranked without embeddings.
+    """
+    record = read_record(folder)
+    if "fused" in record:
+        raise UserError(f"{folder}: is a fused run. Tune the runs that it was fused from.")
+    rows = enumerate(read_rows(folder), start=1)
+    items = [with_gold(row.item, folder, number) for number, row in rows]
+    required = ("item", "candidate", "llm", "probability_idiomatic", "ranker")
+    table = _numbers(folder, read_table(folder / SCORES, ()))
+    check_columns(folder / SCORES, table, required)
+    rankers = dict.fromkeys(table["ranker"])
+    table = table[table["ranker"] == "embeddings"]
+    if table.empty:
+        raise UserError(
+            f"{folder}: has no cosines, only scores of {' and '.join(rankers)}. Add embeddings.",
+            "rankers",
+        )
+    parts = dict(iter(table.groupby("item")))
+    numbers = range(1, len(items) + 1)
+    if set(parts) != set(numbers):
+        raise _damaged(folder / SCORES, "its items are not those of items.jsonl")
+    encoders = {encoder["identity"] for encoder in record["models"]["encoders"].values()}
+    return items, [parts[number] for number in numbers], len(encoders)
+
+
+def recorded_cosines(
+    rows: Sequence[Mapping[Any, Any]], roles: Iterable[str]
+) -> tuple[list[str], dict[str, Scores]]:
+    """Return the roles that one chat model's rows of an item have, and its cosines by track.
+
+    The shape is (roles, candidates), or (roles + candidates, candidates) if the candidates' cosines
+    with each other are recorded; missing values are NaN.
+    """
+    columns = {name for row in rows for name in row}
+
+    def recorded(names: Iterable[str]) -> list[str]:
+        return [name for name in names if any(f"{track}_{name}" in columns for track in TRACKS)]
+
+    present, like = recorded(roles), recorded(LIKE)
+    return present, {
+        track: np.array(
+            [[row.get(f"{track}_{name}", np.nan) for row in rows] for name in (*present, *like)]
+        )
+        for track in TRACKS
+        if any(f"{track}_{role}" in columns for role in present)
+    }
+
+
+def with_gold(item: Item, folder: Path | str, number: int) -> Item:
+    """Return the item; raise a UserError if it has no gold."""
+    if item.best is None:
+        raise UserError(f"{folder}: item {number} ('{item.compound}') has no gold order.")
+    return item
+
+
+def open_run_replies(folder: Path) -> list[Recorded]:
+    """Read the replies of each chat model of a run, and the run's orders."""
+    read_record(folder)
+    rows = list(read_rows(folder))
+    digest = hashlib.sha256((folder / ITEMS).read_bytes()).hexdigest()
+    readings = list(zip(*(row.interpretations for row in rows), strict=False))
+    if not readings:
+        raise UserError(f"{folder}: no chat model was asked in this run.", "llms")
+    recorded = []
+    for number, interpretations in enumerate(readings, start=1):
+        name = f"run:{folder}" + f"#{number}" * (len(readings) > 1)
+        recording = Recorded(name, f"run:{digest}:{number}:{interpretations[0].llm}", {})
+        for place, (row, reading) in enumerate(zip(rows, interpretations, strict=True), start=1):
+            reply = recording.replies.setdefault(
+                key_of(row.compound, row.sentence), RecordedReply()
+            )
+            reply.sense = reading.sense
+            reply.meanings = {"idiomatic": reading.idiomatic, "literal": reading.literal}
+            reply.orders[frozenset(row.order)] = row.order, f"{folder / ITEMS}, row {place}"
+        recorded.append(recording)
+    return recorded

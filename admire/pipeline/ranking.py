@@ -1,0 +1,390 @@
+"""Results of a run: a ranking for each item, in blocks or all at once, and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SkipValidation,
+    ValidationInfo,
+    model_validator,
+)
+
+from admire.core.errors import UserError
+from admire.core.notebook import drawn
+from admire.core.schema import STRICT, UNLESS_EMPTY
+from admire.data.items import Candidate, Item, SenseLabel
+from admire.data.overlap import Kind
+from admire.data.submission import Prediction
+from admire.metrics.figures import summarise
+from admire.metrics.item_figures import score_items
+from admire.metrics.metrics import confidence
+from admire.pipeline.record import used_gold_sense
+from admire.rankers.judgement import Judgement
+from admire.rankers.scorer import Scores, rank_names, tied_names
+from admire.senses.interpretation import Interpretation
+from admire.senses.sense import likelier, majority, mean_probability
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BLOCK = 512
+"""How many items are ranked and written at a time."""
+
+Thing = TypeVar("Thing")
+
+
+def blocks(things: Iterable[Thing]) -> Iterator[list[Thing]]:
+    """Yield the things in lists of :data:`BLOCK`."""
+    rest = iter(things)
+    while block := list(islice(rest, BLOCK)):
+        yield block
+
+
+@dataclass(frozen=True)
+class FusedRun:
+    """A run that was fused into another one: its folder, and its order of an item, best first."""
+
+    run: str
+    weight: float
+    order: tuple[str, ...]
+
+
+def _name_and_caption(candidate: Candidate) -> dict[str, str]:
+    caption = {"caption": candidate.caption} if candidate.caption else {}
+    return {"name": candidate.name} | caption
+
+
+Described = Annotated[Candidate, PlainSerializer(_name_and_caption)]
+"""A candidate that is written without its image."""
+
+
+class Row(BaseModel):
+    """An item of a run with its results: a line of ``items.jsonl``.
+
+    Attributes:
+        predicted_type: see :func:`agreed_sense`.
+        order: the candidates' names from best to worst.
+        interpretations: one for each chat model; empty if the query is a baseline.
+        judgements: the scores of rankers other than ``embeddings``, one for each ranker and model.
+        fused: the runs that it was fused from.
+        seen: which kinds of its parts the ``head`` or ``detector`` of the run saw in training; see
+            :func:`admire.metrics.leakage.find_leaks`.
+        unsure: whether the confidence is lower than the run requires, see
+            :attr:`admire.rankers.settings.Settings.abstain_below`.
+        tied: the candidates with tied scores, from best to worst.
+    """
+
+    model_config = STRICT | ConfigDict(frozen=True)
+
+    compound: str
+    sentence: str
+    language: str
+    candidates: tuple[Described, ...]
+    sequence: tuple[Described, ...]
+    sentence_type: SenseLabel | None
+    expected_order: tuple[str, ...] | None
+    expected_item: str | None
+    predicted_type: SenseLabel | None
+    order: tuple[str, ...]
+    interpretations: tuple[Interpretation, ...]
+    judgements: tuple[Judgement, ...]
+    word: Annotated[str, UNLESS_EMPTY] = ""
+    definitions: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+    fused: Annotated[tuple[FusedRun, ...], UNLESS_EMPTY] = ()
+    seen: Annotated[dict[str, list[Kind]], UNLESS_EMPTY] = {}
+    unsure: Annotated[bool, UNLESS_EMPTY] = False
+    tied: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+
+    @model_validator(mode="after")
+    def _check_names(self, info: ValidationInfo) -> Self:
+        """Refuse orders and judgements of other candidates, and images in a file."""
+        names = [candidate.name for candidate in self.candidates]
+        if sorted(self.order) != sorted(names):
+            raise ValueError("order does not name the candidates")
+        for judgement in self.judgements:
+            judged = {name for answer in judgement.answers for name in answer.shown + answer.order}
+            if len(judgement.scores) != len(names) or not judged <= {*names}:
+                raise ValueError("a judgement is of other candidates")
+        gold = self.expected_order
+        if info.mode == "json" and gold and (len(gold) < 2 or not {*gold} <= {*names}):
+            raise ValueError("expected_order does not name the candidates")
+        things = (*self.candidates, *self.sequence)
+        if info.mode == "json" and any(thing.image for thing in things):
+            raise ValueError("a candidate names an image file, which a row never does")
+        return self
+
+    @property
+    def item(self) -> Item:
+        """The item; without images if it was read from a run folder."""
+        return Item(**{field.name: getattr(self, field.name) for field in fields(Item)})
+
+    def with_item(self, item: Item) -> Self:
+        """Return the row with another item, such as the same with images or other gold."""
+        return self.model_copy(update=vars(item))
+
+    @property
+    def probability_idiomatic(self) -> float | None:
+        """The probability of the idiomatic sense, a mean over the chat models.
+
+        None for a baseline, if no vote could be parsed, or if the sense was given.
+        """
+        senses = [reading.sense for reading in self.interpretations]
+        return None if any(sense.by == "given" for sense in senses) else mean_probability(senses)
+
+    @property
+    def confidence(self) -> float | None:
+        """The probability of the predicted sense; None if :attr:`probability_idiomatic` is."""
+        p = self.probability_idiomatic
+        return None if p is None else confidence(p, self.predicted_type)
+
+    @property
+    def prediction(self) -> Prediction:
+        """The row as part of a submission."""
+        return Prediction(
+            self.compound,
+            self.sentence,
+            self.order,
+            self.predicted_type,
+            self.order[0] if self.sequence else None,
+            self.probability_idiomatic,
+            self.unsure,
+            self.language,
+        )
+
+
+class Ranking(Row):
+    """A row with the scores of its candidates, as in ``scores.csv``.
+
+    Attributes:
+        scores: of each candidate, in the item's order.
+        parts: the rows of scores.csv, one for each ranker, model and candidate.
+    """
+
+    scores: Annotated[Scores, SkipValidation, Field(exclude=True)]
+    parts: tuple[dict[str, Any], ...] = Field(exclude=True, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        item: Item,
+        scores: Scores,
+        parts: Iterable[Mapping[str, Any]] = (),
+        interpretations: Iterable[Interpretation] = (),
+        **fields: Any,
+    ) -> Self:
+        """Rank an item's candidates by their scores.
+
+        Args:
+            scores: shape (candidates,), in the item's order.
+            parts: rows of scores.csv without the columns ``score`` and ``rank``, which are added.
+            fields: other fields of a row.
+        """
+        names = [candidate.name for candidate in item.candidates]
+        order, interpretations = rank_names(names, scores), tuple(interpretations)
+        total = dict(zip(names, scores, strict=True))
+        ranks = {name: rank for rank, name in enumerate(order, start=1)}
+        return cls(
+            **vars(item),
+            order=order,
+            predicted_type=agreed_sense(interpretations),
+            interpretations=interpretations,
+            tied=tied_names(names, scores),
+            scores=scores,
+            parts=tuple(
+                {**part, "score": total[part["candidate"]], "rank": ranks[part["candidate"]]}
+                for part in parts
+            ),
+            **({"judgements": ()} | fields),
+        )
+
+
+def agreed_sense(interpretations: Iterable[Interpretation]) -> SenseLabel | None:
+    """Return the sense that all chat models agree on, otherwise the majority of their votes.
+
+    If one was decided without votes, the mean of their probabilities decides. None for a baseline,
+    or if no vote could be parsed.
+    """
+    senses = [reading.sense for reading in interpretations]
+    labels = {sense.label for sense in senses}
+    if len(labels) == 1:
+        return labels.pop()
+    if any(sense.by for sense in senses):
+        return likelier(mean_probability(senses) or 0.0, "detector").label
+    votes = (sum(sense.idiomatic for sense in senses), sum(sense.literal for sense in senses))
+    return majority(*votes)
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """The rankings of a set of items, and the record of how they were made.
+
+    In a notebook it shows its first items as cards, with their pictures.
+    """
+
+    rankings: tuple[Ranking, ...]
+    record: dict[str, Any]
+
+    def predictions(self) -> list[Prediction]:
+        """Return the rows of a submission."""
+        return [ranking.prediction for ranking in self.rankings]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per candidate, those of an item from best to worst.
+
+        Columns: ``item`` (from 1), ``compound``, ``language``, ``candidate``, ``rank`` (from 1),
+        ``score``, ``gold_rank`` (missing if unknown; in Subtask B only of the right candidate),
+        ``caption``, ``image``.
+        """
+        import pandas as pd
+
+        rows = []
+        for number, ranking in enumerate(self.rankings, start=1):
+            item = ranking.item
+            gold = [item.expected_item] if item.expected_item else item.expected_order or ()
+            by_name = {candidate.name: candidate for candidate in item.candidates}
+            scores = dict(zip(by_name, ranking.scores, strict=True))
+            for rank, name in enumerate(ranking.order, start=1):
+                row = {
+                    "item": number,
+                    "compound": item.compound,
+                    "language": item.language,
+                    "candidate": name,
+                    "rank": rank,
+                    "score": float(scores[name]),
+                    "gold_rank": gold.index(name) + 1 if name in gold else None,
+                    "caption": by_name[name].caption,
+                    "image": by_name[name].image,
+                }
+                rows.append(row)
+        return pd.DataFrame(rows, columns=TO_FRAME).astype({"gold_rank": "Int64"})
+
+    def items_frame(self) -> pd.DataFrame:
+        """Return one row per item.
+
+        Columns: ``compound``, ``sentence``, ``language``; ``predicted_type``;
+        ``probability_idiomatic``; ``confidence``, the probability of the predicted sense;
+        ``unsure``; ``meaning``, see :meth:`Interpretation.wording`; ``order``, from best to worst;
+        the gold's ``sentence_type`` and ``best``; if any item has gold, its figures, as ``top1``
+        and ``dcg``; and the other columns of :func:`admire.items_to_frame`, so that rows of this
+        table can be ranked again. The index counts from 1, as ``item`` in :meth:`to_frame`.
+        """
+        import pandas as pd
+
+        from admire.data.frames import items_to_frame
+
+        rows = [
+            {
+                "compound": ranking.item.compound,
+                "sentence": ranking.item.sentence,
+                "language": ranking.item.language,
+                "predicted_type": ranking.predicted_type,
+                "probability_idiomatic": ranking.probability_idiomatic,
+                "confidence": ranking.confidence,
+                "unsure": ranking.unsure,
+                "meaning": next(filter(None, _wordings(ranking)), None),
+                "order": ranking.order,
+                "sentence_type": ranking.item.sentence_type,
+                "best": ranking.item.best,
+            }
+            for ranking in self.rankings
+        ]
+        scored = score_rankings(self)
+        table = pd.DataFrame(rows)
+        table = table.join(scored[[name for name in scored if name not in OF_ITEM]])
+        table = table.set_index(pd.RangeIndex(1, len(table) + 1, name="item"))
+        items = items_to_frame(ranking.item for ranking in self.rankings)
+        return table.join(items.drop(columns=table.columns, errors="ignore"))
+
+    def figures(self, metrics: Sequence[str] = ()) -> pd.DataFrame:
+        """Return means with 95 % intervals over the items with gold.
+
+        As :func:`admire.score`: ``group`` (all, idiomatic, literal), ``n``, ``metric``, ``mean``,
+        ``low``, ``high``; and ``gold_sense``, if the run took the sense from the gold.
+
+        Args:
+            metrics: names of further metrics, plug-ins.
+
+        Raises:
+            UserError: no item has gold, or a metric is unknown or fails.
+        """
+        scored = score_rankings(self, metrics)
+        if scored.empty:
+            raise UserError("No item of this run has an expected_order or expected_item to score.")
+        return run_figures(scored, self.record)
+
+    def __repr__(self) -> str:
+        models = self.record.get("models", {})
+        names = [llm["name"] for llm in models.get("llms", ())]
+        names += dict.fromkeys(encoder["name"] for encoder in models.get("encoders", {}).values())
+        count = len(self.rankings)
+        gold = ", with the gold sense" * used_gold_sense(self.record)
+        lines = [
+            f"Run of {count} item{'s' * (count != 1)}, by {', '.join(names) or 'fused runs'}{gold}",
+            *(_line(ranking) for ranking in self.rankings[:3]),
+        ]
+        return "\n".join([*lines, f"  … and {count - 3} more"] if count > 3 else lines)
+
+    def _repr_html_(self) -> str | None:
+        return drawn(self)
+
+
+TO_FRAME = (
+    *("item", "compound", "language", "candidate", "rank", "score"),
+    *("gold_rank", "caption", "image"),
+)
+
+OF_ITEM = (
+    *("compound", "sentence", "sentence_type", "language"),
+    *("predicted_type", "probability_idiomatic", "unsure"),
+)
+"""The columns of :func:`score_rankings` that are not figures."""
+
+
+def _wordings(ranking: Ranking) -> Iterator[str | None]:
+    phrase, definitions = ranking.item.phrase, ranking.definitions
+    return (reading.wording(phrase, definitions) for reading in ranking.interpretations)
+
+
+def _line(ranking: Ranking) -> str:
+    sense = ranking.predicted_type or "no sense"
+    text = f"  {ranking.item.compound} ({sense}): {', '.join(ranking.order)}"
+    return text if len(text) <= 100 else text[:99] + "…"
+
+
+def run_figures(scored: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
+    """Summarise scored items; mark the figures if the sense came from the gold."""
+    table = summarise(scored)
+    return table.assign(gold_sense=True) if used_gold_sense(record) else table
+
+
+def score_rankings(run: Run, metrics: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the figures of the items with gold, and their languages.
+
+    The index is the items' index in the run. As for :func:`score_items`, with
+    ``sense_accuracy`` if the senses are predicted, not given, and labelled, and ``language``.
+
+    Args:
+        metrics: further ones, see :func:`score_items`.
+    """
+    import pandas as pd
+
+    labelled = {k: ranking for k, ranking in enumerate(run.rankings) if ranking.item.best}
+    if not labelled:
+        return pd.DataFrame()
+    rankings = labelled.values()
+    items = [ranking.item for ranking in rankings]
+    predictions = [ranking.prediction for ranking in rankings]
+    scored = score_items(items, predictions, "the run", metrics)
+    predicted = [ranking.predicted_type for ranking in rankings]
+    predicts = any(predicted) and not used_gold_sense(run.record)
+    if predicts and scored["sentence_type"].notna().all():
+        scored["sense_accuracy"] = (scored["sentence_type"] == predicted).astype(float)
+    return scored.assign(language=[item.language for item in items]).set_index(pd.Index(labelled))

@@ -1,0 +1,191 @@
+"""Ranks a file of any size, block by block, with one process or several."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from admire.core.errors import UserError
+from admire.core.progress import show_progress
+from admire.core.storage import check_folder
+from admire.core.workers import Workers, check_same, map_processes
+from admire.data.check import check_set, log_faults, refuse_faults
+from admire.data.image_files import check_header, check_image
+from admire.data.items import Item
+from admire.data.settings import ItemFiles
+from admire.llm.address import Address
+from admire.llm.openai import PARALLEL
+from admire.llm.session import Entry
+from admire.pipeline import ranking
+from admire.pipeline.ranking import Ranking
+from admire.pipeline.record import source_record
+from admire.pipeline.run import RankingPipeline
+from admire.pipeline.run_folder import submission_names, write_blocks
+from admire.pipeline.sources import ResolvedModels, resolve_models
+from admire.rankers.embeddings import reads_pictures
+from admire.rankers.judge import recorded_orders
+from admire.rankers.set_summary import SetSummary
+from admire.rankers.settings import RequestOptions, Settings
+from admire.senses.interpretation import sense_method
+from admire.senses.source import Source
+
+log = logging.getLogger("admire")
+
+Ranked = tuple[list[Ranking], dict[str, float], list[Entry], list[str]]
+"""The rankings of a block, the seconds of each stage, the account, and what was skipped."""
+RankUnit = Callable[[tuple[Sequence[Item], bool]], Ranked]
+"""Ranks a block in a worker, given whether it is the run's first."""
+
+
+def rank_file(
+    data: str | Path,
+    out: str | Path,
+    settings: Settings | None = None,
+    files: ItemFiles | None = None,
+    *,
+    asking: RequestOptions | None = None,
+    workers: Workers | None = None,
+) -> list[Path]:
+    """Rank the items of a file or folder, and write a run folder; return the submissions in it.
+
+    The folder is the same as :func:`admire.write_run` writes after :func:`admire.rank`, but only
+    one block of items is in memory. It appears when it is complete. After an interruption, the
+    same call resumes from the caches of replies and vectors.
+
+    Args:
+        settings, asking: as for :func:`admire.rank`.
+        files: how the data are read. ``limit`` and ``left_out`` in run.json list what was not read.
+        workers: processes that rank the blocks; None for this one.
+
+    Raises:
+        UserError: the data cannot be read, have faults or were changed meanwhile, ``out`` cannot be
+            written or contains something other than a run, or as for :func:`admire.rank`.
+    """
+    out, resolved, files = Path(out), resolve_models(settings, asking), files or ItemFiles()
+    if workers:
+        _check_for_workers(resolved)
+    check_folder(out, "run")
+    source = source_record(data, images=files.images, gold=files.gold)
+    read = partial(files.read, data)
+    looks = partial(reads_pictures, settings=resolved.settings)
+    checked = check_set(read, SetSummary, looks, check_image if files.skip_bad else check_header)
+    summary, faults, items = checked.collector, checked.faults, checked.items
+    if not files.skip_bad:
+        refuse_faults(data, faults)
+    log_faults(faults, left_out=True)
+    if not summary.items:
+        raise UserError(f"{data}: no item is left.")
+    run = RankingPipeline(summary, resolved, source, skips_bad=files.skip_bad)
+    if faults:
+        run.record["left_out"] = [fault.what for fault in faults]
+    if files.limit:
+        run.record["limit"] = files.limit
+    for model, rankers in zip(run.models, run.rankers, strict=True):
+        if model.llm is None:
+            _check_recorded(items, model, run, orders=any(ranker.asks for ranker in rankers))
+    if workers:
+        models, bad = run.record["models"], files.skip_bad
+        open_worker = partial(_open_worker, summary, resolved, models, workers.count, bad)
+        ranked = _rank_by_workers(items(), run, workers, open_worker)
+    else:
+        ranked = run.rank_blocks(items())
+
+    def finish() -> dict[str, Any]:
+        if source_record(data, images=files.images, gold=files.gold) != source:
+            raise UserError(f"{data}: changed while it was being ranked. Rank it again.")
+        if not run.done:
+            raise UserError(f"{data}: no item is left.")
+        return run.finish()
+
+    try:
+        return write_blocks(ranked, out, submission_names(run.record, summary.languages), finish)
+    except KeyboardInterrupt:
+        log.warning("%d of %d items are done.", run.done, summary.items)
+        raise
+
+
+def _check_for_workers(resolved: ResolvedModels) -> None:
+    """Refuse what several processes do not support: a budget, or an address with a password."""
+    if resolved.asking.budget is not None:
+        raise UserError(
+            "A budget needs a single process: run without workers.", "workers", "budget"
+        )
+    url = resolved.settings.llm_url
+    if url and Address.parse(url).secrets:
+        raise UserError(
+            "Ray would store the address's password: set OPENAI_BASE_URL on workers instead.",
+            "llm_url",
+        )
+
+
+def _check_recorded(
+    items: Callable[[], Iterator[Item]], source: Source, run: RankingPipeline, *, orders: bool
+) -> None:
+    """Refuse incomplete recorded replies before anything is asked or encoded."""
+    settings = run.settings
+    source.check(items())
+    if sense_method(settings.sense, source) == "vote":
+        source.senses(
+            items(),
+            run.prompts,
+            votes=settings.votes,
+            temperature=settings.vote_temperature,
+            seed=settings.seed,
+        )
+    if orders:
+        recorded_orders(items(), source)
+
+
+def _rank_by_workers(
+    items: Iterable[Item],
+    run: RankingPipeline,
+    workers: Workers,
+    open_worker: Callable[[], RankUnit],
+) -> Iterator[list[Ranking]]:
+    """Rank like :meth:`admire.pipeline.run.RankingPipeline.rank_blocks`, with several processes."""
+    units = ((block, not number) for number, block in enumerate(ranking.blocks(items)))
+    count = ceil(run.record["items"] / ranking.BLOCK)
+    with closing(map_processes(units, open_worker, workers)) as ranked:
+        task = f"Ranking {count} blocks of items by {workers.count} workers"
+        for rankings, seconds, account, skipped in show_progress(ranked, task, count):
+            for stage, spent in seconds.items():
+                run.seconds[stage] = run.seconds.get(stage, 0.0) + spent
+            run.session.add_entries(account)
+            run.skipped += skipped
+            yield rankings
+            run.count(rankings)
+
+
+def _open_worker(
+    summary: SetSummary,
+    resolved: ResolvedModels,
+    models: Mapping[str, Any],
+    count: int,
+    skips_bad: bool,
+) -> RankUnit:
+    """Return the function that ranks blocks in one of several processes.
+
+    Args:
+        models: from the record of the run.
+        count: number of processes. They share the concurrent requests to a server.
+    """
+    share = ceil((resolved.asking.parallel or PARALLEL) / count)
+    shared = replace(resolved, asking=replace(resolved.asking, parallel=share))
+    run = RankingPipeline(summary, shared, skips_bad=skips_bad)
+    for kind, expected in models.items():
+        check_same(kind, expected, run.record["models"][kind])
+
+    def rank_unit(unit: tuple[Sequence[Item], bool]) -> Ranked:
+        block, first = unit
+        rankings = run.rank_block(block, first=first)
+        seconds, run.seconds = run.seconds, {}
+        skipped, run.skipped = run.skipped, []
+        return rankings, seconds, run.session.pop_entries(), skipped
+
+    return rank_unit

@@ -1,0 +1,171 @@
+"""The parts of a candidate's score, as columns of scores.csv and in words."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from admire.core.choices import TRACKS
+from admire.pipeline.ranking import Ranking
+from admire.rankers.embeddings import Part
+from admire.rankers.scorer import Scores
+from admire.senses.meaning import IDIOMATIC
+
+PREFIX = "part_"
+"""Prefix of the columns that sum to the score, over all rows of a candidate."""
+
+SAME = 1e-9
+"""Smaller differences are due to rounding, as in :func:`admire.rankers.scorer.rank_names`."""
+
+
+def part_column(part: Part) -> str:
+    """Return a part's column: ``part_caption_gloss``, ``part_caption_unlike_compound``."""
+    return PREFIX + "_".join(filter(None, (part.of, part.text))).replace(" ", "_")
+
+
+def _read_column(column: str, ranking: Ranking) -> tuple[str, str | None]:
+    """Return the origin of a part's column: a track and a text, a ranker, or a fused run."""
+    name = column.removeprefix(PREFIX)
+    of, _, text = name.partition("_")
+    if of in TRACKS:
+        return of, re.sub("^unlike_", "unlike ", text)
+    runs = {f"run{k}": fused.run for k, fused in enumerate(ranking.fused, start=1)}
+    return ("run", runs[name]) if name in runs else (name, None)
+
+
+def score_parts(ranking: Ranking) -> list[Part]:
+    """Return the parts of the candidates' scores: texts by track, rankers, or fused runs.
+
+    The values sum to the scores. Parts that are all 0 are omitted. Runs of versions that did not
+    record parts have none.
+    """
+    names = [candidate.name for candidate in ranking.candidates]
+    sums: dict[str, Scores] = {}
+    for row in ranking.parts:
+        for column in row:
+            if column.startswith(PREFIX):
+                values = sums.setdefault(column, np.zeros(len(names)))
+                values[names.index(row["candidate"])] += row[column]
+    return [
+        Part(*_read_column(column, ranking), values)
+        for column, values in sums.items()
+        if values.any()
+    ]
+
+
+def as_counted(
+    parts: Sequence[Part], ranker_scores: Scores, *, models: int, rankers: int
+) -> list[Part]:
+    """Return the parts of one chat model's scores, scaled to the score of the item.
+
+    Args:
+        ranker_scores: the mean of the models' scores.
+        models: how many there are.
+        rankers: how many there are; several are standardised, see
+            :func:`admire.rankers.scorer.comparable`.
+    """
+    counted = [part._replace(values=part.values / models) for part in parts]
+    if rankers == 1:
+        return counted
+    spread = np.round(ranker_scores, 9).std()
+    return [
+        part._replace(values=(part.values - part.values.mean()) / (spread or 1.0) / rankers)
+        for part in counted
+    ]
+
+
+# -------------------------------------------------------------------------------------- in words
+
+
+def summarise_parts(ranking: Ranking) -> dict[str, Scores]:
+    """Return the parts of the scores by name, summed over texts of one sense and over tracks.
+
+    ``meaning``, ``compound``, ``unlike the compound``, ``unlike the literal sense``, ``pair``, …,
+    or a ranker.
+    """
+    groups: dict[str, Scores] = {}
+    for part in score_parts(ranking):
+        name = _group(part)
+        groups[name] = groups.get(name, np.zeros_like(part.values)) + part.values
+    return {name: values for name, values in groups.items() if np.abs(values).max() > SAME}
+
+
+def _group(part: Part) -> str:
+    if part.of not in TRACKS or part.text is None:
+        return part.text or part.of
+    role = part.text.removeprefix("unlike ")
+    name = "meaning" if role in IDIOMATIC else role
+    if role == part.text:
+        return name
+    return f"unlike the {'literal sense' if role.startswith('literal') else name}"
+
+
+def explain_first(ranking: Ranking) -> str:
+    """Return in one sentence why the first candidate ranks above the second.
+
+    It names the part of the scores with the largest difference.
+    """
+    names = [candidate.name for candidate in ranking.candidates]
+    first, second = (names.index(name) for name in ranking.order[:2])
+    if ranking.scores[first] - ranking.scores[second] <= SAME:
+        return (
+            f"“{names[first]}” and “{names[second]}” have the same score; their order is that of "
+            "their names."
+        )
+    groups = summarise_parts(ranking)
+    if not groups:
+        return "What the scores are made of was not recorded."
+    name, values = max(groups.items(), key=lambda group: group[1][first] - group[1][second])
+    is_most = values[first] >= values.max() - SAME
+    return f"“{names[first]}” is first because {_reason(name, ranking, names[second], is_most)}."
+
+
+def _reason(name: str, ranking: Ranking, second: str, is_most: bool) -> str:
+    """Return the meaning of a part of the scores for the first candidate."""
+    than = "" if is_most else f" than “{second}”"
+    if name == "pair":
+        return f"it is {'most' if is_most else 'more'} likely one of two that show this sense{than}"
+    if name not in _WORDS:  # a ranker or a run
+        return f"{name} puts it {'highest' if is_most else f'before “{second}”'}"
+    noun, unlike = _WORDS[name]
+    degree = ("least" if unlike else "most") if is_most else ("less" if unlike else "more")
+    return f"it is {degree} like the {noun}{_quoted(name, ranking)}{than}"
+
+
+_WORDS = {
+    "meaning": ("meaning", False),
+    "compound": ("words", False),
+    "sentence": ("sentence", False),
+    "sequence": ("sequence", False),
+    "unlike the compound": ("words", True),
+    "unlike the literal sense": ("literal sense", True),
+}
+"""By name of a part: what a candidate resembles, and whether this lowers its score."""
+
+
+def _quoted(name: str, ranking: Ranking) -> str:
+    """Return the text that a part is about, in quotation marks after a space, if it is known."""
+    readings = ranking.interpretations
+    texts: Mapping[str, Sequence[str]] = {
+        "meaning": [text for r in readings for text in r.idiomatic.definitions],
+        "unlike the literal sense": [text for r in readings for text in r.literal.definitions],
+        "compound": [ranking.item.phrase],
+        "unlike the compound": [ranking.item.phrase],
+    }
+    text = next(iter(texts.get(name, ())), "")
+    return f" “{textwrap.shorten(text, 80, placeholder='…')}”" if text else ""
+
+
+def parts_by_candidate(ranking: Ranking) -> dict[str, list[dict[str, Any]]]:
+    """Return the parts of each candidate's score, as JSON has them."""
+    parts = score_parts(ranking)
+    return {
+        candidate.name: [
+            {"of": part.of, "text": part.text, "value": float(part.values[k])} for part in parts
+        ]
+        for k, candidate in enumerate(ranking.candidates)
+    }

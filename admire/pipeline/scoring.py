@@ -1,0 +1,370 @@
+"""Runs compared and scored, from their folders."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, get_args
+
+import pandas as pd
+
+from admire.core.choices import BoardTrack
+from admire.core.errors import UserError
+from admire.data.frames import Data, take_items
+from admire.data.items import Item, SenseLabel, item_keys
+from admire.data.submission import Prediction, read_submission
+from admire.metrics.agreement import describe_shared, order_agreement, shared_items, shared_places
+from admire.metrics.figures import paired_difference, summarise
+from admire.metrics.item_figures import drop_missing_senses, score_item, score_items, sense_columns
+from admire.metrics.judgements import correct_gold
+from admire.metrics.leakage import Leaks
+from admire.metrics.metrics import Figure, open_metrics
+from admire.pipeline.past_runs import first_rankings, read_record, read_rows, read_run, with_gold
+from admire.pipeline.ranking import Ranking, Row, Run, blocks, run_figures
+from admire.pipeline.record import refuse_limited, used_gold_sense
+from admire.pipeline.run_folder import ITEMS, submission_names
+from admire.rankers.settings import Settings
+
+log = logging.getLogger("admire")
+
+UNSEEN: Leaks = MappingProxyType({})
+"""Shared by all items: with a dict each and texts as senses, 10⁵ items took 20 MiB more."""
+
+SENSE_TYPES = dict.fromkeys(
+    ("sentence_type", "predicted_type"), pd.CategoricalDtype([*get_args(SenseLabel)])
+)
+"""Dtypes of columns where strings would take fifty bytes per row."""
+
+
+def score(
+    run: Run | str | Path,
+    gold: Data | None = None,
+    *,
+    judgements: str | Path | None = None,
+    metrics: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Return a run's or submission's figures: means with 95 % intervals, see
+    :func:`admire.metrics.figures.interval`.
+
+    Columns: ``group`` (all, idiomatic, literal), ``n``, ``metric``, ``mean``, ``low``, ``high``;
+    and ``gold_sense``, which is True, if the run took the sense from the gold.
+
+    Args:
+        run: a run, its folder, or the file of a submission.
+        gold: the items with their gold, in any form that :func:`admire.rank` accepts. None for the
+            run's own gold; a submission has none.
+        judgements: a file saved by ``admire report``, with people's corrections of the gold; see
+            :func:`admire.metrics.judgements.correct_gold`.
+        metrics: names of further metrics, plug-ins.
+
+    Raises:
+        UserError: something cannot be read, an item of ``gold`` has no gold, or the predictions or
+            judgements do not fit it; or a metric is unknown or fails.
+    """
+    items = None if gold is None else take_items(gold)
+    if items is not None and judgements:
+        items = correct_gold(items, Path(judgements), "the gold").items
+    if isinstance(run, str | Path) and items is not None:
+        predictions, record = read_predictions(Path(run))
+        refuse_limited(run, record, len(predictions), len(items))
+        return run_figures(score_items(items, predictions, str(run), metrics), record)
+    if isinstance(run, str | Path):
+        check_own_gold(Path(run))
+        run = read_run(run)
+    if items is not None:
+        refuse_limited("the run", run.record, len(run.rankings), len(items))
+        return run_figures(score_items(items, run.predictions(), "the run", metrics), run.record)
+    if judgements:
+        own = [ranking.item for ranking in run.rankings]
+        corrected = correct_gold(own, Path(judgements), "the run").items
+        pairs = zip(run.rankings, corrected, strict=True)
+        run = replace(run, rankings=tuple(ranking.with_item(item) for ranking, item in pairs))
+    return run.figures(metrics)
+
+
+def check_own_gold(path: Path) -> None:
+    """Check that the path is a run folder, because no other gold is given."""
+    if not path.is_dir():
+        raise UserError(
+            f"{path}: is not a run folder, so it contains no gold. Give the gold.", "gold"
+        )
+
+
+def compare_runs(runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the settings and figures of runs as a tidy table to pivot, plot and filter.
+
+    For each run and language the rows of :func:`admire.metrics.figures.summarise` (``group``,
+    ``n``, ``metric``, ``mean``, ``low``, ``high``), each with ``run`` (the folder; for a run in
+    memory its number, as ``run 1``), ``language``, ``method``, ``llm``, ``encoder`` and every
+    setting of the run (``sense``, ``head``, ``scoring.gate``, …). ``method`` is the paper's name:
+    CI for images, CIC for images and captions, and by analogy CC for captions, with -F in a head's
+    space; the baselines are ``compound`` and ``sentence``. Other rankers have their own names.
+    Fused runs are joined by ``&``, and have ``fusion`` and ``weights`` instead of settings.
+
+    ``difference``, ``difference_low`` and ``difference_high`` are the mean of the differences from
+    the first run item by item, and its 95 % interval, on the ``shared`` items that both have; they
+    are missing for the first run. If the runs have different items, a warning is logged.
+
+    Args:
+        metrics: names of further metrics, plug-ins.
+
+    Raises:
+        UserError: a folder is not a run, or an item of it has no gold order; or a metric is unknown
+            or fails.
+    """
+    tables, items = [], []
+    first: dict[str, pd.DataFrame] = {}
+    names = _names(runs)
+    for name, run in zip(names, runs, strict=True):
+        record, rows = _opened(run)
+        gold: list[Item] = []
+        by_language = defaultdict(list)
+        for number, row in enumerate(rows, start=1):
+            gold.append(with_gold(row.item, name, number))
+            by_language[row.language].append((gold[-1], row.prediction))
+        items.append(item_keys(gold))
+        models, flat = _fused(record) if "fused" in record else _ranked(record)
+        scored = {
+            language: score_items(
+                [item for item, _ in pairs], [row for _, row in pairs], name, metrics
+            )
+            for language, pairs in by_language.items()
+        }
+        for language, table in scored.items():
+            figures = _with_difference(summarise(table), first.get(language), table)
+            columns = {"run": name, "language": language, **models}
+            tables.append(figures.assign(**flat | columns))
+        first = first or scored
+    if note := describe_shared(names, items):
+        log.warning("%s", note)
+    table = pd.concat(tables, ignore_index=True)
+    heads = ["run", "language", "method", "llm", "encoder", "group", "n", "metric"]
+    return table[[*heads, *table.columns.difference(heads, sort=False)]]
+
+
+def _names(runs: Sequence[Run | str | Path]) -> list[str]:
+    """Return the names of runs: their folders, or numbers for runs in memory."""
+    return [
+        f"run {place}" if isinstance(run, Run) else str(Path(run))
+        for place, run in enumerate(runs, start=1)
+    ]
+
+
+def _opened(run: Run | str | Path) -> tuple[dict[str, Any], Iterable[Row]]:
+    """Return a run's record and rows."""
+    if isinstance(run, Run):
+        return run.record, run.rankings
+    return read_record(Path(run)), read_rows(Path(run))
+
+
+def _with_difference(
+    figures: pd.DataFrame, first: pd.DataFrame | None, scored: pd.DataFrame
+) -> pd.DataFrame:
+    """Add to a run's figures their paired differences from the first run's scored items."""
+    pair = [] if first is None else shared_items([first, scored])
+    difference = paired_difference(*pair) if pair and len(pair[0]) else figures.iloc[:0]
+    renamed = {name: f"difference_{name}" for name in ("low", "high")}
+    renamed |= {"mean": "difference", "n": "shared"}
+    return figures.merge(difference.rename(columns=renamed), how="left", on=["group", "metric"])
+
+
+def agreement(first: Run | str | Path, second: Run | str | Path, *, seed: int = 0) -> pd.DataFrame:
+    """Return how far two runs agree on the items that both have, without gold.
+
+    Args:
+        first, second: runs, their folders, or the files of submissions.
+
+    Returns:
+        ``group`` (all), ``n``, ``metric``, ``mean`` and a 95 % interval, ``low`` and ``high``. The
+        metrics are ``same_first``, the share of items with the same candidate first, and
+        ``kendall_tau``, the mean of Kendall's tau of their orders, from -1 to 1.
+
+    Raises:
+        UserError: something cannot be read, or they have no item in common.
+    """
+    first_rows, second_rows = (
+        run.predictions() if isinstance(run, Run) else read_predictions(Path(run))[0]
+        for run in (first, second)
+    )
+    pairs = shared_places([first_rows, second_rows], _names([first, second]))
+    matched = [first_rows[a] for a, _ in pairs], [second_rows[b] for _, b in pairs]
+    return order_agreement(*matched, seed=seed)
+
+
+def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return a run's name by its method and models, and its settings."""
+    defaults = asdict(Settings())
+    settings = defaults | record["settings"]
+    encoders = [encoder["name"] for encoder in record["models"]["encoders"].values()]
+    columns = {
+        "method": _method(settings),
+        "llm": " + ".join(settings["llms"]) if record["models"]["llms"] else "–",
+        "encoder": " + ".join(dict.fromkeys(encoders)) or "–",
+    }
+    scores = defaults["scoring"] | settings["scoring"]
+    scoring = {f"scoring.{name}": value for name, value in scores.items()}
+    scoring["scoring.texts"] = ",".join(scoring["scoring.texts"])
+    settings["dictionaries"] = ",".join(settings["dictionaries"])
+    flat = settings | scoring
+    left_out = ("llms", "rankers", "scoring")
+    return columns, {name: value for name, value in flat.items() if name not in left_out}
+
+
+def _fused(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return a fused run's name and settings; see :func:`_ranked`."""
+    runs = [fused["record"] for fused in record["fused"]]
+    columns = [(_fused(record) if "fused" in record else _ranked(record))[0] for record in runs]
+    joined = {
+        name: " & ".join(dict.fromkeys(columns[name] for columns in columns)) for name in columns[0]
+    }
+    weights = ",".join(f"{fused['weight']:g}" for fused in record["fused"])
+    return joined, {"fusion": record["fusion"], "weights": weights}
+
+
+def _method(settings: dict[str, Any]) -> str:
+    names = list(settings["rankers"])
+    if "embeddings" in names:
+        compared = settings["query"]
+        if compared == "meaning":
+            compared = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]
+            compared += "-F" * bool(settings["head"])
+        names[names.index("embeddings")] = compared
+    return " + ".join(names)
+
+
+def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
+    """Return the track that a run is judged in: ``caption`` if it used captions only.
+
+    None for a run that used neither pictures nor captions.
+    """
+    if "fused" in record:
+        tracks = {judged_track(fused["record"]) for fused in record["fused"]}
+        return next((name for name in ("image+caption", None, "caption") if name in tracks), None)
+    tracks_seen = record["saw"]
+    if "image" in tracks_seen:
+        return "image+caption"
+    return "caption" if "caption" in tracks_seen else None
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """The summary of a run that is printed when it has been written.
+
+    Attributes:
+        record: its run.json.
+        first: its first rankings.
+        scored: the figures of the items that have gold, as
+            :func:`admire.metrics.item_figures.score_items` without ``compound`` and ``sentence``,
+            and with ``seen`` (see :attr:`admire.pipeline.ranking.Row.seen`).
+        senses: ``sentence_type`` and ``sense_accuracy``, 1 or 0, of the items whose sense is known,
+            if the run predicts senses and was not given them.
+    """
+
+    record: dict[str, Any]
+    first: list[Ranking]
+    scored: pd.DataFrame | None
+    senses: pd.DataFrame | None
+    unsure: int
+    tied: int
+
+
+def summarise_run(folder: Path, count: int = 0, metrics: Sequence[str] = ()) -> RunSummary:
+    """Read a run folder once; return its summary with its first ``count`` rankings.
+
+    Args:
+        metrics: names of further metrics, plug-ins.
+    """
+    record, rows = read_record(folder), read_rows(folder)
+    first, figures = list(islice(rows, count)), open_metrics(metrics)
+    tables = [
+        pd.DataFrame([_figures(row, folder, number, figures) for number, row in block]).astype(
+            SENSE_TYPES
+        )
+        for block in blocks(enumerate(chain(first, rows), start=1))
+    ]
+    if not tables:
+        raise UserError(f"{folder / ITEMS}: contains no items.")
+    items = pd.concat(tables, ignore_index=True)
+    labelled = items["sentence_type"].notna()
+    predicts = bool(items["predicted_type"].notna().any())
+    senses = items.loc[labelled, ["sentence_type", "right_sense"]]
+    scored = items[items["has_gold"]].drop(columns=["has_gold", "right_sense", "tied"])
+    return RunSummary(
+        record,
+        first_rankings(folder, first),
+        None if scored.empty else drop_missing_senses(scored.reset_index(drop=True), predicts),
+        senses.rename(columns={"right_sense": "sense_accuracy"})
+        if len(senses) and predicts and not used_gold_sense(record)
+        else None,
+        int(items["unsure"].sum()),
+        int(items["tied"].sum()),
+    )
+
+
+def _figures(row: Row, folder: Path, number: int, figures: Mapping[str, Figure]) -> dict[str, Any]:
+    """Return the columns of a row for the summary of its run, without its texts."""
+    item, prediction = row.item, row.prediction
+    return {
+        "sentence_type": item.sentence_type,
+        "has_gold": item.best is not None,
+        **(score_item(item, prediction, str(folder), number, figures) if item.best else {}),
+        **sense_columns(prediction),
+        "right_sense": float(prediction.sentence_type == item.sentence_type),
+        "seen": row.seen or UNSEEN,
+        "tied": bool(row.tied),
+    }
+
+
+def read_predictions(path: Path) -> tuple[list[Prediction], dict[str, Any]]:
+    """Read a submission or a whole run, with the record of the run that contains the senses.
+
+    The predictions of a submission in its run folder include everything that the run recorded. For
+    other submissions, or if its rows are not the run's, the record is empty, and this is logged.
+
+    Args:
+        path: the file of a submission, or a run folder. A submission to V-WSD, a ``.txt``, has no
+            senses.
+    """
+    if path.is_dir():
+        record = read_record(path)
+        return [row.prediction for row in read_rows(path)], record
+    submitted, folder = read_submission(path), path.parent
+    if path.suffix.lower() == ".txt":
+        return submitted, {}
+    why = "its folder contains no run"
+    if (folder / ITEMS).is_file():
+        try:
+            record, rows = read_record(folder), list(read_rows(folder))
+            names = submission_names(record, [row.language for row in rows])
+            of_run = [row.prediction for row in rows if names[row.language] == path.name]
+            pairs = enumerate(zip_longest(submitted, of_run), start=1)
+            other = next((number for number, pair in pairs if not _same_row(*pair)), None)
+            if other is None:
+                return of_run, record
+            why = f"its row {other} is not the run's"
+        except UserError as error:
+            why = f"the run in its folder cannot be read. {error}".rstrip(".")
+    log.info("%s: no calibration table, because %s.", path, why)
+    return submitted, {}
+
+
+def _same_row(submitted: Prediction | None, of_run: Prediction | None) -> bool:
+    """Return whether a row of a submission is the same as in the run."""
+    if submitted is None or of_run is None:
+        return False
+    row = replace(of_run, probability_idiomatic=None, unsure=False, language=None)
+    row = replace(row, sentence=row.sentence or "")
+    if submitted.expected_item:  # its rows have no orders and no sentences
+        row = replace(row, order=(), sentence=submitted.sentence)
+    return submitted == row
+
+
+def abstained_below(record: Mapping[str, Any]) -> float | None:
+    """Return the confidence below which a run marked items as unsure; None if it marked none."""
+    below: float | None = record.get("settings", {}).get("abstain_below")
+    return below

@@ -1,0 +1,139 @@
+"""Submission ZIPs: a run's submissions, checked against the blind files."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from admire.core.errors import UserError
+from admire.core.storage import note_addition, write_whole
+from admire.data.items import Item
+from admire.data.languages import ADMIRE_1, ADMIRE_2, task_code
+from admire.data.reader import iter_items
+from admire.data.submission import HANDED_IN, Prediction, add_predictions
+from admire.pipeline.past_runs import read_record, read_rows
+from admire.pipeline.ranking import Row
+from admire.pipeline.record import is_source, refuse_limited
+
+log = logging.getLogger("admire")
+
+
+def write_submission_zip(
+    run: str | Path, out: str | Path, *, data: str | Path | None = None, sense: bool = True
+) -> list[str]:
+    """Write the ZIP for a submission, and return the names of the files in it.
+
+    It is flat and contains ``submission_<CODE>.tsv`` for each language of the run, with the codes
+    of AdMIRe 2 or of AdMIRe 1. The columns are ``compound``, ``sentence``, ``expected_order`` and
+    ``sentence_type``; in Subtask B those of :func:`admire.data.submission.add_predictions`. Logs
+    which languages of AdMIRe 2 are missing.
+
+    Args:
+        data: the blind files that the run ranked (default: those in run.json, if they have not
+            changed).
+        sense: whether to write the column ``sentence_type``.
+
+    Raises:
+        UserError: the rows differ from those of the blind files, an order does not have five names,
+            the languages are not those of one task, ``sense`` is False in Subtask B, or the ZIP
+            cannot be written.
+    """
+    run, out = Path(run), Path(out)
+    if out.suffix != ".zip":
+        raise UserError(f"{out}: the name of a ZIP file ends in .zip.", "out")
+    record = read_record(run)
+    rows = _checked_rows(run, record, Path(data) if data else _named_data(run, record))
+    by_code = _by_code(run, rows)
+    sequences = bool(rows[0].sequence)
+    if sequences and not sense:
+        raise UserError("Subtask B also scores the sense.", "without_sense")
+    columns = None if sequences else HANDED_IN if sense else HANDED_IN[:-1]
+    unknown = sum(item.sentence_type is None for items in by_code.values() for item in items)
+    if sense and unknown:
+        log.warning("%s: %d of %d rows have no sense.", run, unknown, len(rows))
+    note_addition(out)
+    with write_whole(out, "wb") as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
+        for code, predictions in by_code.items():
+            text = io.StringIO(newline="")
+            add_predictions(text, predictions, columns=columns)
+            archive.writestr(f"submission_{code}.tsv", text.getvalue())
+    missing = [code for code in ADMIRE_2 if code not in by_code]
+    if missing and not set(by_code) <= {*ADMIRE_1}:
+        log.warning("%s: has no file for %s.", out, ", ".join(missing))
+    return [f"submission_{code}.tsv" for code in by_code]
+
+
+def _named_data(run: Path, record: Mapping[str, Any]) -> Path:
+    """Return the data of a run, if they have not changed."""
+    source = record["source"]
+    if not source:
+        raise UserError(
+            f"{run}: has no path of its data. Give the path of the blind files.", "data"
+        )
+    path = Path(source["path"])
+    try:
+        same = is_source(path, source)
+    except UserError as error:
+        raise UserError(f"{error} Give the path of the blind files.", "data") from None
+    if not same:
+        raise UserError(
+            f"{path}: has changed since {run} was made, or is another file. Rank it again, or give "
+            "the path of the blind files.",
+            "data",
+        )
+    return path
+
+
+def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> list[Row]:
+    """Return the run's rows; refuse them if they are not those of the blind files."""
+    rows = list(read_rows(run))
+    try:
+        items = list(iter_items(source, notes={}, whole=False))
+    except UserError as error:
+        raise UserError(f"{error} Give the path of the blind files.", "data") from None
+    refuse_limited(run, record, len(rows), len(items))
+    for number, (row, item) in enumerate(zip_longest(rows, items), start=1):
+        if row is None or item is None or _parts(row.item) != _parts(item):
+            own, other = (f"'{thing.compound}'" if thing else "missing" for thing in (row, item))
+            raise UserError(
+                f"{run}: item {number} ({own}) is not that of {source} ({other}). Rank again.",
+                "data",
+            )
+        if not row.sequence and len(row.order) != 5:
+            raise UserError(
+                f"{run}: item {number} ('{row.compound}') has {len(row.order)} candidates, not 5."
+            )
+    return rows
+
+
+def _parts(item: Item) -> tuple[object, ...]:
+    """Return the parts that must be the same in the run and in the blind file."""
+    names = sorted(candidate.name for candidate in item.candidates)
+    return item.compound, item.sentence, names, len(item.sequence)
+
+
+def _by_code(run: Path, rows: Sequence[Row]) -> dict[str, list[Prediction]]:
+    """Return the predictions of each language, by the code of the task."""
+    predictions: dict[str, list[Prediction]] = {}
+    tags: dict[str, str] = {}
+    for row in rows:
+        code = task_code(row.language)
+        if tags.setdefault(code, row.language) != row.language:
+            raise UserError(
+                f"{run}: has two files of one language, {tags[code]} and {row.language}, and "
+                f"both would be submission_{code}.tsv. Rank one of them."
+            )
+        predictions.setdefault(code, []).append(row.prediction)
+    for codes in (ADMIRE_1, ADMIRE_2):
+        if set(predictions) <= {*codes}:
+            return predictions
+    raise UserError(
+        f"{run}: its languages ({', '.join(tags.values())}) are not all of AdMIRe 1 "
+        f"({', '.join(ADMIRE_1)}) or all of AdMIRe 2 ({', '.join(ADMIRE_2)}). Rank the files of "
+        "one task. A language is read from the file's name or from --lang."
+    )

@@ -1,0 +1,223 @@
+"""Tunes a run's scoring and fusion weights from run folders, without any model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from math import comb, gcd
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from admire.core.choices import TEXTS, TRACKS, Fusion, Gate, TextRole
+from admire.core.errors import UserError
+from admire.data.items import Item
+from admire.metrics import metrics
+from admire.pipeline.fusion import read_same
+from admire.pipeline.past_runs import read_cosines, read_rows, recorded_cosines
+from admire.rankers.scorer import Scores, comparable, query_weights, rank_names, score
+from admire.rankers.settings import Scoring
+from admire.senses.sense import Sense
+
+METRICS = ("top1", "dcg", "corr_official", "corr_rank")
+"""The figures of items with a whole order."""
+GLOSS: tuple[TextRole, ...] = ("gloss", "compound")
+GATES: tuple[Gate, ...] = ("hard", "soft")
+WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
+"""Weights of images and captions to try if there are both."""
+
+
+def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Scoring]:
+    """Tune the scoring of a run.
+
+    Returns:
+        The figures of the run with its own settings, those of :func:`cross_validate`, and the best
+        scoring on all items.
+    """
+    items, parts, encoders = read_cosines(folder)
+    if any(item.expected_order is None for item in items):
+        raise UserError(f"{folder}: is of Subtask B or V-WSD. Tuning needs gold orders.")
+    tracks = sum(f"{track}_compound" in parts[0] for track in TRACKS)
+    tried = scorings(tracks, encoders, gates(parts), sides(parts))
+    table, best = cross_validate(items, rescore_all(parts, tried), seed=seed)
+    return _figures(items, [row.order for row in read_rows(folder)]), table, tried[best]
+
+
+def tune_weights(
+    folders: Sequence[Path], method: Fusion = "scores", *, seed: int = 0
+) -> tuple[pd.DataFrame, pd.DataFrame, tuple[int, ...]]:
+    """Tune the weights of runs for fusing them.
+
+    Returns:
+        The figures of equal weights, those of :func:`cross_validate`, and the best weights on all
+        items.
+    """
+    runs = [run.rankings for run in read_same(folders)]
+    items = [ranking.item for ranking in runs[0]]
+    for number, item in enumerate(items, start=1):
+        if not item.expected_order:
+            raise UserError(f"{folders[0]}: item {number} ('{item.compound}') has no gold order.")
+    tried = weightings(len(runs))
+    shares = np.array(tried) / np.sum(tried, axis=1, keepdims=True)
+    orders = []
+    for k, item in enumerate(items):
+        names = [candidate.name for candidate in item.candidates]
+        fused = shares @ np.array([comparable(run[k].scores, method) for run in runs])
+        orders.append([rank_names(names, scores) for scores in fused])
+    table, best = cross_validate(items, orders, seed=seed)
+    return _figures(items, [equal for equal, *_ in orders]), table, tried[best]
+
+
+def _figures(items: Sequence[Item], orders: Sequence[tuple[str, ...]]) -> pd.DataFrame:
+    """Return the figures of one order for each item, as :func:`cross_validate` has them."""
+    opened = metrics.open_metrics()
+    figures = {name: opened[name] for name in METRICS}
+    rows: list[dict[str, Any]] = [
+        {"compound": item.compound, "sentence": item.sentence, "sentence_type": item.sentence_type}
+        | {name: figure(order, item, None, item.compound) for name, figure in figures.items()}
+        for item, order in zip(items, orders, strict=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
+    """Return weights to try for some runs: equal ones first, then all tenths from near to far.
+
+    With five runs or more the steps are coarser, so that at most about a thousand are tried.
+    """
+    steps = max(k for k in range(1, 11) if k == 1 or comb(k + runs - 1, runs - 1) <= 1001)
+    tried = {(1,) * runs}
+    for cuts in combinations(range(1, steps + runs), runs - 1):
+        weights = [b - a - 1 for a, b in pairwise((0, *cuts, steps + runs))]
+        tried.add(tuple(weight // gcd(*weights) for weight in weights))
+
+    def unevenness(weights: Sequence[int]) -> float:
+        # Rounded, so that the order of the weights does not matter.
+        return round(sum((weight / sum(weights) - 1 / runs) ** 2 for weight in weights), 9)
+
+    return tuple(sorted(tried, key=lambda weights: (unevenness(weights), weights)))
+
+
+def gates(parts: Sequence[pd.DataFrame]) -> tuple[Gate, ...]:
+    """Return the gates that can be tried on a run's rows.
+
+    A run with a hard gate and single glosses has none for literal uses, which the soft gate needs.
+    """
+    rows = pd.concat(parts)
+    literal = rows[rows["predicted_type"] != "idiomatic"]
+    return GATES if literal.empty or (literal["gloss"] != "").any() else ("hard",)
+
+
+def sides(parts: Sequence[pd.DataFrame]) -> tuple[tuple[TextRole, ...], ...]:
+    """Return the texts to try on a run's rows: the paper's, and all if there are more."""
+    columns = set(parts[0].columns)
+    present = {role for role in TEXTS if any(f"{track}_{role}" in columns for track in TRACKS)}
+    return (GLOSS, TEXTS) if present - set(GLOSS) else (GLOSS,)
+
+
+def scorings(
+    tracks: int = 1,
+    encoders: int = 1,
+    gates: Sequence[Gate] = GATES,
+    sides: Sequence[tuple[TextRole, ...]] = (GLOSS,),
+) -> tuple[Scoring, ...]:
+    """Return the scorings to try, beginning with the paper's if it is one of them.
+
+    Args:
+        tracks: with two, images and captions, their weights are tried as well.
+        encoders: with two, plain sums are omitted, because their terms are on different scales.
+        gates: those to try, see :func:`gates`.
+        sides: the texts to try, see :func:`sides`.
+    """
+    return tuple(
+        Scoring(image, caption, gate, contrast, standardise, texts, pairs)
+        for texts in sides
+        for standardise in ((False, True) if encoders == 1 else (True,))
+        for image, caption in (WEIGHTS if tracks == 2 else WEIGHTS[:1])
+        for gate in gates
+        for contrast in (0.0, 0.5, 1.0)
+        for pairs in ((0.0, Scoring.pairs) if standardise and contrast else (0.0,))
+    )
+
+
+def rescore_all(
+    parts: Sequence[pd.DataFrame], scorings: Sequence[Scoring]
+) -> list[list[tuple[str, ...]]]:
+    """Return each item's order under each of several scorings, from the rows of scores.csv."""
+    return [[_order(models, scoring) for scoring in scorings] for models in map(_recorded, parts)]
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """One chat model's results for an item: its sense, and the cosines of its queries by track."""
+
+    names: list[str]
+    sense: Sense
+    roles: list[str]
+    cosines: dict[str, Scores]
+
+
+def _recorded(part: pd.DataFrame) -> list[_Recorded]:
+    """Return one item's rows of scores.csv, by chat model."""
+    recorded = []
+    for _, rows in part.groupby("llm", sort=False):
+        # Missing texts have no cosines.
+        filled = rows.dropna(axis="columns", how="all").to_dict("records")
+        roles, cosines = recorded_cosines(filled, TEXTS)
+        first = rows.iloc[0]
+        sense = Sense(first["predicted_type"] or None, float(first["probability_idiomatic"]))
+        recorded.append(_Recorded(rows["candidate"].tolist(), sense, roles, cosines))
+    return recorded
+
+
+def _order(models: Sequence[_Recorded], scoring: Scoring) -> tuple[str, ...]:
+    scores = []
+    for model in models:
+        by_role = query_weights(scoring, model.sense, model.roles)
+        weights = [by_role.get(role, 0.0) for role in model.roles]
+        scores.append(score(model.cosines, weights, scoring))
+    return rank_names(models[-1].names, np.mean(scores, axis=0))
+
+
+def cross_validate(
+    items: Sequence[Item],
+    orders: Sequence[Sequence[tuple[str, ...]]],
+    *,
+    folds: int = 5,
+    repeats: int = 50,
+    seed: int = 0,
+) -> tuple[pd.DataFrame, int]:
+    """Return figures of held-out items, and the best choice on all items.
+
+    The compounds are split into folds; each fold is ranked in the way with the highest mean DCG on
+    the other folds; of ties, the first. With as few items as in AdMIRe one split is not reliable,
+    so each item's figures are the means over many splits.
+
+    Args:
+        orders: for each item, one for each way of ranking.
+
+    Returns:
+        The columns of :func:`admire.metrics.item_figures.score_items`, one row an item; and the
+        index of the way with the highest mean DCG on all items.
+
+    Raises:
+        UserError: there are fewer compounds than folds.
+    """
+    names, compound = np.unique([item.compound.casefold() for item in items], return_inverse=True)
+    if len(names) < folds:
+        raise UserError(f"{folds} folds need at least {folds} compounds; there are {len(names)}.")
+    figures = [_figures(items, way) for way in zip(*orders, strict=True)]
+    values = np.array([table[list(METRICS)] for table in figures])  # ways, items, metrics
+    dcg = np.array([table["dcg"] for table in figures]).T.copy()
+    means = np.zeros(values.shape[1:])
+    rng = np.random.default_rng(seed)
+    for _ in range(repeats):
+        fold = (rng.permutation(len(names)) % folds)[compound]
+        for left_out in range(folds):
+            held = fold == left_out
+            means[held] += values[dcg[~held].mean(axis=0).argmax(), held] / repeats
+    table = figures[0].assign(**dict(zip(METRICS, means.T, strict=True)))
+    return table, int(dcg.mean(axis=0).argmax())

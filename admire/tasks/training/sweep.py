@@ -1,0 +1,293 @@
+"""Many heads on the same embeddings, on all cores: grids of settings and cross-validation."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from admire.core.errors import UserError, needs_extra
+from admire.core.machine import cores
+from admire.core.progress import show_progress
+from admire.core.schema import check_setting
+from admire.core.storage import only_writer, refuse_special, write_whole, writing
+from admire.data.items import Item
+from admire.data.submission import Prediction
+from admire.encoders.training_settings import Folds, HeadTraining
+from admire.metrics.figures import paired_difference, summarise
+from admire.metrics.item_figures import score_items
+from admire.rankers.scorer import Scores, rank_names
+from admire.tasks.training.heads import (
+    choose_glosses,
+    fit_and_test_head,
+    head_scores,
+    warn_of_shared_samples,
+)
+from admire.tasks.training.settings import SweepAxes
+from admire.tasks.training.triplets import Indices, Triplets, check_soft_negatives, split_compounds
+
+with needs_extra("train", "A sweep"):
+    import joblib
+
+PAPER_AXES: dict[str, tuple[float, ...]] = vars(SweepAxes())
+"""What the paper tried (section 3): 162 settings."""
+
+
+def head_grid(
+    base: HeadTraining, axes: Mapping[str, Sequence[float]] = PAPER_AXES
+) -> list[HeadTraining]:
+    """Combine all values of the axes; all other settings are those of ``base``.
+
+    Args:
+        axes: the values to try, by the setting's name.
+    """
+    return [
+        replace(base, **dict(zip(axes, values, strict=True)))  # type: ignore[arg-type]
+        for values in itertools.product(*axes.values())
+    ]
+
+
+def check_heads(
+    items: Sequence[Item],
+    settings: Sequence[HeadTraining],
+    out: Path | None = None,
+    *,
+    folds: int | None = None,
+    seed: int = 0,
+) -> None:
+    """Check whether heads can be trained on items, before anything is asked or encoded.
+
+    Args:
+        settings: of all heads.
+        out: the file of a sweep to resume.
+        folds, seed: of :func:`cross_validate_heads`; None splits as for :func:`sweep_heads`.
+
+    Raises:
+        UserError: there are too few compounds for the split, the folds or the soft negatives, or no
+            idiomatic items where glosses alone are wanted; or ``out`` is not the file of a sweep.
+    """
+    if out and out.exists():
+        _read_lines(out)
+    compounds = [item.compound.casefold() for item in items]
+    # The other items are compared with their compounds, see true_queries.
+    gloss = np.array([bool(item.word) or item.sentence_type == "idiomatic" for item in items])
+    for setting, (pool, validation, _) in _jobs(compounds, settings, folds, seed):
+        anchors = pool
+        if setting.glosses_only:
+            anchors, _ = choose_glosses(gloss, pool, validation)
+        check_soft_negatives(compounds, anchors, pool, setting.soft_negatives)
+
+
+def sweep_heads(
+    data: Triplets, settings: Sequence[HeadTraining], out: Path, *, processes: int | None = None
+) -> pd.DataFrame:
+    """Train a head with each of the settings, and return a row for each, in their order.
+
+    Each result becomes a line of ``out`` at once. Heads that are in ``out`` already, with the same
+    data and settings, are not trained again, so an interrupted sweep resumes.
+
+    Args:
+        processes: how many to use; None is one for each core.
+
+    Returns:
+        A table with a column for each setting, ``epoch`` and ``validation_loss`` of the best
+        epoch, top-1 accuracy on the test samples with the head (``test_top1``) and without one
+        (``none_top1``), and ``history``.
+
+    Raises:
+        UserError: a setting does not suit the data, or ``out`` is not the file of a sweep, cannot
+            be written, or another process is adding to it.
+    """
+    jobs = _jobs(data.compounds, settings)
+    splits = {setting.seed: parts for setting, parts in jobs}
+    outcomes = _outcomes(data, jobs, out, processes)
+    warn_of_shared_samples(data, [*splits.values()], "the heads")
+    rows = [asdict(s) | outcome for s, outcome in zip(settings, outcomes, strict=True)]
+    return pd.DataFrame(rows).drop(columns="scores")
+
+
+def compare_heads(
+    items: Sequence[Item],
+    without: Sequence[Prediction],
+    having: Sequence[Prediction],
+    seed: int = 0,
+) -> dict[str, pd.DataFrame]:
+    """Compare the figures without heads and with them, and the difference item by item.
+
+    Args:
+        without, having: as :func:`cross_validate_heads` gives them.
+
+    Returns:
+        Three tables as :func:`admire.metrics.figures.summarise` makes them, by their titles.
+    """
+    plain, headed = (score_items(items, orders, "head") for orders in (without, having))
+    return {
+        "without a head": summarise(plain, seed=seed),
+        "in the head's space": summarise(headed, seed=seed),
+        "second minus first": paired_difference(plain, headed, seed=seed),
+    }
+
+
+def cross_validate_heads(
+    items: Sequence[Item],
+    data: Triplets,
+    settings: Sequence[HeadTraining],
+    out: Path | None = None,
+    *,
+    folds: int = 5,
+    seed: int = 0,
+    processes: int | None = None,
+) -> tuple[list[Prediction], list[Prediction]]:
+    """Rank items without a head, and with heads that have not seen the item's compound.
+
+    The compounds are dealt into folds. For each fold, heads are trained on nine tenths of the
+    other compounds and validated on the rest. With several settings, the head with the lowest
+    validation loss ranks the fold, which has no part in the choice (nested cross-validation).
+
+    Args:
+        items: those that ``data`` was made of.
+        out: keeps results as for :func:`sweep_heads`; None keeps none.
+        folds: at least 2.
+        processes: how many to use; None is one for each core.
+
+    Raises:
+        UserError: there are fewer compounds than folds; and as for :func:`sweep_heads`.
+    """
+    check_setting("folds", folds, Folds)
+    jobs = _jobs(data.compounds, settings, folds, seed)
+    parts = [part for _, part in jobs[:: len(settings)]]
+    outcomes = _outcomes(data, jobs, out, processes)
+    warn_of_shared_samples(data, parts, "their heads")
+    plain = head_scores(data, np.arange(len(items)))
+    headed = plain.copy()
+    for k, (_, _, held) in enumerate(parts):
+        tried = outcomes[k * len(settings) : (k + 1) * len(settings)]
+        headed[held] = min(tried, key=lambda outcome: outcome["validation_loss"])["scores"]
+    return _predictions(items, plain), _predictions(items, headed)
+
+
+def _folds(compounds: Sequence[str], folds: int, seed: int) -> list[_Parts]:
+    names, compound = np.unique(np.array(compounds), return_inverse=True)
+    if len(names) < folds:
+        raise UserError(f"{folds} folds need {folds} compounds, not {len(names)}.", "folds")
+    fold = np.random.default_rng(seed).permutation(len(names)) % folds
+    splits = []
+    for left_out in range(folds):
+        others = np.flatnonzero(fold != left_out)
+        others = np.random.default_rng([seed, left_out]).permutation(others)
+        validating = np.isin(compound, others[: max(1, round(0.1 * len(others)))])
+        held = fold[compound] == left_out
+        parts = (~held & ~validating, validating, held)
+        splits.append(tuple(np.flatnonzero(part) for part in parts))
+    return cast(list[_Parts], splits)
+
+
+def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
+    predictions = []
+    for item, row in zip(items, scores, strict=True):
+        names = [candidate.name for candidate in item.candidates]
+        order = rank_names(names, row[: len(names)])
+        predictions.append(Prediction(item.compound, item.sentence, order, item.sentence_type))
+    return predictions
+
+
+_Parts = tuple[Indices, Indices, Indices]
+_Job = tuple[HeadTraining, _Parts]
+"""A head to train: its settings, and the samples for training, validation and test."""
+
+
+def _jobs(
+    compounds: Sequence[str],
+    settings: Sequence[HeadTraining],
+    folds: int | None = None,
+    seed: int = 0,
+) -> list[_Job]:
+    """Combine all settings with the split of each, or with each of the folds."""
+    if folds is not None:
+        return [(s, parts) for parts in _folds(compounds, folds, seed) for s in settings]
+    seeds = {s.seed for s in settings}
+    splits = {number: split_compounds(compounds, number) for number in seeds}
+    return [(s, splits[s.seed]) for s in settings]
+
+
+def _key(job: _Job) -> str:
+    settings, parts = job
+    digest = hashlib.sha256(repr([part.tolist() for part in parts]).encode())
+    return json.dumps([asdict(settings), digest.hexdigest()])
+
+
+def _outcomes(
+    data: Triplets, jobs: Sequence[_Job], out: Path | None, processes: int | None
+) -> list[dict[str, Any]]:
+    """Return the result of each job. Results are read from ``out`` and added to it as lines."""
+    with only_writer(out) if out else nullcontext():
+        digest = _digest(data)
+        done = _read(out, digest) if out else {}
+        missing = [job for job in jobs if _key(job) not in done]
+        work = joblib.Parallel(
+            processes or cores(),
+            return_as="generator_unordered",
+            max_nbytes=None,  # else workers get read-only memory maps, which torch warns of
+        )
+        with joblib.parallel_config("loky", inner_max_num_threads=1):
+            results = work(joblib.delayed(_outcome)(data, job) for job in missing)
+            task = f"Training {len(missing)} heads"
+            for key, outcome in show_progress(results, task, len(missing)):
+                done[key] = outcome
+                if out:
+                    line = json.dumps({"data": digest, "job": key, "outcome": outcome})
+                    _append(out, line + "\n")
+        return [done[_key(job)] for job in jobs]
+
+
+def _outcome(data: Triplets, job: _Job) -> tuple[str, dict[str, Any]]:
+    settings, parts = job
+    head, history, outcome = fit_and_test_head(data, settings, parts)
+    scores = head_scores(data, parts[2], head).tolist()
+    return _key(job), outcome | {"scores": scores, "history": [*map(asdict, history)]}
+
+
+def _append(path: Path, text: str) -> None:
+    with writing(path):
+        refuse_special(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _digest(data: Triplets) -> str:
+    digest = hashlib.sha256(json.dumps([data.compounds, data.modalities]).encode())
+    for array in (data.anchors, data.documents, data.present, data.positive):
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _read(path: Path, digest: str) -> dict[str, dict[str, Any]]:
+    """Read these data's outcomes so far, by job. A last line that was cut short is removed."""
+    _append(path, "")  # fails before anything is trained if it cannot be written
+    rows, whole = _read_lines(path)
+    if whole != path.read_text(encoding="utf-8"):
+        with write_whole(path) as file:
+            file.write(whole)
+    return {row["job"]: row["outcome"] for row in rows if row["data"] == digest}
+
+
+def _read_lines(path: Path) -> tuple[list[dict[str, Any]], str]:
+    """Read the results of a sweep, and the text of its whole lines."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith("\n")]
+        rows = [json.loads(line) for line in whole]
+        if all({"data", "job", "outcome"} <= row.keys() for row in rows):
+            return rows, "".join(whole)
+    except (ValueError, AttributeError):
+        pass
+    raise UserError(f"{path}: is not the file of a sweep. Choose another.", "out")

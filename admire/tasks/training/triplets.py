@@ -1,0 +1,310 @@
+"""Anchors, positives and negatives for training a head, from embeddings computed once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from admire.core.errors import UserError
+from admire.data.items import Item
+from admire.data.overlap import Part, parts_of
+from admire.encoders import ImageEncoder, TextEncoder, open_encoder
+from admire.pipeline.sources import open_source
+from admire.prompts import Prompts
+from admire.senses.interpretation import true_queries
+from admire.tasks.training.settings import TripletSettings
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Triplets:
+    """What a head is trained on (UoR-NCL, section 2.4): S samples, M modalities, width d.
+
+    A modality is the paper's word for one form of a candidate: its image, a variant of its image,
+    its caption, a rewriting of its caption. Each belongs to a track, image or caption.
+
+    Attributes:
+        compounds: the compound of each sample, in lower case.
+        anchors: the query for the sample's true sense, shape (S, d).
+        documents: each of a sample's C candidates in each modality, shape (S, C, M, d); zeros where
+            one is missing.
+        present: which of them exist, shape (S, C, M).
+        positive: the index of the best candidate by gold, shape (S,). The others are the hard
+            negatives; see :func:`draw_soft_negatives` for the soft ones.
+        modalities: names: ``image``, ``augmented image 1``, ``caption``, ``paraphrase by t5``, …
+        gloss: which anchors are glosses, shape (S,). The others are compounds.
+        items: what they were made of, one for each sample; empty if unknown.
+    """
+
+    compounds: tuple[str, ...]
+    anchors: npt.NDArray[np.float32]
+    documents: npt.NDArray[np.float32]
+    present: npt.NDArray[np.bool_]
+    positive: Indices
+    modalities: tuple[str, ...]
+    gloss: npt.NDArray[np.bool_]
+    items: tuple[Item, ...] = ()
+
+    def parts(self) -> Iterator[Part]:
+        """Iterate over the parts of the items that a head learns from; variants are their bases."""
+        captions = "caption" in self.modalities
+        parts = parts_of(self.items, pictures="image" in self.modalities)
+        return (part for part in parts if captions or part.kind != "caption")
+
+
+def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str, dict[Path, Path]]:
+    """Map each modality of the image track to the candidates' image files, or to their variants.
+
+    Args:
+        augmented: the folder that :func:`admire.augment.images.augment_folder` wrote, or None.
+            ``night_owl_1.png`` in it is the first variant of ``night_owl.png``. Without a variant
+            of these images it is a UserError.
+    """
+    images = {c.image for item in items for c in item.candidates if c.image}
+    modalities = {"image": {image: image for image in images}}
+    if augmented is None:
+        return modalities
+    below: dict[str, list[Path]] = {}
+    for variant in augmented.rglob("*.png"):
+        below.setdefault(variant.name, []).append(variant)
+    k = 1
+    while variants := {
+        image: variant
+        for image in images
+        for variant in below.get(f"{image.stem}_{k}.png", ())
+        if variant.parent.name == image.parent.name or variant.parent == augmented
+    }:
+        modalities[f"augmented image {k}"] = variants
+        k += 1
+    if k == 1:
+        raise UserError(f"{augmented}: contains no augmented image of these candidates.", "images")
+    return modalities
+
+
+def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> dict[str, dict[str, str]]:
+    """Map each modality of the caption track to the candidates' captions, originals or rewrites.
+
+    Args:
+        rewritten: the file that :func:`admire.augment.captions.write_rewritten` wrote, or None.
+            There is a modality for each of its rewriters. A file that cannot be read, or rewrites
+            none of these captions, is a UserError.
+    """
+    captions = {c.caption for item in items for c in item.candidates if c.caption}
+    modalities = {"caption": {caption: caption for caption in captions}}
+    if rewritten is None:
+        return modalities
+    from admire.augment.captions import read_rewritten
+
+    for caption, rows in read_rewritten(rewritten).items():
+        for row in rows if caption in captions else ():
+            modalities.setdefault(f"{row.kind} by {row.made_by}", {})[caption] = row.text
+    if len(modalities) == 1:
+        raise UserError(
+            f"{rewritten}: contains no rewritten caption of these candidates.", "captions"
+        )
+    return modalities
+
+
+def open_triplets(
+    items: Sequence[Item], settings: TripletSettings | None = None, *, seed: int = 0
+) -> tuple[Triplets, TextEncoder]:
+    """Make triplets of items whose types and orders are known; the chat model writes the glosses.
+
+    What can be refused is refused before the chat model is asked.
+
+    Args:
+        seed: of the sampled glosses.
+
+    Returns:
+        The triplets, and the encoder.
+
+    Raises:
+        UserError: a model is missing; an item's type is not given; ``images`` or ``captions`` is,
+            but the track does not use it; and as for :func:`encode_triplets`.
+    """
+    settings = settings or TripletSettings()
+    track, images, captions = settings.track, settings.images, settings.captions
+    for part, path in (("image", images), ("caption", captions)):
+        if path and part not in track:
+            raise UserError(
+                f"{path}: the track {track} uses no {part}s. Use the track image+caption.", "track"
+            )
+    files = image_modalities(items, images) if "image" in track else None
+    texts = caption_modalities(items, captions) if "caption" in track else None
+    encoder = open_encoder(settings.encoder, device=settings.device)
+    _find_inputs(items, encoder, files, texts)
+    source = open_source(settings.llm, url=settings.llm_url)
+    queries = true_queries(items, source, Prompts(settings.prompts), seed=seed)
+    return encode_triplets(items, queries, encoder, images=files, captions=texts), encoder
+
+
+def encode_triplets(
+    items: Sequence[Item],
+    queries: Sequence[str],
+    encoder: TextEncoder,
+    *,
+    images: Mapping[str, Mapping[Path, Path]] | None = None,
+    captions: Mapping[str, Mapping[str, str]] | None = None,
+) -> Triplets:
+    """Encode the items' queries and every modality of their candidates.
+
+    Args:
+        queries: what each item's candidates are compared with: its gloss or its compound.
+        images: see :func:`image_modalities`; None leaves images out.
+        captions: see :func:`caption_modalities`; None leaves captions out.
+
+    Raises:
+        UserError: an item's best candidate is unknown or has none of the modalities, no candidate
+            has any of them, or the encoder does not suit the track.
+    """
+    inputs, positive = _find_inputs(items, encoder, images, captions)
+    width = max(len(item.candidates) for item in items)
+    anchors = encoder.encode_texts(list(queries), role="query")
+    shape = (len(items), width, len(inputs))
+    documents = np.zeros((*shape, anchors.shape[1]), dtype=np.float32)
+    present = np.zeros(shape, dtype=bool)
+    for m, (modality, by_candidate) in enumerate(inputs.items()):
+        vectors = _encode(list(by_candidate.values()), encoder)
+        if vectors.shape[1] != anchors.shape[1]:
+            raise UserError(
+                f"The encoder '{encoder.name}' has no common space for {modality}s.", "encoder"
+            )
+        for (s, c), vector in zip(by_candidate, vectors, strict=True):
+            documents[s, c, m], present[s, c, m] = vector, True
+    return Triplets(
+        tuple(item.compound.casefold() for item in items),
+        anchors,
+        documents,
+        present,
+        np.array(positive),
+        tuple(inputs),
+        np.array([query != item.phrase for query, item in zip(queries, items, strict=True)]),
+        tuple(items),
+    )
+
+
+_Inputs = dict[str, dict[tuple[int, int], Path | str]]
+"""The file or text of each candidate that has one, by modality and by sample and candidate."""
+
+
+def _find_inputs(
+    items: Sequence[Item],
+    encoder: TextEncoder,
+    images: Mapping[str, Mapping[Path, Path]] | None,
+    captions: Mapping[str, Mapping[str, str]] | None,
+) -> tuple[_Inputs, list[int]]:
+    """Find what to encode, and the place of each item's best candidate.
+
+    Raises:
+        UserError: as for :func:`encode_triplets`, except for what only vectors show.
+    """
+    inputs = _inputs(items, "image", images or {}) | _inputs(items, "caption", captions or {})
+    if not inputs:
+        raise UserError("No candidate has an image or caption of the track to train on.", "track")
+    if images and not images.keys().isdisjoint(inputs) and not isinstance(encoder, ImageEncoder):
+        raise UserError(f"The encoder '{encoder.name}' reads no images. Use captions.", "track")
+    there = {place for by_candidate in inputs.values() for place in by_candidate}
+    positive = []
+    for s, item in enumerate(items):
+        names = [candidate.name for candidate in item.candidates]
+        best = (item.expected_order or ("",))[0]
+        if best not in names or (s, names.index(best)) not in there:
+            raise UserError(
+                f"Item {s + 1} ('{item.compound}'): its best candidate '{best}' by expected_order "
+                "has no image or caption of the track to train on."
+            )
+        positive.append(names.index(best))
+    return inputs, positive
+
+
+def _inputs(
+    items: Sequence[Item],
+    part: Literal["image", "caption"],
+    modalities: Mapping[str, Mapping[Any, Path | str]],
+) -> _Inputs:
+    """Find the file or text for each item's candidates, by their places, in each modality."""
+    parts = {
+        (s, c): getattr(candidate, part)
+        for s, item in enumerate(items)
+        for c, candidate in enumerate(item.candidates)
+    }
+    return {
+        modality: {place: texts[own] for place, own in parts.items() if own in texts}
+        for modality, texts in modalities.items()
+        if not texts.keys().isdisjoint(parts.values())
+    }
+
+
+def _encode(inputs: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[np.float32]:
+    paths = [path for path in inputs if isinstance(path, Path)]
+    if paths and isinstance(encoder, ImageEncoder):
+        return encoder.encode_images(paths)
+    return encoder.encode_texts([*map(str, inputs)], role="document")
+
+
+def split_compounds(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, Indices, Indices]:
+    """Split samples, by their compounds, for training, validation and test.
+
+    No compound is in two of the parts. A fifth of them is for the test, a tenth of the others for
+    validation. 70 become 50, 6 and 14, and 32 become 23, 3 and 6, as in the paper (section 3).
+
+    Raises:
+        UserError: there are fewer than three compounds.
+    """
+    names, compound = np.unique(np.array(compounds), return_inverse=True)
+    if len(names) < 3:
+        raise UserError(f"A split needs at least three compounds; there are {len(names)}.")
+    test = max(1, round(0.2 * len(names)))
+    validation = max(1, round(0.1 * (len(names) - test)))
+    dealt = np.random.default_rng(seed).permutation(len(names))
+    parts = np.split(dealt, [len(names) - validation - test, len(names) - test])
+    train, valid, held = (np.flatnonzero(np.isin(compound, part)) for part in parts)
+    return train, valid, held
+
+
+def draw_soft_negatives(
+    data: Triplets, anchors: Indices, pool: Indices, k: int, rng: np.random.Generator
+) -> tuple[Indices, Indices]:
+    """Draw K candidates of other compounds for each anchor, each of another sample.
+
+    Args:
+        anchors: the samples that need negatives, shape (A,).
+        pool: the samples to draw from.
+
+    Returns:
+        The samples that were drawn and the candidate of each, both of shape (A, K).
+
+    Raises:
+        UserError: the pool has fewer than K samples of other compounds.
+    """
+    check_soft_negatives(data.compounds, anchors, pool, k)
+    names = np.array(data.compounds)
+    keys = rng.random((len(anchors), len(pool)))
+    own = np.equal.outer(names[anchors], names[pool])
+    samples = pool[np.argsort(np.where(own, 2.0, keys), axis=1)[:, :k]]
+    there = data.present[samples].any(axis=3)
+    candidates = np.where(there, rng.random(there.shape), -1.0).argmax(axis=2)
+    return samples, candidates
+
+
+def check_soft_negatives(compounds: Sequence[str], anchors: Indices, pool: Indices, k: int) -> None:
+    """Refuse to draw more soft negatives of an anchor than there are samples of other compounds.
+
+    Args:
+        compounds: of all samples; ``anchors`` and ``pool`` are as in :func:`draw_soft_negatives`.
+    """
+    counts = Counter(compounds[sample] for sample in pool)
+    most = max((counts[compounds[anchor]] for anchor in anchors), default=0)
+    if k > len(pool) - most:
+        raise UserError(
+            f"{k} soft negatives are too many: a training item has only {len(pool) - most} other "
+            "items whose compounds differ from its own. Use fewer soft negatives or more data.",
+            "soft_negatives",
+        )

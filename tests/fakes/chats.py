@@ -1,0 +1,72 @@
+"""A chat server that answers as a test wants."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pytest_httpserver import HTTPServer
+from toys import said
+from werkzeug import Request, Response
+
+from admire.core.errors import UserError
+from admire.llm.openai import OpenAIChat
+
+CHAT = "/v1/chat/completions"
+KEY, PASSWORD, TOKEN = "sk-secret-123", "pa55w0rd", "t0k3n-of-a-test"
+
+
+def completion(text: object) -> Response:
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    return Response(json.dumps(body), content_type="application/json")
+
+
+def refusal(status: int, message: str = "no", **headers: str) -> Response:
+    body = json.dumps({"error": {"message": message, "type": "t", "code": "c"}})
+    return Response(body, status, headers, content_type="application/json")
+
+
+def not_taken(name: str | None, **more: object) -> Response:
+    error = {
+        "message": f"Unsupported value: '{name}' does not support 0.7 with this model.",
+        "type": "invalid_request_error",
+        "param": name,
+        "code": "unsupported_parameter" if name == "max_tokens" else "unsupported_value",
+    }
+    return Response(json.dumps({"error": error | more}), 400, content_type="application/json")
+
+
+def serve(server: HTTPServer, *responses: Response) -> None:
+    """Give the responses one after the other, and the last one from then on."""
+    rest = list(responses)
+
+    def handle(request: Request) -> Response:
+        return rest.pop(0) if len(rest) > 1 else rest[0]
+
+    server.expect_request(CHAT, method="POST").respond_with_handler(handle)
+
+
+def echo(server: HTTPServer, path: str = CHAT) -> None:
+    """Answer every prompt with itself in capitals."""
+
+    def handle(request: Request) -> Response:
+        return completion(prompt_of(request).upper())
+
+    server.expect_request(path, method="POST").respond_with_handler(handle)
+
+
+def prompt_of(request: Request) -> str:
+    return request.get_json()["messages"][0]["content"]
+
+
+def asked(server: HTTPServer) -> list[str]:
+    """The prompts that reached the server."""
+    return [prompt_of(request) for request, _ in server.log]
+
+
+def failure(model: OpenAIChat) -> str:
+    with pytest.raises(UserError) as caught:
+        said(model, "hi")
+    return str(caught.value)

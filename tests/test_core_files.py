@@ -1,0 +1,222 @@
+"""Paths that stay in a folder, and texts and tables that are too large to be read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from admire.core import files
+from admire.core.errors import UserError
+from admire.core.files import (
+    add_table,
+    json_rows,
+    open_text,
+    path_inside,
+    read_table,
+    read_text,
+    table_parts,
+)
+
+PARTS = ("a", "..", ".", "", "out", "in", "up", "/", "\\", "C:", "\0", " ", "~", "a.png", "é")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with links: out of it, into it, and to the folder above."""
+    place = tmp_path_factory.mktemp("place")
+    folder = place / "set"
+    (folder / "a" / "a").mkdir(parents=True)
+    (place / "secret.png").write_text("secret")
+    (folder / "a.png").write_text("picture")
+    for name, target in (("out", place / "secret.png"), ("in", "a"), ("a/up", ".."), ("up", "..")):
+        (folder / name).symlink_to(target)
+    return folder
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(PARTS), max_size=6), st.booleans(), st.booleans())
+@example(["a", "up", "up", "secret.png"], False, False)
+@example(["in", "..", "..", "secret.png"], False, True)
+def test_a_path_is_inside_or_refused(folder: Path, parts: list[str], absolute: bool, follow: bool):
+    name = "/".join([str(folder)] * absolute + parts)
+    try:
+        path = path_inside(folder, name, follow_links=follow)
+    except UserError:
+        return
+    assert path == os.path.normpath(path)
+    assert not os.path.isabs(path)
+    assert path.split(os.sep)[0] != ".."
+    if not follow:
+        assert (folder / path).resolve().is_relative_to(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [
+        *(("a.png", "a.png"), ("./a//a.png", "a/a.png"), ("a/../a.png", "a.png")),
+        *(("{folder}/a.png", "a.png"), ("{folder}/a/../a.png", "a.png"), ("in/x", "in/x")),
+        *(("...", "..."), ("..a", "..a"), ("a:b.png", "a:b.png"), ("AC\\DC.png", "AC\\DC.png")),
+        *(("gone/x.png", "gone/x.png"), ("x" * 1000, "x" * 1000)),
+        *((name, "is outside") for name in ("..", "../a.png", "a/../../secret.png", "/etc/passwd")),
+        *((name, "is outside") for name in ("{folder}/../secret.png", "{folder}2/a.png", "//a")),
+        *(
+            (name, "is outside")
+            for name in ("..\\a", "a\\..\\..\\a", "C:\\a", "C:..\\a", "\\\\s\\a")
+        ),
+        *((name, "is a link out of") for name in ("out", "up/secret.png", "a/up/up/x")),
+        *((name, "cannot be the name") for name in ("", " ", "a\0.png", "x" * 5000, "\udcff.png")),
+    ],
+)
+def test_names_stay_in_the_folder(folder: Path, name: str, inside: str):
+    name = name.format(folder=folder)
+    if " " not in inside:
+        assert path_inside(folder, name, follow_links=False) == inside
+        return
+    with pytest.raises(UserError, match=inside):
+        path_inside(folder, name, follow_links=False)
+    if "link" in inside:
+        assert path_inside(folder, name, follow_links=True) == os.path.normpath(name)
+
+
+def test_a_folder_may_itself_be_a_link(folder: Path, tmp_path: Path):
+    (tmp_path / "link").symlink_to(folder)
+    for name in (folder / "a.png", tmp_path / "link" / "a.png", "a.png"):
+        assert path_inside(tmp_path / "link", str(name), follow_links=False) == "a.png"
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".csv"])
+def test_a_file_without_line_breaks_is_not_read_to_its_end(tmp_path: Path, suffix: str):
+    path = tmp_path / f"endless{suffix}"
+    with path.open("wb") as file:
+        file.write(b"text\n" if suffix == ".csv" else b"")
+        file.truncate(1 << 40)  # it has no blocks on disk
+    read = {
+        ".csv": lambda path: list(table_parts(path, ())),
+        ".jsonl": lambda p: list(json_rows(p)),
+    }
+    with pytest.raises(UserError, match=r"endless.*, row 1: has more than \d+ MB"):
+        read.get(suffix, open_text)(path)
+
+
+def test_tables_are_limited_in_columns_and_in_what_is_read_at_once(monkeypatch, tmp_path: Path):
+    path = tmp_path / "t.csv"
+    path.write_text("a," * 20_000 + "b\n" + "1," * 20_000 + "2\n")
+    with pytest.raises(UserError, match=r"t\.csv: has more than 10,000 columns"):
+        list(table_parts(path, ()))
+    monkeypatch.setattr(files, "PART", 1 << 20)
+    row = "x" * 1000 + "\n"
+    path.write_text("a\n" + row * 1024 + '"' + row * 4000 + '"\n')
+    parts = table_parts(path, ())
+    assert [len(next(parts)) for _ in range(2)] == [512, 512]
+    with pytest.raises(UserError, match=r"t\.csv, after row 1024: .* have more than 1 MB"):
+        next(parts)
+    path.write_text("a\n" + row * 4000)
+    assert sum(map(len, table_parts(path, ()))) == 4000
+
+
+def test_a_file_that_is_read_whole_has_a_limit_of_its_own(monkeypatch, tmp_path: Path):
+    path = tmp_path / "t.json"
+    path.write_text("x" * 900)
+    monkeypatch.setattr(files, "LINE", 800)
+    monkeypatch.setattr(files, "WHOLE", 1000)
+    assert read_text(path) == "x" * 900
+    with pytest.raises(UserError, match="row 1: has more than"):
+        open_text(path)
+    path.write_text("x\n" * 600)
+    with pytest.raises(UserError, match=r"t\.json: has more than"):
+        read_text(path)
+
+
+HEAD = "compound\tsentence\timage1_name\timage1_caption\n"
+JOINED = {
+    "last cells": 'a\tb\tc\t"d\ne\tf\tg\th\ni\tj\tk\t"l\nm\tn\to\tp\n',
+    "cells in the middle": 'a\t"b\tc\td\ne\tf\tg\th\ni\t"j\tk\tl\nm\tn\to\tp\n',
+    "beside a quoted cell": 'a\t"b\tc\td\ne\tf\tg\th\ni\t"j"\tk\tl\nm\tn\to\tp\n',
+    "closed where a cell ends": 'a\t"b\tc\td\ne\tf\tg\th\ni\tj"\tk\tl\nm\tn\to\tp\n',
+    "three of them": 'a\t"b\tc\td\ne\tf\tg\th\ni\t"j\tk\tl\nm\t"n\to\tp\n',
+}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("separator", ["\t", ",", ";"])
+@pytest.mark.parametrize("rows", JOINED.values(), ids=JOINED)
+def test_no_row_vanishes_in_a_cell_whose_quotation_mark_is_not_closed(
+    tmp_path: Path, rows: str, separator: str, end: str
+):
+    path = tmp_path / ("t.tsv" if separator == "\t" else "t.csv")
+    first = f'x\t"Night owl" is what they call me\t\t"two\nlines"\n\t\t\t\n\n{rows}'
+    text = (HEAD + first).replace("\t", separator).replace("\n", end)
+    path.write_text(text, encoding="utf-8", newline="")
+    column = "image1_caption" if rows.startswith("a\tb") else "sentence"
+    with pytest.raises(UserError, match=rf"t\..sv, row 3, {column}: .* closed only in row 5"):
+        read_table(path, ("compound",))
+
+
+@pytest.mark.parametrize(
+    ("row", "cells"),
+    [
+        ('"Night owl" is me\t5" and 6"', ["Night owl is me", '5" and 6"']),
+        ('"a\tb"\t"two\nlines"', ["a\tb", "two\nlines"]),
+        ('"a\n\tb"\t"c"', ["a\n\tb", "c"]),  # all quoted, as programs write them
+        ('"""So,"" he said,\nand left, at once"\tb', ['"So," he said,\nand left, at once', "b"]),
+        ('"Well, owl" it is\t"I am one," she said', ["Well, owl it is", "I am one, she said"]),
+    ],
+)
+@pytest.mark.parametrize("separator", ["\t", ","])
+def test_other_quotation_marks_stay_what_they_are(tmp_path: Path, row, cells, separator):
+    path = tmp_path / ("t.tsv" if separator == "\t" else "t.csv")
+    path.write_text(f"x\ty\n{row}\n".replace("\t", separator), encoding="utf-8")
+    expected = [cell.replace("\t", separator) for cell in cells]
+    assert read_table(path, ()).to_numpy().tolist() == [expected]
+
+
+def test_a_cell_that_holds_others_of_its_row_is_refused(tmp_path: Path):
+    (tmp_path / "t.tsv").write_text(f'{HEAD}a\t"b\t"c\td\n')
+    with pytest.raises(UserError, match=r"row 1, sentence: .* closed only in a later one"):
+        read_table(tmp_path / "t.tsv", ())
+
+
+CELLS = st.text(st.sampled_from('a"\t,; \n\r'), max_size=6)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=3), st.sampled_from("\t,"))
+def test_a_table_that_was_written_is_read_back_cell_for_cell(tmp_path: Path, rows, separator):
+    path = tmp_path / ("t.tsv" if separator == "\t" else "t.csv")
+    table = pd.DataFrame([(*row, "x") for row in rows], columns=["a", "b", "c", "d"])
+    with path.open("w", encoding="utf-8", newline="") as file:
+        add_table(file, table, separator=separator)
+    assert read_table(path, ()).to_numpy().tolist() == table.to_numpy().tolist()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+def test_what_spreadsheets_write_is_read(tmp_path: Path, encoding: str):
+    path = tmp_path / "t.CSV"
+    path.write_bytes("id;text\r\n;\r\n1;Schön – 夜\r\n ;\t\r\n".encode(encoding))
+    table = read_table(path, ("id",))
+    assert (table.to_numpy().tolist(), [*table.index]) == ([["1", "Schön – 夜"]], [1])
+
+
+def test_windows_1252_is_told_how_to_save_it(tmp_path: Path):
+    (tmp_path / "t.csv").write_bytes("id\n1\nSchön\n".encode("cp1252"))
+    with pytest.raises(UserError, match=r"row 2: is not UTF-8 .* 'CSV UTF-8'"):
+        read_table(tmp_path / "t.csv", ())
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (" Compound,x", "'compound' is missing. Rename ' Compound'"),
+        ("x,y", "'compound' is missing. The file has: x, y"),
+        ("compound,x,compound", "'compound' appears twice"),
+    ],
+)
+def test_a_column_that_is_needed_is_there_once(tmp_path: Path, header: str, message: str):
+    (tmp_path / "t.csv").write_text(f"{header}\n1,2,3\n"[: -3 if header.count(",") < 2 else None])
+    with pytest.raises(UserError, match=message):
+        read_table(tmp_path / "t.csv", ("compound",))

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import logging
+import sys
+
+import pytest
+
+from admire.core import progress
+from admire.core.progress import progress_as_wanted, progress_told_to, show_progress
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, logger="admire")
+    return caplog
+
+
+def test_plain_lines_say_how_far_long_work_has_come(log, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    assert list(show_progress("ab", "Writing")) == ["a", "b"]  # short work has one line
+    assert list(show_progress("", "Nothing")) == []
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1.0)
+    clock = iter([0, 0, 4, 100])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    assert list(show_progress(iter("abc"), "Reading", 3)) == ["a", "b", "c"]
+    assert log.messages == [
+        "Writing",
+        "Reading",
+        "Reading: 0 of 3",
+        "Reading: 1 of 3, 4.0 s each, about 0:08 min left",
+        "Reading: 2 of 3, 50 s each, about 0:50 min left",
+    ]
+
+
+def test_a_terminal_gets_a_bar_and_a_program_that_only_uses_the_library_nothing(
+    log, monkeypatch, capsys
+):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    for level in (logging.INFO, logging.WARNING):
+        log.set_level(level, logger="admire")
+        assert list(show_progress("ab", "Reading")) == ["a", "b"]
+        out, err = capsys.readouterr()
+        assert (out, "Reading" in err, log.messages) == ("", level == logging.INFO, [])
+
+
+def test_a_listener_is_called_instead_and_can_stop_the_work(log):
+    calls: list[tuple[str, int, int]] = []
+    with progress.progress_told_to(lambda *call: calls.append(call)):
+        assert list(show_progress("ab", "Reading")) == ["a", "b"]
+        with progress.hidden_progress():
+            list(show_progress("ab", "In the midst of reading"))
+    assert calls == [("Reading", 0, 2), ("Reading", 1, 2), ("Reading", 2, 2)]
+    assert not log.messages
+
+    def stop(what: str, done: int, total: int) -> None:
+        if done:
+            raise InterruptedError
+
+    letters = iter("abc")
+    with pytest.raises(InterruptedError), progress.progress_told_to(stop):
+        list(show_progress(letters, "Reading", 3))
+    assert next(letters) == "b"
+
+
+def test_a_function_of_python_shows_progress_as_wanted(monkeypatch, capsys):
+    """Without the command line's INFO: on a terminal, or where it is asked for."""
+
+    def work(progress: progress.Progress) -> str:
+        with progress_as_wanted(progress):
+            assert list(show_progress("ab", "Reading")) == ["a", "b"]
+        return capsys.readouterr().err
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    told = []
+    for terminal in (False, True):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda is_one=terminal: is_one, raising=False)
+        assert ("Reading" in work(None)) is terminal
+        assert work(False) == ""
+        with progress_told_to(lambda *what: told.append(what)):
+            assert work(None) == ""  # who listens around it hears it
+    assert told == [("Reading", done, 2) for done in range(3)] * 2
+    assert work(lambda *what: told.append(what)) == ""
+    assert told[6:] == told[:3]
+
+
+def test_a_notebook_shows_one_line_and_leaves_none(monkeypatch):
+    display = pytest.importorskip("IPython.display", reason="needs the extra 'notebooks'")
+    shown = []
+    for name in ("display", "update"):
+        monkeypatch.setattr(
+            display.DisplayHandle, name, lambda self, data, raw: shown.append(data["text/plain"])
+        )
+    monkeypatch.setattr("admire.core.progress.in_notebook", lambda: True)
+    monkeypatch.setattr("admire.core.notebook.SECONDS_BETWEEN_UPDATES", -1.0)
+    with progress_as_wanted(None):
+        assert list(show_progress("a", "Reading")) == ["a"]
+        assert list(show_progress("b", "Writing")) == ["b"]
+    assert shown == ["Reading: 0 of 1", "Reading: 1 of 1", "Writing: 0 of 1", "Writing: 1 of 1", ""]

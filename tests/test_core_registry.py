@@ -1,0 +1,203 @@
+"""What plugs in: how plug-ins are found, what they may do wrong, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from commands import ended, run
+from toys import OWL, PAPER, WordEncoder, says
+
+import admire
+from admire import UserError, rank, read_run, write_run
+from admire.core import registry
+from admire.core.registry import PluginError, register
+from admire.encoders import TextEncoder, open_encoder
+from admire.llm import ChatModel, open_llm
+
+LENGTH = [len(candidate.caption) for candidate in OWL.candidates]
+
+
+@pytest.fixture(autouse=True)
+def _restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is forgotten after it."""
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
+
+
+@pytest.fixture
+def announce(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]:
+    """Announces an entry point, as a distribution that is installed does."""
+    announced = dict(registry._announced())
+
+    def add(name: str, value: str, distribution: str) -> None:
+        kind, _, plain = name.partition(".")
+        point = EntryPoint(name, value, "admire")
+        vars(point)["dist"] = SimpleNamespace(name=distribution)
+        announced[kind, plain] = (*announced.get((kind, plain), ()), point)
+
+    monkeypatch.setattr(registry, "_announced", lambda: announced)
+    monkeypatch.setattr(registry.metadata, "version", lambda name: "1.0")
+    return add
+
+
+def length(item, reading):
+    """The longest caption first."""
+    return [len(candidate.caption) for candidate in item.candidates]
+
+
+def test_a_function_is_a_ranker_of_one_line():
+    register("ranker", "length")(length)
+    settings = admire.Settings(rankers=("length",), sense="vote")
+    found = rank([OWL], settings, llms=[says("Idiomatic")]).rankings[0]
+    assert found.judgements[0].scores == tuple(map(float, LENGTH))
+    assert found.order[0] == OWL.candidates[int(np.argmax(LENGTH))].name
+
+
+def test_names_are_listed_without_an_import_and_described_by_one_command(announce, capsys):
+    announce("ranker.absent", "no_such_module:Ranker", "admire-broken")
+    assert "absent" in registry.names("ranker")
+    code, out, err = run(capsys, "plugins", "ranker", "--json")
+    assert code == 0
+    listed = {row["name"]: row for row in json.loads(out)}
+    assert listed["listwise"]["distribution"] == "admire-idioms"
+    assert "absent" not in listed
+    assert err.count("\n") == 1
+    assert "'absent' of admire-broken cannot be imported (no_such_module" in err
+    message = ended(capsys, "rank", admire.SAMPLES, "--ranker", "absent")
+    assert "admire-broken" in message
+    assert "(--ranker)" in message
+
+
+def test_a_name_that_is_taken_is_refused_with_both_distributions(announce):
+    announce("encoder.e5", "admire_mine:Encoder", "admire-mine")
+    with pytest.raises(PluginError, match="those of admire-idioms and admire-mine"):
+        open_encoder("e5")
+    assert "sight" in registry.names("encoder")
+    register("ranker", "listwise")(length)
+    with pytest.raises(PluginError, match="Register length under another"):
+        registry.find("ranker", "listwise")
+
+
+def test_a_misspelt_name_is_told_the_nearest_and_all(capsys):
+    register("ranker", "length")(length)
+    with pytest.raises(UserError, match=r"Did you mean 'length'.*Available: embeddings, "):
+        rank([OWL], admire.Settings(rankers=("lenght",)), llms=[says("Idiomatic")])
+    with pytest.raises(UserError, match="'oops' is not a kind of plug-in"):
+        register("oops", "length")
+
+
+class Silent:
+    """Lacks what a chat model or an encoder must have."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "open_it", "lacks"),
+    [
+        ("chat", open_llm, "has no ask and no parallel and no accepts_images. Derive it from"),
+        ("encoder", open_encoder, "has no encode_texts and no batch. Derive it from"),
+    ],
+)
+def test_a_plugin_without_its_methods_is_named(kind, open_it, lacks):
+    register(kind, "silent")(Silent)
+    with pytest.raises(PluginError, match=f"'silent' {lacks}"):
+        open_it("silent")
+
+
+class Broken(TextEncoder):
+    def encode_texts(self, texts, *, role):
+        if "nan" in self.name:
+            return np.full((len(texts), 3), np.nan)
+        if "few" in self.name:
+            return np.ones((1, 3))
+        raise ValueError("out of ink")
+
+
+class Refusing(ChatModel):
+    def ask(self, question):
+        raise ValueError("out of ink")
+
+
+class Talking(ChatModel):
+    def ask(self, question):
+        return "Idiomatic"
+
+
+def wrong_number(item, reading):
+    return [1.0]
+
+
+def not_finite(item, reading):
+    return [float("nan"), 1.0, 1.0]
+
+
+def failing(item, reading):
+    raise KeyError(item.compound)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "made", "message"),
+    [
+        (
+            "encoder",
+            "nan",
+            Broken,
+            "encoder 'nan' returned a vector that is zero or not finite",
+        ),
+        ("encoder", "few", Broken, "encoder 'few' returned vectors of shape (1, 3) for"),
+        ("encoder", "ink", Broken, "the encoder 'ink' raised ValueError (out of ink)"),
+        ("chat", "ink", Refusing, "'night owl': the chat model 'ink' raised ValueError"),
+        ("chat", "talk", Talking, "'night owl': the chat model 'talk' returned str, not a Reply"),
+        ("ranker", "few", wrong_number, "'night owl': the ranker 'few' returned 1 scores for 3"),
+        ("ranker", "nan", not_finite, "'night owl': the ranker 'nan' returned a score of nan"),
+        ("ranker", "fail", failing, "'night owl': the ranker 'fail' raised KeyError"),
+    ],
+)
+def test_a_plugin_that_fails_is_named_with_the_item(kind, name, made, message):
+    register(kind, name)(made)
+    chosen = {"encoder": name} if kind == "encoder" else {"encoder": WordEncoder()}
+    chosen["llms"] = [name] if kind == "chat" else [says("Idiomatic")]
+    rankers = (name,) if kind == "ranker" else ("embeddings",)
+    settings = admire.Settings(rankers=rankers, sense="vote", scoring=PAPER.scoring)
+    with pytest.raises(PluginError) as error:
+        rank([OWL], settings, **chosen)
+    assert message in str(error.value)
+
+
+def test_with_skip_bad_the_items_that_a_plugin_cannot_rank_are_left_out(capsys, tmp_path):
+    @register("ranker", "picky")
+    def picky(item, reading):
+        if item.compound == "night owl":
+            raise ValueError("no owls")
+        return [0.0] * len(item.candidates)
+
+    replies = tmp_path / "replies.csv"
+    items = admire.read_items(admire.SAMPLES)
+    rows = [f'{item.compound},"{item.sentence}",idiomatic' for item in items]
+    replies.write_text("\n".join(["compound,sentence,sense", *rows]))
+    call = ("rank", admire.SAMPLES, "--ranker", "picky", "--llm", f"recorded:{replies}")
+    out = tmp_path / "run"
+    code, _, err = run(capsys, *call, "--out", out)
+    assert (code, out.exists()) == (2, False)
+    assert "'night owl': the ranker 'picky' raised ValueError" in err
+    code, _, err = run(capsys, *call, "--skip-bad", "--out", out)
+    assert code == 0
+    assert err.count("Skipped: “") == 2
+    left = read_run(out)
+    assert len(left.rankings) == left.record["items"] == len(items) - 2
+    assert len(left.record["left_out"]) == 2
+
+
+def test_a_run_of_a_plugin_that_is_gone_is_read_and_scored_but_not_asked_again(capsys, tmp_path):
+    register("ranker", "length")(length)
+    settings = admire.Settings(rankers=("length",), sense="vote")
+    write_run(rank([OWL], settings, llms=[says("Idiomatic")]), tmp_path / "run")
+    del registry._REGISTERED["ranker", "length"]
+    assert read_run(tmp_path / "run").rankings[0].judgements[0].ranker == "length"
+    assert run(capsys, "score", tmp_path / "run")[0] == 0
+    assert run(capsys, "report", tmp_path / "run", "--out", tmp_path / "r.html")[0] == 0
+    message = ended(capsys, "rank", admire.SAMPLES, "--like", tmp_path / "run", "--llm", "embedded")
+    assert "Unknown ranker 'length'" in message

@@ -1,0 +1,337 @@
+"""Files and folders that appear whole, only admire's own folders replaced, one writer at a time."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from admire.core.errors import UserError
+from admire.core.storage import (
+    MARKER,
+    cache_dir,
+    check_file,
+    check_folder,
+    check_place,
+    note_addition,
+    only_writer,
+    open_file,
+    replace_folder,
+    write_whole,
+)
+
+
+def content(folder: Path) -> dict[str, str]:
+    """The text of every file below a folder but markers, hidden ones and leftovers included."""
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != MARKER
+    }
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Files may not grow beyond a thousand bytes: what a write to a full disk does."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def write(path: Path, text: str = "new") -> None:
+    with write_whole(path) as file:
+        file.write(text)
+
+
+def test_a_file_is_written_as_it_is_with_the_folders_it_needs(tmp_path):
+    write(tmp_path / "one" / "two" / "out.txt", "não\r\nκ\n\r")
+    assert (tmp_path / "one" / "two" / "out.txt").read_bytes() == "não\r\nκ\n\r".encode()
+    with write_whole(tmp_path / "out.bin", "wb") as file:
+        file.write(b"\x00\xff\r\n")
+    assert (tmp_path / "out.bin").read_bytes() == b"\x00\xff\r\n"
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), UserError("mine")])
+def test_an_exception_leaves_the_old_file_and_nothing_else(tmp_path, failure):
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    with pytest.raises(type(failure)), write_whole(path) as file:  # noqa: PT012
+        file.write("half")
+        raise failure
+    assert content(tmp_path) == {"out.txt": "old"}
+
+
+def test_what_a_killed_process_left_is_written_over(tmp_path):
+    killed = f"""
+import os, signal
+from pathlib import Path
+from admire.core.storage import replace_folder, write_whole
+with replace_folder(Path({str(tmp_path)!r}) / "folder", "index") as part:
+    with write_whole(part / "a.txt") as file, write_whole(Path({str(tmp_path)!r}) / "b.txt"):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", killed], check=False)
+    assert content(tmp_path)  # half-written files
+    replace(tmp_path / "folder")
+    write(tmp_path / "b.txt")
+    assert content(tmp_path) == {"b.txt": "new"} | {f"folder/{k}": v for k, v in whole().items()}
+
+
+def test_what_killed_commands_left_is_in_no_commands_way_and_removed(tmp_path):
+    code = f"""
+import sys, time
+from pathlib import Path
+from admire.core.storage import replace_folder
+with replace_folder(Path({str(tmp_path)!r}) / "runs" / sys.argv[1], "run"):
+    print("in", flush=True)
+    time.sleep(600)
+"""
+    runs = tmp_path / "runs"
+    killed, under_way = others = [
+        subprocess.Popen([sys.executable, "-c", code, name], stdout=subprocess.PIPE)
+        for name in ("killed", "under way")
+    ]
+    for other in others:
+        other.stdout.readline()
+    killed.kill()
+    killed.communicate()
+    replace(runs / "mine")
+    assert {path.name for path in runs.iterdir()} == {".under way.admire-part", "mine"}
+    under_way.kill()
+    under_way.communicate()
+    shutil.rmtree(runs / "mine")
+    replace(runs)  # where nothing but a leftover is
+    assert content(tmp_path) == {f"runs/{name}": text for name, text in whole().items()}
+
+
+@pytest.mark.parametrize("below", ["out.txt", "new/out.txt"])
+def test_a_folder_that_may_not_be_written_to_is_named(locked_folder, below):
+    with pytest.raises(UserError, match="Permission denied") as caught:
+        write(locked_folder / below)
+    assert str(locked_folder / below) in str(caught.value)
+    assert content(locked_folder) == {"out.txt": "old"}
+
+
+def replace(folder: Path, text: str = "new", what: str = "index") -> None:
+    with replace_folder(folder, what) as part:
+        (part / "below").mkdir()
+        (part / "below" / "a.txt").write_text(text)
+        (part / "b.txt").write_text(text)
+
+
+def whole(text: str = "new") -> dict[str, str]:
+    return {"below/a.txt": text, "b.txt": text}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError(errno.ENOENT, "No such file or directory"),  # a wrong SSL_CERT_FILE
+        PermissionError(errno.EACCES, "Permission denied", "/a/picture.png"),
+        OSError(errno.ENOSPC, "No space left on device", "/tmp/x"),
+        BrokenPipeError(errno.EPIPE, "Broken pipe"),
+        TimeoutError("timed out"),
+        ValueError("embedded null byte"),
+    ],
+    ids=repr,
+)
+def test_what_fails_elsewhere_is_not_reported_as_a_place_that_cannot_be_written(tmp_path, error):
+    for writing in (write_whole(tmp_path / "a"), replace_folder(tmp_path / "b", "run")):
+        with pytest.raises(type(error)) as caught, writing:
+            raise error
+        assert caught.value is error
+    assert content(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "names"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), ()),
+        (OSError(errno.EROFS, "Read-only file system"), ("",)),
+        (PermissionError(errno.EACCES, "Permission denied"), ("below/a.txt",)),
+        (OSError(errno.EXDEV, "Cross-device link"), ("/tmp/a", "a")),
+    ],
+    ids=repr,
+)
+def test_what_fails_in_the_folder_is_reported_as_one_that_cannot_be_written(tmp_path, error, names):
+    with pytest.raises(UserError) as caught, replace_folder(tmp_path / "b", "run") as part:  # noqa: PT012
+        for attribute, name in zip(("filename", "filename2"), names, strict=False):
+            setattr(error, attribute, str(part / name))
+        raise error
+    assert str(caught.value).startswith(f"{tmp_path / 'b'}: cannot be written ({error.strerror})")
+
+
+def test_only_files_are_read_and_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/null")
+    with closing(socket.socket(socket.AF_UNIX)) as server:
+        server.bind(str(tmp_path / "socket"))
+    for name in ("pipe", "device", "socket"):
+        path = tmp_path / name
+        for use in (open_file, write, partial(check_file, mark="", force=True), check_place):
+            with pytest.raises(UserError, match=f"{path}: is a {name}, not a file"):
+                use(path)
+        assert path.exists()
+        assert not path.is_file()
+
+
+def lock(place: Path) -> None:
+    with only_writer(place):
+        pass
+
+
+ADD = partial(check_folder, kind="run", adding=True)
+
+
+@pytest.mark.parametrize(
+    ("uses", "name"),
+    [
+        ((open_file, write, check_place, replace, ADD, lock), "a\0b"),
+        ((open_file, write, check_place, replace, ADD), "n" * 256),
+        ((check_place,), "n" * 250),  # because of what is made beside it on the way
+        ((replace, partial(check_folder, kind="run")), "n" * 245),
+        ((open_file, replace, ADD, lock), "loop"),  # a file that replaces the link can be written
+        ((open_file, write, check_place, replace, ADD, lock), "loop/a"),
+        ((open_file, write, check_place, replace, ADD), "file/a"),
+        ((open_file, write, check_place), ""),
+    ],
+)
+def test_what_cannot_be_a_path_or_is_a_folder_is_refused(
+    tmp_path, uses: tuple[Callable[[Path], object], ...], name
+):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").write_text("mine")
+    for use in uses:
+        with pytest.raises(UserError, match=r"cannot be (read|written)|is (not )?a folder"):
+            use(tmp_path / name)
+    assert {path.name for path in tmp_path.iterdir()} == {"loop", "file"}
+
+
+def test_the_root_is_never_replaced():
+    for refused in (lambda: replace(Path("/")), lambda: check_folder(Path("/"), "run")):
+        with pytest.raises(UserError, match="/: is the root"):
+            refused()
+
+
+@pytest.mark.parametrize("before", ["absent", "empty", "admire's own"])
+def test_a_folder_that_nobody_would_miss_is_replaced(tmp_path, before):
+    folder = tmp_path / "new" / "place"
+    if before == "empty":
+        folder.mkdir(parents=True)
+    elif before == "admire's own":
+        replace(folder, "old")
+    replace(folder)
+    assert content(folder) == whole()
+    assert list(folder.parent.iterdir()) == [folder]
+    marker = json.loads((folder / MARKER).read_text())
+    assert marker == {"what": "index", "holds": ["b.txt", "below"]}
+
+
+@pytest.mark.parametrize(
+    ("what", "file", "text", "says"),
+    [
+        (None, "place/thesis.txt", "years of work", "thesis.txt"),
+        ("index", "place/thesis.txt", "years of work", "thesis.txt"),
+        ("index", f"place/{MARKER}", '{"what": "index"', MARKER),
+        ("index", f"place/{MARKER}", "[" * 10**5, MARKER),
+        ("run", "other.txt", "", "contains a run"),
+        (None, "place", "years of work", "is a file"),
+    ],
+)
+def test_anything_else_is_refused_and_left_alone(tmp_path, what, file, text, says):
+    folder = tmp_path / "place"
+    if what:
+        replace(folder, "old", what)
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(text)
+    before = content(tmp_path)
+    for refused in (lambda: replace(folder), lambda: check_folder(folder, "index")):
+        with pytest.raises(UserError, match=f"{folder}.*{re.escape(says)}") as error:
+            refused()
+        assert error.value.settings == ("out",)
+    assert content(tmp_path) == before
+
+
+def test_files_may_be_added_to_a_folder_that_holds_others(tmp_path):
+    replace(tmp_path / "place", "old")
+    (tmp_path / "place" / "thesis.txt").write_text("years of work")
+    check_folder(tmp_path / "place", "index", adding=True)
+    (tmp_path / "place" / "thesis.txt").unlink()
+    note_addition(tmp_path / "place" / "report.html")
+    (tmp_path / "place" / "report.html").write_text("a page")
+    replace(tmp_path / "place")
+    assert content(tmp_path / "place") == whole()
+    note_addition(tmp_path / "report.html")  # no folder of admire's
+    assert not (tmp_path / MARKER).exists()
+
+
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt])
+def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path, failure):
+    replace(tmp_path / "place", "old")
+    with pytest.raises(failure), replace_folder(tmp_path / "place", "index") as part:  # noqa: PT012
+        (part / "half.txt").write_text("half")
+        raise failure
+    assert content(tmp_path) == {f"place/{name}": text for name, text in whole("old").items()}
+
+
+def test_a_full_disk_leaves_the_old_folder_and_the_message_names_it(tmp_path):
+    folder = tmp_path / "place"
+    replace(folder, "old")
+    with full_disk(), pytest.raises(UserError) as error:
+        replace(folder, "new" * 1000)
+    assert str(error.value).startswith(f"{folder}: cannot be written (File too large)")
+    with full_disk(), pytest.raises(UserError) as error, replace_folder(folder, "index") as part:
+        write(part / "vectors.npy", "new" * 1000)
+    assert str(error.value).startswith(f"{folder / 'vectors.npy'}: cannot be written")
+    assert content(tmp_path) == {f"place/{name}": text for name, text in whole("old").items()}
+
+
+def test_two_commands_cannot_write_to_one_place_and_a_kill_frees_it(tmp_path):
+    place = tmp_path / "run"
+    code = f"""
+import sys, time
+from pathlib import Path
+from admire.core.storage import only_writer
+with only_writer(Path({str(place)!r})):
+    print("in", flush=True)
+    time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
+        assert other.stdout
+        other.stdout.readline()
+        for refused in (lambda: only_writer(place).__enter__(), lambda: replace(place)):
+            with pytest.raises(UserError, match="run: another admire process"):
+                refused()
+        replace(tmp_path / "other")
+        other.kill()
+    with only_writer(place):
+        replace(place)  # one command may enter again
+    assert content(place) == whole()
+
+
+def test_the_cache_folder_follows_the_environment_and_is_named_if_it_cannot_hold_locks(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("ADMIRE_CACHE", "")
+    assert cache_dir().is_absolute()
+    assert "admire" in cache_dir().parts
+    (tmp_path / "file").write_text("")
+    for below, words in (("file", "is not a folder. Set"), ("file/a", "cannot be locked .* set")):
+        monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / below))
+        with pytest.raises(UserError, match=f"{words} ADMIRE_CACHE to a folder"):
+            replace(tmp_path / "run")

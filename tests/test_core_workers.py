@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from commands import hide, run
+
+from admire import SAMPLES, Settings, read_items
+from admire.apps.search import changes, write_index
+from admire.apps.search.encoding import encode_over
+from admire.apps.search.index import export_index
+from admire.core.errors import UserError
+from admire.core.machine import cores
+from admire.core.progress import progress_told_to
+from admire.core.workers import STORE, SURROUNDINGS, Workers, map_processes
+from admire.encoders import open_encoder
+from admire.pipeline.past_runs import read_record
+from admire.pipeline.run_blocks import rank_file
+from admire.rankers.settings import RequestOptions
+
+os.environ.update(SURROUNDINGS)
+ray = pytest.importorskip("ray")
+
+TWO = Workers(2, gpus=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, no_words: str) -> Iterator[Path]:
+    """The workers' cache. All tests use one Ray, which takes seconds to start."""
+    cache = tmp_path_factory.mktemp("workers")
+    with pytest.MonkeyPatch.context() as surroundings:
+        surroundings.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for this file's functions
+        surroundings.setenv("ADMIRE_CACHE", str(cache))
+        surroundings.setenv("ADMIRE_WORDNET", no_words)
+        options = {"log_to_driver": False, "logging_level": logging.ERROR}
+        ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=STORE, **options)
+        yield cache
+        ray.shutdown()
+
+
+def open_squares(folder: Path | None = None) -> Callable[[int], int]:
+    """A unit gives its square; some units do worse."""
+    warned = logging.getLogger("admire")
+    warned.warning("The program says this itself.")
+
+    def square(unit: int) -> int:
+        warned.warning("Squares are large.")
+        if folder and unit == 3 and not (folder / "killed").exists():
+            (folder / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if unit == 13:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if unit < 0:
+            raise UserError(f"row {unit}: is negative.", "track")
+        if unit == 99:
+            raise ZeroDivisionError("a mistake")
+        return unit * unit
+
+    return square
+
+
+def open_meeting(folder: Path) -> Callable[[int], int]:
+    """The first two units wait for each other, each in a process of its own."""
+
+    def meet(unit: int) -> int:
+        (folder / str(unit)).touch()
+        while unit < 2 and not (folder / str(1 - unit)).exists():
+            pass
+        return unit * unit
+
+    return meet
+
+
+def open_nothing() -> Callable[[int], int]:
+    raise UserError("The model is missing.", "encoder")
+
+
+def open_self() -> Callable[[str], str | int | None]:
+    def look(name: str) -> str | int | None:
+        return {"cores": cores(), "cwd": os.getcwd()}.get(name, os.environ.get(name))
+
+    return look
+
+
+def test_units_are_done_at_the_same_time_and_come_in_order(tmp_path: Path):
+    read = []
+
+    def units() -> Iterator[int]:
+        for unit in range(12):
+            read.append(unit)
+            yield unit
+
+    found = map_processes(units(), partial(open_meeting, tmp_path), TWO)
+    assert next(found) == 0
+    assert len(read) < 12  # the rest is read when there is somebody to do it
+    assert list(found) == [unit * unit for unit in range(1, 12)]
+
+
+def test_without_units_nothing_is_started():
+    assert list(map_processes([], open_nothing, Workers(2, "nowhere:1"))) == []
+
+
+@pytest.mark.ci
+def test_unit_of_a_killed_worker_is_done_by_another(tmp_path: Path, caplog, capfd):
+    found = list(map_processes(range(8), partial(open_squares, tmp_path), TWO))
+    assert (tmp_path / "killed").exists()
+    assert found == [unit * unit for unit in range(8)]
+    assert caplog.messages == ["Squares are large."]
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.ci
+def test_unit_that_kills_every_worker_ends_the_work():
+    found = map_processes([1, 13, 2], open_squares, TWO)
+    assert next(found) == 1
+    with pytest.raises(UserError, match="3 workers were lost by the same unit") as error:
+        next(found)
+    assert error.value.settings == ("workers",)
+
+
+@pytest.mark.ci
+def test_error_comes_after_the_units_before_it():
+    found = map_processes([1, 2, 3, -4, 5, -6], open_squares, TWO)
+    assert [next(found) for _ in range(3)] == [1, 4, 9]
+    with pytest.raises(UserError, match=r"^row -4: is negative\.$") as error:
+        next(found)
+    assert error.value.settings == ("track",)
+    with pytest.raises(ZeroDivisionError, match="a mistake"):
+        list(map_processes([99], open_squares, TWO))
+    with pytest.raises(UserError, match=r"^The model is missing\.$"):
+        list(map_processes([1], open_nothing, TWO))
+
+
+@pytest.mark.ci
+def test_surroundings_of_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    usage = "RAY_USAGE_STATS_ENABLED"
+    monkeypatch.delenv(usage, raising=False)
+    asked = ["cores", "OMP_NUM_THREADS", "cwd", usage]
+    assert list(map_processes(asked, open_self, TWO)) == [1, "1", str(tmp_path), "0"]
+    assert os.environ[usage] == "0"  # where Ray is started
+
+
+class Killer:
+    """Kills a worker that is at a unit, the first time that it is called and there is one."""
+
+    def __init__(self, cache: Path):
+        self.cache = cache
+        self.killed = False
+
+    def __call__(self, *things: object) -> None:
+        for process in [] if self.killed else Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                ours = f"ADMIRE_CACHE={self.cache}".encode() in (process / "environ").read_bytes()
+                if ours and (process / "cmdline").read_bytes().startswith(b"ray::_Worker.do"):
+                    os.kill(int(process.name), signal.SIGKILL)
+                    self.killed = True
+                    return
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "run.json"
+    }
+
+
+@pytest.mark.ci
+def test_index_by_workers_is_that_of_one_process(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pictures = (SAMPLES if SAMPLES.is_dir() else SAMPLES.parent) / "images"
+    monkeypatch.setattr(changes, "BATCH", 8)
+    encoder = open_encoder("sight")
+    write_index(pictures, encoder, tmp_path / "one")
+    killer = Killer(cache)
+    monkeypatch.setattr(changes, "_remove_copy", killer)
+    write_index(pictures, encoder, tmp_path / "two", encode=encode_over(TWO))
+    assert killer.killed
+    tables = []
+    for index in ("one", "two"):
+        export_index(tmp_path / index, tmp_path / f"{index}.parquet")
+        tables.append(pd.read_parquet(tmp_path / f"{index}.parquet"))
+    assert len(tables[0]) > 8
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
+
+
+def test_ranking_by_workers_is_that_of_one_process(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("admire.pipeline.ranking.BLOCK", 3)
+    replies = tmp_path / "replies.jsonl"
+    said = [
+        {"compound": item.compound, "sense": sense, "meaning": f"{sense} {item.sentence}"}
+        for item in read_items(SAMPLES)
+        for sense in ("idiomatic", "literal")
+    ]
+    replies.write_text("\n".join(map(json.dumps, said)))
+    settings = Settings(llms=(f"recorded:{replies}",), sense="given")
+    rank_file(SAMPLES, tmp_path / "one", settings)
+    killer = Killer(cache)
+    with progress_told_to(lambda what, done, total: killer() if done else None):
+        rank_file(SAMPLES, tmp_path / "two", settings, workers=TWO)
+    assert killer.killed
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+    records = [read_record(tmp_path / name) for name in ("one", "two")]
+    for record in records:
+        assert record.pop("seconds").keys() == {"senses and meanings", "encoding and scores"}
+        assert [record.pop(name) for name in ("started", "finished")]
+    assert records[0] == records[1]
+
+
+def test_a_command_tells_what_workers_need(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch):
+    shared = ("rank", SAMPLES, "--out", tmp_path / "out")
+    code, out, err = run(capsys, *shared, "--workers", 2, "--ray-address", "127.0.0.1:1")
+    assert (code, out) == (2, "")
+    assert "'127.0.0.1:1'" in err
+    assert err.endswith(" (--ray-address)\n")
+    for options in (("--ray-address", "auto"), ("--workers", 0)):
+        code, _, err = run(capsys, *shared, *options)
+        assert (code, err.endswith(" (--workers)\n")) == (2, True)
+    hide(monkeypatch, "ray")
+    code, _, err = run(capsys, *shared, "--workers", 2)
+    assert (code, "pip install '.[ray]'" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("asking", "settings", "named"),
+    [
+        (RequestOptions(budget=1.0), Settings(), "budget"),
+        (RequestOptions(), Settings(llm_url="https://user:password@host/v1"), "llm_url"),
+    ],
+)
+def test_what_several_processes_cannot_keep(
+    asking: RequestOptions, settings: Settings, named: str, tmp_path: Path
+):
+    with pytest.raises(UserError) as error:
+        rank_file(SAMPLES, tmp_path / "run", settings, asking=asking, workers=TWO)
+    assert named in error.value.settings
+    assert "password@" not in str(error.value)

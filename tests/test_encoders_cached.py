@@ -1,0 +1,244 @@
+"""The cache of vectors: nothing is encoded twice, images are prepared ahead, memory may run out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks import RecordingEncoder
+from toys import WordEncoder
+
+from admire.core.cache import open_cache
+from admire.core.errors import UserError
+from admire.data.image_files import read_image
+from admire.embedded.hidden_states import StateEncoder
+from admire.encoders import Query, Role, TextEncoder, Vectors
+from admire.encoders.cached import PROGRESS, VECTORS, CachedEncoder
+
+Image = pytest.importorskip("PIL.Image", reason="needs the extra 'clip'")
+
+TEXTS = ["a red bird", "a blue bird", "the sea at night", "an owl", "an old red boat"]
+
+
+class Watched(WordEncoder):
+    """Remembers its batches, and fails from the ``works_for``-th on."""
+
+    def __init__(self, identity: str = "words:1", works_for: int = 99):
+        self.identity = identity
+        self.works_for = works_for
+        self.batches: list[list[str]] = []
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        if len(self.batches) == self.works_for:
+            raise KeyboardInterrupt
+        self.batches.append(list(texts))
+        return super().encode_texts([f"{role} {text}" for text in texts], role=role)
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for batch in self.batches for text in batch]
+
+
+def encode(encoder: TextEncoder, texts: Sequence[str], role: Role = "document") -> Vectors:
+    return CachedEncoder(encoder).encode_texts(texts, role=role)
+
+
+def test_only_missing_texts_are_encoded_and_each_once():
+    first = encode(Watched(), [TEXTS[1], TEXTS[3], TEXTS[1]])
+    assert np.array_equal(first[0], first[2])
+    later = Watched()
+    cached = CachedEncoder(later)
+    vectors = cached.encode_texts([*TEXTS, TEXTS[0]], role="document")[:-1]
+    assert later.texts == [TEXTS[0], TEXTS[2], TEXTS[4]]
+    assert cached.encoded == 3
+    assert np.array_equal(vectors[[1, 3]], first[:2])
+    assert vectors == pytest.approx(Watched().encode_texts(TEXTS, role="document"))
+
+
+@pytest.mark.parametrize(("texts", "said"), [(TEXTS[:1], "1 text "), (TEXTS[:2], "2 texts ")])
+def test_what_is_encoded_is_counted_in_words(caplog, texts, said):
+    with caplog.at_level("INFO", "admire"):
+        encode(Watched(), texts)
+    assert caplog.messages[0].startswith(f"Reading {said}(model ")
+
+
+@pytest.mark.parametrize(
+    ("progress", "said"),
+    [(PROGRESS, "Reading 2 queries"), (StateEncoder.progress, "Detecting senses (")],
+)
+def test_an_encoder_may_say_what_it_reads_queries_for(caplog, progress, said):
+    encoder = RecordingEncoder("sbert:x")
+    encoder.progress = progress
+    with caplog.at_level("INFO", "admire"):
+        CachedEncoder(encoder).encode_queries([Query("an owl"), Query("a bird")])
+    assert caplog.messages[0].startswith(said)
+
+
+@pytest.mark.parametrize("damaged", [-4, -1, 0])
+def test_a_cached_vector_of_another_length_is_one_message(damaged):
+    encode(Watched(), TEXTS)
+    cache = open_cache(VECTORS)
+    key = CachedEncoder(Watched())._key("document", TEXTS[0].encode())
+    cache.put(key, cache.get(key)[:damaged], "e5")
+    for parts in ([TEXTS], [TEXTS[:1], TEXTS[1:]], [TEXTS[1:], TEXTS[:1]]):
+        cached = CachedEncoder(Watched())
+        with pytest.raises(UserError, match=rf"{cache.path}: is damaged.*--clear"):
+            [cached.encode_texts(part, role="document") for part in parts]
+
+
+def test_encoders_of_different_identity_are_kept_apart():
+    encode(Watched("words:1"), TEXTS)
+    other = Watched("words:2")
+    encode(other, TEXTS)
+    assert other.texts == TEXTS
+    renamed = Watched("words:1", works_for=0)
+    renamed.name = "words, renamed"  # a name is no identity
+    encode(renamed, TEXTS)
+
+
+def test_what_was_encoded_before_a_kill_is_kept():
+    with pytest.raises(KeyboardInterrupt):
+        encode(Watched(works_for=1), TEXTS)
+    rerun = Watched()
+    encode(rerun, TEXTS)
+    assert rerun.texts == TEXTS[2:]
+
+
+class Constant:
+    """Gives every text the same vector."""
+
+    name = "constant"
+    identity = "constant:1"
+    batch = 8
+
+    def __init__(self, *vector: float):
+        self.vector = vector
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        return np.array([self.vector] * len(texts), dtype=np.float32)
+
+
+def test_vectors_have_unit_length_whatever_the_encoder_gives():
+    assert encode(Constant(3.0, 4.0), ["a"]).tolist() == [[pytest.approx(0.6), pytest.approx(0.8)]]
+
+
+@pytest.mark.parametrize("bad", [[0.0, 0.0], [np.nan, 1.0]])
+def test_a_vector_without_direction_is_refused_and_not_kept(bad: list[float]):
+    with pytest.raises(UserError, match=r"constant: .*zero or not finite"):
+        encode(Constant(*bad), ["a"])
+    assert encode(Constant(1.0, 0.0), ["a"]).tolist() == [[1, 0]]
+
+
+# --------------------------------------------------------------------------------------- images
+
+
+class Colours(WordEncoder):
+    """A picture's vector is its mean colour. Remembers what it was given.
+
+    More than ``memory`` pictures at once are answered with ``error``.
+    """
+
+    name = identity = "colours"
+
+    def __init__(self, batch: int = 2, memory: int = 99, error: Exception | None = None):
+        self.batch = batch
+        self.memory = memory
+        self.error = error or MemoryError()
+        self.prepared: list[str] = []
+        self.tried: list[int] = []
+        self.batches: list[list[str]] = []
+
+    def prepare_image(self, path: Path) -> tuple[str, np.ndarray]:
+        mean = np.asarray(read_image(path), dtype=float).mean(axis=(0, 1))
+        self.prepared.append(path.name)
+        return path.name, mean
+
+    def encode_prepared(self, images: Sequence[tuple[str, np.ndarray]]) -> Vectors:
+        self.tried.append(len(images))
+        if len(images) > self.memory:
+            raise type(self.error)(*self.error.args)
+        self.batches.append([name for name, _ in images])
+        return np.array([mean for _, mean in images], dtype=np.float32)
+
+    @property
+    def encoded(self) -> list[str]:
+        return [name for batch in self.batches for name in batch]
+
+
+def paint(path: Path, *colour: int) -> Path:
+    Image.new("RGB", (4, 4), colour).save(path)
+    return path
+
+
+def colour(number: int) -> tuple[int, int, int]:
+    return 5 + 6 * number, 250 - 6 * number, 60
+
+
+def gallery(folder: Path, count: int) -> list[Path]:
+    return [paint(folder / f"{k}.png", *colour(k)) for k in range(count)]
+
+
+def expected(numbers: Sequence[int]) -> np.ndarray:
+    colours = np.array([colour(k) for k in numbers], dtype=float)
+    return colours / np.linalg.norm(colours, axis=1, keepdims=True)
+
+
+def names(*numbers: int) -> list[str]:
+    return [f"{k}.png" for k in numbers]
+
+
+def test_an_image_is_prepared_and_encoded_once_under_however_many_names(tmp_path):
+    red, blue = paint(tmp_path / "red.png", 255, 0, 0), paint(tmp_path / "blue.png", 0, 0, 255)
+    copy = tmp_path / "copy.png"
+    copy.write_bytes(red.read_bytes())
+    towers = Colours()
+    cached = CachedEncoder(towers)
+    vectors = cached.encode_images([red, blue, red, copy, blue])
+    assert vectors.tolist() == [[1, 0, 0], [0, 0, 1], [1, 0, 0], [1, 0, 0], [0, 0, 1]]
+    assert (len(towers.prepared), len(towers.encoded), cached.encoded) == (2, 2, 2)
+    cached.encode_images([copy])
+    assert (len(towers.prepared), cached.encoded) == (2, 2)
+
+
+def test_what_was_encoded_before_a_bad_picture_is_kept(tmp_path):
+    images = gallery(tmp_path, 8)
+    whole = images[5].read_bytes()
+    images[5].write_bytes(whole[:-30])
+    towers = Colours()
+    cached = CachedEncoder(towers)
+    with pytest.raises(UserError) as caught:
+        cached.encode_images(images)
+    assert str(caught.value).startswith(f"{images[5]}: ")
+    assert towers.batches == [names(0, 1), names(2, 3)]
+    assert cached.encoded == 4
+
+    images[5].write_bytes(whole)
+    rerun = Colours()
+    vectors = CachedEncoder(rerun).encode_images(images)
+    assert vectors == pytest.approx(expected(range(8)), abs=1e-6)
+    assert rerun.batches == [names(4, 5), names(6, 7)]
+    assert sorted(rerun.prepared) == names(4, 5, 6, 7)
+
+
+OUT_OF_MEMORY = [
+    RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=repr)
+def test_where_images_do_not_fit_batches_are_halved(tmp_path, caplog, error):
+    towers = Colours(batch=8, memory=2, error=error)
+    cached = CachedEncoder(towers)
+    vectors = cached.encode_images(gallery(tmp_path, 13))
+    assert vectors == pytest.approx(expected(range(13)), abs=1e-6)
+    assert towers.tried == [8, 4, 2, 2, 2, 2, 2, 2, 1]
+    assert towers.encoded == names(*range(13))
+    assert (cached.batch, cached.encoded, len(towers.prepared)) == (2, 13, 13)
+    four, two = (one.getMessage() for one in caplog.records if one.levelno == logging.WARNING)
+    assert "colours: out of memory" in four
+    assert "batches of 4" in four
+    assert "batches of 2" in two

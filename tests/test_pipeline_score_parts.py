@@ -1,0 +1,104 @@
+"""Why a candidate is first: in words, and by the parts that sum to its score."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from judges import Judge
+from toys import IDIOMATIC, LITERAL, OWL, WordEncoder, explains
+
+from admire import Settings, rank
+from admire.pipeline.ranking import Ranking
+from admire.pipeline.score_parts import explain_first, parts_by_candidate, score_parts
+
+MEANING = rank(
+    [OWL],
+    Settings(sense="vote", dictionaries=("none",)),
+    llms=[explains("Idiomatic", IDIOMATIC, LITERAL)],
+    encoder=WordEncoder(),
+).rankings[0]
+
+
+def made_of(**parts: list[float]) -> Ranking:
+    """The ranking of three candidates by these columns of scores.csv."""
+    names = [candidate.name for candidate in OWL.candidates]
+    columns = {f"part_{name}": values for name, values in parts.items()}
+    rows = [
+        {"candidate": name} | {column: values[k] for column, values in columns.items()}
+        for k, name in enumerate(names)
+    ]
+    return Ranking.of(OWL, np.sum([*parts.values()], axis=0), rows, MEANING.interpretations)
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ({"caption_gloss": [2, 1, 0]}, "it is most like the meaning “person awake late”"),
+        # a text of each track, and two of one sense, count together
+        (
+            {
+                "image_gloss": [0.4, 0, 0],
+                "caption_scene": [0.4, 0, 0],
+                "caption_compound": [1, 0.5, 0],
+            },
+            "it is most like the meaning “person awake late”",
+        ),
+        (
+            {"caption_gloss": [0, 1, 0], "caption_unlike_compound": [2, -2, -1]},
+            "it is least like the words “night owl”",
+        ),
+        (
+            {"caption_unlike_literal_scene": [1, 0, 2], "image_compound": [2, 2.5, 0]},
+            "it is less like the literal sense “bird with wings” than “person.png”",
+        ),
+        (
+            {"caption_compound": [1, 0, 1.5], "caption_gloss": [0, 0, -2]},
+            "it is more like the words “night owl” than “person.png”",
+        ),
+        (
+            {"caption_pair": [1, 0, 0.5], "listwise": [0.3, 0, 0]},
+            "it is most likely one of two that",
+        ),
+        ({"caption_gloss": [0.5, 0, 0], "listwise": [1, 0, 0]}, "listwise puts it highest"),
+        ({"sentence": [0, 0, 0]}, None),
+    ],
+)
+def test_a_sentence_says_why_the_first_candidate_is_first(parts, reason):
+    said = explain_first(made_of(**parts))
+    if reason:
+        assert said.startswith(f"“bird.png” is first because {reason}")
+    else:
+        assert said.startswith("“bike.png” and “bird.png” have the same score")
+
+
+def test_parts_sum_to_the_scores_with_several_models_and_rankers():
+    worths = {c.caption or "": w for c, w in zip(OWL.candidates, (0.1, 0.5, 0.9), strict=True)}
+    several = Settings(rankers=("embeddings", "listwise", "pointwise"), sense="vote")
+    judges = [Judge(worths, sense=sense) for sense in ("literal", "idiomatic")]
+    for number, judge in enumerate(judges):
+        judge.name = judge.identity = f"judge{number}"
+    (ranking,) = rank([OWL], several, llms=judges, encoder=WordEncoder()).rankings
+    rows: list[dict[str, Any]] = [*ranking.parts]
+    assert len(rows) == 3 * 2 * 3
+    for candidate, score in zip(ranking.candidates, ranking.scores, strict=True):
+        cells = [
+            value
+            for row in rows
+            if row["candidate"] == candidate.name
+            for column, value in row.items()
+            if column.startswith("part_")
+        ]
+        assert sum(cells) == pytest.approx(score, abs=1e-6)
+        parts = parts_by_candidate(ranking)[candidate.name]
+        assert sum(part["value"] for part in parts) == pytest.approx(score, abs=1e-6)
+    kinds = {(part.of, part.text) for part in score_parts(ranking)}
+    assert {("listwise", None), ("pointwise", None), ("caption", "compound")} <= kinds
+
+
+def test_runs_that_recorded_no_parts_have_none():
+    rows = [{"candidate": c.name, "caption_gloss": 0.5} for c in OWL.candidates]
+    ranking = Ranking.of(OWL, np.array([3.0, 2.0, 1.0]), rows)
+    assert score_parts(ranking) == []
+    assert explain_first(ranking) == "What the scores are made of was not recorded."

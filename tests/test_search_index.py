@@ -1,0 +1,502 @@
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_search_entries import shard
+from toys import PictureEncoder, WordEncoder
+
+from admire.apps.search import (
+    Changes,
+    Entry,
+    Index,
+    add_to_index,
+    changes,
+    index_texts,
+    lance_table,
+    open_index,
+    read_picture,
+    remove_from_index,
+    write_index,
+)
+from admire.apps.search.encoding import EncoderRecord
+from admire.apps.search.index import EntriesInMemory, export_index
+from admire.core.errors import UserError
+from admire.data.items import Candidate
+from admire.encoders import Vectors
+from admire.encoders.cached import CachedEncoder
+
+TEXTS = [
+    Candidate("a", caption="an owl on the roof at night"),
+    Candidate("b", caption="a person awake late at night"),
+    Candidate("c", caption="a red bicycle"),
+    Candidate("d", caption="Ärzte „wachen“ late"),
+]
+PICTURES = {
+    "owls/barn.png": "an owl on the roof",
+    "owls/night.png": "an owl at night",
+    "people/late.png": "a person awake late",
+    "people/rider.png": "a person on a bicycle",
+    "red.png": "a red bicycle",
+}
+"""What PictureEncoder sees in each."""
+CAPTIONS = {"owls/night.png": "an owl, at night", "red.png": "red"}
+
+
+class Counting(PictureEncoder):
+    """Counts what it encodes, and at some picture does something."""
+
+    def __init__(self, at: str = "", does: Any = None):
+        self.encoded: list[str] = []
+        self.at, self.does = at, does
+
+    def encode_images(self, images: Sequence[Path]) -> Vectors:
+        for image in images:
+            if self.at and self.at in f"{image}: {image.read_text()}":
+                self.does()
+            self.encoded.append(image.read_text())
+        return super().encode_images(images)
+
+
+def put(folder: Path, pictures: dict[str, str] = PICTURES) -> Path:
+    for name, shows in pictures.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(shows)
+        if name in CAPTIONS:
+            (folder / name).with_suffix(".txt").write_text(CAPTIONS[name])
+    return folder
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.jsonl"
+    rows = [json.dumps({"id": text.name, "text": text.caption}) for text in TEXTS]
+    path.write_text("\n".join(rows))
+    return path
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    return put(tmp_path / "pictures")
+
+
+def search_all(index: Path | Index) -> list[tuple[Candidate, float]]:
+    """All that an index holds, in the order of a search."""
+    index = open_index(index) if isinstance(index, Path) else index
+    return index.search(embed("a person awake late", "night owl"), WEIGHTS, 99)
+
+
+def draw_vectors(n: int, width: int = 8, seed: int = 0) -> np.ndarray:
+    drawn = np.random.default_rng(seed).normal(size=(n, width)).astype(np.float32)
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+
+
+def embed(*texts: str) -> dict[str, np.ndarray]:
+    encoded = WordEncoder().encode_texts(list(texts), role="query")
+    return dict(zip(("gloss", "compound"), encoded, strict=True))
+
+
+WEIGHTS = {"gloss": 0.8, "compound": -0.6}
+TRACKS = {"image": 0.5, "caption": 1.0}
+
+
+@given(st.integers(2, 40), st.integers(1, 12), st.integers(0, 99))
+def test_search_sorts_by_the_sum_of_standardised_cosines(size: int, k: int, seed: int):
+    rng = np.random.default_rng(seed)
+    vectors = {track: rng.integers(-2, 3, (size, 2)).astype("f4") for track in TRACKS}
+    present = {track: (rng.random(size) < 0.8) | (np.arange(size) < 2) for track in TRACKS}
+    queries = {role: rng.integers(-2, 3, 2).astype("f4") for role in WEIGHTS}
+    expected = np.zeros(size)
+    for track, share in TRACKS.items():
+        for role, query in queries.items():
+            cosines = (vectors[track] @ query).astype(float)
+            some = cosines[present[track]]
+            standardised = (cosines - some.mean()) / (some.std() or 1)
+            if WEIGHTS[role] < 0:
+                standardised = standardised.clip(0)
+            usual = standardised[present[track]].mean()
+            expected += share * WEIGHTS[role] * np.where(present[track], standardised, usual)
+    for track, mask in present.items():
+        vectors[track][~mask] = np.nan
+    entries = EntriesInMemory([Entry(str(number)) for number in range(size)], vectors)
+    index = Index(EncoderRecord(name="x", identity="x:1"), [*TRACKS], entries)
+    results = index.search(queries, WEIGHTS, k, TRACKS)
+    best = [int(text.name) for text, _ in results]
+    assert [score for _, score in results] == pytest.approx(expected[best].tolist(), abs=1e-6)
+    assert len(results) == min(k, size)
+    assert np.sort(expected)[::-1][:k] == pytest.approx(expected[best], abs=1e-6)
+    assert best == sorted(best, key=lambda number: (-round(expected[number], 6), number))
+
+
+@pytest.mark.parametrize("engine", ["exact", "lance"])
+def test_an_index_answers_as_its_texts_in_memory_do(monkeypatch, tmp_path, texts, engine):
+    monkeypatch.setattr(lance_table, "BLOCK", 3)
+    expected = search_all(index_texts(TEXTS, WordEncoder()))
+    changed = write_index(texts, WordEncoder(), tmp_path / "index", engine=engine)
+    assert changed == Changes(4, 4, 0, 0)
+    results = search_all(tmp_path / "index")
+    assert [text for text, _ in results] == [text for text, _ in expected]
+    assert dict(results) == pytest.approx(dict(expected))
+
+
+def stop() -> None:
+    raise KeyboardInterrupt
+
+
+ADDING = """
+import sys, time
+from pathlib import Path
+from test_search_index import CachedEncoder, Counting
+from admire.apps.search import add_to_index, changes
+
+changes.BATCH = 2
+encoder = CachedEncoder(Counting("a bat", lambda: time.sleep(600)))
+add_to_index(Path(sys.argv[1]), encoder, Path(sys.argv[2]))
+"""
+
+
+def test_an_addition_that_is_killed_shows_nothing_and_is_undone_by_the_next_change(
+    monkeypatch, tmp_path: Path, pictures: Path
+):
+    monkeypatch.setattr(changes, "BATCH", 2)
+    index, copy = tmp_path / "index", tmp_path / "copy"
+    write_index(pictures, PictureEncoder(), index)
+    before, source = search_all(index), tmp_path / "more.tar"
+    animals = ("a cat", "a dog", "a bat", "an elk")
+    shard(source, {f"{number}.png": animal for number, animal in enumerate(animals)})
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    versions = index / "table/entries.lance/_versions"
+    complete = len([*versions.iterdir()])
+    with subprocess.Popen([sys.executable, "-c", ADDING, str(source), str(index)]) as process:
+        while len([*versions.iterdir()]) == complete:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+    assert search_all(index) == before
+    shutil.copytree(index, copy)
+    assert remove_from_index(["red.png"], copy) == Changes(4, 0, 1, 0)
+    assert {entry.name for entry, _ in search_all(copy)} == PICTURES.keys() - {"red.png"}
+    encoder = Counting()
+    assert add_to_index(source, CachedEncoder(encoder), index) == Changes(9, 4, 0, 0)
+    assert encoder.encoded == ["a bat", "an elk"], "the others are in the cache of vectors"
+    assert not list(tmp_path.rglob("unpacked"))
+
+
+def test_an_index_that_is_interrupted_leaves_nothing_but_the_cache(
+    monkeypatch, tmp_path: Path, pictures: Path
+):
+    monkeypatch.setattr(changes, "BATCH", 2)
+    index, encoder = tmp_path / "index", Counting()
+    with pytest.raises(KeyboardInterrupt):
+        write_index(pictures, CachedEncoder(Counting("red", stop)), index)
+    assert [path.name for path in tmp_path.iterdir()] == ["pictures"]
+    write_index(pictures, CachedEncoder(encoder), index)
+    assert encoder.encoded == ["a red bicycle"]
+    assert len(search_all(index)) == len(PICTURES)
+
+
+def test_damaged_pictures_are_left_out_with_one_warning(monkeypatch, tmp_path: Path, caplog):
+    from PIL import Image
+
+    class Looks(PictureEncoder):
+        def encode_images(self, images):
+            from admire.data.image_files import read_image
+
+            colours = [str(read_image(image).getpixel((0, 0))) for image in images]
+            return self.encode_texts(colours, role="document")
+
+    monkeypatch.setattr(changes, "BATCH", 2)
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for k in range(4):
+        Image.new("RGB", (8, 8), (k, 0, 0)).save(folder / f"{k}.png")
+    cut(folder / "1.png")
+    (folder / "2.png").write_bytes(b"")
+    assert write_index(folder, Looks(), tmp_path / "index") == Changes(2, 2, 0, 2)
+    assert [entry.name for entry, _ in search_all(tmp_path / "index")] == ["0.png", "3.png"]
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert f"{folder}: 2 left out, such as {folder / '1.png'}: " in warning.getMessage()
+    assert add_to_index(folder, Looks(), tmp_path / "index") == Changes(2, 0, 0, 2)
+    for k in range(4):
+        (folder / f"{k}.png").write_bytes(b"")
+    with pytest.raises(UserError, match=r"0\.png: "):
+        write_index(folder, Looks(), tmp_path / "index")
+
+
+def test_pictures_without_captions_need_an_encoder_that_sees(tmp_path: Path, pictures):
+    assert write_index(pictures, WordEncoder(), tmp_path / "index").left_out == 3
+    (pictures / "red.txt").unlink()
+    (pictures / "owls/night.txt").unlink()
+    with pytest.raises(UserError, match="has no caption"):
+        write_index(pictures, WordEncoder(), tmp_path / "index")
+    assert search_all(tmp_path / "index"), "the index before it is still there"
+
+
+def test_adding_encodes_only_what_is_new_by_content(monkeypatch, tmp_path: Path, pictures):
+    monkeypatch.setattr(changes, "BATCH", 2)
+    write_index(pictures, PictureEncoder(), tmp_path / "index")
+    put(pictures, PICTURES | {"red.png": "a blue bicycle", "new.png": "an owl"})
+    encoder = Counting()
+    assert add_to_index(pictures, encoder, tmp_path / "index") == Changes(6, 2, 1, 0)
+    assert encoder.encoded == ["an owl", "a blue bicycle"]
+    write_index(pictures, PictureEncoder(), tmp_path / "peer")
+    entries, peer = (dict(search_all(tmp_path / name)) for name in ("index", "peer"))
+    assert entries == pytest.approx(peer)
+
+
+def test_a_second_source_is_added_but_not_under_names_that_are_taken(tmp_path: Path, pictures):
+    write_index(pictures, PictureEncoder(), tmp_path / "index")
+    other = put(tmp_path / "other", {"cat.png": "a cat", "red.png": "a red bicycle"})
+    assert add_to_index(other, PictureEncoder(), tmp_path / "index").new == 1  # the cat
+    (other / "red.png").write_text("a red car")
+    with pytest.raises(UserError, match=rf"'red\.png'.*{pictures}"):
+        add_to_index(other, PictureEncoder(), tmp_path / "index")
+    assert len(search_all(tmp_path / "index")) == 6
+
+
+def test_things_are_removed_by_name_and_pattern_but_not_from_an_open_index(
+    monkeypatch, tmp_path: Path, pictures: Path
+):
+    monkeypatch.setattr(changes, "BATCH", 3)
+    index = tmp_path / "index"
+    write_index(pictures, PictureEncoder(), index)
+    opened, before = open_index(index), search_all(index)
+    for names, message in ((["owls/*", "cats"], "'cats'"), (["*"], "left")):
+        with pytest.raises(UserError, match=message):
+            remove_from_index(names, index)
+    assert search_all(index) == before
+    assert remove_from_index(["owls/*", "red.png"], index) == Changes(2, 0, 3, 0)
+    left = {entry.name for entry, _ in search_all(index)}
+    assert left == {"people/late.png", "people/rider.png"}
+    assert search_all(opened) == before
+
+
+def test_nothing_foreign_is_lost_to_an_index(tmp_path: Path, texts):
+    """Once, a folder with thesis.txt in it came back without it."""
+    folder, index = tmp_path / "work", tmp_path / "index"
+    folder.mkdir()
+    write_index(texts, WordEncoder(), index)
+    for place in (folder, index):
+        (place / "thesis.txt").write_text("years of work")
+        with pytest.raises(UserError, match=r"thesis\.txt"):
+            write_index(texts, WordEncoder(), place)
+    with pytest.raises(UserError, match=r"thesis\.txt"):
+        remove_from_index(["a"], index)
+    assert (folder / "thesis.txt").exists()
+    assert (index / "thesis.txt").exists()
+
+
+def test_a_full_disk_ends_with_one_message_and_loses_nothing(monkeypatch, tmp_path, pictures):
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setattr(changes, "BATCH", 2)
+    write_index(pictures, PictureEncoder(), tmp_path / "index")
+    before = search_all(tmp_path / "index")
+    put(pictures, {"s.png": "an owl", "t.png": "a cat"})
+
+    def fill_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
+
+    for change in (write_index, add_to_index):
+        try:
+            with pytest.raises(UserError, match=r"/index: cannot be written \("):
+                change(pictures, Counting("t.png", fill_disk), tmp_path / "index")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert search_all(tmp_path / "index") == before
+    assert add_to_index(pictures, PictureEncoder(), tmp_path / "index").entries == 7
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def text(content: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "words"),
+    [
+        ("index.json", cut, "index: is not an index, or damaged"),
+        ("index.json", Path.unlink, "index: .*No such file"),
+        ("index.json", text('{"format": 3}'), "index: .*format 3"),
+        ("index.json", text('{"format": 4}'), r"index\.json, encoder: "),
+        ("index.json", text("[" * 100_000), "index: is not an index, or damaged"),
+        ("index.json", text("9" * 10_000), "index: is not an index, or damaged"),
+        ("table/*/_versions/*", cut, "index: "),
+        ("table/*/data/*", cut, "index: "),
+    ],
+)
+def test_a_damaged_index_is_refused(tmp_path: Path, texts, name: str, harm: Any, words: str):
+    write_index(texts, WordEncoder(), tmp_path / "index")
+    for path in (tmp_path / "index").glob(name):
+        harm(path)
+    with pytest.raises(UserError, match=words):
+        search_all(tmp_path / "index")
+    with pytest.raises(UserError, match="/index") as caught:
+        export_index(tmp_path / "index", tmp_path / "x.parquet")
+    assert "x.parquet" not in str(caught.value)
+
+
+def test_an_index_of_lance_is_searched_like_the_exact_one(monkeypatch, tmp_path: Path, pictures):
+    monkeypatch.setattr(changes, "BATCH", 2)
+    for engine in ("exact", "lance"):
+        write_index(pictures, PictureEncoder(), tmp_path / engine, engine=engine)
+    opened = open_index(tmp_path / "lance")
+    put(pictures, {"new.png": "a person at night"})
+    for engine in ("exact", "lance"):
+        add_to_index(pictures, PictureEncoder(), tmp_path / engine)
+        remove_from_index(["people/rider.png"], tmp_path / engine)
+    assert open_index(tmp_path / "lance").table
+    lance, exact = (search_all(tmp_path / name) for name in ("lance", "exact"))
+    assert [entry for entry, _ in lance] == [entry for entry, _ in exact]
+    assert dict(lance) == pytest.approx(dict(exact))
+    assert {entry.name for entry, _ in search_all(opened)} == PICTURES.keys()
+
+
+class Numbered(PictureEncoder):
+    """Vectors by the number in a picture or a caption, about 40 topics."""
+
+    def encode_texts(self, texts: Sequence[str], *, role: Any) -> Vectors:
+        numbers = [int(text) for text in texts]
+        topics = draw_vectors(40, 32)[np.array(numbers) % 40]
+        drawn = topics + 0.5 * draw_vectors(6000, 32, seed=2)[numbers]
+        return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype("f4")
+
+
+def test_lance_finds_nearly_what_exact_search_finds(tmp_path: Path):
+    folder = put(tmp_path / "pictures", {f"{k}.png": str(k) for k in range(2600)})
+    for k in range(0, 2600, 3):
+        (folder / f"{k}.txt").write_text(str((7 * k) % 6000))
+    write_index(folder, Numbered(), tmp_path / "index", engine="lance")
+    near = open_index(tmp_path / "index")
+    exact, hits = replace(near, table=None), 0
+    for query in draw_vectors(20, 32, seed=5):
+        matches, best = (index.search({"x": query}, {"x": 1.0}, 10) for index in (near, exact))
+        scores = dict(exact.search({"x": query}, {"x": 1.0}, 2600))
+        assert all(score == pytest.approx(scores[entry], abs=1e-6) for entry, score in matches)
+        hits += len({entry for entry, _ in matches} & {entry for entry, _ in best})
+    assert hits > 190
+
+
+# ----------------------------------------------------------------- an index that is a stranger's
+
+
+def changed_table(index: Path, change: Callable[[Any], Any]) -> None:
+    """Put another table into an index, as whoever made the index can."""
+    import lancedb
+
+    table = lancedb.connect(index / "table").open_table("entries").to_arrow()
+    shutil.rmtree(index / "table")
+    changed = change(table)
+    made = lancedb.connect(index / "table").create_table("entries", schema=changed.schema)
+    if len(changed):
+        made.add(changed)
+    record = json.loads((index / "index.json").read_text()) | {"version": made.version}
+    (index / "index.json").write_text(json.dumps(record))
+
+
+def with_column(name: str, values: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda table: table.set_column(table.column_names.index(name), name, values(table[name]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("{secret}.png", "{secret}.tar/s.png", "{secret}.parquet/1", "{secret}.parquet/0"),
+        *("/dev/zero", "/proc/self/pagemap", "{secret}", "{secret}\0.png", "x.tar/" + "a/" * 9000),
+    ],
+)
+def test_only_a_picture_that_was_indexed_is_handed_out(tmp_path: Path, name: str):
+    source = put(tmp_path / "pictures", {"owls/night.png": "an owl", "red.png": "an elk"})
+    write_index(source, PictureEncoder(), tmp_path / "index")
+    secret = put(tmp_path / "private", {"secret.png": "a secret"}) / "secret"
+    shard(Path(f"{secret}.tar"), {"s.png": "a secret"})
+    pyarrow.parquet.write_table(pyarrow.table({"image": [b"a secret"]}), f"{secret}.parquet")
+    names = pyarrow.chunked_array([[name.format(secret=secret), str(source / "red.png")]])
+    changed_table(tmp_path / "index", with_column("image", lambda _: names))
+    entries = {entry.name: entry for entry, _ in search_all(tmp_path / "index")}
+    lost, found = entries["owls/night.png"], entries["red.png"]
+    assert read_picture(found) == b"an elk"
+    with pytest.raises(UserError):
+        read_picture(lost)
+    (source / "red.png").write_text("changed since")
+    with pytest.raises(UserError, match="is not the picture that was indexed"):
+        read_picture(found)
+
+
+def vectors_of(width: int, kind: str) -> Callable[[Any], Any]:
+    def values(column: Any) -> Any:
+        return pyarrow.FixedSizeListArray.from_arrays(np.ones(len(column) * width, kind), width)
+
+    return with_column("caption_vector", values)
+
+
+COLUMNS = ("id", "image", "caption", "source", "digest", "caption_vector")
+
+TABLES: dict[str, Callable[[Any], Any]] = {
+    **{f"no {name}": lambda table, name=name: table.drop_columns([name]) for name in COLUMNS},
+    "bytes for names": with_column("id", lambda column: column.cast("binary")),
+    "no names": with_column("id", lambda column: pyarrow.nulls(len(column), "string")),
+    "other numbers": vectors_of(512, "f8"),
+    "other widths": vectors_of(8, "f4"),
+    "nothing": lambda table: table.slice(0, 0),
+    "all left out": lambda table: table.append_column("problem", table["id"]),
+}
+
+
+@pytest.mark.parametrize("engine", ["exact", "lance"])
+@pytest.mark.parametrize("change", TABLES.values(), ids=TABLES)
+def test_a_table_with_other_columns_is_refused(tmp_path: Path, texts, engine, change: Any):
+    write_index(texts, WordEncoder(), tmp_path / "index", engine=engine)
+    changed_table(tmp_path / "index", change)
+    with pytest.raises(UserError, match="index"):
+        search_all(tmp_path / "index")
+
+
+def test_an_index_with_rows_of_what_was_left_out_is_read_and_changed(tmp_path: Path, texts: Path):
+    """Earlier versions of admire wrote such rows, without vectors, and the column base."""
+    index = tmp_path / "index"
+    write_index(texts, WordEncoder(), index)
+    expected = search_all(index)
+
+    def as_before(table: Any) -> Any:
+        rows = table.to_pylist()
+        rows[1:1] = [{"id": "bad.png", "source": rows[0]["source"], "problem": "is damaged"}]
+        rows = [{"problem": None, "caption_vector": None} | row | {"base": 0} for row in rows]
+        problem, base = pyarrow.field("problem", "string"), pyarrow.field("base", "int64")
+        return pyarrow.Table.from_pylist(rows, table.schema.append(problem).append(base))
+
+    changed_table(index, as_before)
+    assert search_all(index) == expected
+    rows = [json.dumps({"id": name, "text": "a bat"}) for name in ("bad.png", "new")]
+    texts.write_text("\n".join(rows))
+    assert add_to_index(texts, WordEncoder(), index) == Changes(6, 2, 0, 0)
+    assert remove_from_index(["bad.png", "new"], index) == Changes(4, 0, 2, 0)
+    assert search_all(index) == expected
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_vectors_that_are_no_numbers_count_as_missing(value: float):
+    whole = index_texts(TEXTS, WordEncoder())
+    vectors = whole.entries.encoded["caption"]
+    query = {"compound": np.linspace(0.1, 1, vectors.shape[1], dtype="f4")}
+    vectors[0] = np.nan
+    expected = whole.search(query, {"compound": 1.0}, 99)
+    vectors[0] = value
+    assert whole.search(query, {"compound": 1.0}, 99) == expected

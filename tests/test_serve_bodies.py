@@ -1,0 +1,174 @@
+"""Bodies of requests: their limits, alone and together, and clients that break off."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from commands import until
+from serving import LONGEST, ROW, Gate, Served, drawn, problem, serving, toy_models, uri
+from toys import explains
+
+from admire.apps.serve import Limits
+
+JSON = {"Content-Type": "application/json"}
+
+
+def head(served: Served, *lines: str, path: str = "/v1/rank") -> bytes:
+    """The head of a request."""
+    start = (
+        f"POST {path} HTTP/1.1",
+        f"Host: 127.0.0.1:{served.port}",
+        f"Content-Type: {JSON['Content-Type']}",
+    )
+    return "\r\n".join((*start, *lines, "", "")).encode()
+
+
+def sent(served: Served, *parts: bytes) -> bytes:
+    """What is answered to bytes that are sent as they are."""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=LONGEST) as connection:
+        for part in parts:
+            connection.sendall(part)
+        return connection.recv(65536)
+
+
+@pytest.mark.parametrize("path", ["/v1/rank", "/v1/search", "/thumbnail", "/language"])
+@pytest.mark.parametrize("length", ["", "Content-Length: 5\r\n"])
+def test_what_arrives_is_counted_whatever_its_head_says(path, length):
+    limits = Limits(row=0.1, megabytes=0.1, text=0.1)
+    with serving(limits=limits) as served:
+        chunk = b"%x\r\n%b\r\n" % (60_000, b" " * 60_000)
+        chunked = head(
+            served, *filter(None, [length.strip()]), "Transfer-Encoding: chunked", path=path
+        )
+        assert sent(served, chunked, chunk, chunk).startswith(b"HTTP/1.1 413 ")
+        assert sent(served, head(served, "Content-Length: 100001", path=path)).startswith(
+            b"HTTP/1.1 413 "
+        )
+        body = json.dumps(ROW).encode()
+        whole = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+        assert b" 200 " in sent(served, head(served, "Transfer-Encoding: chunked"), whole)
+
+
+def test_bodies_of_several_requests_are_bounded_together():
+    gate = Gate()
+    row = ROW | {"candidates": [{"image": uri(drawn(size=(400, 300)))}, {"caption": "an owl"}]}
+    content = json.dumps(row).encode()
+    limits = Limits(bodies=2.5 * len(content) / 1e6)
+    with serving(toy_models(gate), limits=limits) as served, ThreadPoolExecutor(2) as pool:
+        sent = {"content": content, "headers": JSON}
+        waiting = [pool.submit(served.client.post, "/v1/rank", **sent) for _ in range(2)]
+        until(lambda: served.service.bodies.size == 2 * len(content))
+        refused = served.client.post("/v1/rank", **sent)
+        assert "memory" in problem(refused, 503)
+        assert refused.headers["retry-after"]
+        gate.open()
+        assert [client.result().status_code for client in waiting] == [200, 200]
+        assert served.client.post("/v1/rank", **sent).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "content", "said"),
+    [
+        ({}, json.dumps(ROW).encode(), "application/json"),
+        ({}, json.dumps(ROW).encode(), "Content-Type: application/json"),
+        ({"Content-Type": "text/plain"}, json.dumps(ROW).encode(), "application/json"),
+        (
+            JSON | {"Content-Encoding": "gzip"},
+            gzip.compress(json.dumps(ROW).encode()),
+            "compressed",
+        ),
+    ],
+)
+def test_other_bodies_are_refused_with_the_reason(headers, content, said):
+    with serving() as served:
+        assert said in problem(
+            served.client.post("/v1/rank", content=content, headers=headers), 415
+        )
+
+
+@pytest.mark.parametrize("way", ["sentence", "line", "search"])
+def test_half_a_surrogate_pair_is_one_message(way, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("An owl.\n")
+    content = json.dumps(
+        ROW | {"sentence": "A night owl \ud800.", "text": "\ud800 owl", "span": "owl"}
+    )
+    headers = {"Content-Type": "application/x-ndjson"} if way == "line" else JSON
+    with serving(toy_models(index=texts)) as served:
+        path = "/v1/search" if way == "search" else "/v1/rank"
+        answer = served.client.post(path, content=content, headers=headers)
+        found = answer.json()
+        assert found["status"] == 422
+        assert "Invalid JSON" in found["detail"]
+
+
+def test_a_client_that_breaks_off_is_no_error_and_leaves_nothing(caplog):
+    caplog.set_level(logging.DEBUG)
+    with serving() as served:
+        for path in ("/v1/rank", "/v1/search", "/thumbnail", "/language"):
+            with socket.create_connection(("127.0.0.1", served.port)) as connection:
+                connection.sendall(head(served, "Content-Length: 90000", path=path) + b"{" * 50_000)
+        until(lambda: not served.service.bodies.size)
+        assert served.rank().status_code == 200
+        assert not list(served.service.folder.iterdir())
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_many_lines_that_are_wrong_hold_nobody_up():
+    with serving() as served:
+        ended = threading.Event()
+
+        def send() -> None:
+            lines = {
+                "content": b"{}\n" * 2_000,
+                "headers": {"Content-Type": "application/x-ndjson"},
+            }
+            with served.client.stream("POST", "/v1/rank", timeout=60, **lines) as answer:
+                assert sum(1 for _ in answer.iter_lines()) == 2_000
+            ended.set()
+
+        threading.Thread(target=send).start()
+        seconds = []
+        while not ended.is_set():
+            answer = served.client.get("/healthz")
+            seconds.append(answer.elapsed.total_seconds())
+        assert len(seconds) > 10
+        assert max(seconds) < 1
+
+
+def test_who_asks_a_server_that_hangs_holds_nobody_up():
+    """The items of the first clients hang; another profile's are ranked meanwhile."""
+    gate, here = Gate(), explains("literal")
+    here.free = True
+    models = toy_models(gate)
+    models._openers = (lambda name, **_: [gate if name == "toy" else here]), models._openers[1]
+    pictures = [{"image": uri(drawn(colour=colour))} for colour in ("red", "blue")]
+    with serving(models) as served:
+        hanging = [served.wait() for _ in range(3)]
+        for _ in hanging:
+            gate.wait()
+        answer = served.rank(profile="paper", candidates=pictures)
+        assert answer.json()["sense"] == "literal"
+        gate.open()
+        for client in hanging:
+            client.until(sense="idiomatic")
+
+
+def test_a_client_that_leaves_is_asked_no_further_question_for():
+    gate = Gate()
+    gate.parallel = 2
+    with serving(toy_models(gate)) as served:
+        client = served.wait()
+        for _ in range(2):
+            gate.wait()
+        client.leave()
+        until(lambda: not served.service.work.jobs)
+        gate.open()
+        assert served.rank(sentence="A night owl is a bird.").status_code == 200
+        assert sum("My sister" in prompt for prompt in gate.prompts) == 2

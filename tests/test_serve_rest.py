@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from serving import LINES, LONGEST, ColourEncoder, Served, drawn, problem, serving, toy_models, uri
+from toys import ScriptedChat, explains
+
+from admire import UserError
+from admire.apps.serve import Limits
+
+ROW = {
+    "compound": "night owl",
+    "sentence": "My sister is a night owl.",
+    "candidates": [
+        {"image": uri(drawn(colour="blue"))},
+        {"image": uri(drawn("JPEG"), "image/jpeg;name=a.jpg"), "caption": "a person awake late"},
+        {"caption": "an owl in a tree"},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    limits = Limits(row=0.1, megabytes=0.02, megapixels=0.1, pictures=4)
+    with serving(limits=limits) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def described(served) -> dict[str, Any]:
+    return dict(served.client.get("/v1/openapi.json").json())
+
+
+def check(described: dict[str, Any], schema: str, value: object) -> None:
+    """Validate against one of the description's schemas."""
+    whole = {"$ref": f"#/components/schemas/{schema}", "components": described["components"]}
+    Draft202012Validator.check_schema(whole)
+    Draft202012Validator(whole).validate(value)
+
+
+def test_a_row_is_ranked_as_the_description_says(served, described, owls):
+    check(described, "Row", ROW)
+    answer = served.client.post("/v1/rank", json=ROW | {"profile": None})
+    assert answer.status_code == 200
+    told = answer.json()
+    check(described, "Ranking", told)
+    assert told["order"] == ["candidate2", "candidate1", "candidate3"]
+    assert [one["rank"] for one in told["candidates"]] == [2, 1, 3]
+    for one in told["candidates"]:
+        assert sum(part["value"] for part in one["parts"]) == pytest.approx(one["score"])
+    assert {part["of"] for part in told["candidates"][1]["parts"]} == {"image", "caption"}
+    (reading,) = told["readings"]
+    assert reading["llm"] == "explains idiomatic"
+    assert reading["idiomatic"]["scenes"] == ["a lamp at night"]
+    assert reading["dictionary"]["idiomatic"][0]["gloss"] == "who stays up late"
+    for sure in (told, reading):
+        assert "probability" not in sure
+        assert (sure["probability_idiomatic"], sure["confidence"]) == (1, 1)
+    assert (told["sense"], told["language"]) == ("idiomatic", "en")
+    assert not list(served.service.folder.iterdir())
+    *_, last = served.client.post("/v1/rank", json=ROW, headers=LINES).iter_lines()
+    assert json.loads(last)["order"] == told["order"]
+    assert not list(served.service.folder.iterdir())
+
+
+def test_candidates_keep_their_names_and_a_sentence_without_the_compound_is_told(served, described):
+    named = zip(ROW["candidates"], ("pics/a.png", "b.png", None), strict=True)
+    row = ROW | {
+        "sentence": "She has warm hands.",
+        "candidates": [one | {"name": name} for one, name in named],
+        "expected_order": ["b.png", "candidate3", "a.png"],
+    }
+    check(described, "Row", row)
+    told = served.client.post("/v1/rank", json=row).json()
+    assert [one["name"] for one in told["candidates"]] == ["a.png", "b.png", "candidate3"]
+    assert sorted(told["order"]) == ["a.png", "b.png", "candidate3"]
+    assert told["warnings"] == ["The compound “night owl” is not in the sentence."]
+    assert served.client.post("/v1/rank", json=ROW).json()["warnings"] == []
+
+
+def test_candidates_that_share_no_view_are_told(served):
+    row = ROW | {"candidates": [ROW["candidates"][0], ROW["candidates"][2]]}
+    told = served.client.post("/v1/rank", json=row).json()
+    assert {one["score"] for one in told["candidates"]} == {0}  # its encoder has no words for them
+    assert told["warnings"] == ["The candidates have no modality in common: scores are 0."]
+
+
+def test_a_sequence_stands_in_for_the_sentence(served, described):
+    row = {key: ROW[key] for key in ("compound", "candidates")}
+    row["sequence"] = [{"caption": "awake late"}, {"image": uri(drawn()), "caption": "a person"}]
+    problem(served.client.post("/v1/rank", json=row), 422)  # five pictures in all, of four
+    row["candidates"] = ROW["candidates"][1:]
+    check(described, "Row", row)
+    told = served.client.post("/v1/rank", json=row).json()
+    check(described, "Ranking", told)
+    assert "sequence" in {part["text"] for part in told["candidates"][0]["parts"]}
+
+
+@pytest.mark.parametrize(
+    ("row", "language"),
+    [
+        ({"sentence": "Depois do casamento veio um balde de água fria."}, "pt"),
+        ({"sentence": "Depois do casamento veio um balde de água fria.", "language": "gl"}, "gl"),
+        ({"sentence": "12 + 12"}, "en"),
+        ({"sentence": "12 + 12", "language": " "}, "en"),
+        ({"sentence": "أختي بومة ليلية حقيقية ولا تنام قبل منتصف الليل."}, "ar"),
+    ],
+)
+def test_a_language_that_nobody_says_is_that_of_the_sentence(served, row, language):
+    answer = served.client.post("/v1/rank", json=ROW | row).json()
+    assert answer["language"] == language
+    unsaid = "The language could not be detected, so English is assumed."
+    assert (unsaid in answer["warnings"]) == (language == "en")
+
+
+def test_lines_are_answered_one_by_one_and_what_is_wrong_stops_no_other(described):
+    content = described["paths"]["/v1/rank"]["post"]["requestBody"]["content"]
+    assert content.keys() == {"application/json", "application/x-ndjson"}
+    goes_on, toy = threading.Event(), explains("idiomatic")
+
+    def reply(prompt: str) -> str:
+        assert "third" not in prompt or goes_on.wait(LONGEST)
+        return toy.answer(prompt)
+
+    third = ROW | {"sentence": "The third night owl."}
+    lines = [json.dumps(ROW), "{", "", json.dumps(ROW | {"compound": " "}), json.dumps(third)]
+    sent = {"content": "\n".join(lines), "headers": {"Content-Type": "application/x-ndjson"}}
+    with (
+        serving(toy_models(ScriptedChat(reply))) as served,
+        served.client.stream("POST", "/v1/rank", **sent) as answer,
+    ):
+        assert answer.headers["content-type"] == "application/x-ndjson"
+        told = map(json.loads, answer.iter_lines())
+        check(described, "Ranking", next(told))
+        assert "JSON" in next(told)["detail"]
+        assert next(told)["detail"] == "compound: is empty."
+        goes_on.set()
+        (last,) = told
+        assert last["sentence"] == third["sentence"]
+
+
+def test_a_row_of_a_manifest_is_ranked_as_it_is(served, described):
+    row = {
+        "id": 7,
+        "subset": "Train",
+        "compound": "night owl",
+        "sentence": "My sister is a night owl.",
+        "language": "en",
+        "sentence_type": "Idiomatic ",
+        "definitions": ["a person awake late"],
+        "candidates": [{"caption": "a person awake late"}, {"caption": "an owl in a tree"}],
+        "expected_order": ["candidate1", "candidate2"],
+    }
+    assert served.client.post("/v1/rank", json=row).json()["order"] == row["expected_order"]
+    known = described["components"]["schemas"]["Row"]["properties"].keys()
+    assert row.keys() | {"sequence", "expected_item"} <= known
+
+
+READING = {"llm": "x", "sense": "literal", "probability_idiomatic": 0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sentense": "x"}, "'sentense' is unknown. Did you mean 'sentence'?"),
+        ({"image1_name": "x"}, "'image1_name' is unknown. Known keys: compound, sentence, "),
+        (
+            {"candidates": [{"capton": "a"}, {"caption": "b"}]},
+            "candidates[0]: 'capton' is unknown. Did you mean 'caption'?",
+        ),
+        (
+            {"sequence": [{"images": "a"}]},
+            "sequence[0]: 'images' is unknown. Did you mean 'image'?",
+        ),
+        (
+            {"readings": [READING | {"bye": "given"}]},
+            "readings[0]: 'bye' is unknown. Did you mean 'by'?",
+        ),
+        (
+            {"readings": [READING | {"literal": {"definition": ["a"]}}]},
+            "readings[0].literal: 'definition' is unknown. Did you mean 'definitions'?",
+        ),
+        (
+            {"readings": [READING | {"votes": {"literally": 1}}]},
+            "readings[0].votes: 'literally' is unknown. Did you mean 'literal'?",
+        ),
+        (
+            {"readings": [READING | {"probability": 0}]},
+            "readings[0]: 'probability' is the former name of 'probability_idiomatic'.",
+        ),
+    ],
+)
+def test_unknown_keys_are_named_with_the_one_that_may_be_meant(served, changes, said):
+    body = json.dumps(ROW | changes)
+    for kind in ("application/json", "application/x-ndjson"):
+        headers = {"Content-Type": kind}
+        answer = served.client.post("/v1/rank", content=body, headers=headers)
+        detail = answer.json()["detail"] if "ndjson" in kind else problem(answer, 422)
+        assert detail.startswith(said)
+
+
+def changed(k: int, **thing: object) -> dict[str, Any]:
+    things = list(ROW["candidates"])
+    things[k] = thing
+    return {"candidates": things}
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "said"),
+    [
+        ({"sentence": " "}, 422, "sentence: is empty."),
+        ({"language": "zz"}, 422, "language: 'zz' is not a language tag"),
+        ({"profile": "x"}, 422, "profile: "),
+        ({"candidates": ROW["candidates"][:1]}, 422, "candidates: "),
+        ({"candidates": ROW["candidates"] * 2}, 422, "more than 4"),
+        (changed(0), 422, "candidate 1: has neither"),
+        (changed(0, caption=["a"]), 422, "candidates[0].caption: "),
+        (changed(1, image="../manifest.jsonl"), 422, "candidates[1].image: is not a data URI"),
+        (changed(1, image="data:image/png;base64,??"), 422, "candidates[1].image: is not base64"),
+        (changed(1, image=uri(b"text")), 415, "candidates[1].image: is not a picture"),
+        ({"expected_order": ["a"]}, 422, "expected_order: names 'a'"),
+    ],
+)
+def test_errors_name_the_key_and_no_path(served, changes, status, said):
+    answer = served.client.post("/v1/rank", json=ROW | changes)
+    assert said in problem(answer, status)
+    assert "manifest" not in answer.text
+    assert str(served.service.folder) not in answer.text
+    assert not list(served.service.folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "said"),
+    [
+        (b"{", 422, "JSON"),
+        (b"[]", 422, "object"),
+        (b"[" + b"1," * 100_000, 413, "0.1 MB"),
+        ([b" "], 422, "JSON"),
+        ([b" " * 60_000] * 2, 413, "0.1 MB"),
+    ],
+)
+def test_bodies_are_json_objects_of_a_size(served, content, status, said):
+    headers = {"Content-Type": "application/json"}
+    body = content if isinstance(content, bytes) else iter(content)
+    assert said in problem(served.client.post("/v1/rank", content=body, headers=headers), status)
+
+
+def test_pictures_that_are_damaged_for_the_encoder_are_named_as_in_the_request():
+    class Blind(ColourEncoder):
+        def encode_images(self, images):
+            raise UserError(f"{images[-1]}: the image cannot be seen.")
+
+    models = toy_models()
+    models._openers = models._openers[0], lambda name, **_: Blind()
+    with serving(models) as served:
+        row = ROW | {"candidates": ROW["candidates"][:1] * 11}
+        told = problem(served.client.post("/v1/rank", json=row), 422)
+        assert told == "candidates[10].image: the image cannot be seen."

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from commands import until
+from serving import LONGEST, Gate, problem, serving, toy_models
+
+from admire.apps.serve import Limits
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.open()
+
+
+def test_requests_wait_their_turn_and_are_told_their_place_and_progress(gate):
+    with serving(toy_models(gate), limits=Limits(asking=1)) as served:
+        first = served.wait()
+        first.until(place=0)
+        gate.wait()
+        second, third = served.wait(), served.wait(sentence="The night owl works.")
+        second.until(place=1)
+        third.until(place=2)
+        second.leave()
+        third.until(place=1)
+        gate.open()
+        assert first.until(done=5)["stage"] == "Asking for the sense (model scripted)"
+        first.until(sense="idiomatic")
+        third.until(place=0)
+        assert third.until(sense="idiomatic")["sentence"] == "The night owl works."
+
+
+def test_who_goes_away_is_not_worked_for_and_when_too_many_wait_no_more_can(gate):
+    with serving(toy_models(gate), limits=Limits(jobs=1, asking=1)) as served:
+        first = served.wait()
+        gate.wait()
+        gone = served.wait(sentence="A night owl is a bird.")
+        refused = served.rank()
+        assert "The queue is full (1 jobs)" in problem(refused, 429)
+        assert refused.headers["retry-after"]
+        gone.leave()
+        until(lambda: len(served.service.work.jobs) == 1)
+        last = served.wait(sentence="The night owl works.")
+        gate.open()
+        for client in (first, last):
+            client.until(sense="idiomatic")
+        assert not any("is a bird" in prompt for prompt in gate.prompts)
+
+
+def test_a_problem_is_the_last_line():
+    with serving() as served:
+        waiting = served.wait(candidates=[{"caption": "a"}, {"caption": " "}])
+        assert waiting.until(status=422)["detail"].startswith("candidate 2")
+
+
+def test_models_are_loaded_when_the_first_page_is_there():
+    models = toy_models()
+    with serving(models, limits=Limits(patience=10 * LONGEST)) as served:
+        served.client.get("/")
+        assert not models.opened
+        while served.client.get("/models").json()["state"] != "ready":
+            pass
+        assert models.opened == {"toy": 1, "colours": 1}
+    models = toy_models()
+    with serving(models, limits=Limits(patience=0.01)) as served:
+        while not models.opened:  # nobody comes
+            served.client.get("/v1/openapi.json")
