@@ -17,7 +17,7 @@ from admire.tasks.retrieval.similarities import bm25
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Toys in place of the models of retrieve; what was asked for."""
-    return toys_opened(monkeypatch, "retrieval.retrieve")
+    return toys_opened(monkeypatch, "tasks.retrieval.retrieve")
 
 
 @pytest.fixture

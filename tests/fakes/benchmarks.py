@@ -97,7 +97,7 @@ def answer(prompt: str) -> str:
     return "someone who works late"
 
 
-def toys_opened(monkeypatch: pytest.MonkeyPatch, room: str) -> list[Any]:
+def toys_opened(monkeypatch: pytest.MonkeyPatch, module: str) -> list[Any]:
     """Put toys in place of the models that a task's command opens; return their names."""
     opened: list[Any] = []
 
@@ -112,7 +112,7 @@ def toys_opened(monkeypatch: pytest.MonkeyPatch, room: str) -> list[Any]:
         return ScriptedChat(answer)
 
     monkeypatch.setattr("admire.encoders.open_encoder", open_encoder)
-    monkeypatch.setattr(f"admire.tasks.{room}.open_encoder", open_encoder)
+    monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
     monkeypatch.setattr("admire.tasks.retrieval.queries.open_source", open_llm)
     return opened
 
