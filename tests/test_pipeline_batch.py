@@ -12,7 +12,7 @@ from batch_server import BatchServer, Body
 from commands import run
 from conftest import admire_row
 from pytest_httpserver import HTTPServer
-from toys import IDIOMATIC, LITERAL, OWL, WordEncoder, explains
+from toys import IDIOMATIC, LITERAL, OWL, WordEncoder, explains, open_words
 
 from admire import Item, Scoring, Settings, UserError, rank
 from admire.core.storage import cache_dir
@@ -236,7 +236,7 @@ def test_lines_that_make_no_sense_do_no_harm(server: BatchServer, caplog, body: 
 def test_the_command_says_what_it_waits_for_and_what_comes_next(
     capsys, tmp_path: Path, server: BatchServer, write_table, monkeypatch
 ):
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: WordEncoder())
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
     options = [write_table(admire_row()), "--llm", "openai:gpt-4o"]
     code, out, err = run(capsys, "batch", *options, "--dry-run")
     assert (code, server.files) == (0, {})

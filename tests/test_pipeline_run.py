@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains, says
+from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains, opener, says
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank
 from admire.encoders import Role, TextEncoder, Vectors
@@ -215,7 +215,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
 
     def open_encoder(name: str, *, device: str, precision: str, **_: object) -> TextEncoder:
         opened.append((name, device, precision))
-        return {"eyes": eyes, "reader": reader, "sight": one_space}[name]()
+        made = {"eyes": eyes, "reader": reader, "sight": one_space}.get(name, reader)
+        return opener(made())(name)
 
     monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
     return opened
@@ -248,9 +249,63 @@ def test_images_and_captions_are_compared_by_encoders_of_their_own(opened):
     assert run.rankings[0].scores == pytest.approx([a, b, c], abs=1e-5)
     assert run.rankings[0].order == ("bB", "cC", "aA")
     assert run.record["models"]["encoders"] == {
-        "image": {"name": "eyes", "identity": "eyes:1"},
-        "caption": {"name": "reader", "identity": "reader:1"},
+        "image": [{"name": "eyes", "identity": "eyes:1"}],
+        "caption": [{"name": "reader", "identity": "reader:1"}],
     }
+
+
+def test_encoders_are_averaged_by_their_standardised_scores(caplog):
+    """Each encoder's sum over its tracks is standardised over the item."""
+    run = rank([PAIRS], BASELINE, encoder=[one_space(), reader()])
+    images = np.array([sqrt(1.5), -sqrt(1.5), 0])
+    captions = np.array([-sqrt(2), sqrt(0.5), sqrt(0.5)])
+    both = images + captions
+    expected = (both / both.std() + captions) / 2
+    assert run.rankings[0].scores == pytest.approx(expected, abs=1e-5)
+    parts = pd.DataFrame(run.rankings[0].parts)
+    assert parts["encoder"].tolist() == ["both"] * 3 + ["reader"] * 3
+    counted = parts.filter(like="part_").join(parts["candidate"]).groupby("candidate").sum()
+    assert counted.sum(axis=1).tolist() == pytest.approx(expected, abs=1e-5)
+    encoders = run.record["models"]["encoders"]
+    assert [e["name"] for e in encoders["image"]] == ["both"]
+    assert [e["name"] for e in encoders["caption"]] == ["both", "reader"]
+    assert run.record["settings"]["encoder"] == ("both", "reader")
+
+
+def test_an_encoder_leaves_out_what_it_cannot_see(caplog):
+    """A language that it does not know, and candidates with pictures alone."""
+    english = reader()
+    english.languages = ("en",)
+    ranked = [replace(PAIRS, language="pt-br"), item("a-", "b-"), PAIRS]
+    run = rank(ranked, BASELINE, encoder=[one_space(), english])
+    by_item = [{part.get("encoder") for part in r.parts} for r in run.rankings]
+    assert by_item == [{None}, {None}, {"both", "reader"}]
+    alone = rank(ranked[:2], BASELINE, encoder=one_space())
+    for found, expected in zip(run.rankings, alone.rankings, strict=False):
+        assert found.scores == pytest.approx(expected.scores)
+    assert english.read.count(("document", "A")) == 1, "of the item in English alone"
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        rank([ranked[0]], BASELINE, encoder=[one_space(), english])
+    assert "'reader' does not compare texts in Portuguese" in caplog.text
+    # Alone it compares what it does not know, because something must.
+    assert rank([ranked[0]], BASELINE, encoder=english).rankings[0].order[0] == "bB"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encoder": ["eyes", "eyes"]}, "name one or more, each once"),
+        ({"encoder": []}, "name one or more, each once"),
+        ({"encoder": [one_space(), Seer("both", {})]}, "each once"),
+        ({"encoder": ["eyes", "reader"], "caption_encoder": "reader"}, "cannot be combined"),
+        ({"encoder": [one_space(), "nobody:knows"]}, "Unknown encoder 'nobody:knows'"),
+    ],
+)
+def test_encoders_that_cannot_be_averaged_are_one_message(options, message):
+    with pytest.raises(UserError, match=message) as caught:
+        rank([PAIRS], BASELINE, **options)
+    assert "encoder" in caught.value.settings
 
 
 def test_plain_sums_need_one_encoder_of_images_and_captions(opened):
@@ -286,11 +341,11 @@ def test_only_the_encoders_that_are_needed_are_opened(opened, track, ranked, nee
     )
     run = rank([ranked], settings)
     assert sorted(opened) == sorted((name, "cuda", "bfloat16") for name in needed.values())
-    found = {kind: one["name"] for kind, one in run.record["models"]["encoders"].items()}
+    found = {kind: one["name"] for kind, (one,) in run.record["models"]["encoders"].items()}
     assert found == needed
     kept = run.record["settings"]
     assert kept["track"] == "+".join(needed)
-    assert (kept["encoder"], kept["caption_encoder"]) == ("eyes", "reader")
+    assert (kept["encoder"], kept["caption_encoder"]) == (("eyes",), "reader")
     assert (kept["device"], kept["precision"]) == ("cuda", "bfloat16")
 
 
@@ -298,7 +353,7 @@ def test_an_encoder_without_images_is_warned_of_once(caplog):
     ranked = [PAIRS, item("aA", "bB", compound="late person")]
     run = rank(ranked, BASELINE, encoder=WordEncoder(), caption_encoder=reader())
     assert caplog.text.count("'words' does not encode images: only captions count") == 1
-    ((track, encoder),) = run.record["models"]["encoders"].items()
+    ((track, (encoder,)),) = run.record["models"]["encoders"].items()
     assert (track, encoder["name"]) == ("caption", "reader")
     assert "image_compound" not in run.rankings[0].parts[0]
 
@@ -306,11 +361,10 @@ def test_an_encoder_without_images_is_warned_of_once(caplog):
 def test_pictures_without_any_caption_are_looked_at(opened, caplog):
     run = rank([item("a-", "b-", "c-")], BASELINE)
     assert run.rankings[0].order == ("a-", "c-", "b-")
-    assert [name for name, *_ in opened] == ["sight"]
-    assert run.record["settings"]["encoder"] == "sight"
+    assert [name for name, *_ in opened] == ["sight", "minilm"]
+    assert run.record["settings"]["encoder"] == ("sight", "minilm")
     assert run.record["settings"]["scoring"]["image_weight"] == 1
-    (line,) = caplog.messages
-    assert line.startswith("3 of 3 candidates have no caption: the encoder sight")
+    assert caplog.messages[0].startswith("3 of 3 candidates have no caption: the encoder sight")
 
 
 def test_where_some_captions_are_missing_pictures_count_half(opened, caplog):
@@ -319,7 +373,7 @@ def test_where_some_captions_are_missing_pictures_count_half(opened, caplog):
     run = rank([mixed], BASELINE)
     half = sqrt(1.5) / 2
     assert run.rankings[0].scores == pytest.approx([half, 1 - half, -1], abs=1e-5)
-    assert [name for name, *_ in opened] == ["sight"]
+    assert [name for name, *_ in opened] == ["sight", "minilm"]
     kept = run.record["settings"]
     assert (kept["track"], kept["scoring"]["image_weight"]) == ("image+caption", 0.5)
     assert "1 of 3 candidates have no caption" in caplog.text

@@ -12,7 +12,7 @@ import pytest
 from commands import run
 from conftest import manifest_row
 from strict_server import Body, StrictServer, prompt_of
-from toys import WordEncoder
+from toys import open_words
 
 from admire import Settings, UserError, rank, read_items, write_run
 from admire.core.storage import cache_dir
@@ -27,7 +27,7 @@ TIMES = ("started", "finished", "seconds")
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("admire.pipeline.ranking.BLOCK", 2)
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: WordEncoder())
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def files(folder: Path) -> dict[str, object]:
 @pytest.fixture
 def whole(data: Path, settings: Settings, tmp_path: Path) -> dict[str, object]:
     """What a run of all items at once leaves."""
-    ranked = rank(read_items(data), settings, encoder=WordEncoder(), source=data)
+    ranked = rank(read_items(data), settings, source=data)
     write_run(ranked, tmp_path / "whole")
     return files(tmp_path / "whole")
 

@@ -75,7 +75,7 @@ def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
     llms = [(model["name"], model["sense"]) for model in record["models"]["llms"]]
     assert llms == [("says Idiomatic", "vote"), ("says Literal", "vote")]
     assert record["models"]["detector"] is None
-    assert record["models"]["encoders"]["caption"]["identity"] == "words:1"
+    assert record["models"]["encoders"]["caption"][0]["identity"] == "words:1"
     assert set(record["prompts"]) >= {"sense_en.j2", "gloss_en.j2"}
     assert set(record["versions"]) >= {"admire-idioms", "python", "numpy"}
     assert set(record["seconds"]) == {"senses and meanings", "encoding and scores"}

@@ -16,7 +16,7 @@ from conftest import admire_row
 from judges import pictured
 from served import CALLS, COMPOUNDS, ITEMS, answer, ranked, sums
 from strict_server import SLOW, Answer, Body, StrictServer, prompt_of
-from toys import WordEncoder
+from toys import WordEncoder, open_words
 
 from admire import Settings, UserError, rank, write_run
 from admire.core.storage import cache_dir
@@ -179,7 +179,7 @@ def test_models_that_look_are_asked_with_pictures_and_once(
     capsys, tmp_path: Path, monkeypatch, served: StrictServer, options, ranking: int
 ):
     served.answer, served.faults = looked, FAULTS
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *a, **k: WordEncoder())
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
     item = pictured(tmp_path, ["dull.png", "good.png", "best.png"], captions=True)
     row = {"compound": item.compound, "sentence": item.sentence}
     row["candidates"] = [{"image": one.name, "caption": one.caption} for one in item.candidates]

@@ -57,10 +57,6 @@ def made_of(**parts: list[float]) -> Ranking:
             {"caption_compound": [1, 0, 1.5], "caption_gloss": [0, 0, -2]},
             "it is more like the words “night owl” than “person.png”",
         ),
-        (
-            {"caption_pair": [1, 0, 0.5], "listwise": [0.3, 0, 0]},
-            "it is most likely one of two that",
-        ),
         ({"caption_gloss": [0.5, 0, 0], "listwise": [1, 0, 0]}, "listwise puts it highest"),
         ({"sentence": [0, 0, 0]}, None),
     ],

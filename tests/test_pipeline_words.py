@@ -12,7 +12,7 @@ from commands import ended, run
 from lexica import wordnet
 from PIL import Image
 from test_report_write import shown
-from toys import PictureEncoder, ScriptedChat
+from toys import PictureEncoder, ScriptedChat, opener
 
 from admire import Scoring, Settings, UserError, compare_runs, plan, rank, read_items
 from admire.apps.report import write_report
@@ -54,7 +54,7 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> ScriptedChat:
     chat = ScriptedChat(lambda prompt: RIVER if '"bank erosion", "def' in prompt else "?")
     monkeypatch.setattr("admire.pipeline.sources.open_named", lambda *_, **__: chat)
     encoder = PicturesThatSay()
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: encoder)
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", opener(encoder))
     return chat
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from itertools import permutations
-from math import exp, sqrt
+from math import sqrt
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admire import Scoring
-from admire.rankers.scorer import contributions, pair_chances, query_weights, rank_names, score
+from admire.rankers.scorer import contributions, query_weights, rank_names, score
 from admire.senses.meaning import TEXTS
 from admire.senses.sense import Sense
 
@@ -128,35 +127,6 @@ def test_a_candidate_without_an_image_is_neither_favoured_nor_punished(standardi
     low, missing, high = score(cosines, [1.0], Scoring.paper(standardise=standardise))
     assert low < missing < high
     assert missing == pytest.approx((low + high) / 2)
-
-
-def test_a_pair_helps_the_candidate_that_resembles_what_shows_the_meant_sense():
-    # The first shows the meaning, the second resembles it, the third and fourth show the words.
-    likeness = np.eye(5)
-    likeness[0, 1] = likeness[1, 0] = likeness[2, 3] = likeness[3, 2] = 0.9
-    cosines = np.array([[0.5, 0.2, 0.1, 0.1, 0.25], [0.1, 0.2, 0.5, 0.4, 0.15]])
-    alone = score({"caption": cosines}, [1.0, -1.0], Scoring(pairs=0))
-    paired = score({"caption": np.vstack([cosines, likeness])}, [1.0, -1.0], Scoring())
-    assert rank_names("abcde", alone)[:2] == ("a", "e")
-    assert rank_names("abcde", paired)[:2] == ("a", "b")
-    assert paired - alone == pytest.approx([2, 2, 0, 0, 0], abs=0.05)
-
-
-@given(st.lists(st.floats(-2, 2), min_size=20, max_size=20))
-def test_chances_of_pairs_are_those_of_all_ways_to_deal_the_candidates(values):
-    meant, other = np.array(values[:5]), np.array(values[5:10])
-    likeness = np.zeros((5, 5))
-    likeness[np.triu_indices(5, 1)] = values[10:]
-    likeness += likeness.T
-    apart = [likeness[i, j] for i in range(5) for j in range(5) if i != j]
-    spread = np.std(apart) or 1.0
-    total, expected = 0.0, np.zeros(5)
-    for a, b, c, d, _ in permutations(range(5)):  # each way eight times
-        alike = (likeness[a, b] + likeness[c, d] - 2 * np.mean(apart)) / spread
-        weight = exp(2 * (meant[a] + meant[b] + other[c] + other[d] + alike))
-        total += weight
-        expected[[a, b]] += weight
-    assert pair_chances(meant, other, likeness) == pytest.approx(expected / total, abs=1e-6)
 
 
 def test_equal_scores_go_by_name_whatever_the_order_they_came_in():

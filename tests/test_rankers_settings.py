@@ -56,7 +56,7 @@ def test_embedded_is_what_settings_are_where_nothing_is_said():
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_profiles_models_are_among_those_that_are_listed(profile: str):
     settings = PROFILES[profile]
-    for name in (settings.encoder, settings.caption_encoder or settings.encoder):
+    for name in filter(None, (*settings.encoder, settings.caption_encoder)):
         assert find_model(name).name == name
     for name in settings.llms:
         assert find_model(name).name in ("embedded", "openai:MODEL")

@@ -54,12 +54,8 @@ def runs_of_every_kind(folder: Path) -> dict[str, Run]:
     wavering = ScriptedChat(
         lambda prompt: next(votes) if "or literally" in prompt else meaning(prompt)
     )
-    captions = ("a person awake", "awake late", "a bird", "a bird with wings", "a red bicycle")
-    five = replace(
-        OWL,
-        candidates=tuple(Candidate(f"{k}.png", caption=text) for k, text in enumerate(captions)),
-        expected_order=None,
-    )
+    others = WordEncoder()
+    others.name, others.identity = "others", "others:1"
     worth = {c.caption or "": w for c, w in zip(OWL.candidates, (0.1, 0.5, 0.9), strict=True)}
     judge = [Judge(worth, sense="literal")]
     several = ("embeddings", "listwise", "pointwise")
@@ -70,7 +66,7 @@ def runs_of_every_kind(folder: Path) -> dict[str, Run]:
         ),
         "soft": rank([item], replace(BOTH, scoring=soft), llms=[wavering], encoder=pictures),
         "ensemble": rank([OWL], BOTH, llms=[explains("Literal"), says("Idiomatic")], encoder=words),
-        "five": rank([five], BOTH, llms=[explains("Idiomatic")], encoder=words),
+        "encoders": rank([OWL], BOTH, llms=[explains("Idiomatic")], encoder=[words, others]),
         "sequence": rank([shown], BOTH, llms=[explains("Idiomatic")], encoder=words),
         "rankers": rank([OWL], Settings(rankers=several, sense="vote"), llms=judge, encoder=words),
         "ranker": rank([JUDGED], Settings(rankers=("listwise",)), llms=[Judge(WORTHS)]),
@@ -94,13 +90,14 @@ def test_the_parts_of_a_score_sum_to_it_and_say_what_they_are_of(tmp_path):
             parts = card["runs"][0]["parts"]
             assert all(any(part["values"]) for part in parts)
             named[kind] = [(part["of"], part["text"]) for part in parts]
+            encoders = {part.get("encoder") for part in parts}
+            assert encoders == ({"words", "others"} if kind == "encoders" else {None})
     assert named["baseline"] == [("caption", "sentence")]
     assert named["paper"] == [("image", "gloss"), ("caption", "gloss")]
     assert {("caption", "compound"), ("image", "unlike literal")} <= set(named["soft"])
     # One model takes it literally, the other as an idiom.
     assert {("caption", "compound"), ("caption", "unlike compound")} <= set(named["ensemble"])
     assert ("caption", "sequence") in named["sequence"]
-    assert ("caption", "pair") in named["five"]
     assert named["rankers"] == [("caption", "compound"), ("listwise", None), ("pointwise", None)]
     assert named["fused"] == [("run", "baseline"), ("run", "ensemble")]
     (gloss, *_) = only(made["paper"])["runs"][0]["parts"]

@@ -9,10 +9,18 @@ from dataclasses import fields
 from difflib import get_close_matches
 from functools import cache, partial, wraps
 from operator import not_
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args
 
 import pydantic.dataclasses
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
 from admire.core.choices import not_among
 from admire.core.errors import UserError
@@ -35,6 +43,16 @@ def _not_blank(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_not_blank)]
+
+
+def _as_tuple(value: Any) -> Any:
+    if value is None or isinstance(value, str | Path):
+        return () if value is None else (value,)
+    return tuple(value) if isinstance(value, list) else value
+
+
+SEVERAL = BeforeValidator(_as_tuple)
+"""Turns one name into a tuple of names, and None into an empty one."""
 
 UNLESS_EMPTY = Field(exclude_if=not_)
 """A key that is written only where there is something to say."""

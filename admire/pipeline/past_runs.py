@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -22,7 +23,7 @@ from admire.data.items import Item
 from admire.pipeline.ranking import Ranking, Row, Run
 from admire.pipeline.record import VERSION
 from admire.pipeline.run_folder import ITEMS, OF_ITEM, RECORD, SCORES
-from admire.rankers.scorer import LIKE, Scores, tied_names
+from admire.rankers.scorer import Scores, tied_names
 from admire.rankers.settings import Settings
 from admire.senses.recorded import Recorded, RecordedReply, key_of
 
@@ -98,7 +99,7 @@ class Source(BaseModel, strict=True):
 
 class Models(BaseModel, strict=True):
     llms: list[Named]
-    encoders: dict[str, Named]
+    encoders: dict[str, list[Named]]
     detector: str | None = None
 
 
@@ -146,8 +147,22 @@ def read_record(folder: Path) -> dict[str, Any]:
             f"{path}: has format {versioned.version}, but this version of admire reads {VERSION}. "
             "Run admire rank again."
         )
-    _checked(Fused if versioned.fused else Made, text, path)
-    record: dict[str, Any] = json.loads(text)
+    record: dict[str, Any] = _with_lists(json.loads(text))
+    _checked(Fused if versioned.fused else Made, json.dumps(record), path)
+    return record
+
+
+def _with_lists(record: Any) -> Any:
+    """Return the record of a run from before encoders were averaged as it would be today."""
+    if isinstance(record, dict) and isinstance(record.get("fused"), list):
+        for member in record["fused"]:
+            if isinstance(member, dict):
+                member["record"] = _with_lists(member.get("record"))
+    with suppress(KeyError, TypeError, AttributeError):  # damaged: the check says how
+        record["settings"]["scoring"].pop("pairs", None)
+        encoders = record["models"]["encoders"]
+        for track, encoder in encoders.items():
+            encoders[track] = [encoder] if isinstance(encoder, dict) else encoder
     return record
 
 
@@ -193,7 +208,10 @@ def first_rankings(folder: Path, rows: Sequence[Row]) -> list[Ranking]:
 
 
 REQUIRED = ("item", "candidate", "score")
-WORDS = ("compound", "language", "candidate", "ranker", "llm", "predicted_type", "by", "gloss")
+WORDS = (
+    *("compound", "language", "candidate", "ranker", "encoder", "llm"),
+    *("predicted_type", "by", "gloss"),
+)
 """Columns of scores.csv that contain texts."""
 
 
@@ -243,7 +261,8 @@ def _damaged(path: Path, why: str) -> UserError:
 
 
 def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
-    """Read a run folder's items, each one's cosines in scores.csv, and the number of encoders.
+    """Read a run folder's items, each one's cosines in scores.csv, and the encoders of a candidate:
+    two, if captions have their own.
 
     Raises:
         UserError: the folder is not a run of :func:`admire.rank` with chat models, lacks gold, or
@@ -268,8 +287,10 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     numbers = range(1, len(items) + 1)
     if set(parts) != set(numbers):
         raise _damaged(folder / SCORES, "its items are not those of items.jsonl")
-    encoders = {encoder["identity"] for encoder in record["models"]["encoders"].values()}
-    return items, [parts[number] for number in numbers], len(encoders)
+    encoders = record["models"]["encoders"].values()
+    first = {of_track[0]["identity"] for of_track in encoders}
+    apart = all(len(of_track) == 1 for of_track in encoders) and len(first) > 1
+    return items, [parts[number] for number in numbers], 1 + apart
 
 
 def recorded_cosines(
@@ -277,19 +298,12 @@ def recorded_cosines(
 ) -> tuple[list[str], dict[str, Scores]]:
     """Return the roles that one chat model's rows of an item have, and its cosines by track.
 
-    The shape is (roles, candidates), or (roles + candidates, candidates) if the candidates' cosines
-    with each other are recorded; missing values are NaN.
+    The shape is (roles, candidates); missing values are NaN.
     """
     columns = {name for row in rows for name in row}
-
-    def recorded(names: Iterable[str]) -> list[str]:
-        return [name for name in names if any(f"{track}_{name}" in columns for track in TRACKS)]
-
-    present, like = recorded(roles), recorded(LIKE)
+    present = [role for role in roles if any(f"{track}_{role}" in columns for track in TRACKS)]
     return present, {
-        track: np.array(
-            [[row.get(f"{track}_{name}", np.nan) for row in rows] for name in (*present, *like)]
-        )
+        track: np.array([[row.get(f"{track}_{name}", np.nan) for row in rows] for name in present])
         for track in TRACKS
         if any(f"{track}_{role}" in columns for role in present)
     }

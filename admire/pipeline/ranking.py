@@ -323,7 +323,8 @@ class Run:
     def __repr__(self) -> str:
         models = self.record.get("models", {})
         names = [llm["name"] for llm in models.get("llms", ())]
-        names += dict.fromkeys(encoder["name"] for encoder in models.get("encoders", {}).values())
+        encoders = (e for of_track in models.get("encoders", {}).values() for e in of_track)
+        names += dict.fromkeys(encoder["name"] for encoder in encoders)
         count = len(self.rankings)
         gold = ", with the gold sense" * used_gold_sense(self.record)
         lines = [

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from admire.core.schema import suggesting
 from admire.data.frames import Data, take_items
 from admire.data.items import Item
 from admire.data.languages import base_language
-from admire.data.overlap import Kind
+from admire.data.overlap import Digests, Kind
 from admire.encoders import TextEncoder
 from admire.llm.address import Address
 from admire.llm.session import Session
@@ -45,13 +45,13 @@ from admire.rankers import (
     Comparison,
     Judgement,
     Ranker,
+    RunEncoder,
     any_ranker,
     check_answers,
     compare,
     judge,
     look_where_no_caption_is,
     open_encoders,
-    open_head,
     open_rankers,
 )
 from admire.rankers.embeddings import Part
@@ -73,9 +73,6 @@ from admire.senses.meaning import Meaning
 from admire.senses.sense import given, mean_probability
 from admire.senses.source import ChatSource, Source, check_contexts
 
-if TYPE_CHECKING:
-    from admire.encoders.projection import Projection
-
 log = logging.getLogger("admire")
 
 
@@ -86,7 +83,7 @@ def rank(
     *,
     asking: RequestOptions | None = None,
     llms: Sequence[Model] | None = None,
-    encoder: str | TextEncoder | None = None,
+    encoder: str | TextEncoder | Sequence[str | TextEncoder] | None = None,
     caption_encoder: str | TextEncoder | None = None,
     detector: str | Path | Detector | None = None,
     source: str | Path | None = None,
@@ -100,7 +97,8 @@ def rank(
         asking: concurrency, timeout, budget and cache of the requests to chat models.
         llms, encoder, caption_encoder, detector: models, by name or as objects, that replace those
             of ``settings``. Your own chat model or encoder derives from
-            :class:`admire.llm.ChatModel` or :class:`admire.encoders.TextEncoder`.
+            :class:`admire.llm.ChatModel` or :class:`admire.encoders.TextEncoder`. A list of
+            encoders is an ensemble.
         source: the file or folder that the items were read from, for the run's record (default:
             ``items``, if it is a path).
         progress: whether to show it, or a function that is called with the task, the number done
@@ -126,7 +124,7 @@ class RankingPipeline:
     Attributes:
         settings: resolved for this set.
         models: the chat models and other sources; asked through the session.
-        encoders: by track.
+        encoders: see :func:`admire.rankers.open_encoders`.
         record: the record of the run, as in run.json.
         seconds: the time of each stage so far.
         done: how many items are ranked.
@@ -170,15 +168,18 @@ class RankingPipeline:
         self.detector: Detector | None = None
         if detects and not summary.words:
             self.detector = resolved.detector or open_detector(settings.detector)
-        self.encoders: dict[str, TextEncoder] = {}
-        self.head: Projection | None = None
+        self.encoders: list[RunEncoder] = []
         if settings.compares:
             given_encoders = resolved.encoder, resolved.caption_encoder
             self.encoders = open_encoders(summary, settings, *given_encoders)
-            self.head = open_head(settings, self.encoders)
-        trained = {"head": self.head, "detector": self.detector}
-        listed = {name: training_digests(model) for name, model in trained.items() if model}
-        self._training_digests = {name: d for name, d in listed.items() if d is not None}
+        self.heads = [encoder.head for encoder in self.encoders if encoder.head]
+        trained = [*(("head", head) for head in self.heads), ("detector", self.detector)]
+        self._training_digests: dict[str, Digests] = {}
+        for kind, model in trained:
+            if model and (digests := training_digests(model)) is not None:
+                known = self._training_digests.get(kind, {})
+                more = {of: [*known.get(of, ()), *listed] for of, listed in digests.items()}
+                self._training_digests[kind] = {**known, **more}
         self.record = self._begin(summary, source, tracks_seen)
         self.seconds: dict[str, float] = {}
         self.done = 0
@@ -193,8 +194,8 @@ class RankingPipeline:
             for name, value in asdict(self.settings).items()
             if name != "plugins" or value
         }
-        seen = [track for track in TRACKS if track in tracks_seen]
-        settings["track"] = "+".join(self.encoders or seen) or None
+        compared = {track for encoder in self.encoders for track in encoder.tracks}
+        settings["track"] = "+".join(t for t in TRACKS if t in (compared or tracks_seen)) or None
         settings["llm_url"] = self.settings.llm_url and Address.parse(self.settings.llm_url).shown
 
         return {
@@ -203,7 +204,7 @@ class RankingPipeline:
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "items": summary.items,
             "settings": settings,
-            "saw": [track for track in TRACKS if track in {*self.encoders, *tracks_seen}],
+            "saw": [track for track in TRACKS if track in {*compared, *tracks_seen}],
             "models": {
                 "llms": [
                     _named(model)
@@ -211,9 +212,13 @@ class RankingPipeline:
                     | {"meanings": meanings_method(self.settings.meanings, model)}
                     for model, method in zip(self.models, self.methods, strict=True)
                 ],
-                "encoders": {track: _named(encoder) for track, encoder in self.encoders.items()},
+                "encoders": {
+                    track: [_named(e.tracks[track]) for e in self.encoders if track in e.tracks]
+                    for track in TRACKS
+                    if track in compared
+                },
                 "detector": self.detector.identity if self.detector else None,
-                "head": self.head.identity if self.head else None,
+                "head": " + ".join(head.identity for head in self.heads) or None,
                 "dictionaries": list(map(_named, self.dictionaries)),
             },
             "prompts": self.prompts.fingerprints(),
@@ -297,7 +302,9 @@ class RankingPipeline:
                     self.prompts,
                     replace(reading_settings(settings), strict=first),
                     detector=self.detector,
-                    encoder=self.encoders.get("caption"),
+                    encoder=next(
+                        (e.tracks["caption"] for e in self.encoders if "caption" in e.tracks), None
+                    ),
                     senses={
                         name: [judgement.sense for judgement in row if judgement.sense]
                         for name, row in decided.items()
@@ -313,8 +320,9 @@ class RankingPipeline:
         with self._timed("encoding and scores"):
             compared: Sequence[Sequence[Comparison]] = [()] * len(items)
             if settings.compares:
-                compared = compare(items, readings, settings, self.encoders, self.head)
-            leaked = find_leaks(items, self._training_digests, pictures="image" in self.encoders)
+                compared = compare(items, readings, settings, self.encoders)
+            pictures = any("image" in encoder.tracks for encoder in self.encoders)
+            leaked = find_leaks(items, self._training_digests, pictures=pictures)
             return [
                 _rank_item(
                     item,
@@ -412,13 +420,19 @@ def _rank_item(
 ) -> Ranking:
     """Rank an item by its comparisons, if there are any, and each chat model's judgements."""
     names = [candidate.name for candidate in item.candidates]
-    by_ranker: defaultdict[str, list[Scores]] = defaultdict(list)
+    # Scores of chat models by what ranks, an encoder or another ranker; and by ranker, its members.
+    by_member: defaultdict[str, list[Scores]] = defaultdict(list)
+    members: defaultdict[str, dict[str, None]] = defaultdict(dict)
     rows: list[dict[str, Any]] = []
-    added: list[tuple[str, list[Part]]] = []
+    added: list[tuple[str, str, list[Part]]] = []
+    several = len({comparison.encoder for comparison in compared}) > 1
     for comparison in compared:
-        by_ranker["embeddings"].append(comparison.scores)
-        added.append(("embeddings", list(comparison.parts)))
-        own = {"ranker": "embeddings"} | _columns(comparison.interpretation)
+        member = f"encoder {comparison.encoder}"
+        by_member[member].append(comparison.scores)
+        members["embeddings"][member] = None
+        added.append(("embeddings", member, list(comparison.parts)))
+        own = {"ranker": "embeddings"} | ({"encoder": comparison.encoder} if several else {})
+        own |= _columns(comparison.interpretation)
         for j, name in enumerate(names):
             cosines = {
                 f"{track}_{role}": values[q, j]
@@ -430,8 +444,10 @@ def _rank_item(
     for reading, row in zip(readings, judgements, strict=True):
         for judgement in row:
             points = comparable(np.array(judgement.scores))
-            by_ranker[judgement.ranker].append(points)
-            added.append((judgement.ranker, [Part(judgement.ranker, None, points)]))
+            by_member[judgement.ranker].append(points)
+            members[judgement.ranker][judgement.ranker] = None
+            part = Part(judgement.ranker, None, points)
+            added.append((judgement.ranker, judgement.ranker, [part]))
             own = {"ranker": judgement.ranker} | _columns(reading)
             answers = {"agreement": judgement.agreement, "unread": judgement.unread}
             rows += [
@@ -439,22 +455,29 @@ def _rank_item(
                 for name, value in zip(names, judgement.scores, strict=True)
             ]
     # Models have equal weights (section 2.3 of the paper).
-    means: dict[str, Scores] = {r: np.mean(models, axis=0) for r, models in by_ranker.items()}
-    for start, (ranker, parts) in zip(range(0, len(rows), len(names)), added, strict=True):
-        counts = {"models": len(by_ranker[ranker]), "rankers": len(means)}
-        for part in as_counted(parts, means[ranker], **counts):
+    means: dict[str, Scores] = {m: np.mean(models, axis=0) for m, models in by_member.items()}
+    by_ranker = {ranker: _together([means[m] for m in own]) for ranker, own in members.items()}
+    for start, (ranker, member, parts) in zip(range(0, len(rows), len(names)), added, strict=True):
+        counted = [part._replace(values=part.values / len(by_member[member])) for part in parts]
+        counted = as_counted(counted, means[member], len(members[ranker]))
+        for part in as_counted(counted, by_ranker[ranker], len(by_ranker)):
             for cells, value in zip(rows[start : start + len(names)], part.values, strict=True):
                 cells[part_column(part)] = value
     sure = confidence(mean_probability(r.sense for r in readings), agreed_sense(readings))
     return Ranking.of(
         item,
-        next(iter(means.values())) if len(means) == 1 else fuse_scores([*means.values()]),
+        _together([*by_ranker.values()]),
         rows,
         readings,
         judgements=tuple(judgement for row in judgements for judgement in row),
         seen=leaked,
         unsure=not item.word and abstain_below is not None and sure < abstain_below,
     )
+
+
+def _together(scores: Sequence[Scores]) -> Scores:
+    """Return the scores of one encoder or ranker as they are, and of several fused."""
+    return scores[0] if len(scores) == 1 else fuse_scores(scores)
 
 
 def _columns(reading: Interpretation | None) -> dict[str, Any]:

@@ -44,37 +44,33 @@ def score_parts(ranking: Ranking) -> list[Part]:
     record parts have none.
     """
     names = [candidate.name for candidate in ranking.candidates]
-    sums: dict[str, Scores] = {}
+    sums: dict[tuple[str, str | None], Scores] = {}
     for row in ranking.parts:
         for column in row:
             if column.startswith(PREFIX):
-                values = sums.setdefault(column, np.zeros(len(names)))
+                values = sums.setdefault((column, row.get("encoder")), np.zeros(len(names)))
                 values[names.index(row["candidate"])] += row[column]
     return [
-        Part(*_read_column(column, ranking), values)
-        for column, values in sums.items()
+        Part(*_read_column(column, ranking), values, encoder)
+        for (column, encoder), values in sums.items()
         if values.any()
     ]
 
 
-def as_counted(
-    parts: Sequence[Part], ranker_scores: Scores, *, models: int, rankers: int
-) -> list[Part]:
-    """Return the parts of one chat model's scores, scaled to the score of the item.
+def as_counted(parts: Sequence[Part], scores: Scores, of: int) -> list[Part]:
+    """Return the parts of one encoder's or ranker's scores as parts of the mean over several.
 
     Args:
-        ranker_scores: the mean of the models' scores.
-        models: how many there are.
-        rankers: how many there are; several are standardised, see
+        scores: to which the parts sum, shape (candidates,).
+        of: how many encoders or rankers there are; the scores of several are standardised, see
             :func:`admire.rankers.scorer.comparable`.
     """
-    counted = [part._replace(values=part.values / models) for part in parts]
-    if rankers == 1:
-        return counted
-    spread = np.round(ranker_scores, 9).std()
+    if of == 1:
+        return [*parts]
+    spread = np.round(scores, 9).std()
     return [
-        part._replace(values=(part.values - part.values.mean()) / (spread or 1.0) / rankers)
-        for part in counted
+        part._replace(values=(part.values - part.values.mean()) / (spread or 1.0) / of)
+        for part in parts
     ]
 
 
@@ -84,7 +80,7 @@ def as_counted(
 def summarise_parts(ranking: Ranking) -> dict[str, Scores]:
     """Return the parts of the scores by name, summed over texts of one sense and over tracks.
 
-    ``meaning``, ``compound``, ``unlike the compound``, ``unlike the literal sense``, ``pair``, …,
+    ``meaning``, ``compound``, ``unlike the compound``, ``unlike the literal sense``, …,
     or a ranker.
     """
     groups: dict[str, Scores] = {}
@@ -127,8 +123,6 @@ def explain_first(ranking: Ranking) -> str:
 def _reason(name: str, ranking: Ranking, second: str, is_most: bool) -> str:
     """Return the meaning of a part of the scores for the first candidate."""
     than = "" if is_most else f" than “{second}”"
-    if name == "pair":
-        return f"it is {'most' if is_most else 'more'} likely one of two that show this sense{than}"
     if name not in _WORDS:  # a ranker or a run
         return f"{name} puts it {'highest' if is_most else f'before “{second}”'}"
     noun, unlike = _WORDS[name]
@@ -160,12 +154,18 @@ def _quoted(name: str, ranking: Ranking) -> str:
     return f" “{textwrap.shorten(text, 80, placeholder='…')}”" if text else ""
 
 
+def by_encoder(part: Part) -> dict[str, str]:
+    """Return the encoder of a part as JSON has it, if there are several."""
+    return {"encoder": part.encoder} if part.encoder else {}
+
+
 def parts_by_candidate(ranking: Ranking) -> dict[str, list[dict[str, Any]]]:
     """Return the parts of each candidate's score, as JSON has them."""
     parts = score_parts(ranking)
     return {
         candidate.name: [
-            {"of": part.of, "text": part.text, "value": float(part.values[k])} for part in parts
+            {"of": part.of, "text": part.text, "value": float(part.values[k]), **by_encoder(part)}
+            for part in parts
         ]
         for k, candidate in enumerate(ranking.candidates)
     }

@@ -200,7 +200,7 @@ def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return a run's name by its method and models, and its settings."""
     defaults = asdict(Settings())
     settings = defaults | record["settings"]
-    encoders = [encoder["name"] for encoder in record["models"]["encoders"].values()]
+    encoders = [e["name"] for of_track in record["models"]["encoders"].values() for e in of_track]
     columns = {
         "method": _method(settings),
         "llm": " + ".join(settings["llms"]) if record["models"]["llms"] else "–",
@@ -209,7 +209,8 @@ def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     scores = defaults["scoring"] | settings["scoring"]
     scoring = {f"scoring.{name}": value for name, value in scores.items()}
     scoring["scoring.texts"] = ",".join(scoring["scoring.texts"])
-    settings["dictionaries"] = ",".join(settings["dictionaries"])
+    for name in ("dictionaries", "head"):
+        settings[name] = ",".join(map(str, settings[name] or ()))
     flat = settings | scoring
     left_out = ("llms", "rankers", "scoring")
     return columns, {name: value for name, value in flat.items() if name not in left_out}

@@ -46,7 +46,7 @@ def rank_one(
     settings: Settings | None = None,
     asking: RequestOptions | None = None,
     llms: Sequence[Model] | None = None,
-    encoder: str | TextEncoder | None = None,
+    encoder: str | TextEncoder | Sequence[str | TextEncoder] | None = None,
     caption_encoder: str | TextEncoder | None = None,
     detector: str | Path | Detector | None = None,
     progress: Progress = None,

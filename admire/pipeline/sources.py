@@ -65,7 +65,7 @@ class ResolvedModels:
     settings: Settings
     asking: RequestOptions
     llms: Sequence[Model]
-    encoder: TextEncoder | None
+    encoder: Sequence[str | TextEncoder] | None
     caption_encoder: TextEncoder | None
     detector: Detector | None
 
@@ -101,7 +101,7 @@ def resolve_models(
     settings: Settings | None = None,
     asking: RequestOptions | None = None,
     llms: Sequence[Model] | None = None,
-    encoder: str | TextEncoder | None = None,
+    encoder: str | TextEncoder | Sequence[str | TextEncoder] | None = None,
     caption_encoder: str | TextEncoder | None = None,
     detector: str | Path | Detector | None = None,
 ) -> ResolvedModels:
@@ -125,9 +125,15 @@ def resolve_models(
     names: dict[str, Any] = {}
     if llms and any(isinstance(llm, str) for llm in llms):
         names["llms"] = tuple(llm if isinstance(llm, str) else llm.name for llm in llms)
-    objects: dict[str, Any] = {}
+    objects: dict[str, Any] = {"encoder": None}
+    if encoder is not None:
+        encoders: list[Any] = [*encoder] if isinstance(encoder, list | tuple) else [encoder]
+        for model in encoders:
+            if not isinstance(model, str):
+                _check("encoder", model, "encoder")
+        names["encoder"] = tuple(m if isinstance(m, str) else m.name for m in encoders)
+        objects["encoder"] = encoders
     kinds: tuple[tuple[str, Any, registry.Kind], ...] = (
-        ("encoder", encoder, "encoder"),
         ("caption_encoder", caption_encoder, "encoder"),
         ("detector", detector, "detector"),
     )

@@ -18,7 +18,7 @@ from admire.data.items import Item
 from admire.metrics import metrics
 from admire.pipeline.fusion import read_same
 from admire.pipeline.past_runs import read_cosines, read_rows, recorded_cosines
-from admire.rankers.scorer import Scores, comparable, query_weights, rank_names, score
+from admire.rankers.scorer import Scores, comparable, fuse_scores, query_weights, rank_names, score
 from admire.rankers.settings import Scoring
 from admire.senses.sense import Sense
 
@@ -133,13 +133,12 @@ def scorings(
         sides: the texts to try, see :func:`sides`.
     """
     return tuple(
-        Scoring(image, caption, gate, contrast, standardise, texts, pairs)
+        Scoring(image, caption, gate, contrast, standardise, texts)
         for texts in sides
         for standardise in ((False, True) if encoders == 1 else (True,))
         for image, caption in (WEIGHTS if tracks == 2 else WEIGHTS[:1])
         for gate in gates
         for contrast in (0.0, 0.5, 1.0)
-        for pairs in ((0.0, Scoring.pairs) if standardise and contrast else (0.0,))
     )
 
 
@@ -152,8 +151,9 @@ def rescore_all(
 
 @dataclass(frozen=True)
 class _Recorded:
-    """One chat model's results for an item: its sense, and the cosines of its queries by track."""
+    """One encoder's and chat model's results for an item: the sense, and cosines by track."""
 
+    encoder: str
     names: list[str]
     sense: Sense
     roles: list[str]
@@ -161,25 +161,28 @@ class _Recorded:
 
 
 def _recorded(part: pd.DataFrame) -> list[_Recorded]:
-    """Return one item's rows of scores.csv, by chat model."""
+    """Return one item's rows of scores.csv, by encoder and chat model."""
     recorded = []
-    for _, rows in part.groupby("llm", sort=False):
+    if "encoder" not in part:
+        part = part.assign(encoder="")
+    for (encoder, _), rows in part.groupby(["encoder", "llm"], sort=False):
         # Missing texts have no cosines.
         filled = rows.dropna(axis="columns", how="all").to_dict("records")
         roles, cosines = recorded_cosines(filled, TEXTS)
         first = rows.iloc[0]
         sense = Sense(first["predicted_type"] or None, float(first["probability_idiomatic"]))
-        recorded.append(_Recorded(rows["candidate"].tolist(), sense, roles, cosines))
+        recorded.append(_Recorded(str(encoder), rows["candidate"].tolist(), sense, roles, cosines))
     return recorded
 
 
 def _order(models: Sequence[_Recorded], scoring: Scoring) -> tuple[str, ...]:
-    scores = []
+    scores: dict[str, list[Scores]] = {}
     for model in models:
         by_role = query_weights(scoring, model.sense, model.roles)
         weights = [by_role.get(role, 0.0) for role in model.roles]
-        scores.append(score(model.cosines, weights, scoring))
-    return rank_names(models[-1].names, np.mean(scores, axis=0))
+        scores.setdefault(model.encoder, []).append(score(model.cosines, weights, scoring))
+    means = [np.mean(rows, axis=0) for rows in scores.values()]
+    return rank_names(models[-1].names, means[0] if len(means) == 1 else fuse_scores(means))
 
 
 def cross_validate(

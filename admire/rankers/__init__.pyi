@@ -1,10 +1,10 @@
 from .aggregate import agreement, borda, bradley_terry, kemeny
 from .embeddings import (
     Comparison,
+    RunEncoder,
     compare,
     look_where_no_caption_is,
     open_encoders,
-    open_head,
     shares_no_view,
 )
 from .judge import judge, open_rankers, recorded_orders
@@ -16,6 +16,7 @@ __all__ = [
     "Comparison",
     "Judgement",
     "Ranker",
+    "RunEncoder",
     "agreement",
     "any_ranker",
     "borda",
@@ -26,7 +27,6 @@ __all__ = [
     "kemeny",
     "look_where_no_caption_is",
     "open_encoders",
-    "open_head",
     "open_ranker",
     "open_rankers",
     "recorded_orders",

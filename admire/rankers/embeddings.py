@@ -17,14 +17,14 @@ from admire.core.choices import TRACKS
 from admire.core.errors import UserError
 from admire.core.registry import register
 from admire.data.items import Item
+from admire.data.languages import base_language, language_name
 from admire.encoders import ImageEncoder, Role, TextEncoder, open_encoder
 from admire.encoders.protocols import reads_images
 from admire.rankers.ranker import Ranker
-from admire.rankers.scorer import LIKE, PAIRED, Scores, Vector, contributions, query_weights, score
+from admire.rankers.scorer import Scores, Vector, contributions, query_weights, score
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
 from admire.senses.interpretation import Interpretation
-from admire.senses.meaning import IDIOMATIC
 
 if TYPE_CHECKING:
     from admire.encoders.projection import Projection
@@ -38,28 +38,53 @@ class Part(NamedTuple):
     Attributes:
         of: the compared track, or a ranker or run.
         text: the role of the text, see :data:`TEXTS`; ``unlike compound`` if similarity lowers the
-            score; or ``pair``. None for a ranker.
+            score. None for a ranker.
         values: shape (candidates,).
+        encoder: the encoder that compared, if the run has several.
     """
 
     of: str
     text: str | None
     values: Scores
+    encoder: str | None = None
+
+
+@dataclass(frozen=True)
+class RunEncoder:
+    """An encoder of a run.
+
+    Attributes:
+        tracks: the encoder by track. Captions may have their own.
+        head: projects its vectors before they are compared.
+    """
+
+    tracks: Mapping[str, TextEncoder]
+    head: Projection | None = None
+
+    @property
+    def name(self) -> str:
+        return " + ".join(dict.fromkeys(encoder.name for encoder in self.tracks.values()))
+
+    def compares(self, item: Item) -> bool:
+        """Return whether it knows the item's language, and two candidates have what it encodes."""
+        known = all(knows(encoder, item.language) for encoder in self.tracks.values())
+        return known and not shares_no_view(item, self.tracks)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """An item's candidates compared with one chat model's texts, or with a baseline's.
+    """An item's candidates compared with one chat model's texts, or a baseline's, by one encoder.
 
     Attributes:
-        roles: of the texts: gloss, compound, …, see :data:`TEXTS`; for five candidates, also the
-            candidates, see :data:`admire.rankers.scorer.LIKE`.
+        encoder: its name.
+        roles: of the texts: gloss, compound, …, see :data:`TEXTS`.
         cosines: by track, shape (roles, candidates).
         scores: shape (candidates,).
         parts: the contribution of each text to the scores.
         interpretation: the source of the texts; None for a baseline.
     """
 
+    encoder: str
     roles: tuple[str, ...]
     cosines: dict[str, Scores]
     scores: Scores
@@ -79,27 +104,49 @@ def compare(
     items: Sequence[Item],
     readings: Sequence[Sequence[Interpretation]],
     settings: Settings,
-    encoders: Mapping[str, TextEncoder],
-    head: Projection | None = None,
+    encoders: Sequence[RunEncoder],
 ) -> list[tuple[Comparison, ...]]:
     """Compare each item's candidates with each chat model's texts about it.
 
+    Of several encoders, an item leaves out those that do not know its language, or that encode too
+    little of its candidates. If that leaves none, the first one compares.
+
     Args:
         readings: for each chat model, its interpretation of each item.
-        encoders: by track, see :func:`open_encoders`.
-        head: projects the vectors before they are compared.
+        encoders: see :func:`open_encoders`.
 
     Returns:
-        For each item one comparison per chat model, or one for a baseline.
+        For each item one comparison per encoder and chat model, or one per encoder for a baseline.
 
     Raises:
         UserError: a file cannot be read, or an encoder's vectors cannot be compared.
     """
+    compared: list[list[Comparison]] = [[] for _ in items]
+    for encoder in encoders:
+        places = [
+            k
+            for k, item in enumerate(items)
+            if len(encoders) == 1
+            or encoder.compares(item)
+            or (encoder is encoders[0] and not any(other.compares(item) for other in encoders))
+        ]
+        own = [[reading[k] for reading in readings] for k in places]
+        rows = _compare([items[k] for k in places], own, settings, encoder)
+        for k, comparisons in zip(places, rows, strict=True):
+            compared[k] += comparisons
+    return [tuple(comparisons) for comparisons in compared]
+
+
+def _compare(
+    items: Sequence[Item],
+    readings: Sequence[Sequence[Interpretation]],
+    settings: Settings,
+    run_encoder: RunEncoder,
+) -> list[list[Comparison]]:
+    """Compare items by one encoder; see :func:`compare`, where readings are by chat model."""
+    encoders, head = run_encoder.tracks, run_encoder.head
     items = [_share_a_view(item, encoders) for item in items]
-    queries = [
-        _queries(item, [reading[k] for reading in readings], settings)
-        for k, item in enumerate(items)
-    ]
+    queries = [_queries(item, row, settings) for item, row in zip(items, readings, strict=True)]
     texts = [text for row in queries for query in row for text in query.texts.values() if text]
     distinct = {encoder.identity: encoder for encoder in encoders.values()}
     encoded = {name: _encode_texts(texts, encoder, "query") for name, encoder in distinct.items()}
@@ -112,7 +159,7 @@ def compare(
     roles = {role for row in queries for query in row for role in query.texts}
     spaces = {role: headed if head and head.projects(role) else plain for role in roles}
     return [
-        tuple(_compared(item, query, spaces, settings) for query in row)
+        [_compared(item, query, spaces, settings, run_encoder.name) for query in row]
         for item, row in zip(items, queries, strict=True)
     ]
 
@@ -127,7 +174,7 @@ def _share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
     if not shares_no_view(item, encoders):
         return item
     encoder = encoders.get("image")
-    in_words = getattr(getattr(encoder, "encoder", encoder), "in_words", None)
+    in_words = _capability(encoder, "in_words")
     if not (encoder and in_words and "caption" in encoders):
         log.warning(
             "'%s': candidates have no modality in common, so their scores are 0.", item.compound
@@ -146,6 +193,17 @@ def _share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
     return replace(item, candidates=tuple(candidates))
 
 
+def _capability(encoder: object, attribute: str) -> Any:
+    """Return an attribute that an encoder may have, also one behind the cache; None without."""
+    return getattr(getattr(encoder, "encoder", encoder), attribute, None)
+
+
+def knows(encoder: TextEncoder, language: str) -> bool:
+    """Return whether an encoder reads texts of a language; any, unless it has ``languages``."""
+    languages = _capability(encoder, "languages")
+    return not languages or base_language(language) in languages
+
+
 def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Settings:
     """Return settings with an encoder that also encodes pictures, if candidates lack captions: for
     ``e5``, ``sight``.
@@ -155,7 +213,8 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
     """
     if settings.track or settings.caption_encoder or settings.head or not summary.without_caption:
         return settings
-    companion = companion_of(settings.encoder)
+    companions = {name: companion_of(name) for name in settings.encoder}
+    companion = next(filter(None, companions.values()), "")
     if not companion:
         return settings
     weight = picture_weight(companion)
@@ -169,7 +228,8 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
     scoring = settings.scoring
     if summary.captions:
         scoring = replace(scoring, image_weight=weight * scoring.image_weight)
-    return replace(settings, encoder=companion, scoring=scoring)
+    encoders = tuple(companions[name] or name for name in settings.encoder)
+    return replace(settings, encoder=encoders, scoring=scoring)
 
 
 def picture_weight(name: str) -> float:
@@ -201,21 +261,25 @@ def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
         return False
     llms = [registry.resolve("chat", name)[0] for name in settings.llms]
     sends_pictures = settings.looks and any("key" in plugin.needs for plugin in llms)
-    encoder, _ = registry.resolve("encoder", settings.encoder)
-    reads = reads_images(encoder.make)
+    encoders = [registry.resolve("encoder", name)[0] for name in settings.encoder]
+    reads = any(reads_images(encoder.make) for encoder in encoders)
     return bool(sends_pictures or settings.track or summary.without_caption or reads)
 
 
 def open_encoders(
     summary: SetSummary,
     settings: Settings,
-    encoder: TextEncoder | None,
-    caption_encoder: TextEncoder | None,
-) -> dict[str, TextEncoder]:
-    """Open the encoder of each track to rank by: images, captions or both.
+    encoders: Sequence[str | TextEncoder] | None = None,
+    caption_encoder: TextEncoder | None = None,
+) -> list[RunEncoder]:
+    """Open the encoders of a run for the tracks to rank by: images, captions or both.
+
+    Args:
+        encoders: names and opened encoders in place of those of the settings.
 
     Raises:
-        UserError: no candidate has the track, or no encoder supports it.
+        UserError: no candidate has the track, no encoder supports it, two encoders are the same, or
+            a head does not fit.
     """
     opened = partial(
         open_encoder,
@@ -227,49 +291,129 @@ def open_encoders(
     for track in tracks:
         if track not in summary.tracks:
             raise UserError(f"No candidate has {track}s. Use another track.", "track")
-    encoders: dict[str, TextEncoder] = {}
     if "caption" in tracks and settings.caption_encoder and not caption_encoder:
         caption_encoder = opened(settings.caption_encoder)
-    if "image" in tracks or not caption_encoder:
-        encoder = encoder or opened(settings.encoder)
-    if "image" in tracks and encoder:
-        if isinstance(encoder, ImageEncoder):
-            encoders["image"] = encoder
-        elif settings.track or "caption" not in tracks:
-            cure = "Use the track 'caption', or" if settings.track else "Without captions, use"
+    if caption_encoder and "image" not in tracks:
+        run_encoders = [RunEncoder({"caption": caption_encoder})]
+    else:
+        several = [
+            opened(encoder) if isinstance(encoder, str) else encoder
+            for encoder in encoders or settings.encoder
+        ]
+        several = _by_language(several, summary.languages)
+        _check_images(several, tracks, settings)
+        run_encoders = [
+            RunEncoder(by_track)
+            for encoder in several
+            if (by_track := _by_track(encoder, caption_encoder, tracks))
+        ]
+    _check_different(run_encoders, settings)
+    return _with_heads(run_encoders, settings)
+
+
+def _by_language(encoders: Sequence[TextEncoder], languages: Sequence[str]) -> list[TextEncoder]:
+    """Leave out encoders that know none of a set's languages, if others do; say which stay out."""
+    used = []
+    for encoder in encoders:
+        unknown = [language for language in languages if not knows(encoder, language)]
+        if unknown and len(encoders) > 1:
+            names = ", ".join(dict.fromkeys(map(language_name, unknown)))
+            log.info("The encoder '%s' does not compare texts in %s.", encoder.name, names)
+        if len(unknown) < len(languages) or not languages:
+            used.append(encoder)
+    return used or [*encoders]
+
+
+def _check_images(
+    encoders: Sequence[TextEncoder], tracks: Sequence[str], settings: Settings
+) -> None:
+    """Refuse images that no encoder encodes, or warn if captions can be ranked without them."""
+    blind = [encoder.name for encoder in encoders if not isinstance(encoder, ImageEncoder)]
+    if "image" not in tracks or not blind:
+        return
+    names = " and ".join(f"'{name}'" for name in blind)
+    subject = f"The encoder {names} does" if len(blind) == 1 else f"The encoders {names} do"
+    if len(blind) < len(encoders):
+        log.info("%s not encode images, and compares captions only.", subject)
+    elif settings.track or "caption" not in tracks:
+        cure = "Use the track 'caption', or" if settings.track else "Without captions, use"
+        raise UserError(
+            f"{subject} not encode images. {cure} one that does "
+            "(sight, mclip:NAME, openclip:MODEL/TAG, dual:REPOSITORY).",
+            *(["track"] if settings.track else []),
+            "encoder",
+        )
+    else:
+        log.warning("%s not encode images: only captions count.", subject)
+
+
+def _by_track(
+    encoder: TextEncoder, caption_encoder: TextEncoder | None, tracks: Sequence[str]
+) -> dict[str, TextEncoder]:
+    """Return what encodes each track that the encoder can encode."""
+    by_track: dict[str, TextEncoder] = {}
+    if "image" in tracks and isinstance(encoder, ImageEncoder):
+        by_track["image"] = encoder
+    if "caption" in tracks:
+        by_track["caption"] = caption_encoder or encoder
+    return by_track
+
+
+def _check_different(run_encoders: Sequence[RunEncoder], settings: Settings) -> None:
+    """Refuse the same encoder twice, and plain sums of two encoders' cosines."""
+    by_identity: dict[tuple[str, ...], str] = {}
+    for run_encoder in run_encoders:
+        identities = tuple(dict.fromkeys(e.identity for e in run_encoder.tracks.values()))
+        if identities in by_identity:
             raise UserError(
-                f"The encoder '{encoder.name}' does not encode images. {cure} one that does "
-                "(sight, mclip:NAME, openclip:MODEL/TAG, dual:REPOSITORY).",
-                *(["track"] if settings.track else []),
+                f"The encoders '{by_identity[identities]}' and '{run_encoder.name}' are the same. "
+                "Name each once.",
                 "encoder",
             )
-        else:
-            log.warning(
-                "The encoder '%s' does not encode images: only captions count.", encoder.name
+        by_identity[identities] = run_encoder.name
+        if len(identities) > 1 and not settings.scoring.standardise:
+            raise UserError(
+                "Cosines of two encoders differ in scale: standardise them, or use one encoder.",
+                "standardise",
             )
-    if "caption" in tracks:
-        encoders["caption"] = cast(TextEncoder, caption_encoder or encoder)
-    several = len({encoder.identity for encoder in encoders.values()}) > 1
-    if several and not settings.scoring.standardise:
-        raise UserError(
-            "Cosines of two encoders differ in scale: standardise them, or use one encoder.",
-            "standardise",
-        )
-    return encoders
 
 
-def open_head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projection | None:
-    """Open the head of a run, and check that it fits the encoders."""
+def _with_heads(run_encoders: Sequence[RunEncoder], settings: Settings) -> list[RunEncoder]:
+    """Open the heads of a run, and give each encoder the one that was trained on it.
+
+    Raises:
+        UserError: a head fits no encoder, an encoder has none, or the heads do not compare the
+            query.
+    """
     if not settings.head:
-        return None
+        return [*run_encoders]
     from admire.encoders.projection import load_projection
 
-    head = load_projection(Path(settings.head))
-    for encoder in encoders.values():
-        head.check(encoder.name, encoder.identity)
-    if settings.query != "meaning" and not head.projects(settings.query):
-        raise UserError(f"The head compares glosses, not the query '{settings.query}'.", "query")
-    return head
+    heads = [load_projection(Path(folder)) for folder in settings.head]
+    headed = []
+    for run_encoder in run_encoders:
+        identities = {encoder.identity for encoder in run_encoder.tracks.values()}
+        own = [head for head in heads if head.card["encoder"]["identity"] in identities]
+        if len(run_encoders) > 1 and len(own) != 1:
+            raise UserError(
+                f"The encoder '{run_encoder.name}' has {len(own) or 'no'} head"
+                f"{'s' * (len(own) > 1)}. Several encoders need one head each, or none.",
+                "head",
+            )
+        head = own[0] if own else heads[0]
+        for encoder in run_encoder.tracks.values():
+            head.check(encoder.name, encoder.identity)
+        if settings.query != "meaning" and not head.projects(settings.query):
+            raise UserError(
+                f"The head compares glosses, not the query '{settings.query}'.", "query"
+            )
+        headed.append(replace(run_encoder, head=head))
+    if len(heads) > len(headed):
+        raise UserError(
+            f"{len(heads)} heads are too many for {len(headed)} encoder{'s' * (len(headed) > 1)}.",
+            "head",
+        )
+    return headed
 
 
 def _encode_texts(texts: Sequence[str], encoder: TextEncoder, role: Role) -> dict[str, Vector]:
@@ -325,17 +469,6 @@ class _Space:
         mean: Vector = total / (np.linalg.norm(total) or 1)
         return mean
 
-    def likeness(self, item: Item) -> Scores:
-        """Return the candidates' cosines with each other, NaN for one that lacks the track.
-
-        The shape is (candidates, candidates).
-        """
-        things = [getattr(candidate, self.track) for candidate in item.candidates]
-        missing = np.full_like(next(iter(self.documents.values()), np.zeros(1)), np.nan)
-        vectors = np.array([self.documents.get(thing, missing) for thing in things], float)
-        cosines: Scores = vectors @ vectors.T
-        return cosines
-
     def cosines(self, query: Vector, item: Item) -> Scores:
         """Return a query's cosine with each candidate, NaN for one that lacks the track."""
         things = [getattr(candidate, self.track) for candidate in item.candidates]
@@ -379,7 +512,11 @@ def _queries(
 
 
 def _compared(
-    item: Item, query: _Query, spaces: Mapping[str, Mapping[str, _Space]], settings: Settings
+    item: Item,
+    query: _Query,
+    spaces: Mapping[str, Mapping[str, _Space]],
+    settings: Settings,
+    encoder: str,
 ) -> Comparison:
     cosines: dict[str, list[Scores]] = defaultdict(list)
     for role, text in query.texts.items():
@@ -395,26 +532,18 @@ def _compared(
         for track, space in by_track:
             cosines[track].append(space.cosines(vectors[track], item))
     weights = [query.weights.get(role, 0.0) for role in query.texts]
-    roles = tuple(query.texts)
-    if len(item.candidates) == PAIRED and not query.texts.keys().isdisjoint(IDIOMATIC):
-        roles += LIKE
-        for track, space in spaces["compound"].items():
-            cosines[track].extend(space.likeness(item))
     arrays = {track: np.array(rows) for track, rows in cosines.items()}
     scores = score(arrays, weights, settings.scoring)
     added = contributions(arrays, weights, settings.scoring)
     parts = tuple(_parts(query, added))
-    return Comparison(roles, arrays, scores, parts, query.interpretation)
+    return Comparison(encoder, tuple(query.texts), arrays, scores, parts, query.interpretation)
 
 
 def _parts(query: _Query, added: Mapping[str, Scores]) -> Iterator[Part]:
-    """Yield the contribution of each text by track, the compound last, and then of the pairs."""
+    """Yield the contribution of each text by track, the compound last."""
     roles = list(query.texts)
     for track, values in added.items():
         for role in sorted(roles, key=lambda role: role == "compound"):
             weight = query.weights.get(role)
             if weight:
                 yield Part(track, "unlike " * (weight < 0) + role, values[roles.index(role)])
-    for track, values in added.items():
-        if len(values) > len(roles):
-            yield Part(track, "pair", values[-1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -21,19 +20,10 @@ RRF_K = 60
 """Constant of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009)."""
 
 PAIRED = 5
-"""Candidates of an item of AdMIRe: a pair shows each sense, and one shows neither."""
-
-LIKE = tuple(f"like{number}" for number in range(1, PAIRED + 1))
-"""Names of the cosines of such candidates with each other, beside those of the texts."""
+"""Candidates of an item of AdMIRe: two show each sense, and one shows neither."""
 
 SMALLEST = 1e-6
 """Smaller deviations of cosines are due to rounding."""
-
-SHARPNESS = 2.0
-"""Sharpness of the pairs' probabilities; values from 1 to 3 give similar results on train."""
-
-_SPLITS = np.array(sorted(set(permutations((1, 1, -1, -1, 0)))))
-"""The 30 ways in which five candidates can be two of the meant sense, two of the other, and one."""
 
 
 def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dict[str, float]:
@@ -62,8 +52,7 @@ def score(cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scor
     """Return candidates' scores, shape (candidates,): the weighted sum over tracks and queries.
 
     ``cosines`` has the shape (queries, candidates) by track, and ``weights`` one number per query.
-    Rows after those of the queries are the candidates' cosines with each other, for the pairs. With
-    :meth:`Scoring.paper` and both tracks this is r = s(query, image) + s(query, caption), the
+    With :meth:`Scoring.paper` and both tracks this is r = s(query, image) + s(query, caption), the
     paper's section 2.2. A missing track adds nothing to a standardised sum, where 0 is the mean; a
     plain sum uses the mean of the item's other candidates.
     """
@@ -78,8 +67,7 @@ def contributions(
 ) -> dict[str, Scores]:
     """Return what each query adds to the :func:`score` of each candidate, by track.
 
-    The shape is (queries, candidates), with one more row if the pairs contribute. A track that no
-    candidate has is omitted.
+    The shape is (queries, candidates). A track that no candidate has is omitted.
 
     A standardised query with a negative weight only subtracts, from candidates that are more like
     it than the mean, unless there are five, as in AdMIRe. A candidate without the track loses what
@@ -88,8 +76,7 @@ def contributions(
     terms: dict[str, Scores] = {}
     queries = np.asarray(weights)[:, None]
     unlike = queries[:, 0] < 0
-    for track, rows in cosines.items():
-        values, likeness = rows[: len(weights)], rows[len(weights) :]
+    for track, values in cosines.items():
         present = ~np.isnan(values).any(axis=0)
         if not present.any():
             continue
@@ -106,42 +93,8 @@ def contributions(
                 usual = penalties[:, present].mean(axis=1, keepdims=True)
                 filled = np.where(unlike[:, None], np.where(present, penalties, usual), filled)
         weight = scoring.image_weight if track == "image" else scoring.caption_weight
-        added = queries * filled
-        pairs = scoring.pairs and scoring.standardise and len(likeness)
-        if pairs and unlike.any() and present.all():
-            chances = pair_chances(added[~unlike].sum(axis=0), -added[unlike].sum(axis=0), likeness)
-            added = np.vstack([added, scoring.pairs * chances])
-        terms[track] = weight * added
+        terms[track] = weight * queries * filled
     return terms
-
-
-def pair_chances(meant: Scores, other: Scores, likeness: Scores) -> Scores:
-    """Return how probably each of five candidates is one of the two that show the meant sense.
-
-    An assignment of two candidates (A) to the meant sense, two (B) to the other and one to neither
-    has a probability in proportion to exp(2 · (meant(A) + other(B) + likeness(A) +
-    likeness(B))), each a sum over the pair.
-
-    Args:
-        meant: standardised similarity to the texts of the meant sense, shape (5,).
-        other: the same for the other sense.
-        likeness: the candidates' cosines with each other, shape (5, 5).
-
-    Returns:
-        Shape (5,), between 0 and 1, with the sum 2.
-    """
-    apart = ~np.eye(PAIRED, dtype=bool)
-    spread = likeness[apart].std()
-    similar = np.where(apart, likeness - likeness[apart].mean(), 0.0) / (
-        spread if spread > 0 else 1
-    )
-    first, second = _SPLITS == 1, _SPLITS == -1
-    evidence = first @ meant + second @ other
-    for pair in (first, second):
-        evidence = evidence + ((pair @ similar) * pair).sum(axis=1) / 2
-    weights = np.exp(SHARPNESS * (evidence - evidence.max()))
-    chances: Scores = weights @ first / weights.sum()
-    return chances
 
 
 def fuse_scores(

@@ -28,7 +28,7 @@ from admire.core.options import (
     PromptFolder,
     SampleSeed,
 )
-from admire.core.schema import Count, Positive, Weight, settings
+from admire.core.schema import SEVERAL, Count, Positive, Weight, settings
 from admire.llm.chat import IMAGE_SIDE
 
 
@@ -46,10 +46,8 @@ class Scoring:
     the mean vector of its pictures or captions, is added. For a word in a
     phrase (V-WSD) the score is the mean over all texts, of which the phrase is one.
 
-    Where an idiomatic use has five candidates, as in AdMIRe, the pairs are added: see
-    :func:`admire.rankers.scorer.pair_chances`. With any other number of candidates a standardised L
-    below the item's mean counts as 0: a candidate that shows neither sense does not gain by being
-    unlike the literal one.
+    With any number of candidates but AdMIRe's five a standardised L below the item's mean counts
+    as 0: a candidate that shows neither sense does not gain by being unlike the literal one.
 
     Of two candidates each standardised query would have -1 and 1, and I − L would be 0, so there
     all queries share one spread, the root of their mean variance. If images and captions have
@@ -73,9 +71,6 @@ class Scoring:
     texts: Annotated[tuple[TextRole, ...], Option("Scoring")] = TEXTS
     """Texts that count, separated by commas (the paper's: gloss,compound). Missing texts are
     skipped; without any text of the idiomatic sense the compound is used."""
-    pairs: Annotated[Weight, Option("Scoring")] = 2.0
-    """Weight of pairs: of five candidates two show each sense, and the two of a sense are similar
-    (0: score each candidate by itself). Needs contrast and standardised cosines."""
 
     @classmethod
     def paper(cls, **changes: Any) -> Scoring:
@@ -88,7 +83,6 @@ class Scoring:
             "contrast": 0.0,
             "standardise": False,
             "texts": ("gloss", "compound"),
-            "pairs": 0.0,
         }
         return cls(**formula | changes)
 
@@ -113,11 +107,16 @@ class Settings:
     ] = ("embedded",)
     """Chat model, such as openai:MODEL or gguf:PATH; or replies from recorded:FILE or run:FOLDER.
     Repeat for an ensemble."""
-    encoder: Annotated[str, Option("Models", daily=True, completes="encoder")] = "e5"
+    encoder: Annotated[
+        tuple[str, ...],
+        SEVERAL,
+        Option("Models", daily=True, completes="encoder"),
+    ] = ("e5", "minilm")
     """Encoder of queries and candidates, such as openclip:MODEL/TAG or sbert:REPOSITORY, or the
-    same with a local folder."""
+    same with a local folder. Repeat for an ensemble: the mean of their standardised scores."""
     caption_encoder: Annotated[str | None, Option("Models", completes="encoder")] = None
-    """Separate encoder for captions and their queries (default: the encoder)."""
+    """Separate encoder for captions and their queries (default: the encoder). Not for several
+    encoders."""
     device: EncoderDevice = "auto"
     precision: Annotated[Precision, Option("Models")] = "float32"
     """Precision for torch; float16 needs a GPU."""
@@ -146,8 +145,9 @@ class Settings:
     chat model support)."""
     scoring: Scoring = Scoring()
     """How similarities become scores."""
-    head: Annotated[str | Path | None, Option("Models")] = None
-    """Head from admire train head; queries and candidates are compared in its space."""
+    head: Annotated[tuple[str | Path, ...], SEVERAL, Option("Models")] = ()
+    """Head from admire train head; queries and candidates are compared in its space. Several
+    encoders need one each: repeat it."""
     prompts: PromptFolder = None
     detector: Annotated[str | Path | None, Option("Senses and meanings")] = None
     """File of admire train detector or folder of admire train classifier (default: the built-in
@@ -162,6 +162,17 @@ class Settings:
         if not self.rankers or len(set(self.rankers)) < len(self.rankers):
             raise UserError(
                 f"rankers cannot be {self.rankers!r}: name one or more, each once.", "rankers"
+            )
+        if not self.encoder or len(set(self.encoder)) < len(self.encoder):
+            raise UserError(
+                f"encoder cannot be {self.encoder!r}: name one or more, each once.", "encoder"
+            )
+        if self.caption_encoder and len(self.encoder) > 1:
+            raise UserError(
+                "Several encoders and a separate one for captions cannot be combined. Name one "
+                "encoder.",
+                "encoder",
+                "caption_encoder",
             )
         if self.abstain_below and self.query != "meaning" and not self.looks:
             raise UserError(
@@ -206,7 +217,7 @@ PROFILES: dict[ProfileName, Settings] = {
     "embedded": Settings(),
     "paper": Settings(
         llms=("openai:gpt-3.5-turbo", "openai:gpt-4", "openai:gpt-4o"),
-        encoder="mclip:XLM-Roberta-Large-Vit-B-32",
+        encoder=("mclip:XLM-Roberta-Large-Vit-B-32",),
         meanings="gloss",
         dictionaries=("none",),
         track="image",
@@ -221,7 +232,7 @@ PROFILES: dict[ProfileName, Settings] = {
     "best": Settings(
         llms=("openai:gpt-6.1-sol",),
         rankers=("listwise", "embeddings"),
-        encoder="openclip:ViT-SO400M-16-SigLIP2-384/webli",
+        encoder=("openclip:ViT-SO400M-16-SigLIP2-384/webli",),
         caption_encoder="sbert:intfloat/multilingual-e5-large",
     ),
 }

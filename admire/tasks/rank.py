@@ -143,6 +143,11 @@ def _changed(settings: Settings, changes: Values) -> Settings:
     """Return settings with other values of some fields of Settings and Scoring."""
     if "encoder" in changes:  # else a profile's would go on reading the captions
         changes = {"caption_encoder": None, **changes}
+    elif changes.get("caption_encoder"):
+        changes = {"encoder": settings.encoder[:1], **changes}
+    elif heads := changes.get("head"):  # one for each encoder
+        count = 1 if isinstance(heads, str | Path) else len(heads)
+        changes = {"encoder": settings.encoder[:count], **changes}
     scoring, own = (
         {field.name: changes[field.name] for field in fields(kind) if field.name in changes}
         for kind in (Scoring, Settings)

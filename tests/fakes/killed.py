@@ -29,12 +29,14 @@ def count(event: str, arguments: tuple[Any, ...]) -> None:
 
 def words() -> None:
     """The encoder is a bag of words, blocks have two items."""
-    from toys import PictureEncoder
+    from toys import PictureEncoder, open_words
 
     import admire.encoders.families as families
     from admire.encoders.cached import CachedEncoder
 
     def open_encoder(name: str, **_: Any) -> Any:
+        if name == "minilm":
+            return open_words(name)
         encoder = CachedEncoder(PictureEncoder())  # type: ignore[arg-type]
         encoder.encode_images = encoder.encoder.encode_images  # type: ignore[method-assign]
         return encoder

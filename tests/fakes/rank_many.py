@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from toys import WordEncoder
+from toys import open_words
 
 from admire.apps.cli import main
 from admire.rankers import embeddings
@@ -65,7 +65,7 @@ def ranked(count: int, folder: Path) -> dict[str, float]:
 
 if __name__ == "__main__":
     count, folder = int(sys.argv[1]), Path(sys.argv[2])
-    embeddings.open_encoder = lambda *_, **__: WordEncoder()  # type: ignore[assignment]
+    embeddings.open_encoder = open_words  # type: ignore[assignment]
     write_replies(folder / "replies.jsonl")
     ranked(100, folder)  # all that is loaded once
     told = ranked(count, folder)

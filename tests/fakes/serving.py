@@ -21,7 +21,7 @@ for package in ("PIL", "fastapi", "py3langid", "uvicorn"):
     pytest.importorskip(package, reason="needs the extra 'serve'")
 
 from PIL import Image  # noqa: E402 - after the skips
-from toys import ScriptedChat, WordEncoder, explains  # noqa: E402
+from toys import ScriptedChat, WordEncoder, explains, opener  # noqa: E402
 
 from admire.apps.serve import Limits, Models, Service, make_server  # noqa: E402
 from admire.apps.serve.server import Server, listen  # noqa: E402
@@ -62,7 +62,7 @@ def toy_models(
 
     def open_encoder(name: str, **place: str) -> ColourEncoder:
         opened[name] += 1
-        return ColourEncoder()
+        return opener(ColourEncoder())(name)
 
     models = Models(
         changes=changes or TOYS, open_llms=open_llms, open_encoder=open_encoder, **others

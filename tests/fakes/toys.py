@@ -22,6 +22,7 @@ class WordEncoder:
     name = "words"
     identity = "words:1"
     batch = 2
+    languages: tuple[str, ...] = ()
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         vectors = np.zeros((len(texts), 512), dtype=np.float32)
@@ -41,6 +42,16 @@ class PictureEncoder(WordEncoder):
     def encode_images(self, images: Sequence[Path]) -> Vectors:
         shown = [image.read_bytes().removeprefix(PIXEL).decode() for image in images]
         return self.encode_texts(shown, role="document")
+
+
+def opener(encoder: Any) -> Callable[..., Any]:
+    """Open an encoder by any name. The profile's second one knows no language: it is left out."""
+    mute = WordEncoder()
+    mute.identity, mute.languages = "mute:1", ("none",)
+    return lambda name, **_: mute if name == "minilm" else encoder
+
+
+open_words, open_pictures = opener(WordEncoder()), opener(PictureEncoder())
 
 
 def draw(path: Path, text: str) -> None:

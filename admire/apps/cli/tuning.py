@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
+FEW = 200
+"""Choices that are made on fewer items hardly carry over."""
+
 
 def tune(run: Path, /, *, seed: opt.Seed = 0, json: opt.Json = False) -> None:
     """Tune a run's gate, contrast, texts and weights by cross-validation.
@@ -88,6 +91,12 @@ def _print_tuning(
         print_figures(tuned, f"Tuned: {names[1]}")
         print_figures(difference, "Tuned minus default")
     warn_if_runs_leaked(scored, *runs)
+    if len(scored) < FEW:
+        log.warning(
+            "%d items are too few: what is chosen on so few hardly carries over. On AdMIRe's 70 a "
+            "choice gained 0.082 in DCG and lost 0.007 on 115 new compounds.",
+            len(scored),
+        )
     whole = difference[difference["group"] == "all"].to_dict("records")
     dcg, top1 = (next(row for row in whole if row["metric"] == name) for name in ("dcg", "top1"))
     gain = f"DCG {figure_text(dcg['mean'], dcg['low'], dcg['high'], signed=True)}"
@@ -105,7 +114,6 @@ def _scoring_options(best: Scoring) -> str:
     weights = f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
     standardise = "--standardise" if best.standardise else "--no-standardise"
     texts = ",".join(best.texts)
-    return (
-        f"--gate {best.gate} --contrast {best.contrast:g} --pairs {best.pairs:g} {standardise} "
-        f"--texts {texts}"
-    ) + (weights if (best.image_weight, best.caption_weight) != (1, 1) else "")
+    return (f"--gate {best.gate} --contrast {best.contrast:g} {standardise} --texts {texts}") + (
+        weights if (best.image_weight, best.caption_weight) != (1, 1) else ""
+    )

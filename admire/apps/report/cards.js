@@ -21,7 +21,6 @@ const Cards = (() => {
     compound: "compound",
     sequence: "sequence",
     sentence: "sentence",
-    pair: "pair",
   };
 
   const TEXT_NAMES = {
@@ -485,13 +484,15 @@ const Cards = (() => {
    */
   function groupParts(parts, called) {
     const tracks = new Set(parts.map(({ of }) => of).filter((of) => TRACKS.includes(of)));
+    const encoders = new Set(parts.map(({ encoder }) => encoder).filter(known));
     const groups = new Map();
     for (const part of parts) {
       const [text, unlike] = partText(part);
       const kind = tracks.has(part.of) ? TEXTS[text] : "other";
       const name = kind === "other" ? (text ?? part.of) : (called[kind] ?? kind);
       const what = unlike ? `unlike the ${name === "literal" ? "literal sense" : name}` : name;
-      const label = kind !== "other" && tracks.size > 1 ? `${what} · ${part.of}` : what;
+      const where = [tracks.size > 1 && part.of, encoders.size > 1 && part.encoder];
+      const label = [what, ...(kind === "other" ? [] : where.filter(Boolean))].join(" · ");
       const none = part.values.map(() => 0);
       const group = groups.get(label) ?? { label, kind, values: none, parts: [] };
       group.values = group.values.map((value, place) => value + part.values[place]);

@@ -21,7 +21,7 @@ from admire.metrics.figures import item_metrics
 from admire.metrics.metrics import BEST_DCG
 from admire.pipeline.ranking import Ranking, Run, score_rankings
 from admire.pipeline.record import used_gold_sense
-from admire.pipeline.score_parts import score_parts
+from admire.pipeline.score_parts import by_encoder, score_parts
 from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
 from admire.rankers.embeddings import Part
@@ -163,11 +163,12 @@ def result(
         "scores": scores.tolist(),
         "parts": [
             {
-                "of": of,
-                "text": file_name(text) if of == "run" and text else text,
-                "values": values[mine].tolist(),
+                "of": part.of,
+                "text": file_name(part.text) if part.of == "run" and part.text else part.text,
+                "values": part.values[mine].tolist(),
             }
-            for of, text, values in parts
+            | by_encoder(part)
+            for part in parts
         ],
         "judgements": [_judgement(judgement, names) for judgement in ranking.judgements],
         "figures": dict(figures) if figures else None,
@@ -182,7 +183,7 @@ def _lacks_meaning(
     sense: SenseLabel | None, parts: Sequence[Part], record: Mapping[str, Any]
 ) -> bool:
     """Return whether an idiom was ranked by the compound, because it has no meaning."""
-    compared = {text for of, text, _ in parts if of in TRACKS} - {"sequence"}
+    compared = {part.text for part in parts if part.of in TRACKS} - {"sequence"}
     is_by_compound = sense == "idiomatic" and compared == {"compound"}
     return is_by_compound and record["settings"]["query"] == "meaning"
 

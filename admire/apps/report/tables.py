@@ -316,7 +316,6 @@ def _ranking_settings(record: Mapping[str, Any]) -> dict[str, str]:
     weights = (
         f"gate {scoring['gate']}, contrast {scoring['contrast']:g}, "
         f"standardised {'yes' if scoring['standardise'] else 'no'}, "
-        f"pairs {scoring.get('pairs', 0):g}, "
         f"images {scoring['image_weight']:g}, captions {scoring['caption_weight']:g}"
     )
     detector = settings.get("detector") or ("built in" if models.get("detector") else "")
@@ -332,9 +331,10 @@ def _ranking_settings(record: Mapping[str, Any]) -> dict[str, str]:
         "Detector": file_name(detector),
         "Encoders": ", ".join(
             f"{plain_name(encoder['name'])} ({track}s)"
-            for track, encoder in models["encoders"].items()
+            for track, encoders in models["encoders"].items()
+            for encoder in encoders
         ),
-        "Head": file_name(settings.get("head") or ""),
+        "Head": ", ".join(map(file_name, settings.get("head") or ())),
         "Query": settings["query"],
         "Meanings": settings.get("meanings", ""),
         "Texts": ", ".join(scoring.get("texts", ())) if compared else "",

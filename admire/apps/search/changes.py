@@ -141,7 +141,8 @@ def default_encoder(source: Path, *, skip_bad: bool = False) -> str:
         with TemporaryDirectory(prefix="admire-", ignore_cleanup_errors=True) as unpacked:
             first = next(read_entries(source, Path(unpacked), skip), None)
         pictures = bool(first and first.image)
-    return companion_of(Settings.encoder) or Settings.encoder if pictures else Settings.encoder
+    encoder = Settings.encoder[0]
+    return companion_of(encoder) or encoder if pictures else encoder
 
 
 @contextmanager

@@ -118,7 +118,7 @@ def _open(
     place = index if isinstance(index, Path) else "The index"
     if isinstance(index, Path) and index.is_dir():
         index = open_index(index)
-    usual = Settings.encoder if isinstance(index, Path) else index.encoder.name
+    usual = Settings.encoder[0] if isinstance(index, Path) else index.encoder.name
     encoder = encoder or open_encoder(settings.encoder or usual, device=settings.device)
     if isinstance(index, Path):
         return index_texts(read_texts(index), encoder), encoder

@@ -108,7 +108,7 @@ class Models:
         settings = self.settings(profile)
         llms = [source.llm for source in self.llms(settings) if source.llm]
         if settings.compares:
-            for name in filter(None, (settings.encoder, settings.caption_encoder)):
+            for name in filter(None, (*settings.encoder, settings.caption_encoder)):
                 self.encoder(name, settings)
         self.detector(settings)
         return not all(llm.free for llm in llms)
@@ -143,7 +143,7 @@ class Models:
             if path.is_dir():
                 index = open_index(path)
                 return index, self.encoder(index.encoder.name, settings)
-            encoder = self.encoder(Settings.encoder, settings)
+            encoder = self.encoder(Settings.encoder[0], settings)
             return index_texts(read_texts(path), encoder), encoder
 
         return self._once("collection", read)
@@ -177,7 +177,7 @@ class Models:
                 model, stage = inner(llm), "Reading how prompts begin"
                 ask_each(model.ask, begun, model, stage, name_of=attrgetter("text"))
         if settings.compares:
-            for name in dict.fromkeys(filter(None, [settings.encoder, settings.caption_encoder])):
+            for name in filter(None, (*settings.encoder, settings.caption_encoder)):
                 encoder = _within(self.encoder(name, settings), "encoder")
                 encoder.encode_texts(["Hello"], role="query")
         detector = self.detector(settings)

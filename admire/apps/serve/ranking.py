@@ -33,6 +33,7 @@ from admire.senses.sense import Sense
 
 if TYPE_CHECKING:
     from admire.apps.search import Entry
+    from admire.encoders import TextEncoder
     from admire.senses import Detector
 
 LanguageFrom = Literal["request", "sentence", "default"]
@@ -56,17 +57,18 @@ def rank_item(
         recorded = [_recorded(item, reading) for reading in readings]
         names = tuple(source.name for source in recorded)
         settings = replace(settings, rankers=("embeddings",), llms=names)
-    encoder = caption_encoder = None
+    encoders: list[TextEncoder] | None = None
+    caption_encoder = None
     if settings.compares:
         settings = look_where_no_caption_is(summarise_set([item]), settings)
-        encoder = models.encoder(settings.encoder, settings)
+        encoders = [models.encoder(name, settings) for name in settings.encoder]
         if settings.caption_encoder:
             caption_encoder = models.encoder(settings.caption_encoder, settings)
     return rank(
         [item],
         settings,
         llms=recorded if readings else models.llms(settings),
-        encoder=encoder,
+        encoder=encoders,
         caption_encoder=caption_encoder,
         detector=None if readings else models.detector(settings),
     )

@@ -209,9 +209,12 @@ class Part(BaseModel):
     of: str = Field(description="What is compared (image, caption), or the ranker.")
     text: str | None = Field(
         description="What it is compared with: gloss, scene, compound, …; unlike compound, … if "
-        "similarity lowers the score; or pair. Null for a ranker."
+        "similarity lowers the score. Null for a ranker."
     )
     value: float
+    encoder: Annotated[str | None, UNLESS_NONE] = Field(
+        None, description="The encoder that compared, if there are several."
+    )
 
 
 class Scored(BaseModel):

@@ -638,9 +638,9 @@ async function itemOf({ row, ranking: answer }) {
     const { thumbnail: picture = null, width, height } = shown[place] ?? {};
     return { name: names[place], caption, picture, width, height };
   });
-  const parts = answer.candidates[0].parts.map(({ of, text }, k) => {
+  const parts = answer.candidates[0].parts.map(({ of, text, encoder }, k) => {
     const values = answer.candidates.map((candidate) => candidate.parts[k].value);
-    return { of, text, values };
+    return { of, text, encoder, values };
   });
   const order = answer.order.map((name) => names.indexOf(name));
   const scores = answer.candidates.map(({ score }) => score);

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import pandas as pd
 
 from admire.data.frames import take_items
@@ -77,18 +79,66 @@ def retrieve_split(
             no vectors of spans where they are needed, or no query has a relevant document.
     """
     settings = settings or RetrieveSettings()
-    name = encoder.name if encoder else settings.encoder
+    names = [encoder.name] if encoder else settings.encoder
     split = read_split(data, settings.split, settings.usage, gold=settings.gold)
     record: dict[str, Any] = {
         "data": data,
         "split": settings.split,
         "usage": list(settings.usage) or None,
         "gold": settings.gold,
-        "encoder": name,
+        "encoder": " + ".join(names),
         "query": settings.query,
     }
+    encoders = [encoder] if encoder else [_open(name, settings) for name in names]
     readings: list[Interpretation] = []
+    if settings.query == "meaning":
+        first = " ".join(query.sentence for query in split.queries[:50])
+        lang = settings.lang or detect_language(first)
+        items = take_items(
+            Item(q.idiom, q.sentence, lang, sentence_type=cast(SenseLabel, q.usage))
+            for q in split.queries
+        )
+        readings = interpret_queries(items, settings, llm, meanings="gloss", session=session)
+        record |= {"llm": settings.llm, "sense": settings.sense, "lang": lang}
+        record["contrast"] = settings.scoring.contrast
+    rows = [_compare(data, split, one, settings, readings, record) for one in encoders]
+    similarities = rows[0] if len(rows) == 1 else np.mean([*map(_standardised, rows)], axis=0)
+    scores = score_queries(split, similarities)
+    system = "+".join(name.rpartition("/")[2] for name in names)
+    return Retrieval(
+        split, similarities, scores, record, f"{system}-{settings.query}", tuple(readings)
+    )
+
+
+def _open(name: str, settings: RetrieveSettings) -> TextEncoder | None:
+    """Open an encoder; None for BM25."""
     if name == "bm25":
+        return None
+    return open_encoder(
+        name,
+        device=settings.device,
+        own_prompts=False,
+        trust_remote_code=settings.trust_remote_code,
+    )
+
+
+def _standardised(similarities: Similarities) -> Similarities:
+    """Standardise each query's similarities over the documents."""
+    spread = similarities.std(axis=1, keepdims=True)
+    centred: Similarities = similarities - similarities.mean(axis=1, keepdims=True)
+    return centred / np.where(spread > 0, spread, 1.0)
+
+
+def _compare(
+    data: str,
+    split: Split,
+    encoder: TextEncoder | None,
+    settings: RetrieveSettings,
+    readings: Sequence[Interpretation],
+    record: dict[str, Any],
+) -> Similarities:
+    """Compare queries and documents by one encoder or BM25, and add to the record how."""
+    if encoder is None:
         of = cast(Bm25Query, settings.query)
         variant = settings.bm25_variant
         if settings.k1 is not None and settings.b is not None:
@@ -98,30 +148,11 @@ def retrieve_split(
         else:
             k1, b = tune_bm25(read_split(data, "val", settings.usage), of)
             log.info("The best on val is k1 = %g, b = %g", k1, b)
-        similarities = bm25(split, of, k1=k1, b=b, variant=variant)
         record |= {"bm25_variant": variant, "k1": k1, "b": b}
-    else:
-        encoder = encoder or open_encoder(
-            settings.encoder,
-            device=settings.device,
-            own_prompts=False,
-            trust_remote_code=settings.trust_remote_code,
-        )
-        record["identity"] = encoder.identity
-        if settings.query == "meaning":
-            first = " ".join(query.sentence for query in split.queries[:50])
-            lang = settings.lang or detect_language(first)
-            items = take_items(
-                Item(q.idiom, q.sentence, lang, sentence_type=cast(SenseLabel, q.usage))
-                for q in split.queries
-            )
-            readings = interpret_queries(items, settings, llm, meanings="gloss", session=session)
-            similarities = by_meaning(split, encoder, readings, settings.scoring)
-            record |= {"llm": settings.llm, "sense": settings.sense, "lang": lang}
-            record["contrast"] = settings.scoring.contrast
-        else:
-            similarities = dense(split, encoder, settings.query, settings.instruction_format)
-            record["instruction_format"] = settings.instruction_format
-    scores = score_queries(split, similarities)
-    system = f"{name.rpartition('/')[2]}-{settings.query}"
-    return Retrieval(split, similarities, scores, record, system, tuple(readings))
+        return bm25(split, of, k1=k1, b=b, variant=variant)
+    known = [record["identity"]] if "identity" in record else []
+    record["identity"] = " + ".join([*known, encoder.identity])
+    if settings.query == "meaning":
+        return by_meaning(split, encoder, readings, settings.scoring)
+    record["instruction_format"] = settings.instruction_format
+    return dense(split, encoder, settings.query, settings.instruction_format)

@@ -19,7 +19,7 @@ from admire.core.options import (
     RemoteCode,
     SampleSeed,
 )
-from admire.core.schema import Count, Positive, Weight, settings
+from admire.core.schema import SEVERAL, Count, Positive, Weight, settings
 from admire.encoders.training_settings import DATA, LEARNED, LOSS, FitSettings, StartEncoder
 from admire.rankers.settings import Scoring
 
@@ -83,8 +83,9 @@ class QuerySettings:
 class RetrieveSettings(QuerySettings):
     """What is retrieved, and how."""
 
-    encoder: Annotated[str, Option("Models", completes="encoder")] = "e5"
-    """bm25, or an encoder of texts: e5, sbert:REPOSITORY, sbert:FOLDER."""
+    encoder: Annotated[tuple[str, ...], SEVERAL, Option("Models", completes="encoder")] = ("e5",)
+    """bm25, or an encoder of texts: e5, sbert:REPOSITORY, sbert:FOLDER. Repeat for an ensemble: the
+    mean of the scores, each standardised over the documents."""
     query: Annotated[ComparedForm, Option("Scoring")] = "sentence"
     """Part of a query that is compared with the documents; meaning is sense and gloss, as in rank.
     BM25 takes sentence or span."""
@@ -104,7 +105,11 @@ class RetrieveSettings(QuerySettings):
     """Parameter b of BM25."""
 
     def __post_init__(self) -> None:
-        if self.encoder == "bm25" and self.query not in ("sentence", "span"):
+        if not self.encoder or len(set(self.encoder)) < len(self.encoder):
+            raise UserError(
+                f"encoder cannot be {self.encoder!r}: name one or more, each once.", "encoder"
+            )
+        if "bm25" in self.encoder and self.query not in ("sentence", "span"):
             raise UserError(
                 f"BM25 cannot compare by '{self.query}'. Use 'sentence' or 'span'.", "query"
             )
