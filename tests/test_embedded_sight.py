@@ -17,7 +17,7 @@ from admire.embedded.e5 import E5Encoder
 from admire.embedded.sight import VECTORS, SightEncoder, conse
 from admire.encoders import families
 from admire.encoders.cached import CachedEncoder
-from admire.rankers import compare
+from admire.rankers import RunEncoder, compare
 from admire.senses import Sense
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
@@ -116,8 +116,8 @@ def test_a_picture_is_put_in_words_beside_a_caption_alone(sight, caplog, sense, 
         Meaning(("a person who works late by the light of a lamp",)),
     )
     item = Item("hot air balloon", "", candidates=(balloon, desk))
-    encoder = CachedEncoder(sight)
-    (comparison,) = compare([item], [[reading]], Settings(), dict.fromkeys(TRACKS, encoder))[0]
+    encoders = RunEncoder(dict.fromkeys(TRACKS, CachedEncoder(sight)))
+    (comparison,) = compare([item], [[reading]], Settings(), [encoders])[0]
     assert np.argsort(-comparison.scores).tolist() == order
     assert comparison.scores.all()
     assert "balloon" in sight.in_words(balloon.image)

@@ -73,7 +73,7 @@ def test_a_run_by_names_is_recorded_scored_reported_fused_and_submitted(capsys, 
         "identity": "parrot:a person:admire-flat-1.2",
         "sense": "vote",
     } | ({"meanings": llm["meanings"]} if "meanings" in llm else {})
-    assert record["models"]["encoders"]["caption"]["identity"] == "letters:admire-flat-1.2"
+    assert record["models"]["encoders"]["caption"][0]["identity"] == "letters:admire-flat-1.2"
     asked = {row["stage"]: row for row in record["asked"]}
     assert asked["ranking"]["calls"] > asked["ranking"]["from_cache"]
     # What was asked is cached by the plug-in's name and version.
@@ -88,28 +88,6 @@ def test_a_run_by_names_is_recorded_scored_reported_fused_and_submitted(capsys, 
         code, _, err = run(capsys, *command)
         assert code == 0, (command, err)
     assert "overlap" in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-
-def test_a_data_format_and_a_metric_of_a_plugin_work_by_name(capsys, tmp_path):
-    lines = tmp_path / "lines.txt"
-    lines.write_text(
-        "night owl\tShe is a night owl.\ta person awake late\ta bird\n"
-        "cold feet\tHe got cold feet.\ta foot in snow\ta person who doubts\n"
-    )
-    record = ranked(capsys, tmp_path / "run", f"lines:{lines}")
-    assert record["source"]["path"] == f"lines:{lines}"
-    call = ("score", tmp_path / "run", "--metric", "hit-at-2", "--json")
-    code, out, _ = run(capsys, *call)
-    assert code == 0
-    figures = {row["metric"]: row["mean"] for row in json.loads(out)[str(tmp_path / "run")]}
-    assert (figures["top1"], figures["hit-at-2"]) == (0.5, 1.0)
-    page = tmp_path / "report.html"
-    assert run(capsys, "report", tmp_path / "run", "--metric", "hit-at-2", "--out", page)[0] == 0
-    assert "hit-at-2" in page.read_text(encoding="utf-8")
-    lines.write_text(lines.read_text() + "broken\n")
-    code, _, err = run(capsys, "check", f"lines:{lines}")
-    assert code == 2
-    assert "item 3: the reader 'lines' of admire-flat raised ValueError" in err
 
 
 def test_a_file_of_settings_and_a_dry_run_take_the_names(capsys, tmp_path):
@@ -132,16 +110,3 @@ def test_a_file_of_settings_and_a_dry_run_take_the_names(capsys, tmp_path):
         2,
         "admire: overlap_yes cannot be 0.0: it should be greater than 0. (--overlap-yes)",
     )
-
-
-def test_the_page_ranks_by_the_names():
-    pytest.importorskip("fastapi")
-    from serving import serving
-
-    from admire.apps.serve import Models
-
-    changes = {"llms": ("parrot:a person",), "encoder": "letters", "rankers": ("overlap",)}
-    with serving(Models("embedded", changes | {"sense": "vote"})) as server:
-        answer = server.rank().json()
-    assert answer["readings"][0]["llm"] == "parrot:a person"
-    assert answer["order"][0] == "candidate2"

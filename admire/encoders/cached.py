@@ -65,6 +65,7 @@ class CachedEncoder:
             [self._key(role, text.encode()) for text in texts],
             encode=lambda part: self.encoder.encode_texts(part, role=role),
             kind="texts",
+            length=len,
         )
 
     def _encode_queries(self, queries: Sequence[Query]) -> Vectors:
@@ -74,6 +75,7 @@ class CachedEncoder:
             [self._key("asked", repr(astuple(query)).encode()) for query in queries],
             encode=self.encoder.encode_queries,
             kind="queries",
+            length=lambda query: len(query.text),
         )
 
     def _encode_images(self, images: Sequence[Path]) -> Vectors:
@@ -107,12 +109,15 @@ class CachedEncoder:
         encode: Callable[[Sequence[Any]], Vectors],
         kind: str,
         prepare: Callable[[Iterable[Input]], Iterator[Any]] = iter,
+        length: Callable[[Input], int] = lambda _: 0,
     ) -> Vectors:
-        """Return the inputs' vectors; prepare, encode and cache those that are not cached."""
+        """Return the inputs' vectors; prepare, encode and cache those that are not cached.
+
+        The longest go first: inputs of a batch are padded to the longest of them.
+        """
         vectors = {key: self._cache.get(key) for key in keys}
-        missing = {
-            key: value for key, value in zip(keys, inputs, strict=True) if vectors[key] is None
-        }
+        uncached = [pair for pair in zip(keys, inputs, strict=True) if vectors[pair[0]] is None]
+        missing = dict(sorted(uncached, key=lambda pair: -length(pair[1])))
         names = getattr(self.encoder, "progress", PROGRESS)[kind]
         message = f"{names[len(missing) != 1].format(len(missing))} (model {self.name})"
         waiting: list[tuple[str, Any]] = []
@@ -130,7 +135,7 @@ class CachedEncoder:
                 if encoded is None:
                     waiting = part + waiting
                     continue
-                unit = self._unit(encoded, [inputs[keys.index(key)] for key, _ in part])
+                unit = self._unit(encoded, [missing[key] for key, _ in part])
                 new = {key: vector.tobytes() for (key, _), vector in zip(part, unit, strict=True)}
                 self._cache.put_all(new, self.name)
                 vectors |= new

@@ -37,6 +37,7 @@ def open_encoder(
     - ``e5``: multilingual-e5-small at 4 bits, for texts only;
     - ``embedded-state``: the embedded chat model's states at words in a text, which the light
       detector reads;
+    - ``minilm``: all-MiniLM-L6-v2 at 8 bits, for English texts only;
     - ``sight``: ``e5`` for texts, and for images the labels of a small network in e5's space.
 
     With the extra ``clip`` there are, each from a folder, the hub's cache or the hub:

@@ -31,6 +31,9 @@ class TextEncoder(Identified, Protocol):
             name.
         batch: the best number of texts or images per call.
 
+    An encoder may have ``languages``: the base languages of the texts that it knows, such as
+    ``("en",)``. Without it, it knows any. Items in other languages are left out of its mean.
+
     Encoders with a small network for pictures may also have ``companion`` (the name of an encoder
     with the same vectors for texts that also encodes pictures; it replaces this one if candidates
     have no captions), ``picture_weight`` (the weight of its pictures if there are captions as

@@ -167,7 +167,7 @@ def result(
                 "text": file_name(part.text) if part.of == "run" and part.text else part.text,
                 "values": part.values[mine].tolist(),
             }
-            | by_encoder(part)
+            | {name: plain_name(encoder) for name, encoder in by_encoder(part).items()}
             for part in parts
         ],
         "judgements": [_judgement(judgement, names) for judgement in ranking.judgements],
