@@ -62,9 +62,9 @@ def _damaged(path: Path, fault: str) -> UserError:
 class MiniLMEncoder:
     """Vectors of 384 numbers for English texts of up to 256 tokens.
 
-    Queries and documents are encoded alike. The weights have 8 bits: cosines with the vectors of
-    sentence-transformers are at least 0.999. ``sbert:`` with the original weights is exact. It takes
-    about 250 MiB of memory.
+    Queries and documents are encoded alike. The weights have 8 bits: on captions cosines with the
+    vectors of sentence-transformers are at least 0.999. ``sbert:`` with the original weights is
+    exact. It takes about 250 MiB of memory.
 
     Raises:
         UserError: a package is not installed.
