@@ -91,7 +91,7 @@ class SetCounts:
 
     def add(self, item: Item) -> None:
         """Count an item's candidates, sequence and gold."""
-        candidates = (*item.candidates, *item.sequence)
+        candidates = item.things
         pictures = [candidate.image for candidate in candidates if candidate.image]
         captions = sum(bool(candidate.caption) for candidate in candidates)
         gold = (bool(item.best), bool(item.sentence_type))

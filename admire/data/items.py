@@ -71,6 +71,11 @@ class Item:
         return re.sub(r"(?<=\S)\s+\d+$", "", self.compound.rstrip())
 
     @property
+    def things(self) -> tuple[Candidate, ...]:
+        """The candidates, and then the pictures or captions of the sequence."""
+        return (*self.candidates, *self.sequence)
+
+    @property
     def best(self) -> str | None:
         """The name of the best candidate by gold, None where it is not known."""
         return self.expected_item or (self.expected_order or [None])[0]

@@ -60,7 +60,7 @@ def parts_of(
         yield Part("compound", _digest(stem(item.phrase)), number, item.phrase)
         if item.sentence:
             yield Part("sentence", _digest(plain(item.sentence)), number, item.sentence)
-        for candidate in (*item.candidates, *item.sequence):
+        for candidate in item.things:
             if candidate.caption:
                 digest = _digest(plain(candidate.caption))
                 yield Part("caption", digest, number, candidate.caption)

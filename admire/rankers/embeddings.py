@@ -425,7 +425,7 @@ def _encode_candidates(
     items: Sequence[Item], encoder: TextEncoder, track: str
 ) -> Mapping[Path | str, Vector]:
     """Encode each image or caption, also those of sequences, in full batches."""
-    candidates = [candidate for item in items for candidate in (*item.candidates, *item.sequence)]
+    candidates = [candidate for item in items for candidate in item.things]
     if track == "caption":
         captions = [candidate.caption for candidate in candidates if candidate.caption]
         return cast(Mapping[Path | str, Vector], _encode_texts(captions, encoder, "document"))

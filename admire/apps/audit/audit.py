@@ -268,7 +268,7 @@ def _things(items: Iterable[Item]) -> list[tuple[int, Candidate]]:
     return [
         (number, candidate)
         for number, item in enumerate(items, start=1)
-        for candidate in (*item.candidates, *item.sequence)
+        for candidate in item.things
     ]
 
 

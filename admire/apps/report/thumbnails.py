@@ -38,12 +38,7 @@ class Shown:
 
 def picture_files(runs: Iterable[Run]) -> list[Path]:
     """Return the pictures of the runs' items, each once."""
-    things = (
-        thing
-        for run in runs
-        for ranking in run.rankings
-        for thing in (*ranking.item.candidates, *ranking.item.sequence)
-    )
+    things = (thing for run in runs for ranking in run.rankings for thing in ranking.item.things)
     return list(dict.fromkeys(thing.image for thing in things if thing.image))
 
 
