@@ -174,6 +174,21 @@ def test_some_weights_can_have_a_learning_rate_of_their_own(folder, tmp_path):
     assert len(still) < len(moved) / 2
 
 
+def test_the_learning_rate_rises_for_a_number_of_steps_or_for_a_share_of_all(
+    folder, tmp_path, monkeypatch
+):
+    seen: list[float] = []
+
+    def step(self: torch.optim.Optimizer, *_: object, **__: object) -> None:
+        seen.append(self.param_groups[0]["lr"] / QUICK.learning_rate)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    for warmup in (3, 0.5, 0.0):  # of 6 steps
+        fitted(folder, tmp_path / "out", figures(0, 1, 2, 3), replace(QUICK, warmup=warmup))
+    rises, falls = [0, 1 / 3, 2 / 3, 1, 2 / 3, 1 / 3], [k / 6 for k in range(6, 0, -1)]
+    assert seen == pytest.approx([*rises, *rises, *falls])
+
+
 def test_a_model_trained_in_bfloat16_then_computes_as_when_it_is_opened_again(folder, tmp_path):
     model, out = loaded(folder), tmp_path / "out"
     settings = replace(QUICK, precision="bfloat16", epochs=1)

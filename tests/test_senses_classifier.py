@@ -91,10 +91,15 @@ def by_hand(folder: Path, text: str, layers: slice) -> np.ndarray:
     tokens = transformers.AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
     with torch.inference_mode():
         states = model(**tokens, output_hidden_states=True).hidden_states
-    head = load_file(folder / "2_Dense" / "model.safetensors")
     vector = torch.cat([layer[0, 0] for layer in states[layers]])
-    assert head["linear.weight"].shape == (2, len(vector))
-    return (head["linear.weight"] @ vector + head["linear.bias"]).numpy()
+    shapes = []
+    for file in sorted(folder.glob("*_Dense/model.safetensors")):
+        head = load_file(file)
+        shapes.append(head["linear.weight"].shape)
+        vector = head["linear.weight"] @ vector + head["linear.bias"]
+    # Of all layers' states there are two linear layers, as in the paper's figure 1.
+    assert shapes == ([(32, 64), (2, 32)] if layers.start == 1 else [(2, 32)])
+    return vector.numpy()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +113,7 @@ def by_hand(folder: Path, text: str, layers: slice) -> np.ndarray:
         ("one_shot", "a night owl in the tree</s> night owl", slice(-1, None)),
     ],
 )
-def test_a_linear_layer_reads_the_first_states_of_all_hidden_layers_or_of_the_last(
+def test_linear_layers_read_the_first_states_of_all_hidden_layers_or_of_the_last(
     made, setting, text, layers
 ):
     folder, _ = made[setting]
@@ -175,6 +180,7 @@ def test_the_folder_says_how_it_was_made(made, base, setting):
         "identity": folder_digest(base),
         "layers": {"zero_shot": "all", "one_shot": "last"}[setting],
         "languages": ["en"],
+        "linear_layers": {"zero_shot": 2, "one_shot": 1}[setting],
         "rows": 16,
         "validation_rows": 8,
         "macro_f1": max(figures[1:]),
@@ -201,6 +207,14 @@ def test_a_part_that_is_missing_is_named_and_no_pickle_is_read_in_its_place(copy
     torch.save(load_file(copy / part), pickle)
     (copy / part).unlink()
     refused(copy, f"'{part}'", read=open_classifier)
+
+
+def test_folders_of_earlier_versions_have_one_linear_layer(copy):
+    opened = open_classifier(copy, device="cpu").classify(HELD)
+    record = json.loads((copy / "admire.json").read_text())
+    del record["linear_layers"]
+    (copy / "admire.json").write_text(json.dumps(record))
+    assert open_classifier(copy, device="cpu").classify(HELD) == opened
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"setting": "few_shot"}'])

@@ -238,6 +238,25 @@ def test_training_and_evaluation_compare_the_same_vectors(
     assert_trained_as_evaluated(opened(folder), settings, tmp_path / "out", monkeypatch, style)
 
 
+def test_in_batch_adds_the_other_queries_positives_to_the_negatives(folder, tmp_path, monkeypatch):
+    settings = replace(SMALL, query="sentence", in_batch=True)
+    encoder = steady(opened(folder))
+    own = cosines_in_evaluation(encoder, settings, "plain")
+    examples = draw_examples(TRAIN, replace(settings, fit=QUICK))
+    queries = encoder.encode_queries(
+        [encoder_query(e.query, "sentence", "plain") for e in examples]
+    )
+    positives = encoder.encode_texts([e.positive.sentence for e in examples], role="document")
+    across = unit(queries) @ unit(positives).T
+    cosines = cosines_in_training(encoder, settings, tmp_path / "out", monkeypatch)
+    assert cosines.shape == (len(own), own.shape[1] + len(own) - 1)
+    expected = np.sort(
+        [[*a, *np.delete(row, k)] for k, (a, row) in enumerate(zip(own, across, strict=True))]
+    )
+    order = [rows[np.lexsort(np.round(rows, 4).T)] for rows in (np.sort(cosines), expected)]
+    assert np.allclose(*order, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("form", "prompts", "default"),
     [

@@ -12,7 +12,15 @@ from repeats import quickly
 from sentences import BENCHMARK, TABLE_6, assin, benchmark, dev, gold, pair, train, wrong
 
 from admire.core.errors import UserError
-from admire.tasks.sts.pairs import SPLITS, Group, Pair, read_groups, read_pairs, without
+from admire.tasks.sts.pairs import (
+    SPLITS,
+    Group,
+    Pair,
+    count_pairs,
+    read_groups,
+    read_pairs,
+    without,
+)
 
 OWL, LATE = "My sister is a night owl.", "My sister is a late sleeper."
 BIRD = "My sister is a dark bird."
@@ -75,6 +83,15 @@ def test_chengyusts_has_its_idioms_in_braces_as_table_6_prints_them(write_table,
         Pair("1", "zh", first[0], first[2], None, (first[1], first[2]), "付之一笑"),
         Pair("2", "zh", second[0], second[1], 1.0, None, "戛然而止"),
         Pair("3", "zh", third[0], third[2], 0.0),
+    ]
+
+
+def test_pairs_are_counted_as_in_table_5(write_table):
+    counts = count_pairs(read_pairs(write_table(*TABLE_6, *TABLE_6[:2], name="c.csv")))
+    assert counts.to_numpy().tolist() == [
+        ["all", 2, 2, 3, 5],
+        ["idiom", 2, 2, 2, 4],
+        ["sts", 0, 0, 1, 1],
     ]
 
 

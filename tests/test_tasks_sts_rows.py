@@ -182,6 +182,14 @@ def test_pairs_are_mixed_in_but_for_those_of_files_to_leave_out(data, stsb, writ
     assert [p.first for p in found.pairs] == [p.first for p in PAIRS[1:12]], "of the split train"
 
 
+def test_expressions_are_read_of_a_file_of_the_task_or_of_a_list(data, stsb, write_table, tmp_path):
+    listed = tmp_path / "mwes.txt"
+    listed.write_text("big cheese\n\n  pão duro \n", encoding="utf-8")
+    pairs = write_table(dev("1"), dev("2", MWE1="None"), name="dev.csv")
+    found = read_training_data([stsb], "regression", mwes=[listed, pairs])
+    assert found.mwes == ["big cheese", "pão duro", "night owl"]
+
+
 def test_pairs_of_the_split_dev_choose_the_epoch(stsb):
     found = read_training_data([stsb], "cosent", validation=stsb)
     assert [p.first for p in found.pairs] == [p.first for p in PAIRS[:12]]

@@ -84,7 +84,9 @@ Built = dict[str, tuple[list[dict[str, Any]], torch.nn.Module]]
 def built(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Built]:
     """Rows and loss of each task that the trainer would be given."""
 
-    def build(objective: Any, *, mixed: bool = False, pairs: Any = PAIRS, **changes: Any) -> Built:
+    def build(
+        objective: Any, *, mixed: bool = False, pairs: Any = PAIRS, mwes: Any = (), **changes: Any
+    ) -> Built:
         caught: Built = {}
 
         def catch(model: Any, tasks: Any, *_: Any, **options: Any) -> list[float]:
@@ -93,7 +95,8 @@ def built(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> Callable
 
         monkeypatch.setattr(training, "fine_tune", catch)
         from_pairs = objective in FROM_PAIRS
-        data = TrainingData([] if from_pairs else TRAIN, pairs if from_pairs or mixed else [], VAL)
+        groups = [] if from_pairs else TRAIN
+        data = TrainingData(groups, pairs if from_pairs or mixed else [], VAL, mwes)
         settings = SentenceTraining(objective=objective, fit=QUICK, **changes)
         train_sentences(encoder, data, settings, Path("nowhere"))
         return caught
@@ -248,11 +251,17 @@ def test_sentences_are_learned_with_the_models_prompt_and_their_tokens(built, en
     assert mixed == [{"first": "query the IDredlampID", "second": "query my lamp", "label": 0.5}]
 
 
-def test_expressions_of_pairs_become_tokens_too(built, encoder):
-    pair = Pair("1", "en", "the red lamp", "my lamp", 0.5, mwe="red lamp")
-    rows, _ = built("cosent", pairs=[pair, *PAIRS], mwe_tokens=True)["pairs"]
+@pytest.mark.parametrize("listed", [(), ("red lamp", "big desk")])
+def test_expressions_of_pairs_and_of_a_list_become_tokens_too(built, encoder, listed):
+    pair = Pair("1", "en", "the red lamp", "my lamp", 0.5, mwe=None if listed else "red lamp")
+    rows, _ = built("cosent", pairs=[pair, *PAIRS], mwe_tokens=True, mwes=listed)["pairs"]
     assert rows[0]["first"] == "the IDredlampID"
-    assert encoder.model.tokenizer.get_added_vocab().keys() >= {"IDredlampID"}
+    added = encoder.model.tokenizer.get_added_vocab().keys()
+    assert added >= {mwes.token(mwe) for mwe in listed or ["red lamp"]}
+    if listed:
+        with pytest.raises(UserError) as caught:
+            built("cosent", mwes=listed)
+        assert caught.value.settings == ("mwes", "mwe_tokens")
 
 
 @pytest.mark.parametrize("objective", ["adaptive", "multi-negative", "consistent"])
@@ -304,9 +313,7 @@ def test_there_must_be_something_to_learn_from_and_to_validate_on(
 # -------------------------------------------------------------------------------------- training
 
 
-@pytest.mark.parametrize(
-    "objective", ["adaptive", "consistent", "triplet+ranking", "self-labelled", "cosent"]
-)
+@pytest.mark.parametrize("objective", ["adaptive", "triplet+ranking", "cosent"])
 def test_each_kind_of_objective_trains_and_is_validated_as_sts_scores(plain, tmp_path, objective):
     data = TrainingData(TRAIN, PAIRS[:12] if objective == "triplet+ranking" else [], VAL)
     if objective in FROM_PAIRS:
@@ -346,4 +353,4 @@ def test_a_separable_task_is_learned_with_tokens_and_two_layers(plain, tmp_path)
     weights = (m[0].model.get_input_embeddings().weight.detach() for m in (again, before))
     moved = torch.sub(*weights).abs().max(dim=1).values
     assert moved[one] > 1e-3, "tokens are learned"
-    assert (moved[:known] <= 1e-3 * moved[one]).all(), "others only decay"
+    assert (moved[:known] == 0).all(), "others stay"

@@ -27,6 +27,7 @@ from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
     StaticEmbedding,
     Transformer,
 )
+from tokenizers import processors  # noqa: E402
 from towers import word_tokenizer, xlm_roberta  # noqa: E402
 
 from admire.tasks.sts.vectors import change_vectors  # noqa: E402
@@ -37,11 +38,11 @@ TEXTS = ["a night owl", "my sister is the real bird in the tree", "owl"]
 LONG = " ".join(["a night owl in the tree"] * 30)
 
 
-def save(folder: Path, config: Any) -> Path:
+def save(folder: Path, config: Any, tokenizer: Any = None) -> Path:
     """Save a model of four layers, a pooling and a dense layer, that reads 16 tokens."""
     torch.manual_seed(5)
     transformers.AutoModel.from_config(config).save_pretrained(folder / "parts")
-    word_tokenizer().save_pretrained(folder / "parts")
+    (tokenizer or word_tokenizer()).save_pretrained(folder / "parts")
     transformer = Transformer(str(folder / "parts"), max_seq_length=16)
     modules = [transformer, Pooling(32), Dense(32, 8), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(folder))
@@ -109,6 +110,21 @@ def test_vectors_are_those_of_the_hidden_states_also_when_saved_and_measured(
         )
         cosines = [measured.similarities[p.first, p.second] for p in pairs]
         assert cosines == pytest.approx((wanted[1:] @ wanted[0]).tolist(), abs=1e-6)
+
+
+def test_the_token_that_stands_for_a_text_is_the_last_one_in_xlnet(tmp_path):
+    tokenizer = word_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s> <s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    tokenizer.padding_side = "left"
+    config = transformers.XLNetConfig(
+        vocab_size=40, d_model=32, n_layer=4, n_head=2, d_inner=64, pad_token_id=1
+    )
+    folder = save(tmp_path / "model", config, tokenizer)
+    wanted = [by_hand(folder, text, lambda h: h[4][-1], 16) for text in TEXTS]
+    found = changed(folder, pooling="cls", drop_dense=True).encode(TEXTS)
+    assert np.allclose(found, wanted, atol=1e-6)
 
 
 def test_vectors_of_different_ways_do_not_meet_in_the_cache(deep):

@@ -104,7 +104,7 @@ def fine_tune(
         of: what else the result depends on, such as the base model and the loss's settings. Only
             checkpoints of the same are continued from.
         learning_rates: other learning rates for weights whose names match these regular
-            expressions.
+            expressions. These weights do not decay.
         finish: called with the folder that holds the saved model and the kept epoch's figures,
             before the folder gets the name ``out``. What it writes there appears together with the
             model.
@@ -144,7 +144,7 @@ def fine_tune(
         )
         with from_disk():  # a model card would ask the hub about the models that it names
             datasets = {name: Dataset.from_list(rows) for name, rows in content.items()}
-            trainer = SentenceTransformerTrainer(
+            trainer = _Trainer(
                 model=model,
                 args=arguments,
                 train_dataset=datasets.get("") or DatasetDict(datasets),
@@ -190,6 +190,19 @@ def _disk_errors(out: Path) -> Iterator[None]:
         if re.search(r"PytorchStreamWriter|inline_container|iostream|os error \d+", str(error)):
             raise unwritable(out, OSError("the disk is full, or fails")) from error
         raise
+
+
+class _Trainer(SentenceTransformerTrainer):
+    """The trainer, without weight decay where weights have a learning rate of their own.
+
+    Of the vectors of tokens only the added ones get gradients, and decay would move the others.
+    """
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        optimizer = super().create_optimizer(model)
+        for group in optimizer.param_groups[2:]:  # before them those that decay, and the others
+            group["weight_decay"] = 0.0
+        return optimizer
 
 
 def _arguments(settings: FitSettings, **others: Any) -> SentenceTransformerTrainingArguments:

@@ -13,6 +13,7 @@ from admire.core.options import EncoderDevice, Option, Panel, RemoteCode
 from admire.core.schema import Count, Positive, Seed, Weight, settings
 
 Folds = Annotated[int, Field(ge=2)]
+WarmupShare = Annotated[float, Field(ge=0, lt=1)]
 
 DATA: Panel = "Data and output"
 LEARNED: Panel = "What is learned"
@@ -61,10 +62,10 @@ class FitSettings:
     """Rows or sentences in a batch."""
     learning_rate: Annotated[Positive, Option(OPTIMISER)] = 2e-5
     """Learning rate of AdamW at its highest, with a linear schedule."""
-    weight_decay: Weight = 0.01
-    """Weight decay of AdamW."""
-    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Share of the steps in which the learning rate rises."""
+    weight_decay: Annotated[Weight, Option(OPTIMISER)] = 0.01
+    """Weight decay of AdamW; norms, biases and the vectors of added tokens have none."""
+    warmup: Annotated[Count | WarmupShare, Option(OPTIMISER)] = 0.1
+    """Steps in which the learning rate rises: a number of them, or below 1 their share."""
     epochs: Annotated[Count, Option(OPTIMISER, daily=True)] = 10
     """Epochs at most."""
     keep: Annotated[Literal["best", "last"] | Count, Option(OPTIMISER)] = "best"

@@ -1,4 +1,4 @@
-"""The fine-tuned detector: an encoder with a linear layer (YNU-HPCC 2022, sections 2.1 and 3)."""
+"""The fine-tuned detector: an encoder with linear layers (YNU-HPCC 2022, sections 2.1 and 3)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from admire.encoders import Device
 
 RECORD = "admire.json"
-HEAD = "2_Dense"
-"""The linear layer's subfolder, as sentence-transformers names that of the third module."""
+HEADS = ("2_Dense", "3_Dense")
+"""The linear layers' subfolders, as sentence-transformers names those of the modules."""
 
 
 class FirstStates(Module):
@@ -51,7 +51,7 @@ class FirstStates(Module):
 
 @dataclass(frozen=True)
 class Classifier:
-    """An encoder with a linear layer to two logits, which decides whether a use is idiomatic.
+    """An encoder with linear layers to two logits, which decides whether a use is idiomatic.
 
     Attributes:
         model: its ``encode`` gives logits of shape (texts, 2): idiomatic, literal.
@@ -108,7 +108,8 @@ class Classifier:
 def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
     """Open a classifier that ``admire train classifier`` wrote, without the network."""
     record, identity = _read_record(folder), folder_digest(folder)
-    for part in ("model.safetensors", f"{HEAD}/model.safetensors"):
+    heads = HEADS[: record["linear_layers"]]
+    for part in ("model.safetensors", *(f"{head}/model.safetensors" for head in heads)):
         if not (folder / part).is_file():  # otherwise the library would load a pickle
             raise UserError(f"{folder}: '{part}' is missing. Copy the whole folder again.")
     torch_device, dtype = Placement(device).resolve()
@@ -116,8 +117,8 @@ def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
 
     def load() -> SentenceTransformer:
         transformer = Transformer.load(str(folder), model_kwargs=options)
-        head = Dense.load(str(folder), subfolder=HEAD)
-        return assemble_model(transformer, head, record["layers"], str(torch_device))
+        linear = [Dense.load(str(folder), subfolder=head) for head in heads]
+        return assemble_model(transformer, linear, record["layers"], str(torch_device))
 
     try:
         model = load_cached_first(load, str(folder))
@@ -132,7 +133,13 @@ def _read_record(folder: Path) -> dict[str, Any]:
     with suppress(ValueError, KeyError):
         record: dict[str, Any] = json.loads(text)
         check_card(record)
-        if record["setting"] in get_args(Setting) and record["layers"] in get_args(Layers):
+        record.setdefault("linear_layers", 1)  # as folders of earlier versions have
+        choices = {
+            "setting": get_args(Setting),
+            "layers": get_args(Layers),
+            "linear_layers": (1, 2),
+        }
+        if all(record[name] in values for name, values in choices.items()):
             return record
     raise UserError(
         f"{path}: is not the description of a classifier trained by admire.", "detector"
@@ -140,10 +147,10 @@ def _read_record(folder: Path) -> dict[str, Any]:
 
 
 def assemble_model(
-    transformer: Transformer, head: Dense, layers: Layers, device: str
+    transformer: Transformer, linear: Sequence[Dense], layers: Layers, device: str
 ) -> SentenceTransformer:
-    """Join an encoder and a linear layer by the first token's states in some layers."""
+    """Join an encoder and linear layers by the first token's states in some layers."""
     transformer.config.output_hidden_states = layers == "all"
     width = transformer.get_embedding_dimension()
     states = FirstStates() if layers == "all" else Pooling(width, "cls")  # type: ignore[no-untyped-call]
-    return SentenceTransformer(modules=[transformer, states, head], device=device)
+    return SentenceTransformer(modules=[transformer, states, *linear], device=device)

@@ -120,7 +120,11 @@ class DetectTask(Task):
     settings: ClassVar[Sequence[Any]] = ((Settings, "detector"), UseFiles)
     training: ClassVar[Sequence[Any]] = (
         ClassifierTraining,
-        (paper_fit("zero_shot"), "batch_size", "learning_rate", "epochs", "precision", "seed"),
+        (
+            paper_fit("zero_shot"),
+            *("batch_size", "learning_rate", "weight_decay", "warmup", "epochs", "precision"),
+            "seed",
+        ),
         ClassifierData,
         CONFIG_FILE,
     )

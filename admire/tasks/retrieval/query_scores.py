@@ -82,6 +82,27 @@ def summarise_queries(scores: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "n", *figures])
 
 
+def score_types(split: Split, similarities: Similarities) -> pd.DataFrame:
+    """Average the figures by the usage of the relevant documents, in percent.
+
+    Each usage is scored as if its documents alone were relevant, and the query's other relevant
+    documents were not in the index. A low figure says that these documents are missed.
+
+    Returns:
+        A row for each usage: ``documents, r_precision, ndcg`` (at 10), ``n`` (queries).
+    """
+    orders = rank_documents(similarities, [document.id for document in split.documents])
+    usages = np.array([document.usage for document in split.documents])
+    rows = []
+    for order, relevant in zip(orders, relevance(split), strict=True):
+        for usage in dict.fromkeys(usages[relevant]):
+            wanted = relevant & (usages == usage)
+            gains = wanted[order][(wanted | ~relevant)[order]]
+            rows.append((str(usage), 100 * r_precision(gains), 100 * ndcg(gains, 10)))
+    groups = pd.DataFrame(rows, columns=["documents", "r_precision", "ndcg"]).groupby("documents")
+    return groups.mean().assign(n=groups.size()).reset_index()
+
+
 def write_trec(folder: Path, split: Split, similarities: Similarities, system: str) -> None:
     """Write ``run.trec`` (the 100 best documents of each query by ``system``) and ``qrels.trec``.
 

@@ -15,7 +15,12 @@ from admire.core.files import add_table, read_text
 from admire.core.storage import replace_folder, write_whole
 from admire.data.items import SenseLabel
 from admire.tasks.retrieval.passages import Passage, relevance
-from admire.tasks.retrieval.query_scores import rank_documents, trec_scores, write_trec
+from admire.tasks.retrieval.query_scores import (
+    rank_documents,
+    score_types,
+    trec_scores,
+    write_trec,
+)
 from admire.tasks.retrieval.retrieve import Retrieval
 
 TEXTS = 10
@@ -75,7 +80,8 @@ def write_retrieval(retrieval: Retrieval, folder: Path) -> None:
     """Write a run folder, which appears when it is complete.
 
     ``run.trec`` and ``qrels.trec`` for other tools; ``queries.csv``, the figures of each query;
-    ``texts.jsonl``, a :class:`RankedQuery` a line; ``run.json``, how it was made.
+    ``types.csv``, those of each usage of documents; ``texts.jsonl``, a :class:`RankedQuery` a line;
+    ``run.json``, how it was made.
 
     Raises:
         UserError: the folder holds something else, or cannot be written.
@@ -84,6 +90,8 @@ def write_retrieval(retrieval: Retrieval, folder: Path) -> None:
         write_trec(part, retrieval.split, retrieval.similarities, retrieval.name)
         with write_whole(part / "queries.csv") as file:
             add_table(file, retrieval.scores)
+        with write_whole(part / "types.csv") as file:
+            add_table(file, score_types(retrieval.split, retrieval.similarities))
         with write_whole(part / "texts.jsonl") as file:
             for query in _ranked_queries(retrieval):
                 file.write(_QUERY_ROW.dump_json(query).decode() + "\n")

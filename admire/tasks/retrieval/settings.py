@@ -132,6 +132,8 @@ class RetrieverTraining:
     positive_in_denominator: Annotated[bool, Option(LOSS)] = False
     """Use the usual form of the loss; the paper's equation 2 has only the negatives in its
     denominator."""
+    in_batch: Annotated[bool, Option(LOSS)] = False
+    """Also take the other positives of a batch as negatives, as the authors' code does."""
     temperature: Annotated[Positive, Option(LOSS)] = 1.0
     """Divisor of cosines in the loss; the paper has none, which is 1."""
     fit: FitSettings = field(default_factory=FitSettings)

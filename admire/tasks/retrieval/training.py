@@ -281,9 +281,14 @@ class _ContrastiveLoss(torch.nn.Module):
         )
         documents = documents.reshape(len(queries), -1, queries.shape[1])
         cosines = torch.einsum("bd,bnd->bn", queries, documents)
+        negatives = cosines[:, 1:]
+        if self.settings.in_batch:
+            others = ~torch.eye(len(queries), dtype=torch.bool, device=queries.device)
+            positives = (queries @ documents[:, 0].T)[others].reshape(len(queries), -1)
+            negatives = torch.cat([negatives, positives], dim=1)
         return contrastive_loss(
             cosines[:, 0],
-            cosines[:, 1:],
+            negatives,
             temperature=self.settings.temperature,
             positive_in_denominator=self.settings.positive_in_denominator,
         )

@@ -2,11 +2,12 @@ from .evaluation import (
     MeasuredPairs,
     compare,
     correlate,
+    hard_pairs,
     measure_similarity,
     rate,
     write_similarities,
 )
-from .pairs import Group, Pair, read_groups, read_pairs
+from .pairs import Group, Pair, count_pairs, read_groups, read_pairs
 from .rows import TrainingData, hold_out_groups, hold_out_pairs, read_training_data
 from .settings import OBJECTIVES, Objective, SentenceFiles, SentenceTraining, SimilaritySettings
 from .training import train_sentences
@@ -23,6 +24,8 @@ __all__ = [
     "TrainingData",
     "compare",
     "correlate",
+    "count_pairs",
+    "hard_pairs",
     "hold_out_groups",
     "hold_out_pairs",
     "measure_similarity",

@@ -147,11 +147,8 @@ def rate(
     """
 
     def ask(pair: tuple[str, str]) -> float | None:
-        prompt = prompts.render("similarity", "en", first=pair[0], second=pair[1])
         for attempt in range(ATTEMPTS):
-            question = Question(
-                prompt, temperature=float(attempt > 0), max_tokens=20, seed=seed + attempt
-            )
+            question = _question(pair, prompts, seed, attempt)
             rating = read_rating(without_words(llm.ask(question).text, pair))
             if rating is not None:
                 return rating
@@ -161,6 +158,21 @@ def rate(
     ratings = ask_each(ask, comparisons, llm, "Rating similarities", name_of=lambda pair: pair[0])
     rated = zip(comparisons, ratings, strict=True)
     return {pair: rating for pair, rating in rated if rating is not None}
+
+
+def rating_questions(pairs: Sequence[Pair], prompts: Prompts, *, seed: int = 0) -> list[Question]:
+    """Return the questions that :func:`rate` asks first, one for each two sentences."""
+    return [_question(pair, prompts, seed) for pair in _comparisons(pairs)]
+
+
+def _question(pair: tuple[str, str], prompts: Prompts, seed: int, attempt: int = 0) -> Question:
+    return Question(
+        prompts.render("similarity", "en", first=pair[0], second=pair[1]),
+        temperature=float(attempt > 0),
+        max_tokens=20,
+        seed=seed + attempt,
+        purpose="similarities",
+    )
 
 
 def read_rating(reply: str) -> float | None:
@@ -224,6 +236,16 @@ def _interval(group: pd.DataFrame, correlation: float, seed: int) -> tuple[float
 
 def _gold(pair: Pair, similarities: Similarities) -> float | None:
     return similarities.get(pair.reference) if pair.reference else pair.similarity
+
+
+def hard_pairs(pairs: Sequence[Pair], *models: Similarities, below: float = 0.6) -> list[Pair]:
+    """Return the pairs of similarity 1 to which all models give less (ChengyuSTS, table 7)."""
+    return [
+        pair
+        for pair in pairs
+        if pair.similarity == 1
+        and all(model.get((pair.first, pair.second), 1.0) < below for model in models)
+    ]
 
 
 def spearman(a: Sequence[float], b: Sequence[float]) -> float:

@@ -242,6 +242,27 @@ def _with_gold(path: Path, pairs: Sequence[Pair], gold: Path) -> list[Pair]:
     return list(by_name.values())
 
 
+def count_pairs(pairs: Sequence[Pair]) -> pd.DataFrame:
+    """Count pairs as ChengyuSTS does (table 5).
+
+    Returns:
+        ``subset`` (all, idiom, sts), ``idioms`` (different ones), ``homogeneous`` (of similarity
+        1), ``adversarial`` (the others), ``total``.
+    """
+    subsets = {
+        "all": pairs,
+        "idiom": [pair for pair in pairs if pair.mwe],
+        "sts": [pair for pair in pairs if not pair.mwe],
+    }
+    rows = []
+    for name, part in subsets.items():
+        same = sum(pair.similarity == 1 for pair in part)
+        idioms = {pair.mwe for pair in part if pair.mwe}
+        rows.append((name, len(idioms), same, len(part) - same, len(part)))
+    columns = ["subset", "idioms", "homogeneous", "adversarial", "total"]
+    return pd.DataFrame(rows, columns=columns)
+
+
 # ----------------------------------------------------------------------------------- groups
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from admire.core.errors import UserError
+from admire.core.files import read_text
 from admire.tasks.sts.pairs import Group, Pair, read_groups, read_pairs, without
 from admire.tasks.sts.settings import FROM_PAIRS, Objective
 
@@ -30,11 +31,13 @@ class TrainingData:
         groups: sentences with paraphrases; empty for objectives that learn from pairs.
         pairs: with similarities. Objectives that learn from groups mix them in.
         validation: pairs to choose the epoch by.
+        mwes: expressions to make tokens of besides those of groups and pairs.
     """
 
     groups: Sequence[Group]
     pairs: Sequence[Pair]
     validation: Sequence[Pair]
+    mwes: Sequence[str] = ()
 
 
 def read_training_data(
@@ -43,6 +46,7 @@ def read_training_data(
     *,
     sts: Sequence[Path] = (),
     leave_out: Sequence[Path] = (),
+    mwes: Sequence[Path] = (),
     validation: Path | None = None,
     validation_gold: Path | None = None,
     seed: int = 0,
@@ -52,7 +56,7 @@ def read_training_data(
     Args:
         data: files of groups, or of pairs for an objective that learns from pairs. Of STS Benchmark
             and of folders the split ``train`` is read, and ``dev`` to validate on.
-        sts, leave_out, validation, validation_gold: see :class:`SentenceFiles`.
+        sts, leave_out, mwes, validation, validation_gold: see :class:`SentenceFiles`.
         seed: of what is held out.
 
     Raises:
@@ -77,7 +81,14 @@ def read_training_data(
         held += held_pairs
     if not any(pair.gold for pair in held):
         raise UserError("No validation data.", "validation", "validation_gold")
-    return TrainingData(groups, pairs, held)
+    return TrainingData(groups, pairs, held, [mwe for path in mwes for mwe in _read_mwes(path)])
+
+
+def _read_mwes(path: Path) -> list[str]:
+    """Read the expressions of a file of pairs, or of a ``.txt`` with one a line."""
+    if path.suffix.lower() == ".txt":
+        return [line.strip() for line in read_text(path).splitlines() if line.strip()]
+    return [pair.mwe for pair in read_pairs(path) if pair.mwe]
 
 
 # -------------------------------------------------------------------------------------- training

@@ -60,9 +60,9 @@ class VectorSettings:
     """How a sentence encoder makes vectors, if not in its own way."""
 
     pooling: Annotated[Literal["mean", "cls", "first-last-avg"] | None, Option("Models")] = None
-    """Pooling of an sbert: model's last layer: mean of all tokens, or the first token (cls);
-    first-last-avg (YNU-HPCC) is the mean of the first and the last layer (default: the model's
-    own)."""
+    """Pooling of an sbert: model's last layer: mean of all tokens, or the first token (cls; in
+    XLNet the last one); first-last-avg (YNU-HPCC) is the mean of the first and the last layer
+    (default: the model's own)."""
     last_layers: Annotated[int, Field(ge=1, le=2), Option("Models")] = 1
     """Layers to pool: the last one, or the mean of the last two (He et al.)."""
     max_length: Annotated[Annotated[int, Field(ge=8)] | None, Option("Models")] = None
@@ -124,7 +124,7 @@ class SentenceTraining(VectorSettings):
     mwe_tokens: Annotated[bool, Option(LEARNED, daily=True)] = False
     """Make each expression a token of its own. The vectors of all other tokens then stay."""
     token_rate: Annotated[Positive, Option(OPTIMISER)] = 1e-3
-    """Learning rate of these tokens' vectors, which are in few batches."""
+    """Learning rate of these tokens' vectors, which are in few batches (the papers': 2e-5)."""
     shuffle: Annotated[bool, Option(OPTIMISER)] = True
     """Shuffle the groups to learn from. Without it they are in the order of the files (He et al.),
     which adaptive, multi-negative and consistent allow."""
@@ -146,3 +146,6 @@ class SentenceFiles(ValidationFiles):
     folder the split train. Repeat for several."""
     leave_out: Annotated[tuple[Path, ...], Option(DATA)] = ()
     """Pairs whose sentences must not be learned from. Repeat for several."""
+    mwes: Annotated[tuple[Path, ...], Option(DATA)] = ()
+    """Expressions that --mwe-tokens makes tokens of besides those of the data: a file of Task 2B,
+    or a .txt with one a line. Repeat for several."""

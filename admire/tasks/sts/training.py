@@ -132,6 +132,8 @@ def check_training(data: TrainingData, settings: SentenceTraining) -> None:
         raise UserError(f"'{objective}' needs {needed} to learn from.", "objective")
     if settings.mwe_tokens and not _expressions(data):
         raise UserError("The data name no expressions to make tokens of.", "mwe_tokens")
+    if data.mwes and not settings.mwe_tokens:
+        raise UserError("Expressions become tokens only where that is on.", "mwes", "mwe_tokens")
     if not settings.shuffle and BATCHES[objective] != "neighbours":
         raise UserError(f"'{objective}' draws its batches at random. Leave shuffle on.", "shuffle")
     if any(pair.similarity is None for pair in pairs):
@@ -148,7 +150,7 @@ def check_training(data: TrainingData, settings: SentenceTraining) -> None:
 
 def _expressions(data: TrainingData) -> set[str]:
     mwes = (*(group.mwe for group in data.groups), *(pair.mwe for pair in data.pairs))
-    return {mwe for mwe in mwes if mwe}
+    return {mwe for mwe in (*mwes, *data.mwes) if mwe}
 
 
 def _tasks(

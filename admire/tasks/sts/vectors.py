@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from admire.core.errors import UserError, needs_extra
 from admire.tasks.sts.settings import VectorSettings
 
@@ -36,12 +38,19 @@ def change_vectors(model: SentenceTransformer, settings: VectorSettings) -> None
         for place in reversed(dense):
             del model[place]
     if settings.pooling:
-        mode = "cls" if settings.pooling == "cls" else "mean"
+        mode = "mean" if settings.pooling != "cls" else _place_of_cls(model.tokenizer)
         model[poolings[0]] = Pooling(transformer.get_embedding_dimension(), mode)
     if settings.pooling == "first-last-avg":
         _average(model, transformer, 1)
     elif settings.last_layers == 2:
         _average(model, transformer, transformer.config.num_hidden_layers - 1)
+
+
+def _place_of_cls(tokenizer: Any) -> str:
+    """Return the pooling of the token that stands for a text, which XLNet has at the end."""
+    ids = tokenizer("a")["input_ids"]
+    last = tokenizer.cls_token_id is not None and ids[-1] == tokenizer.cls_token_id != ids[0]
+    return "lasttoken" if last else "cls"
 
 
 def _average(model: SentenceTransformer, transformer: Transformer, first: int) -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,7 @@ def train_classifier(
     def finish(folder: Path, figures: Figures) -> None:
         record = settings_record | {
             "languages": sorted({use.item.language for use in train}),
+            "linear_layers": len(classifier.model) - 2,
             "rows": len(rows),
             "validation_rows": len(held_out),
             **figures,
@@ -133,7 +135,10 @@ def _label(use: Use) -> SenseLabel:
 def _untrained(
     base: str, settings: ClassifierTraining, layers: Layers, seed: int, device: Device
 ) -> tuple[Classifier, str]:
-    """Return the encoder with a new linear layer, and the encoder's identity."""
+    """Return the encoder with new linear layers, and the encoder's identity.
+
+    The states of all layers are first brought to the encoder's width (figure 1, "Linear 1").
+    """
     source = resolve_source(base)
     torch_device, dtype = Placement(device).resolve()
 
@@ -163,11 +168,15 @@ def _untrained(
             "setting",
         )
     width = transformer.get_embedding_dimension()
-    count = transformer.config.num_hidden_layers if layers == "all" else 1
+    widths = [width, len(LABELS)]
+    if layers == "all":
+        widths.insert(0, width * transformer.config.num_hidden_layers)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        head = Dense(width * count, len(LABELS), activation_function=torch.nn.Identity())
-    model = assemble_model(transformer, head, layers, str(torch_device))
+        linear = [
+            Dense(*sizes, activation_function=torch.nn.Identity()) for sizes in pairwise(widths)
+        ]
+    model = assemble_model(transformer, linear, layers, str(torch_device))
     return Classifier(model, settings.setting, {}), source.identity
 
 
