@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from benchmarks import OWLS
 from commands import HEAVY, ended, loaded, run
 from conftest import admire_row
 
 from admire import UserError, reproduce_table
 from admire.apps.reproduce import rows
-from admire.apps.reproduce.recipe import read_recipe, recipe_names
+from admire.apps.reproduce.recipe import RECIPES, differences, read_recipe, recipe_names
 from admire.tasks.rank import Rank
+from admire.tasks.retrieval.passages import write_split
+from admire.tasks.retrieval.query_scores import score_queries
+from admire.tasks.retrieval.similarities import bm25
 
 RECIPE = """
 paper = "Ours (2026)"
@@ -70,6 +76,29 @@ def test_every_recipe_names_settings_that_are_there(name):
         for place in recipe.sets_of(row) if row.run else ():
             job = rows.prepare(recipe, row, place, None, name)
             assert job.lacking, "without data nothing can be here"
+
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("paper", ["uor-ncl", "idiolink", "he", "chengyusts", "ynu-hpcc"])
+def test_the_page_of_components_has_each_difference_that_a_recipe_admits_and_no_other(paper):
+    said = [
+        f"- {sentence} ({', '.join(f'`{name}`' for name in names)})"
+        for sentence, names in differences(paper).items()
+    ]
+    page = (ROOT / "docs" / "components.md").read_text(encoding="utf-8")
+    sections = [part for part in page.split("\n## ") if f"`{paper}:" in part]
+    listed = [line for line in "".join(sections).split("\n") if line.startswith("- ")]
+    assert listed == said, "\n".join(["The list should be:", *said])
+
+
+def test_recipes_name_only_recipes_that_there_are():
+    papers = {name.partition(":")[0] for name in recipe_names()}
+    for name in recipe_names():
+        path = RECIPES / f"{name.replace(':', '/')}.toml"
+        words = rf"\b(?:{'|'.join(papers)})[:-][\w-]+"
+        assert set(re.findall(words, path.read_text(encoding="utf-8"))) <= set(recipe_names()), name
 
 
 def test_rows_run_are_compared_and_are_not_run_twice(capsys, monkeypatch, tmp_path, recipe):
@@ -148,7 +177,8 @@ def test_figures_of_several_languages_have_their_mean_over_languages(tmp_path, w
     head = RECIPE.replace('["top1", "dcg"]', '["macro:top1", "en:top1", "pt:top1", "top1"]')
     head = head.partition("sets.EN")[0] + f"sets.both.{files}\n"
     recipe.write_text(
-        f'{head}rows = [{{ name = "sentence", settings = {{ query = "sentence" }} }}]'
+        f'{head}settings.encoder = "e5"\n'
+        'rows = [{ name = "sentence", settings = { query = "sentence" } }]'
     )
     table = reproduce_table(recipe, tmp_path, tmp_path / "out").set_index("metric")
     macro, en, pt, whole = table["ours"]
@@ -210,7 +240,8 @@ def test_a_forecast_counts_what_rows_share_once(capsys, monkeypatch, tmp_path, r
     assert code == 0, err
     votes = [stage for stage in json.loads(printed) if stage["stage"] == "senses"]
     assert sum(stage["questions"] for stage in votes) == 3 * 5
-    assert "3 of 6 runs are not counted: data are missing (subtask_a_train.tsv in pt)." in err
+    reason = "data are missing (subtask_a_train.tsv in pt)."
+    assert f"2 of 4 runs that ask a chat model are not counted: {reason}" in err
 
 
 @pytest.mark.parametrize("json_too", [(), ("--json",)])
@@ -241,6 +272,28 @@ def test_a_forecast_counts_the_votes_of_sense_and_the_glosses_of_heads(
     # paper's profile, by which the head is measured, five votes and a gloss of each of the two.
     assert asked == [("senses", 4), ("meanings", 1), ("senses", 10), ("meanings", 2)]
     assert "Not counted: queries, EN: the questions of `admire retrieve` cannot be counted" in err
+
+
+def test_a_forecast_needs_no_key_and_no_pictures_and_counts_the_ratings_of_pairs(
+    capsys, monkeypatch, tmp_path, recipe, write_table
+):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    others = 'settings = { images = "augmented" }, published = { EN = [0] }'
+    text = SENSES.replace('"train head" }', f'"train head", {others} }}')
+    text = text.replace('command = "retrieve", settings = { query = "meaning" }', 'command = "sts"')
+    pairs = [("An owl.", "A bird.", 4), ("An owl.", "A man.", 1), ("An owl.", "A bird.", 4)]
+    lines = [f"dev,{first},{second},{score}" for first, second, score in pairs]
+    (tmp_path / "pairs.csv").write_text("\n".join(["split,sentence1,sentence2,score", *lines]))
+    text = text.replace("settings.llm", 'sets.pairs.files = ["pairs.csv"]\nsettings.llm')
+    recipe.write_text(
+        text.replace('name = "queries"', 'name = "pairs", published = { pairs = [0] }')
+    )
+    call = ("reproduce", recipe, "--data", tmp_path, "--dry-run", "--json")
+    code, printed, err = run(capsys, *call, "--rows", "head", "--rows", "pairs")
+    assert code == 0, err
+    asked = [(stage["stage"], stage["questions"]) for stage in json.loads(printed)]
+    assert asked[-1] == ("similarities", 2), "what is asked twice is cached"
+    assert [stage for stage, _ in asked[:-1]] == ["meanings", "senses", "meanings"]
 
 
 @pytest.mark.parametrize("json_too", [(), ("--json",)])
@@ -324,6 +377,26 @@ def test_wrong_names_of_chat_models_end_the_command(capsys, tmp_path, recipe):
     recipe.write_text(SENSES, encoding="utf-8")
     message = ended(capsys, *call, "embedded", "--llm", "openai:gpt-6")
     assert message.endswith("`admire sense` takes only one. (--llm, --rows)")
+
+
+def test_retrieval_has_figures_by_the_usage_of_documents(tmp_path):
+    write_split(tmp_path / "data", "test", OWLS)
+    names = [f"{usage} documents:ndcg" for usage in ("idiomatic", "simplification", "sense")]
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(
+        'paper = "P"\ntable = "T"\ntitle = "t"\ncommand = "retrieve"\n'
+        f"metrics = {json.dumps(['idiomatic:ndcg', *names])}\n"
+        'rows = [{ name = "a", settings = { encoder = "bm25", k1 = 0.9, b = 0.4 } }]\n'
+        'sets.test.settings = { split = "test" }\n'
+    )
+    table = reproduce_table(recipe, tmp_path / "data", tmp_path / "out").set_index("metric")
+    relevant, similarities = ["d1", "d3", "d4"], bm25(OWLS)
+    for name, wanted in zip(names, relevant, strict=True):
+        kept = [k for k, d in enumerate(OWLS.documents) if d.id == wanted or d.id not in relevant]
+        alone = replace(OWLS, documents=tuple(OWLS.documents[k] for k in kept))
+        scores = score_queries(alone, similarities[:, kept]).set_index("id")
+        assert table.loc[name, "ours"] == pytest.approx(100 * scores.loc["q1", "ndcg"])
+    assert table["ours"].nunique() > 2
 
 
 def test_intervals_of_similarity_are_in_the_table(capsys, tmp_path):

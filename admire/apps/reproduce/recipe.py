@@ -79,6 +79,8 @@ class Recipe(Part):
         metrics: names of figures as the commands print them; a group other than all items stands
             before a colon, as in ``idiomatic:top1``.
         differs: where this knowingly differs from the paper, and why.
+        picture: what the page draws: losses and accuracy by epoch of each head, the accuracy of
+            heads whose last part varies one setting, or the figures of rows by set.
         sets: the data by name.
         settings: settings of all rows.
         parts: groups of settings by name.
@@ -90,6 +92,7 @@ class Recipe(Part):
     command: Command
     metrics: tuple[str, ...] = Field(min_length=1)
     differs: tuple[str, ...] = ()
+    picture: Literal["losses", "accuracy", "points"] | None = None
     sets: dict[str, DataSet] = Field(min_length=1)
     settings: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
@@ -140,6 +143,20 @@ class Recipe(Part):
 def recipe_names() -> list[str]:
     """Return the names of the recipes that come with admire, such as ``uor-ncl:2``."""
     return sorted(f"{path.parent.name}:{path.stem}" for path in RECIPES.glob("*/*.toml"))
+
+
+def differences(paper: str) -> dict[str, list[str]]:
+    """Return where the recipes of a paper say that they differ from it, with their names.
+
+    Args:
+        paper: the part of their names before the colon.
+    """
+    found: dict[str, list[str]] = {}
+    for name in recipe_names():
+        if name.startswith(f"{paper}:"):
+            for sentence in read_recipe(name).differs:
+                found.setdefault(sentence, []).append(name)
+    return found
 
 
 def read_recipe(name: str) -> Recipe:

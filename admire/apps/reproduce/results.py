@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 
 from admire.apps.report.page import render
-from admire.apps.report.report import Report, Table
+from admire.apps.report.report import Plot, Report, Table
 from admire.apps.reproduce.recipe import Recipe
 from admire.core.storage import write_whole
 from admire.metrics.figures import NOTHING, figure_text
@@ -17,13 +17,15 @@ from admire.metrics.figures import NOTHING, figure_text
 TABLE, PAGE = "table.csv", "table.html"
 HEADINGS = ("Row", "Set", "n")
 HOW_TO_READ = (
-    "Each figure is ours, with its 95 % interval where items are resampled; below it is the "
-    "paper's, and ours minus the paper's. “Minus first” is the mean of the differences, item by "
+    "Each figure is ours, with its 95 % interval where items are resampled, or ± its deviation "
+    "over the seeds of a training; below it is the paper's, and ours minus the paper's. “Minus "
+    "first” is the mean of the differences, item by "
     "item, from the first row of the same set that ran, with its 95 % interval."
 )
 
-Figures = dict[str, tuple[float, float, float]]
-"""A mean and the ends of its 95 % interval, NaN where there is none, by metric."""
+Figures = Mapping[str, Sequence[float]]
+"""A mean, the ends of its 95 % interval and its deviation over seeds, by metric; NaN where there is
+none. Differences have no deviation."""
 
 
 @dataclass
@@ -37,6 +39,7 @@ class Cell:
         note: why it did not run or has no figures, or which models replace which.
         stand_in: whether other models replace those of the recipe.
         ran: whether it ran, or what came out before was read.
+        epochs: the file with the losses and the accuracy by epoch of a head that was trained.
     """
 
     row: str
@@ -48,21 +51,23 @@ class Cell:
     note: str = ""
     stand_in: bool = False
     ran: bool = False
+    epochs: Path | None = None
 
 
 def result_table(recipe: Recipe, cells: Sequence[Cell]) -> pd.DataFrame:
     """Return a row for each cell and metric.
 
-    Columns: paper, table, row, set, metric, n, ours, low, high, published, difference (ours minus
-    published), minus_first with minus_first_low and minus_first_high (see :class:`Cell`), stand_in,
-    note. A figure that is not known is NaN.
+    Columns: paper, table, row, set, metric, n, ours, low, high, deviation (over the seeds of a
+    training), published, difference (ours minus published), minus_first with minus_first_low and
+    minus_first_high (see :class:`Cell`), stand_in, note. A figure that is not known is NaN.
     """
-    unknown = (float("nan"),) * 3
+    unknown = (float("nan"),) * 4
     rows = []
     for cell in cells:
         for k, metric in enumerate(recipe.metrics):
-            ours, low, high = cell.figures.get(metric, unknown)
-            minus, minus_low, minus_high = cell.minus_first.get(metric, unknown)
+            # An earlier version kept figures without a deviation.
+            ours, low, high, deviation = (*cell.figures.get(metric, ()), *unknown)[:4]
+            minus, minus_low, minus_high = cell.minus_first.get(metric, unknown[:3])
             published = cell.published[k] if cell.published else float("nan")
             rows.append(
                 {
@@ -75,6 +80,7 @@ def result_table(recipe: Recipe, cells: Sequence[Cell]) -> pd.DataFrame:
                     "ours": ours,
                     "low": low,
                     "high": high,
+                    "deviation": deviation,
                     "published": published,
                     "difference": ours - published,
                     "minus_first": minus,
@@ -87,17 +93,21 @@ def result_table(recipe: Recipe, cells: Sequence[Cell]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def cell_text(figure: pd.Series) -> str:
+def cell_text(figure: pd.Series, decimals: int = 3) -> str:
     """Return a figure's text: ours with its interval, the paper's, and how far ours differs.
 
     Args:
         figure: a row of :func:`result_table`.
+        decimals: of the paper's figures.
     """
     ours = figure_text(figure["ours"], figure["low"], figure["high"])
+    if not pd.isna(figure["deviation"]):
+        ours += f" ± {figure['deviation']:.3f}"
     lines = [ours]
     if not pd.isna(figure["published"]):
-        paper = f"paper {figure['published']:.3f}"
-        lines = [paper] if ours == NOTHING else [ours, f"{paper} ({figure['difference']:+.3f})"]
+        paper = f"paper {figure['published']:.{decimals}f}"
+        difference = f"{figure['difference']:+.{decimals}f}"
+        lines = [paper] if ours == NOTHING else [ours, f"{paper} ({difference})"]
     if not pd.isna(figure["minus_first"]):
         ends = (figure[f"minus_first{end}"] for end in ("", "_low", "_high"))
         lines.append(f"minus first {figure_text(*ends, signed=True)}")
@@ -106,14 +116,18 @@ def cell_text(figure: pd.Series) -> str:
 
 def wide_table(recipe: Recipe, table: pd.DataFrame) -> pd.DataFrame:
     """Return a row of texts for each row and set, with a column for each metric."""
-    texts = table.assign(text=[cell_text(figure) for _, figure in table.iterrows()])
+    published = table["published"].dropna()
+    decimals = 3 if published.round(3).equals(published) else 4
+    texts = table.assign(text=[cell_text(figure, decimals) for _, figure in table.iterrows()])
     texts["n"] = [str(n or NOTHING) for n in table["n"]]
     wide = texts.set_index(["row", "set", "n", "note", "metric"])["text"].unstack(sort=False)
     wide = wide[list(recipe.metrics)].reset_index()
     return wide[["row", "set", "n", *recipe.metrics, "note"]]
 
 
-def write_results(recipe: Recipe, table: pd.DataFrame, folder: Path) -> list[Path]:
+def write_results(
+    recipe: Recipe, table: pd.DataFrame, folder: Path, plots: Sequence[Plot] = ()
+) -> list[Path]:
     """Write ``table.csv`` and ``table.html`` into a folder, and return their paths.
 
     Raises:
@@ -126,7 +140,7 @@ def write_results(recipe: Recipe, table: pd.DataFrame, folder: Path) -> list[Pat
         f"{recipe.paper}, {recipe.table}",
         "table",
         (Table(recipe.title, (*HEADINGS, *recipe.metrics, "Note"), rows, note),),
-        (),
+        tuple(plots),
         {},
     )
     files = {TABLE: table.to_csv(index=False), PAGE: render(page)}

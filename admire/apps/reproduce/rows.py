@@ -25,10 +25,12 @@ from admire.rankers.settings import Settings
 from admire.senses.recorded import Recorded
 from admire.senses.source import Source
 from admire.tasks.rank import run_figures, run_settings
-from admire.tasks.task import Result, Task, check_entries, known_settings
+from admire.tasks.task import Result, Task, as_rows, check_entries, known_settings
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from admire.llm import ChatModel, Question
 
 MEASURES: Mapping[str, Command] = {
     "train head": "rank",
@@ -41,7 +43,7 @@ ARGUMENTS = {"sense": ("lang",), "sts": ("gold", "split"), "detect": ("gold", "s
 """Arguments of commands that measure, which are no settings."""
 VARIANTS = ("images", "captions")
 """Settings of heads that name variants of the data, which ``admire augment`` makes."""
-BELOW_DATA = (*VARIANTS, "gold", "validation", "validation_gold", "sts", "leave_out")
+BELOW_DATA = (*VARIANTS, "gold", "validation", "validation_gold", "sts", "leave_out", "mwes")
 """Settings that are paths below the data's folder."""
 IN_COLUMNS = {"r_precision", "ndcg", "spearman", "macro_f1", "accuracy"}
 """Figures that have columns of their own, and some also columns for the ends of their intervals."""
@@ -119,6 +121,8 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
     own, measuring = task_of(command), task_of(measure)
     known = known_settings(own.training if command in MEASURES else own.settings)
     options = check_entries(recipe.settings_of(row), command, known, where)
+    if command == "train classifier" and "setting" in arguments:  # it is learned in that of the set
+        options = {"setting": arguments["setting"]} | options
     known = known_settings(measuring.settings)
     measured = check_entries(others, measure, known, f"{where}, set '{place}'") | arguments
     for values in (options, measured):
@@ -164,12 +168,17 @@ def _models(job: Job) -> dict[str, str]:
     names: list[str | None] = [*_llms(job)]
     if job.command == "rank":
         settings = run_settings(job.options)
-        names += [settings.encoder, settings.caption_encoder]
+        names += [*settings.encoder, settings.caption_encoder]
     else:
-        names.append(job.options.get("encoder"))
+        names += _listed(job.options.get("encoder"))
     named = (name for name in names if name and name != "bm25")
     served = bool(job.options.get("llm_url"))  # a server of one's own needs no key
     return {n: "" if served and n.startswith("openai:") else lacks(n) for n in named}
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return an option of which a recipe may name several as a list."""
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _llms(job: Job) -> tuple[str, ...]:
@@ -267,7 +276,7 @@ def put_stand_ins(job: Job) -> None:
     options, before = job.options, _models(job)
     lacking = {name for name, why in before.items() if why}
     pictures = "image" in str(options.get("track"))
-    encoder = companion_of(Settings.encoder) if pictures else Settings.encoder
+    encoder = companion_of(Settings.encoder[0]) if pictures else Settings.encoder[0]
     package = find_spec(SMALL_ENCODER)
     if job.measure not in ("rank", "sense") and package and package.origin:
         encoder = f"sbert:{Path(package.origin).with_name('model')}"
@@ -275,11 +284,13 @@ def put_stand_ins(job: Job) -> None:
         settings = run_settings(options)
         if lacking.intersection(settings.llms):
             options |= {"llms": ("embedded",), "rankers": ("embeddings",)}
-        if lacking & {settings.encoder, settings.caption_encoder}:
+        if lacking & {*settings.encoder, settings.caption_encoder}:
             options["encoder"] = encoder
     else:
         replaced = {"llm": "embedded", "encoder": encoder}
-        options |= {n: model for n, model in replaced.items() if options.get(n) in lacking}
+        for name, model in replaced.items():
+            if lacking.intersection(_listed(options.get(name))):
+                options[name] = model
     if lacking and options.get("sense") == "vote":
         options["sense"] = "auto"
     for name in VARIANTS:
@@ -306,8 +317,9 @@ def run(
         seen: is called with each result that a task made.
 
     Returns:
-        The figures by metric (mean and ends of the 95 % interval, NaN where there is none), and of
-        how many items, pairs or queries they are. Without gold there are none.
+        The figures by metric (mean, ends of the 95 % interval, and the deviation over the seeds of
+        a training; NaN where there is none), and of how many items, pairs or queries they are.
+        Without gold there are none.
 
     Raises:
         UserError: something cannot be read, opened or asked.
@@ -332,15 +344,19 @@ def run(
             pd.DataFrame(card["history"]).to_csv(file, index=False)
     n = 0
     if job.files:
+        seed = job.options.get("seed", 0)
+        places = [folder / f"seed-{seed + k}" for k in range(len(variants))]
         rows = [
             figure
-            for options in variants
-            for record in _records(job, folder, options, seen)
+            for options, place in zip(variants, places, strict=True)
+            for record in _records(job, place if len(variants) > 1 else folder, options, seen)
             for figure in _figures(record)
         ]
         table = pd.DataFrame(rows, columns=["metric", "n", "mean", "low", "high"])
-        for metric, *numbers in table.groupby("metric").mean().itertuples():
-            n, figures[metric] = max(n, int(numbers[0])), numbers[1:]
+        for metric, group in table.groupby("metric"):
+            means = group[["mean", "low", "high"]].mean()
+            deviation = group["mean"].std(ddof=0) if len(variants) > 1 else math.nan
+            n, figures[str(metric)] = max(n, *group["n"]), (*means, deviation)
     if figures:
         with write_whole(kept) as file:
             json.dump({"key": key, "figures": figures, "n": n}, file)
@@ -414,8 +430,39 @@ def asked(job: Job) -> Iterator[tuple[Settings, list[Path]]]:
         gloss = {"sense": "given", "meanings": "gloss", "dictionaries": ("none",)}
         yield run_settings(llms | gloss | given), job.train
         yield run_settings(_ranked(job)), job.files
-    elif _llms(job):
+    elif job.command != "sts" and _llms(job):
         raise UserError(f"the questions of `admire {job.command}` cannot be counted in advance")
+
+
+def rated(job: Job) -> tuple[ChatModel, list[Question]] | None:
+    """Return the chat model that rates a row's pairs, and its questions; None if none does.
+
+    Raises:
+        UserError: the pairs cannot be read, or there is no such model.
+    """
+    from admire.llm import open_llm
+    from admire.prompts import Prompts
+    from admire.tasks.sts.evaluation import rating_questions
+    from admire.tasks.sts.pairs import read_pairs
+
+    options = job.options | job.measured
+    if job.command != "sts" or not options.get("llm"):
+        return None
+    llm = open_llm(options["llm"], url=options.get("llm_url"), asked=False)
+    pairs = read_pairs(job.files[0], options.get("gold"), split=options.get("split"))
+    prompts = Prompts(options.get("prompts"))
+    return llm, rating_questions(pairs, prompts, seed=options.get("seed", 0))
+
+
+def lacking_to_ask(job: Job) -> list[str] | None:
+    """Return which files a row lacks to ask its chat models; None if it asks none.
+
+    Variants of pictures and captions are no part of a question.
+    """
+    if not _llms(job):
+        return None
+    variants = {str(job.options[name]) for name in VARIANTS if name in job.options}
+    return [name for name in job.lacking if name not in variants]
 
 
 def _ranked(job: Job) -> dict[str, Any]:
@@ -464,6 +511,8 @@ def _records(
     job: Job, folder: Path, options: dict[str, Any], seen: Callable[[Result], None]
 ) -> list[dict[str, Any]]:
     """Measure, and return the rows of figures; see :func:`run`."""
+    import pandas as pd
+
     from admire.apps.audit.run_leakage import warn_if_runs_leaked
     from admire.pipeline.scoring import summarise_run
 
@@ -481,6 +530,10 @@ def _records(
     result = task.run(job.files[0], options | place)
     seen(result)
     records = result.figures
+    if job.measure == "retrieve":
+        types = pd.read_csv(folder / WRITTEN["retrieve"] / "types.csv")
+        types["group"] = types["documents"] + " documents"
+        records = [*records, *as_rows(types)]
     if job.measure == "sts" and len({record["language"] for record in records}) == 1:
         records = [*records, *(record | {"language": "all"} for record in records)]  # it is all
     return records

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,16 @@ from admire.core.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from admire.apps.report.report import Plot
     from admire.apps.reproduce.recipe import Recipe, Row
     from admire.apps.reproduce.results import Cell
     from admire.apps.reproduce.rows import Job
+    from admire.llm import ChatModel, Question
     from admire.pipeline.forecast import Forecast
     from admire.rankers.settings import Settings
     from admire.tasks.task import Result
 
-    Forecasts = dict[tuple[Settings, Path], list[Forecast]]
+    Forecasts = dict[tuple[Settings | str, Path], list[Forecast]]
     Jobs = Sequence[tuple[Row, str, Job]]
 
 log = logging.getLogger("admire")
@@ -142,6 +145,7 @@ def run_jobs(
             try:
                 cell.figures, cell.n = rows.run(job, folder, out / "models", seen)
                 cell.ran = True
+                cell.epochs = epochs if (epochs := folder / "epochs.csv").is_file() else None
                 first = firsts.setdefault(place, (job, folder))
                 if first[0] is not job:
                     cell.minus_first = rows.minus_first(first, (job, folder))
@@ -151,9 +155,21 @@ def run_jobs(
                 cell.note = f"did not run: {error}"
                 log.warning("%s, %s: %s", name, place, error)
             write_results(recipe, result_table(recipe, cells), out)
-        for path in write_results(recipe, result_table(recipe, cells), out):
+        plots = _draw(recipe, cells)
+        for path in write_results(recipe, result_table(recipe, cells), out, plots):
             log.info("Wrote %s", path)
     return cells
+
+
+def _draw(recipe: Recipe, cells: Sequence[Cell]) -> Sequence[Plot]:
+    """Draw the recipe's pictures, if it has any and the extra for them is installed."""
+    from admire.apps.reproduce.pictures import draw_pictures
+
+    try:
+        return draw_pictures(recipe, cells)
+    except UserError as error:  # the table is worth more than its pictures
+        log.warning("No pictures: %s", error)
+        return ()
 
 
 def _slug(name: str) -> str:
@@ -210,22 +226,30 @@ def forecast(recipe: Recipe, jobs: Jobs) -> list[Forecast]:
     Raises:
         UserError: no row can be counted.
     """
+    from admire.apps.reproduce.rows import lacking_to_ask
+
     found: Forecasts = {}
     uncounted: list[str] = []
-    lacking = dict.fromkeys(need for _, _, job in jobs for need in job.lacking)
-    without = sum(bool(job.lacking) for _, _, job in jobs)
+    asking = [(*entry, lacks) for entry in jobs if (lacks := lacking_to_ask(entry[2])) is not None]
+    lacking = dict.fromkeys(need for *_, lacks in asking for need in lacks)
+    without = sum(bool(lacks) for *_, lacks in asking)
     missing = f"data are missing ({', '.join(brief(list(lacking)))})"
-    for row, place, job in jobs:
-        if not job.lacking:
+    for row, place, job, lacks in asking:
+        if not lacks:
             try:
                 _count(job, found)
             except UserError as error:
                 uncounted.append(f"{recipe.name_of(row)}, {place}: {error}")
-    if without + len(uncounted) == len(jobs):
+    if not jobs or (asking and without + len(uncounted) == len(asking)):
         reasons = [*uncounted, *([missing] if lacking else []), "admire runs none of them"]
         raise UserError(f"No row can be counted: {reasons[0].rstrip('.')}.")
     if without:
-        log.warning("%d of %d runs are not counted: %s.", without, len(jobs), missing)
+        log.warning(
+            "%d of %d runs that ask a chat model are not counted: %s.",
+            without,
+            len(asking),
+            missing,
+        )
     for reason in uncounted:
         log.warning("Not counted: %s", reason)
     return [stage for stages in found.values() for stage in stages]
@@ -237,16 +261,54 @@ def _count(job: Job, found: Forecasts) -> None:
     Raises:
         UserError: the row cannot be counted.
     """
-    from admire.apps.reproduce.rows import asked
+    from admire.apps.reproduce.rows import asked, rated
     from admire.data.reader import read_items
     from admire.pipeline.forecast import plan
 
+    if ratings := rated(job):
+        found[ratings[0].name, job.files[0]] = [_forecast_ratings(*ratings)]
+
     for settings, files in asked(job):
         for llm in settings.llms if settings.query == "meaning" or settings.looks else ():
-            one = replace(settings, llms=(llm,), encoder="e5", caption_encoder=None, track=None)
+            one = replace(settings, llms=(llm,), encoder=("e5",), caption_encoder=None, track=None)
             for file in files:
                 if (one, file) not in found:
                     stages = plan(read_items(file, job.measured.get("lang")), one)
                     if job.command == "sense":
                         stages = [stage for stage in stages if stage.stage == "senses"]
                     found[one, file] = stages
+
+
+def _forecast_ratings(llm: ChatModel, questions: Sequence[Question]) -> Forecast:
+    """Count what a chat model would be asked to rate pairs; only the cache of replies is read."""
+    from admire.llm import Reply, Session, Unanswered, Usage
+    from admire.llm.prices import estimate, price, why_unknown
+    from admire.pipeline.forecast import Forecast
+
+    missing: list[Usage] = []
+
+    def note(question: Question, reply: Reply | None) -> None:
+        if reply is None:
+            missing.append(estimate(question, llm))
+
+    bound = Session(note=note).bind(llm)
+    for question in questions:
+        with suppress(Unanswered):
+            bound.ask(question)
+    prompt, completion = (
+        sum(getattr(usage, name) for usage in missing) for name in ("prompt", "completion")
+    )
+    n = len(missing)
+    mean = Usage(prompt=round(prompt / max(1, n)), completion=round(completion / max(1, n)))
+    each = price(bound, mean)
+    return Forecast(
+        stage="similarities",
+        llm=llm.name,
+        questions=len(questions),
+        kept=len(questions) - n,
+        at_most=False,
+        prompt=prompt,
+        completion=completion,
+        price=replace(each, dollars=n * each.dollars) if each else None,
+        unknown="" if each else why_unknown(bound),
+    )
