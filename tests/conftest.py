@@ -169,20 +169,16 @@ def tried() -> Iterator[list[tuple]]:
 
 @dataclass(frozen=True)
 class Demo:
-    """What ``admire demo --all`` left: its run folder and cache, what it printed, how long it took.
-
-    ``said`` is what went to stderr.
-    """
+    """What ``admire demo`` left: its run folder and cache, what it printed, how long it took."""
 
     folder: str
     cache: str
     printed: str
-    said: str
     seconds: float
 
 
-def run_demo(folder: Path, cache: Path, *options: str) -> Demo:
-    command = [sys.executable, "-m", "admire.apps.cli", "demo", *options, "--out", str(folder)]
+def run_demo(folder: Path, cache: Path) -> Demo:
+    command = [sys.executable, "-m", "admire.apps.cli", "demo", "--out", str(folder)]
     started = time.monotonic()
     done = subprocess.run(
         command,
@@ -192,13 +188,12 @@ def run_demo(folder: Path, cache: Path, *options: str) -> Demo:
         env={**os.environ, "ADMIRE_CACHE": str(cache), "ADMIRE_WORDNET": ""},
     )
     assert done.returncode == 0, done.stderr
-    took = time.monotonic() - started
-    return Demo(str(folder), str(cache), done.stdout, done.stderr, took)
+    return Demo(str(folder), str(cache), done.stdout, time.monotonic() - started)
 
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """``admire demo --all`` from an empty cache, run once for all workers and with the real models.
+    """``admire demo`` from an empty cache, run once for all workers and with the real models.
 
     The chat model of 1.1 GB is put together on the way, and its replies stay in the cache.
     """
@@ -209,7 +204,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     told = root / "demo.json"
     with FileLock(root / "demo.lock"):
         if not told.exists():
-            found = run_demo(root / "demo", root / "demo-cache", "--all")
+            found = run_demo(root / "demo", root / "demo-cache")
             told.write_text(json.dumps(asdict(found)))
     return Demo(**json.loads(told.read_text()))
 

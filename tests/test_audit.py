@@ -9,7 +9,7 @@ from conftest import admire_row
 from judges import ITEM, WORTHS, Judge, settings
 from lexica import SYNSETS, wordnet
 from PIL import Image
-from toys import OWL, WordEncoder
+from toys import OWL, open_words
 
 from admire import SAMPLES, Candidate, Item, UserError, rank, read_items, write_run
 from admire.apps.audit.audit import Audit, audit
@@ -177,7 +177,7 @@ def test_the_place_of_the_best_candidate_is_compared_with_chance():
 
 
 def test_equal_scores_are_counted_in_what_can_be_ranked(monkeypatch):
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: WordEncoder())
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
     alike = replace(
         OWL,
         candidates=tuple(Candidate(f"{k}.png", caption="a night owl" + k * "!") for k in range(5)),

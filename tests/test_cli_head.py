@@ -9,8 +9,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 from commands import run
 from conftest import admire_row
@@ -18,7 +16,7 @@ from conftest import admire_row
 pytest.importorskip("torch", reason="needs the extra 'train'")
 
 from heads import SETTINGS, fresh
-from toys import ScriptedChat, WordEncoder
+from toys import ScriptedChat, WordEncoder, open_words
 
 from admire.encoders.projection import Projection, load_projection
 from admire.encoders.training_settings import HeadTraining
@@ -43,7 +41,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def open_encoder(name: str, **options: Any) -> WordEncoder:
         opened.append((name, options))
-        return Others() if name == "others" else WordEncoder()
+        return Others() if name == "others" else open_words(name)
 
     def open_llms(name: str, *, url: str | None = None, **_: Any) -> list[ChatSource]:
         opened.append((name, url))
@@ -162,26 +160,6 @@ def write_head(folder: Path, **changes: object) -> Projection:
     head = Projection(fresh(512, settings), card | {"settings": asdict(settings)})
     head.save(folder)
     return head
-
-
-def test_with_a_head_for_glosses_compounds_are_compared_as_without(capsys, tmp_path, opened, table):
-    write_head(tmp_path / "head")
-    write_head(tmp_path / "glosses", glosses_only=True)
-    scores = {}
-    for name in ("without", "head", "glosses"):
-        options = () if name == "without" else ("--head", tmp_path / name)
-        out = tmp_path / "runs" / name
-        assert run(capsys, "rank", table, "--llm", "openai:x", "--out", out, *options)[0] == 0
-        scores[name] = pd.read_csv(out / "scores.csv")
-    record = json.loads((tmp_path / "runs" / "head" / "run.json").read_text())
-    assert record["settings"]["head"] == str(tmp_path / "head")
-    for column, same, other in (
-        ("caption_gloss", "head", "without"),
-        ("caption_compound", "without", "head"),
-    ):
-        glosses = scores["glosses"][column]
-        assert np.allclose(glosses, scores[same][column])
-        assert not np.allclose(glosses, scores[other][column])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from commands import HEAVY, chat_server, ended, loaded, run
+from commands import chat_server, ended, run
 from scipy.stats import spearmanr
 from sentences import GROUPS, PAIRS, dev, gold, training_rows, write_benchmark
 from toys import WordEncoder
@@ -213,9 +213,3 @@ def test_settings_that_do_not_suit_the_data_are_refused_before_a_model_is_opened
     )
     assert code == 2
     assert err.splitlines()[-1].endswith(message)
-
-
-def test_packages_and_commands_load_nothing_heavy():
-    packages = "tasks.sts", "tasks.retrieval", "apps.cli.sts", "apps.cli.retrieval"
-    code = "import " + ", ".join(f"admire.{package}" for package in packages)
-    assert not loaded(code) & HEAVY

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from commands import ended, run
 from conftest import admire_row
-from toys import WordEncoder
+from toys import WordEncoder, open_words
 
 CODES = {
     "Chinese": "ZH",
@@ -40,7 +40,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def open_encoder(name: str, **_: str) -> WordEncoder:
         opened.append(name)
-        return WordEncoder()
+        return open_words(name)
 
     monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
     return opened
@@ -59,7 +59,7 @@ def test_fifteen_blind_files_become_one_zip(capsys, tmp_path, write_table, share
     out, archive = tmp_path / "run", tmp_path / "submission.zip"
     code, _, err = run(capsys, "rank", tmp_path / "blind", "--query", "compound", "--out", out)
     assert code == 0, err
-    assert opened == ["e5"]
+    assert opened == ["e5", "minilm"]
     for _ in range(2):
         code, _, err = run(capsys, "submit", out, "--out", archive, "--without-sense")
         assert code == 0, err

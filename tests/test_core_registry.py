@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,8 +34,7 @@ def announce(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]
 
     def add(name: str, value: str, distribution: str) -> None:
         kind, _, plain = name.partition(".")
-        point = EntryPoint(name, value, "admire")
-        vars(point)["dist"] = SimpleNamespace(name=distribution)
+        point = registry._Announced(EntryPoint(name, value, "admire"), distribution)
         announced[kind, plain] = (*announced.get((kind, plain), ()), point)
 
     monkeypatch.setattr(registry, "_announced", lambda: announced)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import ended, run
-from test_core_storage import full_disk
-from toys import PictureEncoder, draw
+from toys import draw, open_pictures
 
 from admire import read_items
 
@@ -51,7 +50,7 @@ def test_a_set_is_begun_filled_in_checked_and_ranked(capsys, monkeypatch, tmp_pa
     manifest.write_text(MANIFEST.replace("ß,,", "ß,Ein Gruß.,").replace("l,,", "l,A night owl.,"))
     assert run(capsys, "check", folder)[0] == 0
     assert [len(item.candidates) for item in read_items(folder)] == [2, 2]
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: PictureEncoder())
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_pictures)
     out_folder = ("--out", tmp_path / "run")
     assert run(capsys, "rank", folder, "--query", "compound", *out_folder)[0] == 0
 
@@ -66,15 +65,6 @@ def test_pictures_are_named_or_those_of_the_set_where_they_are(capsys, pictures,
     assert sorted(path for path in pictures.rglob("*.*") if path.is_file()) == sorted(
         [*names, pictures / "manifest.csv"]
     )
-
-
-def test_a_full_disk_leaves_no_half_of_a_picture(capsys, tmp_path, pictures):
-    draw(pictures / "night_owl" / "1.png", "large" * 1000)
-    with full_disk():
-        error = ended(capsys, "init", tmp_path / "set", pictures)
-    assert f"{tmp_path / 'set' / 'night_owl' / '1.png'}: cannot be written" in error
-    assert not (tmp_path / "set" / "night_owl" / "1.png").exists()
-    assert run(capsys, "init", tmp_path / "set", pictures)[0] == 0
 
 
 def test_nothing_of_theirs_is_lost_by_init(capsys, tmp_path, pictures):

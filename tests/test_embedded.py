@@ -15,17 +15,11 @@ import numpy as np
 import pytest
 from conftest import Demo, run_demo
 
-from admire import SAMPLES, Settings, rank, read_items, read_submission
+from admire import SAMPLES, rank, read_items, read_submission
 from admire.llm import Question, open_llm
 from admire.senses import Use, open_detector
 
-ROOT = Path(__file__).parents[1]
-FORMATS = (ROOT / "docs/own-set.md").read_text(encoding="utf-8")
-PAGES = [
-    path
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-    if "```python" in path.read_text(encoding="utf-8")
-]
+README = Path(__file__).parents[1] / "README.md"
 
 pytestmark = pytest.mark.ci
 
@@ -37,23 +31,24 @@ def embedded(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ADMIRE_WORDNET")
 
 
-def test_the_demo_ranks_the_samples_and_a_second_run_takes_seconds(demo, tmp_path):
-    items = read_items(SAMPLES)
-    assert all(item.compound in demo.printed for item in items)
-    assert demo.seconds < 300
-    first = Path(demo.folder)
-    for language in ("en", "pt"):
-        predictions = read_submission(first / f"submission_{language}.tsv")
-        assert len(predictions) == sum(item.language == language for item in items)
+def test_the_demo_ranks_two_samples_and_a_second_run_asks_nothing(demo, tmp_path):
+    items = read_items(SAMPLES)[:2]
+    assert demo.printed.count("night owl") >= len(items)
+    first, second = Path(demo.folder), tmp_path / "two"
+    assert len(read_submission(first / "submission_en.tsv")) == len(items)
     rows = [json.loads(line) for line in (first / "items.jsonl").open()]
-    best = [row["order"][0] == row["expected_order"][0] for row in rows]
-    assert np.mean(best) > 0.3  # chance is 0.2
+    assert [row["order"][0] == row["expected_order"][0] for row in rows] == [True, True]
 
-    second = run_demo(tmp_path / "two", Path(demo.cache))  # of the first two
-    assert second.seconds < demo.seconds / 3  # a busy machine slows both
-    for name, lines in (("scores.csv", 11), ("items.jsonl", 2), ("submission_en.tsv", 3)):
-        again = (tmp_path / "two" / name).read_text().splitlines()
-        assert again == (first / name).read_text().splitlines()[:lines]
+    assert run_demo(second, Path(demo.cache)).seconds < demo.seconds / 2  # busy, both are slow
+    for name in ("scores.csv", "items.jsonl", "submission_en.tsv"):
+        assert (second / name).read_text() == (first / name).read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("embedded")
+def test_all_samples_are_ranked_better_than_by_chance():
+    run = rank(read_items(SAMPLES))
+    assert np.mean([one.order[0] == one.item.best for one in run.rankings]) > 0.3  # chance is 0.2
 
 
 @pytest.mark.usefixtures("listening")
@@ -65,7 +60,7 @@ def test_ctrl_c_ends_a_run_in_every_phase_and_the_next_goes_on(demo, tmp_path):
     (cache / "models").symlink_to(Path(demo.cache) / "models")
     code = "import admire.apps.cli; print(flush=True); admire.apps.cli.main()"
     command = [sys.executable, "-c", code, "rank", str(SAMPLES), "--out", str(tmp_path / "run")]
-    for seconds in (0.1, 1, 2, 3, 4, 10):
+    for seconds in (0.1, 2, 8):
         process = subprocess.Popen(
             command,
             env=os.environ | {"ADMIRE_CACHE": str(cache), "TMPDIR": str(temporary)},
@@ -122,38 +117,10 @@ def test_the_likelihood_of_a_reply_is_that_with_which_it_was_written():
 
 
 @pytest.mark.usefixtures("embedded")
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_the_python_of_readme_and_docs_runs_as_it_stands(path, tmp_path, monkeypatch, capsys):
+def test_the_python_of_the_readme_runs_as_it_stands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
-    if path.stem == "serve":
-        from serving import serving
-
-        from admire.apps.serve import Models
-
-        (block,) = blocks
-        with serving(Models()) as served:
-            code = block.replace("127.0.0.1:8765", f"127.0.0.1:{served.port}")
-            exec(compile(code, str(path), "exec"), {})
-        assert "['candidate" in capsys.readouterr().out
-        return
-    for block in blocks:
-        exec(compile(block, str(path), "exec"), {})
-    if path.parent == ROOT:
-        assert len(blocks[0].strip().splitlines()) <= 12
-        assert "night owl" in capsys.readouterr().out
-        assert list(tmp_path.rglob("submission_en.tsv"))
-
-
-@pytest.mark.usefixtures("embedded")
-def test_the_readmes_manifests_are_read_as_they_stand(tmp_path):
-    image = pytest.importorskip("PIL.Image", reason="needs the extra 'embedded'")
-    pytest.importorskip("onnxruntime", reason="needs the extra 'embedded'")  # one has no caption
-    for language, name in (("csv", "manifest.csv"), ("json", "manifest.jsonl")):
-        folder = tmp_path / name
-        (folder / "pictures").mkdir(parents=True)
-        for picture in ("desk.jpg", "owl.jpg"):
-            image.new("RGB", (40, 40)).save(folder / "pictures" / picture)
-        (folder / name).write_text(FORMATS.split(f"```{language}\n")[1].split("```")[0])
-        run = rank(read_items(folder), Settings(query="compound"))
-        assert {r.item.compound for r in run.rankings} == {"night owl"}
+    (block,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(block.strip().splitlines()) <= 12
+    exec(compile(block, str(README), "exec"), {})
+    assert "night owl" in capsys.readouterr().out
+    assert list(tmp_path.rglob("submission_en.tsv"))

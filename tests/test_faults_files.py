@@ -148,32 +148,11 @@ def in_time() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.usefixtures("in_time")
-@pytest.mark.parametrize("special", ["pipe", "device", "socket", "folder"])
-@pytest.mark.parametrize("name", KINDS)
-def test_what_is_no_file_is_refused(tmp_path: Path, name: str, special: str):
-    kind = KINDS[name]
-    path = kind.write(tmp_path)
-    root = path if path.is_dir() else path.parent
-    for file in kind.harm:
-        put_aside = (root / file).rename(tmp_path / "aside")
-        make_special(root / file, special)
-        messages = [*filter(None, (refusal(read, path) for read in kind.reads))]
-        assert messages
-        words = "Is a directory|found 0" if special == "folder" else f"is a {special}, not a file"
-        assert all(re.search(f"{root}.*({words})", message) for message in messages)
-        (root / file).rmdir() if special == "folder" else (root / file).unlink()
-        put_aside.rename(root / file)
-
-
 def make_special(path: Path, special: str) -> None:
     if special == "pipe":
         os.mkfifo(path)
     elif special == "device":
         path.symlink_to("/dev/zero")
-    elif special == "folder":
-        path.mkdir()
     else:
         with closing(socket.socket(socket.AF_UNIX)) as server:
             server.bind(str(path))
@@ -201,6 +180,8 @@ reproduce x.toml
 sts x.csv
 detect x.csv
 index x.jsonl --out x
+score run
+rank data.tsv --like run
 """
 
 
@@ -209,11 +190,11 @@ index x.jsonl --out x
 def test_a_command_opens_no_pipe_or_device(capsys, monkeypatch, tmp_path, write_table, special):
     monkeypatch.chdir(tmp_path)
     write_table(admire_row(), admire_row("cold feet"), name="data.tsv")
-    Path("prompts").mkdir()
-    Path("weights").mkdir()
+    for name in ("prompts", "weights", "run"):
+        Path(name).mkdir()
     for name in ("csv", "toml", "json", "jsonl", "gguf"):
         make_special(Path(f"x.{name}"), special)
-    for name in ("prompts/x.j2", "weights/head.json"):
+    for name in ("prompts/x.j2", "weights/head.json", "run/run.json", "run/items.jsonl"):
         make_special(Path(name), special)
     for command in COMMANDS.strip().splitlines():
         code, _, err = run(capsys, *command.split())

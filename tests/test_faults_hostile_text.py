@@ -20,18 +20,16 @@ from hypothesis import strategies as st
 from judges import Judge, item_of, settings
 from PIL import Image
 from strict_server import Body, StrictServer, prompt_of
-from toys import OWL, PAPER, ScriptedChat, WordEncoder
+from toys import OWL, PAPER, ScriptedChat, WordEncoder, open_words
 
-from admire import UserError, rank, read_items, read_submission
+from admire import UserError, rank
 from admire.apps.cli import main
 from admire.augment.captions import ChatRewriter
 from admire.core.terminal import visible
 from admire.llm import Reply
-from admire.pipeline.past_runs import read_cosines, read_run
 from admire.prompts import FOLDER, Prompts, quoted
 from admire.rankers.pointwise import read_letters
 from admire.senses.meaning import ask_gloss, ask_meaning
-from admire.senses.sense import read_senses
 from admire.tasks.sts.evaluation import rate
 from admire.tasks.sts.pairs import Pair
 
@@ -275,7 +273,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         server.answer = answer
         patch.setenv("ADMIRE_CACHE", str(folder / "cache"))
         patch.setenv("OPENAI_API_KEY", "x")
-        patch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: WordEncoder())
+        patch.setattr("admire.rankers.embeddings.open_encoder", open_words)
         llm = ["--llm", "openai:[red]<img src=x onerror=hacked=1>", "--llm-url", server.url]
         ranked = ["rank", data, *llm, "--track", "caption", "--votes", "1"]
         shown = ["report", folder / "run", folder / "list", "--images", "link"]
@@ -306,23 +304,6 @@ def test_nothing_that_commands_print_steers_a_terminal(ran: Ran):
     assert "[red]" in ran.printed["rank"]  # of the gloss, which is no markup
     for shown in ("idiomatic (1:0)", "Gloss"):  # however long a compound and a name are
         assert shown in ran.printed["rank"]
-
-
-def test_what_a_run_folder_holds_reads_back_as_it_was(ran: Ran):
-    items = read_items(ran.data)
-    run = ran.folder / "run"
-    read = read_run(run)
-    submitted = read_submission(run / "submission_en.tsv")
-    for item, ranking, row in zip(items, read.rankings, submitted, strict=True):
-        assert (ranking.item.compound, ranking.item.sentence) == (item.compound, item.sentence)
-        captions = {one.name: one.caption for one in item.candidates}
-        assert {one.name: one.caption for one in ranking.item.candidates} == captions
-        written = item.compound, item.sentence, ranking.order
-        assert (row.compound, row.sentence, row.order) == written
-    assert {name for part in read_cosines(run)[1] for name in part["candidate"]} == {*NAMES}
-    senses, _ = read_senses(ran.folder / "senses.tsv")
-    for sense, item in zip(senses, items, strict=True):
-        assert (sense.compound, sense.sentence) == (item.compound, item.sentence)
 
 
 @pytest.mark.parametrize("page", ["run/report.html", "linked.html", "senses.html"])

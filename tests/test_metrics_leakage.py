@@ -14,7 +14,7 @@ import pytest
 from commands import run
 from conftest import admire_row
 from PIL import Image
-from toys import MarkedEncoder, ScriptedChat, WordEncoder, marked
+from toys import MarkedEncoder, ScriptedChat, marked, open_words
 
 from admire import SAMPLES, Candidate, Item, Settings, rank, read_items, write_run
 from admire.apps.report.tables import ranking_tables
@@ -46,7 +46,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Toys in place of the models."""
     llm = ScriptedChat(lambda prompt: "Idiomatic" if "or literally" in prompt else "a late woman")
     for module in ("tasks.training.triplets", "rankers.embeddings"):
-        monkeypatch.setattr(f"admire.{module}.open_encoder", lambda *_, **__: WordEncoder())
+        monkeypatch.setattr(f"admire.{module}.open_encoder", open_words)
     monkeypatch.setattr("admire.tasks.training.triplets.open_source", lambda *_, **__: llm)
     monkeypatch.setattr("admire.pipeline.sources.open_sources", lambda *_, **__: [ChatSource(llm)])
     monkeypatch.setattr("admire.pipeline.sources.open_source", lambda *_, **__: llm)

@@ -30,15 +30,8 @@ def execute(path: Path, folder: Path) -> None:
     assert pictures(notebook) == committed
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        # The others have the embedded model write and vote for minutes.
-        pytest.param(path, marks=pytest.mark.ci if "hyper" in path.stem else pytest.mark.slow)
-        for path in NOTEBOOKS
-    ],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.slow  # the embedded model writes and votes for minutes
+@every
 def test_a_notebook_runs_top_to_bottom_on_the_samples(monkeypatch, tmp_path, demo: Demo, path):
     monkeypatch.setenv("ADMIRE_DATA", str(tmp_path))
     monkeypatch.setenv("ADMIRE_CACHE", demo.cache)

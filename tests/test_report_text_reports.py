@@ -29,7 +29,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def retrieved(folder: Path, data: Path, settings: RetrieveSettings = BM25) -> Path:
-    encoder = None if settings.encoder == "bm25" else WordEncoder()
+    encoder = None if settings.encoder == ("bm25",) else WordEncoder()
     run = retrieve_split(str(data), settings, llm=ScriptedChat(answer), encoder=encoder)
     write_retrieval(run, folder)
     return folder

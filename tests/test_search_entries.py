@@ -246,9 +246,8 @@ def test_what_is_wrong_with_a_parquet_file_is_named(tmp_path, rows, damage, word
 
 LISTS = (".lst", ".jsonl", ".csv", ".tsv", ".parquet", "{path}.parquet")
 OUTSIDE = (
-    *("../secret.png", "a/../../secret.png", "./../secret.png", "{outside}/secret.png"),
-    *("..\\secret.png", "a\\..\\..\\secret.png", "C:\\secret.png", "link.png", "links/secret.png"),
-    *("x.tar/../../secret.png", "x" * 5000, "{outside}/.", ".."),
+    *("../secret.png", "{outside}/secret.png", "..\\secret.png", "link.png", "links/secret.png"),
+    *("x.tar/../../secret.png", "x" * 5000, ".."),
 )
 
 

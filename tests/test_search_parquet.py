@@ -128,8 +128,7 @@ def test_small_files_take_little_memory(tmp_path: Path):
     assert max(json.loads(printed)) < 200, printed
 
 
-@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
-@pytest.mark.parametrize("group", [7, 1000])
+@pytest.mark.parametrize(("compression", "group"), [("none", 7), ("snappy", 1000), ("zstd", 7)])
 def test_pictures_are_read_whatever_their_size(tmp_path: Path, compression: str, group: int):
     """Pages of pictures may be large, because they are large on disk too; and no row is lost."""
     pictures = [os.urandom(MB) for _ in range(20)]
@@ -147,7 +146,7 @@ def test_pictures_are_read_whatever_their_size(tmp_path: Path, compression: str,
 
 
 @pytest.mark.parametrize("at", [4, 5, 6, 20, 21, 40, -9, -30, -60, -200])
-@pytest.mark.parametrize("value", [0, 1, 0x15, 0x7F, 0xFF])
+@pytest.mark.parametrize("value", [0, 0x15, 0xFF])
 def test_a_damaged_file_is_read_or_refused(tmp_path: Path, at: int, value: int):
     columns = {"text": ["an owl", "a bat"] * 20, "id": [str(k) for k in range(40)]}
     path = write(tmp_path / "t.parquet", columns)

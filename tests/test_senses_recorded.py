@@ -238,18 +238,3 @@ def test_a_run_without_a_chat_model_or_a_damaged_one_has_no_replies(tmp_path):
         open_source(f"run:{folder}")
     with pytest.raises(UserError, match=r"none/run\.json"):
         open_source(f"run:{tmp_path / 'none'}")
-
-
-def test_published_replies_for_admire_cover_every_item(shared):
-    from admire import read_items
-
-    model = open_replies(shared / "recorded" / "meanings_en.csv")
-    items = [
-        item
-        for part in ("train", "dev")
-        for item in read_items(shared / "admire_en" / part / f"subtask_a_{part}.tsv")
-    ]
-    for label in ("idiomatic", "literal"):
-        found = model.meanings(items, label)
-        assert all(len(found[item].definitions) == 1 for item in items)
-        assert sum(found[item].scene is not None for item in items) == 70

@@ -92,22 +92,6 @@ def test_other_bodies_are_refused_with_the_reason(headers, content, said):
         )
 
 
-@pytest.mark.parametrize("way", ["sentence", "line", "search"])
-def test_half_a_surrogate_pair_is_one_message(way, tmp_path):
-    texts = tmp_path / "texts.txt"
-    texts.write_text("An owl.\n")
-    content = json.dumps(
-        ROW | {"sentence": "A night owl \ud800.", "text": "\ud800 owl", "span": "owl"}
-    )
-    headers = {"Content-Type": "application/x-ndjson"} if way == "line" else JSON
-    with serving(toy_models(index=texts)) as served:
-        path = "/v1/search" if way == "search" else "/v1/rank"
-        answer = served.client.post(path, content=content, headers=headers)
-        found = answer.json()
-        assert found["status"] == 422
-        assert "Invalid JSON" in found["detail"]
-
-
 def test_a_client_that_breaks_off_is_no_error_and_leaves_nothing(caplog):
     caplog.set_level(logging.DEBUG)
     with serving() as served:

@@ -16,7 +16,7 @@ from browser import PHONE, barriers, decoded, overflow
 from commands import until
 from PIL import Image
 from serving import ColourEncoder, Served, drawn, serving
-from toys import ScriptedChat, WordEncoder
+from toys import ScriptedChat, WordEncoder, opener
 
 from admire import SAMPLES, Settings, rank, read_items
 from admire.apps.search import write_index
@@ -78,7 +78,7 @@ class Owlish(ScriptedChat):
 @contextmanager
 def started(index: Path, encoder: WordEncoder, chat: ScriptedChat) -> Iterator[Served]:
     """A server with toy models and a collection."""
-    openers = {"open_llms": lambda *_, **__: [chat], "open_encoder": lambda *_, **__: encoder}
+    openers = {"open_llms": lambda *_, **__: [chat], "open_encoder": opener(encoder)}
     models = Models(changes={"sense": "vote"}, index=index, **openers)
     with serving(models, limits=Limits(pictures=PICTURES, asking=1)) as served:
         yield served

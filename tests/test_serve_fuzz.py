@@ -13,7 +13,7 @@ schemathesis = pytest.importorskip("schemathesis", reason="needs the extra 'test
 
 pytestmark = pytest.mark.ci
 
-EXAMPLES = 150
+EXAMPLES = 75
 """Requests of each kind to each address."""
 
 

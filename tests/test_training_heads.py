@@ -67,29 +67,6 @@ def test_the_loss_is_equation_1(samples, number, modalities, temperature, share,
     assert info_nce(*tensors, temperature).item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize(("temperature", "modalities"), [(0.05, 1), (1.0, 3)])
-def test_it_agrees_with_pytorch_metric_learning(temperature, modalities):
-    losses = pytest.importorskip("pytorch_metric_learning.losses")
-    rng = torch.Generator().manual_seed(7)
-    samples, number, width = 4, 5, 8
-    vectors = torch.randn(
-        samples, 1 + modalities * (1 + number), width, generator=rng, dtype=torch.float64
-    )
-    unit = torch.nn.functional.normalize(vectors, dim=2)
-    anchors, rest = unit[:, 0], unit[:, 1:].reshape(samples, 1 + number, modalities, width)
-    cosines = torch.einsum("sd,snmd->snm", anchors, rest)
-    there = torch.ones_like(cosines, dtype=torch.bool)
-    mine = info_nce(cosines[:, 0], cosines[:, 1:], there[:, 0], there[:, 1:], temperature)
-    theirs = []
-    place = torch.arange(vectors.shape[0] * vectors.shape[1]).reshape(vectors.shape[:2])
-    for m in range(modalities):
-        own = place[:, 1:].reshape(samples, 1 + number, modalities)[:, :, m]
-        pairs = place[:, 0], own[:, 0], place[:, 0].repeat_interleave(number), own[:, 1:].flatten()
-        loss = losses.NTXentLoss(temperature=temperature)
-        theirs.append(loss(vectors.reshape(-1, width), indices_tuple=pairs).item())
-    assert mine.item() == pytest.approx(np.mean(theirs), rel=1e-9)
-
-
 def literal_loss(data, head, batch, samples, candidates, temperature) -> float:
     """The loss of a batch with one loop for each index of equation 1."""
     sums = []

@@ -21,7 +21,7 @@ from functools import cache
 from importlib import metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -269,20 +269,30 @@ def noun(kind: Kind) -> str:
     return NOUNS.get(kind, kind)
 
 
+class _Announced(NamedTuple):
+    """An entry point and the name of its distribution, which takes milliseconds to read."""
+
+    point: EntryPoint
+    distribution: str
+
+
 @cache
-def _announced() -> Mapping[tuple[str, str], tuple[EntryPoint, ...]]:
+def _announced() -> Mapping[tuple[str, str], tuple[_Announced, ...]]:
     """Return the entry points of all distributions by kind and name, in alphabetical order."""
-    by_name: dict[tuple[str, str], tuple[EntryPoint, ...]] = {}
+    names: dict[int, str] = {}
+    by_name: dict[tuple[str, str], tuple[_Announced, ...]] = {}
     # A distribution that is twice on the path announces everything twice.
-    points = {(p.name, _distribution(p), p.value): p for p in metadata.entry_points(group=GROUP)}
-    for _, point in sorted(points.items()):
-        kind, _, name = point.name.partition(".")
-        by_name[kind, name] = (*by_name.get((kind, name), ()), point)
+    points: dict[tuple[str, str, str], EntryPoint] = {}
+    for point in metadata.entry_points(group=GROUP):
+        owner = id(point.dist)
+        if owner not in names:
+            names[owner] = point.dist.name if point.dist else ""
+        points[point.name, names[owner], point.value] = point
+    for (full, distribution, _), point in sorted(points.items()):
+        kind, _, name = full.partition(".")
+        announced = _Announced(point, distribution)
+        by_name[kind, name] = (*by_name.get((kind, name), ()), announced)
     return by_name
-
-
-def _distribution(point: EntryPoint) -> str:
-    return point.dist.name if point.dist else ""
 
 
 def names(kind: Kind) -> list[str]:
@@ -295,7 +305,7 @@ def foreign_names(kind: Kind) -> list[str]:
     return [
         name
         for name in names(kind)
-        if [_distribution(p) for p in _announced().get((kind, name), ())] != [DISTRIBUTION]
+        if [p.distribution for p in _announced().get((kind, name), ())] != [DISTRIBUTION]
     ]
 
 
@@ -306,7 +316,7 @@ def find(kind: Kind, name: str) -> Plugin:
         UserError: the name is unknown, two distributions have it, or it cannot be imported.
     """
     points = _announced().get((kind, name), ())
-    owners = sorted({_distribution(point) for point in points})
+    owners = sorted({point.distribution for point in points})
     if len(points) > 1:
         raise PluginError(
             f"The name '{name}' is taken by more than one {noun(kind)}: those of "
@@ -318,13 +328,13 @@ def find(kind: Kind, name: str) -> Plugin:
         if registered is None:
             raise unknown(kind, name)
         return registered
-    (point,) = points
+    ((point, owner),) = points
     try:
         make = point.load()
     except Exception as error:
         raise PluginError(
-            f"The {noun(kind)} '{name}' of {owners[0]} cannot be imported ({point.value}: "
-            f"{type(error).__name__}: {error}). Repair or uninstall {owners[0]}.",
+            f"The {noun(kind)} '{name}' of {owner} cannot be imported ({point.value}: "
+            f"{type(error).__name__}: {error}). Repair or uninstall {owner}.",
             *SETTINGS.get(kind, ()),
         ) from error
     if (registered := _REGISTERED.get((kind, name))) is None:
@@ -332,12 +342,12 @@ def find(kind: Kind, name: str) -> Plugin:
         registered = _REGISTERED[kind, name]
     elif registered.make is not make:
         raise PluginError(
-            f"The name '{name}' is taken: {owners[0]} has a {noun(kind)} of this name. Register "
+            f"The name '{name}' is taken: {owner} has a {noun(kind)} of this name. Register "
             f"{registered.make.__qualname__} under another one.",
             *SETTINGS.get(kind, ()),
         )
-    if registered.distribution != owners[0]:
-        registered = _REGISTERED[kind, name] = replace(registered, distribution=owners[0])
+    if registered.distribution != owner:
+        registered = _REGISTERED[kind, name] = replace(registered, distribution=owner)
     return registered
 
 
