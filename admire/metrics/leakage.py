@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from admire.data.items import Item
 from admire.data.overlap import KINDS, Digests, Kind, Part, digests, parts_of, shared
@@ -29,12 +29,17 @@ Leaks = Mapping[str, Sequence[Kind]]
 Digest = Annotated[str, StringConstraints(pattern="^([0-9a-f]{16}|[0-9a-f]{64})$")]
 
 
+class _Measured(BaseModel):
+    accuracy: float
+
+
 class _Card(BaseModel):
     saw: dict[Kind, list[Digest]] = {}
+    other_languages: dict[str, _Measured] = Field({}, alias="other languages")
 
 
 def check_card(card: object) -> None:
-    """Raise a ValueError for a card that is not an object, or whose list is not of digests."""
+    """Raise a ValueError for a card that is not an object, or has other digests or figures."""
     _Card.model_validate(card)
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Setting = Literal["zero_shot", "one_shot"]
 """Task 2A's settings: whether the MWEs of the evaluation were unseen in training, or seen once."""
 
+OTHER_LANGUAGES = "other languages"
+"""The key of a card's figures, by language, for languages that a detector was not trained on."""
+
 Layers = Literal["last", "all"]
 """The hidden layers whose first states a classifier uses."""
 
@@ -79,6 +82,19 @@ def describe_untrained(languages: Iterable[str], trained: Iterable[str], guessed
     """
     names, trained_names = map(list_languages, (languages, trained))
     return f"The detector was not trained on {names}{guessed}, only on {trained_names}"
+
+
+def expected_accuracy(detector: object) -> str:
+    """Return how good a detector's senses are in languages that it was not trained on, as a clause.
+
+    Its card may list, by language, the ``accuracy`` on sentences of ``other languages``.
+    """
+    measured = getattr(detector, "card", {}).get(OTHER_LANGUAGES, {})
+    if not measured:
+        return "its senses are less reliable"
+    shares = [figures["accuracy"] for figures in measured.values()]
+    names = list_languages(sorted(measured, key=language_name))
+    return f"expect {min(shares):.2f} to {max(shares):.2f} of its senses to be right, as in {names}"
 
 
 def list_languages(tags: Iterable[str]) -> str:

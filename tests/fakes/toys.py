@@ -47,7 +47,7 @@ class PictureEncoder(WordEncoder):
 def opener(encoder: Any) -> Callable[..., Any]:
     """Open an encoder by any name. The profile's second one knows no language: it is left out."""
     mute = WordEncoder()
-    mute.identity, mute.languages = "mute:1", ("none",)
+    mute.name, mute.identity, mute.languages = "mute", "mute:1", ("none",)
     return lambda name, **_: mute if name == "minilm" else encoder
 
 

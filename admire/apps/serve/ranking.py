@@ -26,7 +26,7 @@ from admire.pipeline.run_folder import write_run
 from admire.rankers import look_where_no_caption_is, shares_no_view
 from admire.rankers.set_summary import summarise_set
 from admire.rankers.settings import Settings
-from admire.senses.detector import describe_untrained, trained_languages
+from admire.senses.detector import describe_untrained, expected_accuracy, trained_languages
 from admire.senses.meaning import DEFINITIONS, Meaning
 from admire.senses.recorded import Recorded, RecordedReply, key_of
 from admire.senses.sense import Sense
@@ -142,7 +142,7 @@ def _untrained(item: Item, detector: Detector | None, language_from: LanguageFro
     if trained and base_language(item.language) not in trained:
         guessed = " (guessed from the sentence)" if language_from == "sentence" else ""
         untrained = describe_untrained([item.language], trained, guessed)
-        yield f"{untrained}: its sense is less reliable here."
+        yield f"{untrained}: {expected_accuracy(detector)}."
 
 
 def _compared_by(scores: Sequence[float]) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,26 +28,39 @@ HEADS = 5
 
 
 def sample_items(
-    items: Sequence[Item], settings: DetectorTraining, *, leave_out: Sequence[str] = ()
+    items: Sequence[Item],
+    settings: DetectorTraining,
+    *,
+    leave_out: Sequence[str] = (),
+    expressions: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Item]:
-    """Draw at most ``per_compound`` items of each compound and sense, in random order.
+    """Draw at most ``per_compound`` items of each expression and sense, in random order.
 
-    The sentences of a compound do not depend on the other compounds, so after adding data only the
-    new sentences have to be encoded.
+    The sentences of an expression do not depend on the others, so after adding data only the new
+    sentences have to be encoded.
 
     Args:
-        leave_out: compounds to drop, so that data with them stay unseen. Case, spaces, hyphens and
-            a plural's s make no difference.
+        leave_out: compounds and expressions to drop, so that data with them stay unseen. Case,
+            spaces, hyphens and a plural's s make no difference.
+        expressions: the expression of each compound that is only a form of it: spilled the beans,
+            spill the beans. Other compounds are expressions of their own.
     """
     dropped = {stem(compound) for compound in leave_out}
     counts = Counter[tuple[str, str | None]]()
     sample = []
     for item in sorted(items, key=lambda i: sha256(f"{settings.seed}\0{i.sentence}")):
-        key = (stem(item.compound), item.sentence_type)
-        if key[0] not in dropped and counts[key] < settings.per_compound:
+        expression = _expression(item, expressions)
+        key = (expression, item.sentence_type)
+        new = dropped.isdisjoint((expression, stem(item.compound)))
+        if new and counts[key] < settings.per_compound:
             counts[key] += 1
             sample.append(item)
     return sample
+
+
+def _expression(item: Item, expressions: Mapping[str, str]) -> str:
+    """Return the stem of an item's expression."""
+    return stem(expressions.get(item.compound, item.compound))
 
 
 def train_detector(
@@ -54,20 +69,21 @@ def train_detector(
     settings: DetectorTraining | None = None,
     *,
     leave_out: Sequence[str] = (),
+    expressions: Mapping[str, str] = MappingProxyType({}),
 ) -> LightDetector:
     """Train a light detector on a sample of the items, see :func:`sample_items`.
 
-    Each head is trained on four fifths of the compounds, with the senses balanced. The fifth that
+    Each head is trained on four fifths of the expressions, with the senses balanced. The fifth that
     it never saw serves to calibrate it and for the card's figures. A warning says if sentences of
-    that fifth also belong to compounds that the head did see.
+    that fifth also belong to expressions that the head did see.
 
-    With ``settings.neutral`` the heads learn what a sentence adds to neutral ones, and only
-    compounds that occur in both senses count for the calibration and the card, with equal weight
-    for each sense. So nothing is gained by knowing which compounds are usually idioms.
+    With ``settings.neutral`` the heads learn what a sentence adds to neutral ones. Each expression
+    then has the same weight in each sense, and only those that occur in both senses count for the
+    calibration and the card. So nothing is gained by knowing which are usually idioms.
 
     Args:
         items: labelled sentences.
-        leave_out: compounds that the detector must not see.
+        leave_out, expressions: see :func:`sample_items`.
 
     Raises:
         UserError: scikit-learn is missing, or fewer than ``HEADS`` compounds occur in both senses.
@@ -78,24 +94,28 @@ def train_detector(
         from sklearn.metrics import roc_auc_score
         from sklearn.model_selection import StratifiedGroupKFold
 
-    items = sample_items(items, settings, leave_out=leave_out)
-    compounds = np.array([stem(item.compound) for item in items])
+    items = sample_items(items, settings, leave_out=leave_out, expressions=expressions)
+    groups = np.array([_expression(item, expressions) for item in items])
     labels = np.array([item.sentence_type == "idiomatic" for item in items])
-    sizes = Counter(zip(compounds, labels, strict=True))
-    both = np.array([(c, True) in sizes and (c, False) in sizes for c in compounds], dtype=bool)
-    if len(set(compounds[both])) < HEADS:
+    sizes = Counter(zip(groups, labels, strict=True))
+    both = np.array([(g, True) in sizes and (g, False) in sizes for g in groups], dtype=bool)
+    if len(set(groups[both])) < HEADS:
         raise UserError(f"A detector needs at least {HEADS} compounds that occur in both senses.")
     contexts = read_contexts(items, encoder, neutral=settings.neutral)
     splitter = StratifiedGroupKFold(HEADS, shuffle=True, random_state=settings.seed)
-    folds = list(splitter.split(contexts, labels, compounds))
+    folds = list(splitter.split(contexts, labels, groups))
     weights = np.ones(len(items))
     if settings.neutral:
         folds = [(train, test[both[test]]) for train, test in folds]
-        weights = np.array([1 / sizes[pair] for pair in zip(compounds, labels, strict=True)])
+        weights = np.array([1 / sizes[pair] for pair in zip(groups, labels, strict=True)])
     parts = detector_parts(items)
+    named = [replace(i, compound=expressions.get(i.compound, i.compound)) for i in items]
     warn_of_shared(parts, folds, [item.compound for item in items], "the detector's heads")
 
-    heads = [_fit_head(contexts[train], labels[train], settings.strength) for train, _ in folds]
+    heads = [
+        _fit_head(contexts[train], labels[train], weights[train], settings.strength)
+        for train, _ in folds
+    ]
     scores = [contexts[test] @ head for head, (_, test) in zip(heads, folds, strict=True)]
     log_odds = np.concatenate(scores)[:, None]
     places = np.concatenate([test for _, test in folds])
@@ -108,7 +128,7 @@ def train_detector(
     card = {
         "made": datetime.now(UTC).date().isoformat(),
         "items": len(items),
-        "compounds": len(set(compounds)),
+        "compounds": len(set(groups)),
         "languages": sorted({item.language for item in items}),
         "strength": settings.strength,
         "unseen compounds": {
@@ -123,7 +143,7 @@ def train_detector(
             for name, fingerprint in Prompts().fingerprints().items()
             if name.startswith(("detect_", "neutral_"))
         },
-        SAW: digests(parts),
+        SAW: digests([*parts, *detector_parts(named)]),
     }
     return LightDetector(
         encoder.name,
@@ -135,18 +155,29 @@ def train_detector(
     )
 
 
-def _fit_head(contexts: Features, labels: npt.NDArray[np.bool_], strength: float) -> Features:
+def _fit_head(
+    contexts: Features,
+    labels: npt.NDArray[np.bool_],
+    weights: npt.NDArray[np.float64],
+    strength: float,
+) -> Features:
     """Return one head's weights for contexts, shape (4 * width,).
 
     Each place has weights of its own, scaled so that the scores of all places have the same spread.
+
+    Args:
+        weights: of the contexts, within their sense; both senses together weigh the same.
     """
     from sklearn.linear_model import LogisticRegression
 
+    for sense in (True, False):
+        weights = np.where(labels == sense, weights / weights[labels == sense].sum(), weights)
+    weights = weights * len(labels) / 2
     parts = []
     for place in np.split(contexts, PLACES, axis=1):
         spread = place.std() or 1
-        head = LogisticRegression(C=strength, max_iter=5000, class_weight="balanced")
-        head.fit(place / spread, labels)
-        weights = head.coef_[0]
-        parts.append(weights / ((place @ weights).std() or 1))
+        head = LogisticRegression(C=strength, max_iter=5000)
+        head.fit(place / spread, labels, sample_weight=weights)
+        coefficients = head.coef_[0]
+        parts.append(coefficients / ((place @ coefficients).std() or 1))
     return np.concatenate(parts)
