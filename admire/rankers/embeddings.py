@@ -63,6 +63,7 @@ class RunEncoder:
 
     @property
     def name(self) -> str:
+        """The encoder's name; of two, joined by a plus."""
         return " + ".join(dict.fromkeys(encoder.name for encoder in self.tracks.values()))
 
     def compares(self, item: Item) -> bool:
