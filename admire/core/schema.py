@@ -45,14 +45,22 @@ def _not_blank(text: str) -> str:
 Text = Annotated[str, AfterValidator(_not_blank)]
 
 
-def _as_tuple(value: Any) -> Any:
+def as_tuple(value: Any) -> Any:
+    """Return one name as a tuple of names, and None as an empty one; other values as they are."""
     if value is None or isinstance(value, str | Path):
         return () if value is None else (value,)
     return tuple(value) if isinstance(value, list) else value
 
 
-SEVERAL = BeforeValidator(_as_tuple)
-"""Turns one name into a tuple of names, and None into an empty one."""
+SEVERAL = BeforeValidator(as_tuple)
+"""Accepts one name where several are possible."""
+
+
+def check_once(field: str, names: tuple[str, ...]) -> None:
+    """Raise a UserError if there is no name, or one twice."""
+    if not names or len(set(names)) < len(names):
+        raise UserError(f"{field} cannot be {names!r}: name one or more, each once.", field)
+
 
 UNLESS_EMPTY = Field(exclude_if=not_)
 """A key that is written only where there is something to say."""

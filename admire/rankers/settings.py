@@ -28,7 +28,7 @@ from admire.core.options import (
     PromptFolder,
     SampleSeed,
 )
-from admire.core.schema import SEVERAL, Count, Positive, Weight, settings
+from admire.core.schema import SEVERAL, Count, Positive, Weight, check_once, settings
 from admire.llm.chat import IMAGE_SIDE
 
 
@@ -159,14 +159,8 @@ class Settings:
     files each has its own option, such as --length-longest 10."""
 
     def __post_init__(self) -> None:
-        if not self.rankers or len(set(self.rankers)) < len(self.rankers):
-            raise UserError(
-                f"rankers cannot be {self.rankers!r}: name one or more, each once.", "rankers"
-            )
-        if not self.encoder or len(set(self.encoder)) < len(self.encoder):
-            raise UserError(
-                f"encoder cannot be {self.encoder!r}: name one or more, each once.", "encoder"
-            )
+        check_once("rankers", self.rankers)
+        check_once("encoder", self.encoder)
         if self.caption_encoder and len(self.encoder) > 1:
             raise UserError(
                 "Several encoders and a separate one for captions cannot be combined. Name one "

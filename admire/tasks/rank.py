@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from admire.core.errors import UserError, check_extra
 from admire.core.options import gather_plugins, make
 from admire.core.registry import register
+from admire.core.schema import as_tuple
 from admire.data.settings import ItemFiles
 from admire.encoders.training_settings import HeadTraining
 from admire.rankers.settings import PROFILES, RequestOptions, Scoring, Settings
@@ -146,8 +147,7 @@ def _changed(settings: Settings, changes: Values) -> Settings:
     elif changes.get("caption_encoder"):
         changes = {"encoder": settings.encoder[:1], **changes}
     elif heads := changes.get("head"):  # one for each encoder
-        count = 1 if isinstance(heads, str | Path) else len(heads)
-        changes = {"encoder": settings.encoder[:count], **changes}
+        changes = {"encoder": settings.encoder[: len(as_tuple(heads))], **changes}
     scoring, own = (
         {field.name: changes[field.name] for field in fields(kind) if field.name in changes}
         for kind in (Scoring, Settings)

@@ -17,6 +17,7 @@ from admire.apps.catalogue import FROM_HUB, lacks
 from admire.apps.reproduce.recipe import Command, Recipe, Row
 from admire.core import registry
 from admire.core.errors import UserError
+from admire.core.schema import as_tuple
 from admire.core.storage import write_whole
 from admire.llm.address import check_named_in_file
 from admire.pipeline.sources import open_sources
@@ -170,15 +171,10 @@ def _models(job: Job) -> dict[str, str]:
         settings = run_settings(job.options)
         names += [*settings.encoder, settings.caption_encoder]
     else:
-        names += _listed(job.options.get("encoder"))
+        names += as_tuple(job.options.get("encoder"))
     named = (name for name in names if name and name != "bm25")
     served = bool(job.options.get("llm_url"))  # a server of one's own needs no key
     return {n: "" if served and n.startswith("openai:") else lacks(n) for n in named}
-
-
-def _listed(value: Any) -> list[Any]:
-    """Return an option of which a recipe may name several as a list."""
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _llms(job: Job) -> tuple[str, ...]:
@@ -289,7 +285,7 @@ def put_stand_ins(job: Job) -> None:
     else:
         replaced = {"llm": "embedded", "encoder": encoder}
         for name, model in replaced.items():
-            if lacking.intersection(_listed(options.get(name))):
+            if lacking.intersection(as_tuple(options.get(name))):
                 options[name] = model
     if lacking and options.get("sense") == "vote":
         options["sense"] = "auto"

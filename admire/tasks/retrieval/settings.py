@@ -19,7 +19,7 @@ from admire.core.options import (
     RemoteCode,
     SampleSeed,
 )
-from admire.core.schema import SEVERAL, Count, Positive, Weight, settings
+from admire.core.schema import SEVERAL, Count, Positive, Weight, check_once, settings
 from admire.encoders.training_settings import DATA, LEARNED, LOSS, FitSettings, StartEncoder
 from admire.rankers.settings import Scoring
 
@@ -105,10 +105,7 @@ class RetrieveSettings(QuerySettings):
     """Parameter b of BM25."""
 
     def __post_init__(self) -> None:
-        if not self.encoder or len(set(self.encoder)) < len(self.encoder):
-            raise UserError(
-                f"encoder cannot be {self.encoder!r}: name one or more, each once.", "encoder"
-            )
+        check_once("encoder", self.encoder)
         if "bm25" in self.encoder and self.query not in ("sentence", "span"):
             raise UserError(
                 f"BM25 cannot compare by '{self.query}'. Use 'sentence' or 'span'.", "query"
