@@ -26,7 +26,7 @@ STEP = 1 << 14
 
 def data_of(item: Item) -> tuple[str, ...]:
     """Return all texts of an item that a question may show."""
-    captions = (part.caption for part in (*item.candidates, *item.sequence))
+    captions = (part.caption for part in item.things)
     return (item.compound, item.sentence, *filter(None, captions))
 
 

@@ -472,6 +472,25 @@ def test_manifests_hold_sequences_too(write_table, tmp_path):
     assert (len(two.sequence), len(one.sequence)) == (2, 1)
 
 
+@pytest.mark.parametrize(
+    ("cells", "context", "has_sense", "shows_sense", "gold_column"),
+    [
+        ({"sentence": "A night owl."}, "sentence", True, True, "expected_order"),
+        ({"sentence": " "}, "sentence", True, False, "expected_order"),
+        ({"expected_item": "a.png"}, "sentence", True, False, "expected_item"),
+        ({"sequence": (Candidate("s1", None, "a lamp"),)}, "sequence", True, True, "expected_item"),
+        ({"sequence": (Candidate("s1"),)}, "sequence", True, False, "expected_item"),
+        ({"word": "owl"}, "word", False, False, "expected_item"),
+    ],
+)
+def test_the_context_of_an_item_says_what_it_has(
+    cells, context, has_sense, shows_sense, gold_column
+):
+    item = Item(**{"compound": "night owl", "sentence": ""} | cells)
+    questions = item.context, item.has_sense, item.shows_sense, item.gold_column
+    assert questions == (context, has_sense, shows_sense, gold_column)
+
+
 def test_targets_of_subtask_b_can_be_read_without_candidates(write_table):
     columns = ("compound", "subset", "sentence_type", "expected_item")
     row = {column: sequence_row()[column] for column in columns}

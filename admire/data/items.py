@@ -13,6 +13,7 @@ SAMPLES = Path(__file__).parent / "samples"
 """The image set that ships with admire."""
 
 SenseLabel = Literal["idiomatic", "literal"]
+Context = Literal["sentence", "sequence", "word"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,27 @@ class Item:
     expected_item: str | None = None
     word: str = ""
     definitions: tuple[str, ...] = ()
+
+    @property
+    def context(self) -> Context:
+        """What shows the meaning: a sentence, a sequence, or the phrase around a word."""
+        return "word" if self.word else "sequence" if self.sequence else "sentence"
+
+    @property
+    def has_sense(self) -> bool:
+        """Whether an idiomatic or literal sense is to be decided."""
+        return self.context != "word"
+
+    @property
+    def shows_sense(self) -> bool:
+        """Whether there is text to decide the sense by: a sentence, or captions of a sequence."""
+        return bool(self.sentence.strip()) or any(part.caption for part in self.sequence)
+
+    @property
+    def gold_column(self) -> Literal["expected_order", "expected_item"]:
+        """Where the gold is: an order of all candidates, or the right one alone."""
+        one = self.expected_item or self.context != "sentence"
+        return "expected_item" if one else "expected_order"
 
     @property
     def phrase(self) -> str:

@@ -101,7 +101,8 @@ class RowReader:
             cells = Row.model_validate(row)
         except ValidationError as error:
             raise UserError(start + _complaint(error)) from None
-        if self.whole and not cells.has_context:
+        contexts = cells.sentence.strip(), cells.sequence, cells.expected_item, cells.word
+        if self.whole and not any(contexts):
             raise UserError(f"{start}sentence: is empty. Write one that uses the compound.")
         item = Item(
             compound=cells.compound,
@@ -387,11 +388,6 @@ class Row(BaseModel):
                 raise ValueError(f"{key}: '{name}' appears more than once")
             named_cells[name] = cells
         return named_cells
-
-    @property
-    def has_context(self) -> bool:
-        """Whether the row has a context: a sentence, a sequence or its target, or V-WSD's word."""
-        return bool(self.sentence.strip() or self.sequence or self.expected_item or self.word)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -154,12 +154,12 @@ def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool
             the effect of the sentence, without that of the compound itself.
     """
     prompts = Prompts()
-    neutral_items: dict[tuple[str, str, bool], list[Item]] = {}
-    for item in items if neutral else ():
-        text = prompts.about(item, "sequence-neutral" if item.sequence else "neutral")
-        neutral_items[_neutral_key(item)] = [
-            replace(item, sentence=line) for line in text.splitlines()
-        ]
+    keys = [(item.phrase, item.language, item.context) for item in items]
+    neutral_items: dict[tuple[str, ...], list[Item]] = {}
+    for key, item in dict(zip(keys, items, strict=True)).items() if neutral else ():
+        prompt = "sequence-neutral" if item.context == "sequence" else "neutral"
+        lines = prompts.about(item, prompt).splitlines()
+        neutral_items[key] = [replace(item, sentence=line) for line in lines]
     texts = [*items, *chain.from_iterable(neutral_items.values())]
     queries = [query for item in texts for query in _queries(item, prompts)]
     vectors: Features = encoder.encode_queries(queries).astype(float).reshape(len(texts), -1)
@@ -168,13 +168,8 @@ def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool
     ends = np.cumsum([len(items), *map(len, neutral_items.values())])[:-1]
     _, *groups = np.split(vectors, ends)
     means = {key: group.mean(axis=0) for key, group in zip(neutral_items, groups, strict=True)}
-    subtracted: Features = np.array([means[_neutral_key(item)] for item in items])
+    subtracted: Features = np.array([means[key] for key in keys])
     return vectors[: len(items)] - subtracted
-
-
-def _neutral_key(item: Item) -> tuple[str, str, bool]:
-    """Return the values that an item's neutral sentences depend on."""
-    return item.phrase, item.language, bool(item.sequence)
 
 
 def _queries(item: Item, prompts: Prompts) -> list[Query]:

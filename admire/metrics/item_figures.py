@@ -50,10 +50,7 @@ def score_items(
             or a metric of ``names`` is unknown, or no item has it.
     """
     if not any(item.best for item in gold):
-        missing = {
-            "expected_item" if item.sequence or item.word else "expected_order" for item in gold
-        }
-        columns = " or ".join(sorted(missing, reverse=True))
+        columns = " or ".join(sorted({item.gold_column for item in gold}, reverse=True))
         raise UserError(f"{name}: none of the gold's rows has an {columns} to score.")
     figures = metrics.open_metrics(names)
     numbers = {id(item): number for number, item in enumerate(gold, start=1)}
@@ -179,7 +176,7 @@ def score_item(
 
 def _order(item: Item, prediction: Prediction, name: str) -> Sequence[str]:
     """Return the order to score; in Subtask B it may be the first candidate alone."""
-    if item.word and item.expected_item:
+    if item.context == "word" and item.expected_item:
         _check_order([candidate.name for candidate in item.candidates], item, prediction, name)
         return prediction.order
     if item.expected_item is not None:

@@ -43,7 +43,7 @@ class Judgement(BaseModel):
 
     def is_of(self, item: Item) -> bool:
         """Return whether it judges this item, as far as both name candidates."""
-        card_text = item.compound if item.word else item.sentence  # of V-WSD a card has the phrase
+        card_text = item.sentence if item.has_sense else item.compound
         names = _names(item)
         return self.sentence in (card_text, item.sentence) and (
             not self.candidates or not names or set(self.candidates) == set(names)
@@ -54,7 +54,7 @@ class Judgement(BaseModel):
         item = replace(item, sentence_type=self.sense or item.sentence_type)
         if not self.best:
             return item
-        if item.sequence or item.word or item.expected_item:
+        if item.gold_column == "expected_item":
             return replace(item, expected_item=self.best)
         others = (name for name in item.expected_order or () if name != self.best)
         return replace(item, expected_order=(self.best, *others))

@@ -112,7 +112,8 @@ def corr_rank(order: Sequence[str], item: Item) -> float | None:
 )
 def mrr(order: Sequence[str], item: Item) -> float | None:
     """Return 1 / r, where the right image of V-WSD is the r-th candidate."""
-    return 1 / (1 + order.index(item.expected_item)) if item.word and item.expected_item else None
+    right = None if item.has_sense else item.expected_item
+    return 1 / (1 + order.index(right)) if right else None
 
 
 @_default(
@@ -179,7 +180,7 @@ def is_share(name: str) -> bool:
 
 def _is_sequence(item: Item) -> bool:
     """Return whether the gold is that of Subtask B."""
-    return item.expected_item is not None and not (item.word and item.expected_item)
+    return item.has_sense and item.expected_item is not None
 
 
 def _whole_order(item: Item) -> Sequence[str]:

@@ -146,7 +146,7 @@ def published_systems(board: Board) -> pd.DataFrame:
 
 def describe_misfit(name: PublishedSet, gold: Sequence[Item]) -> str | None:
     """Say why the gold cannot be that of the published set; None where it can."""
-    if any(item.word for item in gold):
+    if not all(item.has_sense for item in gold):
         raise UserError("The published figures are not of V-WSD, and the gold is.", "published")
     items = _data()["items"][subtask_of(gold)].get(name, len(gold))
     if len(gold) == items:
@@ -164,7 +164,7 @@ def recognise_set(gold: Sequence[Item], path: str) -> PublishedSet | None:
     the language tag ``xe`` or ``xp``) or ``both``.
     """
     languages = {item.language for item in gold}
-    if len(languages) > 1 or any(item.word for item in gold):
+    if len(languages) > 1 or not all(item.has_sense for item in gold):
         return None
     (language,) = languages
     file = PurePath(path.replace("\\", "/"))
@@ -180,7 +180,7 @@ def recognise_set(gold: Sequence[Item], path: str) -> PublishedSet | None:
 
 
 def subtask_of(gold: Sequence[Item]) -> Subtask:
-    return "b" if any(item.sequence or item.expected_item for item in gold) else "a"
+    return "b" if any(item.gold_column == "expected_item" for item in gold) else "a"
 
 
 def standings(summary: pd.DataFrame, systems: pd.DataFrame, board: Board) -> list[Standing]:

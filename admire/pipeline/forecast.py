@@ -71,7 +71,7 @@ def put_questions(
                     with suppress(Unanswered):
                         (judgement,) = ranker.judge([item], [None])
                         senses[llm.name] = [judgement.sense or UNDECIDED]
-            if method == "detector" and not detector and not item.word:
+            if method == "detector" and not detector and item.has_sense:
                 senses[llm.name] = [UNDECIDED]
             (readings,) = interpret(
                 [item],

@@ -35,7 +35,7 @@ def count_items(tallies: dict[str, Tally], rows: Iterable[Row]) -> None:
         item, readings = row.item, row.interpretations
         decided_by = {reading.sense.by for reading in readings}
         confidence = row.confidence
-        needs_meaning = row.predicted_type == "idiomatic" or bool(readings and item.word)
+        needs_meaning = row.predicted_type == "idiomatic" or bool(readings and not item.has_sense)
         tally = tallies.setdefault(item.language, Tally())
         tally.counts.update(
             items=1,

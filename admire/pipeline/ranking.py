@@ -116,8 +116,7 @@ class Row(BaseModel):
         gold = self.expected_order
         if info.mode == "json" and gold and (len(gold) < 2 or not {*gold} <= {*names}):
             raise ValueError("expected_order does not name the candidates")
-        things = (*self.candidates, *self.sequence)
-        if info.mode == "json" and any(thing.image for thing in things):
+        if info.mode == "json" and any(thing.image for thing in self.item.things):
             raise ValueError("a candidate names an image file, which a row never does")
         return self
 
@@ -153,7 +152,7 @@ class Row(BaseModel):
             self.sentence,
             self.order,
             self.predicted_type,
-            self.order[0] if self.sequence else None,
+            self.order[0] if self.item.context == "sequence" else None,
             self.probability_idiomatic,
             self.unsure,
             self.language,

@@ -166,7 +166,7 @@ class RankingPipeline:
         check_senses(summary, self.models, self.methods)
         detects = "detector" in self.methods
         self.detector: Detector | None = None
-        if detects and not summary.words:
+        if detects and "word" not in summary.contexts:
             self.detector = resolved.detector or open_detector(settings.detector)
         self.encoders: list[RunEncoder] = []
         if settings.compares:
@@ -208,7 +208,7 @@ class RankingPipeline:
             "models": {
                 "llms": [
                     _named(model)
-                    | {"sense": "none" if summary.words else method}
+                    | {"sense": "none" if "word" in summary.contexts else method}
                     | {"meanings": meanings_method(self.settings.meanings, model)}
                     for model, method in zip(self.models, self.methods, strict=True)
                 ],
@@ -471,7 +471,7 @@ def _rank_item(
         readings,
         judgements=tuple(judgement for row in judgements for judgement in row),
         seen=leaked,
-        unsure=not item.word and abstain_below is not None and sure < abstain_below,
+        unsure=item.has_sense and abstain_below is not None and sure < abstain_below,
     )
 
 

@@ -49,7 +49,7 @@ def write_submission_zip(
     record = read_record(run)
     rows = _checked_rows(run, record, Path(data) if data else _named_data(run, record))
     by_code = _by_code(run, rows)
-    sequences = bool(rows[0].sequence)
+    sequences = rows[0].item.context == "sequence"
     if sequences and not sense:
         raise UserError("Subtask B also scores the sense.", "without_sense")
     columns = None if sequences else HANDED_IN if sense else HANDED_IN[:-1]
@@ -104,7 +104,7 @@ def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> list[Ro
                 f"{run}: item {number} ({own}) is not that of {source} ({other}). Rank again.",
                 "data",
             )
-        if not row.sequence and len(row.order) != 5:
+        if row.item.context != "sequence" and len(row.order) != 5:
             raise UserError(
                 f"{run}: item {number} ('{row.compound}') has {len(row.order)} candidates, not 5."
             )

@@ -8,7 +8,7 @@ from typing import Literal
 
 from admire.core.choices import TRACKS
 from admire.core.errors import UserError
-from admire.data.items import Candidate, Item
+from admire.data.items import Candidate, Context, Item
 from admire.rankers.settings import Settings
 
 Lack = Literal["candidates", "sequence", "sentence", "context", "sentence_type"]
@@ -22,11 +22,10 @@ class SetSummary:
         items, candidates: how many there are.
         images, captions: how many candidates have one.
         without_caption: how many have an image and no caption.
-        sequences, words: whether any item has one.
+        contexts: those that any item has.
         languages: in the order in which they come.
-        first_missing: the first row that lacks something, with its item. A ``context`` is a
-            sentence, or a sequence with captions. A word in a phrase lacks neither that nor a
-            sense.
+        first_missing: the first row that lacks something, with its item. A word in a phrase lacks
+            neither a context nor a sense.
         without_content: by missing tracks (image, caption, both or none), the first candidate that
             lacks all of these, with its item's compound.
         largest: the first item with the most candidates.
@@ -37,8 +36,7 @@ class SetSummary:
     images: int = 0
     captions: int = 0
     without_caption: int = 0
-    sequences: bool = False
-    words: bool = False
+    contexts: set[Context] = field(default_factory=set)
     languages: list[str] = field(default_factory=list)
     first_missing: dict[Lack, tuple[int, Item]] = field(default_factory=dict)
     without_content: dict[tuple[str, ...], tuple[str, Candidate]] = field(default_factory=dict)
@@ -46,8 +44,7 @@ class SetSummary:
 
     def add(self, item: Item) -> None:
         self.items += 1
-        self.sequences |= bool(item.sequence)
-        self.words |= bool(item.word)
+        self.contexts.add(item.context)
         if item.language not in self.languages:
             self.languages.append(item.language)
         if self.largest is None or len(item.candidates) > len(self.largest.candidates):
@@ -56,10 +53,8 @@ class SetSummary:
             "candidates": item.candidates,
             "sequence": item.sequence,
             "sentence": item.sentence,
-            "context": item.word
-            or item.sentence.strip()
-            or any(candidate.caption for candidate in item.sequence),
-            "sentence_type": item.word or item.sentence_type,
+            "context": item.shows_sense or not item.has_sense,
+            "sentence_type": item.sentence_type or not item.has_sense,
         }
         for name, value in content.items():
             if not value:
@@ -89,14 +84,14 @@ def summarise_set(items: Iterable[Item]) -> SetSummary:
 
 def check_items(summary: SetSummary, settings: Settings) -> None:
     """Refuse items that cannot be ranked with these settings; the message names the first."""
-    if summary.words and settings.looks:
+    if "word" in summary.contexts and settings.looks:
         raise UserError(
             "For V-WSD only embeddings rank: the other rankers ask about idioms.", "rankers"
         )
     needs: dict[Lack, tuple[str, ...]] = {
         "candidates": ("has no candidates to rank. admire sense decides the sense without them.",)
     }
-    if summary.sequences:
+    if "sequence" in summary.contexts:
         needs["sequence"] = ("has no sequence, but others do. Rank the two kinds apart.",)
     if settings.query == "sentence" or settings.query == "sequence":
         text = f"has no {settings.query} to compare candidates with."

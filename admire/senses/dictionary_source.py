@@ -50,7 +50,7 @@ class DictionarySource:
     ) -> dict[Item, Meaning]:
         """Return the glosses of a sense, with the paraphrased sentence for the idiomatic one."""
         encoder = self.encoder
-        if encoder is None and any(item.word for item in items):
+        if encoder is None and not all(item.has_sense for item in items):
             encoder = open_encoder("e5")
         sense: SenseLabel = "literal" if kind == "literal" else "idiomatic"
         meanings = {}
@@ -58,7 +58,7 @@ class DictionarySource:
             glosses = look_up_item(self.dictionaries, item).glosses(sense)
             if not glosses:
                 meanings[item] = Meaning(fault=NO_ENTRY)
-            elif item.word and encoder:
+            elif encoder and not item.has_sense:
                 meanings[item] = Meaning(_nearest(item.phrase, glosses, encoder))
             elif kind == "gloss":
                 meanings[item] = Meaning(glosses[:1])

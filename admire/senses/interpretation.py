@@ -169,7 +169,7 @@ def interpret(
     for source in sources:
         source.check(items)  # before a detector reads all of them
     entries = {item: look_up_item(dictionaries, item) for item in items}
-    uses = [item for item in items if not item.word]
+    uses = [item for item in items if item.has_sense]
     shared: dict[str, list[Sense]] = {}
     readings = []
     for source in sources:
@@ -184,7 +184,7 @@ def interpret(
                 shared[method] = _decide(uses, method, detector, encoder, prompts, entries)
             decided = shared[method]
         left = iter(decided)
-        all_senses = [NO_SENSE if item.word else next(left) for item in items]
+        all_senses = [next(left) if item.has_sense else NO_SENSE for item in items]
         idiomatic, literal = _ask_meanings(items, all_senses, source, prompts, settings, entries)
         readings.append(
             [
@@ -365,7 +365,7 @@ def _meaning_kinds(
     if item.definitions:
         others = _meaning_kinds(replace(item, definitions=()), sense, source, settings)
         return others & {"idiomatic" if sense.label == "literal" else "literal"}
-    if item.word:
+    if not item.has_sense:
         return {"idiomatic"}
     if sense == UNDECIDED:
         either = [Sense(label, 0.5) for label in get_args(SenseLabel)]

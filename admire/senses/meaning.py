@@ -106,8 +106,8 @@ def ask_meaning(
     def read(reply: Reply) -> Meaning:
         return read_meaning(_text(reply), item, examples, cut=reply.cut)
 
-    stand_in = () if item.word else tuple(hint)[:DEFINITIONS]
-    own = _own_words(item, llm, prompts, seed) if sense == "idiomatic" and not item.word else ()
+    stand_in = tuple(hint)[:DEFINITIONS] if item.has_sense else ()
+    own = _own_words(item, llm, prompts, seed) if sense == "idiomatic" and item.has_sense else ()
     attempts = 1 if stand_in else ATTEMPTS
     meaning = _ask(prompt, read, llm, MEANING_TOKENS, seed, attempts, own=own)
     if not meaning:
@@ -120,7 +120,7 @@ def ask_meaning(
 
 def template(item: Item, kind: MeaningKind) -> str:
     """Return the name of the prompt for a kind of meaning; ``word`` for a word in a phrase."""
-    return "word" if item.word else kind
+    return kind if item.has_sense else "word"
 
 
 def _own_words(item: Item, llm: ChatModel, prompts: Prompts, seed: int) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ class ChatSource:
         def hint(item: Item) -> tuple[str, ...]:
             if kind == "gloss":
                 return ()
-            return entries[item].glosses(kind)[: WORD_HINTS if item.word else HINTS]
+            return entries[item].glosses(kind)[: HINTS if item.has_sense else WORD_HINTS]
 
         def ask(item: Item) -> Meaning:
             if kind == "gloss":
@@ -148,7 +148,7 @@ def as_source(llm: ChatModel | Source) -> Source:
 def check_contexts(items: Iterable[Item]) -> None:
     """Refuse items that have neither a sentence nor a sequence with captions."""
     for item in items:
-        if not item.sentence.strip() and not any(part.caption for part in item.sequence):
+        if not item.shows_sense:
             raise UserError(
                 f"'{item.compound}': no sentence or sequence with captions to decide its sense.",
                 "sense",

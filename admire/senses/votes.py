@@ -41,7 +41,7 @@ def vote(
     def ask(ballot: tuple[Item, int]) -> SenseLabel | None:
         item, seed = ballot
         question = Question(
-            prompts.about(item, "sequence-sense" if item.sequence else "sense"),
+            prompts.about(item, "sequence-sense" if item.context == "sequence" else "sense"),
             temperature=temperature,
             max_tokens=VOTE_TOKENS,
             seed=seed,

@@ -63,7 +63,8 @@ def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0
         best_places = tuple(_best_places(rankings, seed))
         by = f"the settings of {run}"
         return OrderCheck(by, len(items), shown=best_places, **_ties(numbers, rankings))
-    query: RankQuery = "compound" if any(item.sequence for item in items) else "sentence"
+    contexts = {item.context for item in items}
+    query: RankQuery = "compound" if "sequence" in contexts else "sentence"
     captions = all(candidate.caption for item in items for candidate in item.candidates)
     settings = Settings(query=query, track="caption" if captions else None)
     check = OrderCheck(f"embeddings, with the {query} as the query")

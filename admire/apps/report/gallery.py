@@ -106,7 +106,7 @@ def _card(
 
 def card_head(number: int, item: Item) -> dict[str, Any]:
     """Return the head of a card: what it says of its item first."""
-    text, phrase = (item.compound, item.word) if item.word else (item.sentence, item.phrase)
+    text, phrase = (item.sentence, item.phrase) if item.has_sense else (item.compound, item.word)
     return {
         "number": number,
         "compound": item.compound,

@@ -113,7 +113,7 @@ def look_up_item(dictionaries: Sequence[Dictionary], item: Item) -> Entries:
     be meant, so all count as idiomatic.
     """
     entries = look_up(dictionaries, item.phrase, item.language)
-    if not item.word:
+    if item.has_sense:
         return entries
     if entries == NO_ENTRIES:
         entries = look_up(dictionaries, item.word, item.language)

@@ -78,7 +78,7 @@ def check_heads(
         _read_lines(out)
     compounds = [item.compound.casefold() for item in items]
     # The other items are compared with their compounds, see true_queries.
-    gloss = np.array([bool(item.word) or item.sentence_type == "idiomatic" for item in items])
+    gloss = np.array([not item.has_sense or item.sentence_type == "idiomatic" for item in items])
     for setting, (pool, validation, _) in _jobs(compounds, settings, folds, seed):
         anchors = pool
         if setting.glosses_only:
