@@ -224,27 +224,18 @@ def _checked(item: Item, where: str) -> Item:
             raise UserError(f"{where}, {key}: is a tuple, not {describe_type(things)}.")
         lists[key] = tuple(things)
     item = replace(item, **lists) if lists else item
-    for key in ("candidates", "sequence"):
+    parts = [(f"{where}, {column}", column, getattr(item, column)) for column in COLUMNS]
+    for key in CANDIDATE_COLUMNS:
         for number, candidate in enumerate(getattr(item, key), start=1):
+            place = f"{where}, {key.removesuffix('s')} {number}"
             if not isinstance(candidate, Candidate):
                 raise UserError(
-                    f"{where}, {key.removesuffix('s')} {number}: is {describe_type(candidate)}, "
+                    f"{place}: is {describe_type(candidate)}, "
                     "not admire.Candidate(name, image, caption)."
                 )
             if not isinstance(candidate.image, Path | None):
-                raise UserError(
-                    f"{where}, {key.removesuffix('s')} {number}, image: is "
-                    f"{describe_type(candidate.image)}, not pathlib.Path."
-                )
-    _check_texts(item, where)
-    return item
-
-
-def _check_texts(item: Item, where: str) -> None:
-    parts = [(f"{where}, {column}", column, getattr(item, column)) for column in COLUMNS]
-    for key in ("candidates", "sequence"):
-        for number, candidate in enumerate(getattr(item, key), start=1):
-            place = f"{where}, {key.removesuffix('s')} {number}"
+                wrong = describe_type(candidate.image)
+                raise UserError(f"{place}, image: is {wrong}, not pathlib.Path.")
             parts += [(f"{place}, name", "image", candidate.name)]
             parts += [(f"{place}, caption", "caption", candidate.caption)]
     parts += [(f"{where}, definitions", "definition", text) for text in item.definitions]
@@ -257,6 +248,7 @@ def _check_texts(item: Item, where: str) -> None:
             check_text(column, text)
         except ValueError as error:
             raise UserError(f"{place}: {error}.") from None
+    return item
 
 
 def describe_type(value: object) -> str:

@@ -93,6 +93,11 @@ class Item:
         return re.sub(r"(?<=\S)\s+\d+$", "", self.compound.rstrip())
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The candidates' names."""
+        return tuple(candidate.name for candidate in self.candidates)
+
+    @property
     def things(self) -> tuple[Candidate, ...]:
         """The candidates, and then the pictures or captions of the sequence."""
         return (*self.candidates, *self.sequence)
@@ -108,8 +113,7 @@ def item_keys(items: Sequence[Item]) -> list[Hashable]:
     seen: Counter[Hashable] = Counter()
     keys: list[Hashable] = []
     for item in items:
-        names = frozenset(candidate.name for candidate in item.candidates)
-        key = (item.compound, item.sentence, names)
+        key = (item.compound, item.sentence, frozenset(item.names))
         keys.append((key, seen[key]))
         seen[key] += 1
     return keys

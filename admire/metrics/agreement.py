@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Hashable, Iterable, Sequence
 
 import pandas as pd
@@ -117,20 +118,13 @@ def order_agreement(
         "same_first": [_first(one) == _first(other) for one, other in pairs],
         "kendall_tau": [
             metrics.kendall_tau(one.order, other.order)
-            for one, other in pairs
             if min(len(one.order), len(other.order)) > 1
+            else math.nan
+            for one, other in pairs
         ],
     }
-    tables = [
-        summarise(
-            pd.DataFrame({name: values, "sentence_type": None}).astype({name: float}),
-            columns=[name],
-            seed=seed,
-            shares=["same_first"],
-        )
-        for name, values in figures.items()
-    ]
-    return pd.concat(tables, ignore_index=True)
+    scored = pd.DataFrame(figures, dtype=float).assign(sentence_type=None)
+    return summarise(scored, columns=[*figures], seed=seed, shares=["same_first"])
 
 
 def _first(prediction: Prediction) -> str | None:

@@ -177,7 +177,7 @@ def score_item(
 def _order(item: Item, prediction: Prediction, name: str) -> Sequence[str]:
     """Return the order to score; in Subtask B it may be the first candidate alone."""
     if item.context == "word" and item.expected_item:
-        _check_order([candidate.name for candidate in item.candidates], item, prediction, name)
+        _check_order(item.names, item, prediction, name)
         return prediction.order
     if item.expected_item is not None:
         return _order_of_sequence(item, prediction, name)
@@ -190,11 +190,10 @@ def _order(item: Item, prediction: Prediction, name: str) -> Sequence[str]:
 def _order_of_sequence(item: Item, prediction: Prediction, name: str) -> Sequence[str]:
     if prediction.expected_item is None:
         raise UserError(f"{name}: has no expected_item for '{item.compound}'.")
-    names = [candidate.name for candidate in item.candidates]
-    if names and prediction.expected_item not in names:
+    if item.names and prediction.expected_item not in item.names:
         raise UserError(
             f"{name}: the expected_item for '{item.compound}', '{prediction.expected_item}', "
-            f"is none of: {', '.join(names)}."
+            f"is none of: {', '.join(item.names)}."
         )
     others = [other for other in prediction.order if other != prediction.expected_item]
     return (prediction.expected_item, *others)

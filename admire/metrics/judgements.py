@@ -151,4 +151,4 @@ def _check(item: Item, judgements: Sequence[tuple[str, Judgement]]) -> None:
 
 
 def _names(item: Item) -> Sequence[str]:
-    return [candidate.name for candidate in item.candidates] or item.expected_order or ()
+    return item.names or item.expected_order or ()

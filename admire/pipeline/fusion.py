@@ -143,7 +143,7 @@ def _paired(ranking: Ranking, other: Ranking, first: Path, second: Path, number:
             f"'{other_item.compound}' in “{other_item.sentence}” in {second}. Only runs of the "
             "same items can be fused."
         )
-    names = [candidate.name for candidate in item.candidates]
+    names = item.names
     scores = {c.name: value for c, value in zip(other_item.candidates, other.scores, strict=True)}
     different = sorted(set(names) ^ set(scores))
     if different:
@@ -168,7 +168,7 @@ def _fuse_item(
         weight / total * comparable(ranking.scores, method)
         for weight, ranking in zip(weights, rankings, strict=True)
     ]
-    for j, name in enumerate(candidate.name for candidate in item.candidates):
+    for j, name in enumerate(item.names):
         row: dict[str, object] = {"candidate": name}
         if interpretations:
             sense = interpretations[0].sense

@@ -238,7 +238,7 @@ def _with_scores(
     rankings = []
     for number, row in enumerate(rows, start=1):
         parts = by_item[number]
-        names = [candidate.name for candidate in row.candidates]
+        names = row.item.names
         by_name = {part.get("candidate"): part.get("score") for part in parts}
         if set(by_name) != set(names) or None in by_name.values():
             raise _damaged(folder / SCORES, f"the rows of item {number} are not of its candidates")

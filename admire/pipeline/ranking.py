@@ -106,7 +106,7 @@ class Row(BaseModel):
     @model_validator(mode="after")
     def _check_names(self, info: ValidationInfo) -> Self:
         """Refuse orders and judgements of other candidates, and images in a file."""
-        names = [candidate.name for candidate in self.candidates]
+        names = self.item.names
         if sorted(self.order) != sorted(names):
             raise ValueError("order does not name the candidates")
         for judgement in self.judgements:
@@ -186,7 +186,7 @@ class Ranking(Row):
             parts: rows of scores.csv without the columns ``score`` and ``rank``, which are added.
             fields: other fields of a row.
         """
-        names = [candidate.name for candidate in item.candidates]
+        names = item.names
         order, interpretations = rank_names(names, scores), tuple(interpretations)
         total = dict(zip(names, scores, strict=True))
         ranks = {name: rank for rank, name in enumerate(order, start=1)}

@@ -419,7 +419,7 @@ def _rank_item(
     abstain_below: float | None,
 ) -> Ranking:
     """Rank an item by its comparisons, if there are any, and each chat model's judgements."""
-    names = [candidate.name for candidate in item.candidates]
+    names = item.names
     # Scores of chat models by what ranks, an encoder or another ranker; and by ranker, its members.
     by_member: defaultdict[str, list[Scores]] = defaultdict(list)
     members: defaultdict[str, dict[str, None]] = defaultdict(dict)

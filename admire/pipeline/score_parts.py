@@ -43,7 +43,7 @@ def score_parts(ranking: Ranking) -> list[Part]:
     The values sum to the scores. Parts that are all 0 are omitted. Runs of versions that did not
     record parts have none.
     """
-    names = [candidate.name for candidate in ranking.candidates]
+    names = ranking.item.names
     sums: dict[tuple[str, str | None], Scores] = {}
     for row in ranking.parts:
         for column in row:
@@ -105,7 +105,7 @@ def explain_first(ranking: Ranking) -> str:
 
     It names the part of the scores with the largest difference.
     """
-    names = [candidate.name for candidate in ranking.candidates]
+    names = ranking.item.names
     first, second = (names.index(name) for name in ranking.order[:2])
     if ranking.scores[first] - ranking.scores[second] <= SAME:
         return (

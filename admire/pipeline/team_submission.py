@@ -113,8 +113,7 @@ def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> list[Ro
 
 def _parts(item: Item) -> tuple[object, ...]:
     """Return the parts that must be the same in the run and in the blind file."""
-    names = sorted(candidate.name for candidate in item.candidates)
-    return item.compound, item.sentence, names, len(item.sequence)
+    return item.compound, item.sentence, sorted(item.names), len(item.sequence)
 
 
 def _by_code(run: Path, rows: Sequence[Row]) -> dict[str, list[Prediction]]:

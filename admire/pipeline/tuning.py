@@ -64,9 +64,8 @@ def tune_weights(
     shares = np.array(tried) / np.sum(tried, axis=1, keepdims=True)
     orders = []
     for k, item in enumerate(items):
-        names = [candidate.name for candidate in item.candidates]
         fused = shares @ np.array([comparable(run[k].scores, method) for run in runs])
-        orders.append([rank_names(names, scores) for scores in fused])
+        orders.append([rank_names(item.names, scores) for scores in fused])
     table, best = cross_validate(items, orders, seed=seed)
     return _figures(items, [equal for equal, *_ in orders]), table, tried[best]
 

@@ -83,9 +83,8 @@ def _recorded(items: Sequence[Item], source: Source, ranker: str) -> list[Judgem
     """Return the recorded order of each item's candidates, as the answer of any ranker."""
     orders = []
     for item, order in zip(items, recorded_orders(items, source), strict=True):
-        names = tuple(candidate.name for candidate in item.candidates)
-        points = tuple(aggregate(places([order], names)).tolist())
-        orders.append(Judgement(ranker, source.name, points, (Answer(names, order),)))
+        points = tuple(aggregate(places([order], item.names)).tolist())
+        orders.append(Judgement(ranker, source.name, points, (Answer(item.names, order),)))
     return orders
 
 

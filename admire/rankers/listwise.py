@@ -29,7 +29,7 @@ from admire.rankers.judgement import (
     reply_schema,
 )
 from admire.rankers.presentation import LETTERS, show, shuffled
-from admire.rankers.ranker import Ranker, names_of
+from admire.rankers.ranker import Ranker
 from admire.rankers.set_summary import SetSummary
 from admire.senses.interpretation import Interpretation
 from admire.senses.votes import count_votes
@@ -96,7 +96,7 @@ class Listwise(Ranker):
         self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
     ) -> list[float]:
         orders = [answer.order for answer in answers if answer.unread is None]
-        names = names_of(item)
+        names = item.names
         return aggregate(places(orders, names)).tolist() if orders else [0.0] * len(names)
 
     def judgement(
@@ -106,13 +106,13 @@ class Listwise(Ranker):
         sense = reading.sense if reading else None
         if not (sense and sense.label):
             sense = count_votes([answer.sense for answer in answers])
-        elif sense.label:
+        else:
             # The question names the sense, so the reply does not.
             answers = tuple(
                 answer if answer.unread is not None else replace(answer, sense=sense.label)
                 for answer in answers
             )
-        agreed = agreement(places(orders, names_of(item)))
+        agreed = agreement(places(orders, item.names))
         judgement = super().judgement(item, reading, answers)
         return replace(judgement, agreement=agreed, sense=sense)
 

@@ -24,7 +24,7 @@ from admire.rankers.judgement import (
     reply_schema,
 )
 from admire.rankers.presentation import show
-from admire.rankers.ranker import Ranker, names_of
+from admire.rankers.ranker import Ranker
 from admire.rankers.set_summary import SetSummary
 from admire.senses.interpretation import Interpretation
 
@@ -78,7 +78,7 @@ class Pairwise(Ranker):
     def scores(
         self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
     ) -> list[float]:
-        at = {name: k for k, name in enumerate(names_of(item))}
+        at = {name: k for k, name in enumerate(item.names)}
         wins = np.zeros((len(at), len(at)))
         for answer in answers:
             if answer.unread is None:

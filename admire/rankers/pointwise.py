@@ -82,7 +82,7 @@ class Pointwise(Ranker):
     ) -> str | tuple[str | Image, ...]:
         return show(
             *(self.prompts, "pointwise", item, [candidate], self.tracks, self.settings.image_side),
-            idiomatic=next(iter(reading.idiomatic.definitions), None) if reading else None,
+            idiomatic=reading and reading.gloss,
             literal=next(iter(reading.literal.definitions), None) if reading else None,
             letters=letters,
         )

@@ -71,12 +71,12 @@ class Ranker:
 
     def read(self, item: Item, question: Question, reply: str) -> Answer | None:
         """Parse a reply; None if that fails, and the question is asked once more."""
-        return Answer(question.shown or names_of(item), reply=reply)
+        return Answer(question.shown or item.names, reply=reply)
 
     def answer(self, item: Item, reading: Interpretation | None, question: Question) -> Answer:
         """Ask one question and parse its reply."""
         read = partial(self.read, item, question)
-        return ask_twice(self.model, question, read, question.shown or names_of(item), item)
+        return ask_twice(self.model, question, read, question.shown or item.names, item)
 
     def judgement(
         self, item: Item, reading: Interpretation | None, answers: tuple[Answer, ...]
@@ -150,11 +150,6 @@ class _ByFunction(Ranker):
         self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
     ) -> Sequence[float]:
         return self._function(item, reading)
-
-
-def names_of(item: Item) -> tuple[str, ...]:
-    """Return the names of an item's candidates, in their order."""
-    return tuple(candidate.name for candidate in item.candidates)
 
 
 def open_ranker(name: str, plugins: Mapping[str, Mapping[str, Any]] | None = None) -> Ranker:

@@ -109,7 +109,7 @@ class Recorded:
         orders = self._reply(item).orders
         if not orders:
             return None
-        names = [candidate.name for candidate in item.candidates]
+        names = item.names
         order, where = orders.get(frozenset(names), next(iter(orders.values())))
         return parse_order(list(order), names, where, column="order")
 

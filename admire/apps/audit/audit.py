@@ -109,7 +109,7 @@ def audit(
         why = list(dict.fromkeys(reasons.values()))
         sets.append({"name": name, "items": count, "kinds": kinds, "unread": why})
     places = [
-        ([candidate.name for candidate in item.candidates].index(item.best), len(item.candidates))
+        (item.names.index(item.best), len(item.candidates))
         for item in items
         if item.best and item.candidates
     ]

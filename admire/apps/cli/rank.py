@@ -159,8 +159,7 @@ def one(
     )
     (ranking,) = run.rankings
     if json:
-        names = [candidate.name for candidate in ranking.candidates]
-        scores = dict(zip(names, ranking.scores.tolist(), strict=True))
+        scores = dict(zip(ranking.item.names, ranking.scores.tolist(), strict=True))
         parts, reason = parts_by_candidate(ranking), explain_first(ranking)
         figures = {name: getattr(ranking, name) for name in ("probability_idiomatic", "confidence")}
         row = ranking.model_dump(mode="json") | figures

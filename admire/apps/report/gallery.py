@@ -87,7 +87,6 @@ def _card(
     thumbnails: Mapping[Path, Shown],
 ) -> dict[str, Any]:
     """Return one item with each run's :func:`result`."""
-    names = [candidate.name for candidate in item.candidates]
     gold = [item.expected_item] if item.expected_item else item.expected_order
     there = [result for result in results if result]
     agreements = [judged["agreement"] for result in there for judged in result["judgements"]]
@@ -96,7 +95,7 @@ def _card(
     numbers = [value for value in agreements if value is not None]
     return {
         **card_head(number, item),
-        "gold": [names.index(name) for name in gold] if gold else None,
+        "gold": [item.names.index(name) for name in gold] if gold else None,
         "candidates": [_thing(candidate, thumbnails) for candidate in item.candidates],
         "sequence": [_thing(candidate, thumbnails) for candidate in item.sequence],
         "agreement": float(np.mean(numbers)) if numbers else None,
@@ -138,9 +137,8 @@ def result(
         item: the order of its candidates counts, and its gold.
         record: of the run, for the settings by which it was scored.
     """
-    names = [candidate.name for candidate in item.candidates]
-    own = [candidate.name for candidate in ranking.item.candidates]
-    mine = [own.index(name) for name in names]
+    names = item.names
+    mine = [*map(ranking.item.names.index, names)]
     scores = ranking.scores[mine]
     sense = ranking.predicted_type
     # A given sense is not a prediction, so it is neither right nor sure.

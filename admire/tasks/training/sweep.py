@@ -193,7 +193,7 @@ def _folds(compounds: Sequence[str], folds: int, seed: int) -> list[_Parts]:
 def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
     predictions = []
     for item, row in zip(items, scores, strict=True):
-        names = [candidate.name for candidate in item.candidates]
+        names = item.names
         order = rank_names(names, row[: len(names)])
         predictions.append(Prediction(item.compound, item.sentence, order, item.sentence_type))
     return predictions

@@ -213,7 +213,7 @@ def _find_inputs(
     there = {place for by_candidate in inputs.values() for place in by_candidate}
     positive = []
     for s, item in enumerate(items):
-        names = [candidate.name for candidate in item.candidates]
+        names = item.names
         best = (item.expected_order or ("",))[0]
         if best not in names or (s, names.index(best)) not in there:
             raise UserError(
