@@ -12,7 +12,10 @@ import pytest
 STOPPED = "Interrupted. Run the same command again to resume.\n"
 ENDLESS = """
 import atexit, itertools, threading
+from admire.apps.cli import stop
 from admire.apps.cli.stop import stoppable
+
+{grace}
 
 def hang():
     print("here", flush=True)
@@ -74,7 +77,8 @@ def test_ctrl_c_while_the_command_line_is_imported():
     ids=["once", "twice", "a server", "an error on the way"],
 )
 def test_ctrl_c_ends_what_does_not_end(counted, then, times, said, put_away):
-    code, out, err, took = pressed(ENDLESS.format(counted=counted, then=then), times)
+    grace = "stop.GRACE = 45" if times > 1 else ""  # which the second Ctrl-C does not wait for
+    code, out, err, took = pressed(ENDLESS.format(counted=counted, then=then, grace=grace), times)
     assert (code, err) == (130 if said else 0, said)
     assert ("put away" in out) is put_away
-    assert took < (4 if times == 1 else 1.4)  # 1.5 s and at once, and some for a busy machine
+    assert took < (4 if times == 1 else 30)  # after 1.5 s and at once, even on a busy machine

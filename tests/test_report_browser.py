@@ -512,4 +512,3 @@ def test_thousands_of_items_scroll_and_are_filtered_at_once(
     wrong = reported.where(lambda a, b: has_gold(a) and not is_right(a))
     assert len(numbers(page)) == 134 * len(wrong)
     assert took < 1000  # ms; a tenth of it on a quiet machine
-    assert page.evaluate("performance.now()") < 10_000

@@ -118,12 +118,11 @@ def test_many_lines_that_are_wrong_hold_nobody_up():
             ended.set()
 
         threading.Thread(target=send).start()
-        seconds = []
+        answers = 0
         while not ended.is_set():
-            answer = served.client.get("/healthz")
-            seconds.append(answer.elapsed.total_seconds())
-        assert len(seconds) > 10
-        assert max(seconds) < 1
+            assert served.client.get("/healthz").status_code == 200
+            answers += 1
+        assert answers > 10  # one, if they had to wait for all lines
 
 
 def test_who_asks_a_server_that_hangs_holds_nobody_up():
