@@ -12,6 +12,7 @@ import pytest
 from benchmarks import OWLS
 from commands import HEAVY, ended, loaded, run
 from conftest import admire_row
+from sentences import TABLE_6
 
 from admire import UserError, reproduce_table
 from admire.apps.reproduce import rows
@@ -230,16 +231,19 @@ def test_embedded_models_stand_in_and_are_marked(capsys, monkeypatch, tmp_path, 
         table(out).loc["compound"]
 
 
+KINDS = ("senses", "meanings")
+
+
 def test_a_forecast_counts_what_rows_share_once(capsys, monkeypatch, tmp_path, recipe):
     monkeypatch.setenv("OPENAI_API_KEY", "key")
-    text = RECIPE.replace(
-        '{ name = "theirs"', '{ name = "again", parts = ["GPT"] },\n{ name = "theirs"'
-    )
+    again = '{ name = "again", parts = ["GPT"], settings = { contrast = 0.0 } }'
+    text = RECIPE.replace('{ name = "theirs"', f'{again},\n{{ name = "theirs"')
     recipe.write_text(text.replace('sense = "given", ', ""), encoding="utf-8")
     code, printed, err = run(capsys, "reproduce", recipe, "--data", tmp_path, "--dry-run", "--json")
     assert code == 0, err
-    votes = [stage for stage in json.loads(printed) if stage["stage"] == "senses"]
-    assert sum(stage["questions"] for stage in votes) == 3 * 5
+    stages = json.loads(printed)
+    asked = {kind: sum(s["questions"] for s in stages if s["stage"] == kind) for kind in KINDS}
+    assert asked == {"senses": 3 * 5, "meanings": 3 * 2}
     reason = "data are missing (subtask_a_train.tsv in pt)."
     assert f"2 of 4 runs that ask a chat model are not counted: {reason}" in err
 
@@ -260,18 +264,20 @@ def test_a_forecast_says_when_nothing_can_be_counted_or_nothing_is_asked(
     assert (code, printed) == (0, "[]\n" if json_too else "These rows ask no chat model.\n")
 
 
-def test_a_forecast_counts_the_votes_of_sense_and_the_glosses_of_heads(
+def test_a_forecast_counts_the_questions_of_senses_heads_and_retrieval(
     capsys, monkeypatch, tmp_path, recipe
 ):
-    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    write_split(tmp_path, "test", OWLS)
     recipe.write_text(SENSES, encoding="utf-8")
     code, printed, err = run(capsys, "reproduce", recipe, "--data", tmp_path, "--dry-run", "--json")
     assert code == 0, err
     asked = [(stage["stage"], stage["questions"]) for stage in json.loads(printed)]
-    # Two votes on each of two items; a gloss of the one that the head learns from; and with the
-    # paper's profile, by which the head is measured, five votes and a gloss of each of the two.
-    assert asked == [("senses", 4), ("meanings", 1), ("senses", 10), ("meanings", 2)]
-    assert "Not counted: queries, EN: the questions of `admire retrieve` cannot be counted" in err
+    # Two votes on each of two items; a gloss of the one that the head learns from; with the paper's
+    # profile, by which the head is measured, three more votes and a gloss of each of the two; and
+    # five votes and a gloss of each of the two queries.
+    measured = [("senses", 6), ("meanings", 2), ("senses", 10), ("meanings", 2)]
+    assert asked == [("senses", 4), ("meanings", 1), *measured]
 
 
 def test_a_forecast_needs_no_key_and_no_pictures_and_counts_the_ratings_of_pairs(
@@ -397,6 +403,21 @@ def test_retrieval_has_figures_by_the_usage_of_documents(tmp_path):
         scores = score_queries(alone, similarities[:, kept]).set_index("id")
         assert table.loc[name, "ours"] == pytest.approx(100 * scores.loc["q1", "ndcg"])
     assert table["ours"].nunique() > 2
+
+
+def test_pairs_are_counted_and_those_of_several_files_together(capsys, tmp_path, write_table):
+    for split, kept in (("train", TABLE_6), ("dev", TABLE_6[:2]), ("test", TABLE_6[1:])):
+        write_table(*kept, name=f"{split}.csv")
+    call = ("reproduce", "chengyusts:5", "--data", tmp_path, "--out", tmp_path / "out")
+    code, printed, err = run(capsys, *call)
+    assert code == 0, err
+    counts = table(tmp_path / "out").loc["ChengyuSTS"]["ours"].unstack()
+    assert counts.loc["all"].astype(int).to_dict() == {
+        "idioms": 2, "homogeneous": 3, "sts:homogeneous": 0, "adversarial": 4,
+        "sts:adversarial": 2, "total": 7, "sts:total": 2,
+    }  # fmt: skip
+    assert counts.loc["train", "total"] == 3
+    assert "paper 25753 (-25746)" in printed
 
 
 def test_intervals_of_similarity_are_in_the_table(capsys, tmp_path):

@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 from commands import chat_server, ended, run
 from scipy.stats import spearmanr
-from sentences import GROUPS, PAIRS, dev, gold, training_rows, write_benchmark
+from sentences import GROUPS, PAIRS, TABLE_6, dev, gold, training_rows, write_benchmark
 from toys import WordEncoder
 
 from admire.encoders.cached import CachedEncoder
 from admire.tasks.sts.evaluation import compare, correlate
-from admire.tasks.sts.pairs import read_pairs
+from admire.tasks.sts.pairs import count_pairs, read_pairs
 
 
 @pytest.fixture
@@ -116,6 +116,42 @@ def test_the_command_asks_a_chat_model_in_place_of_an_encoder(
     for _ in range(2):
         assert run(capsys, "sts", data, "--out", data.with_name("mine.csv"), *chat)[0] == 0
     assert len(prompts) == 7, "replies are kept"
+
+
+def test_pairs_are_counted_and_the_hard_ones_of_two_runs_are_listed(
+    capsys, tmp_path, write_table, words
+):
+    others = [row | {"S": f"今天，{row['S']}"} for row in TABLE_6]
+    data = write_table(*TABLE_6, *others, name="test.csv")
+    counts = json.loads(run(capsys, "sts", data, "--count", "--json")[1])
+    assert pd.DataFrame(counts).equals(count_pairs(read_pairs(data)))
+    first, second, wrong = tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "c.csv"
+    assert run(capsys, "sts", data, "--out", first)[0] == 0
+    text = first.read_text(encoding="utf-8")
+    rated = pd.read_csv(first)
+    first.write_text(rated.assign(Sim=[0, 0.5, 0, 0, 0.7, 0]).to_csv(index=False))
+    second.write_text(rated.assign(Sim=[0, 0.59, 0, 0, 0.1, 0]).to_csv(index=False))
+    words.clear()
+    both = ("sts", data, "--hard", first, "--hard", second)
+    (hard,) = json.loads(run(capsys, *both, "--json")[1])
+    pair = read_pairs(data)[1]
+    assert list(hard.values()) == ["2", pair.mwe, pair.first, pair.second, 0.5, 0.59]
+    assert pair.second in run(capsys, *both)[1]
+    first.write_text(rated.assign(Sim=1).to_csv(index=False))
+    assert run(capsys, *both)[1] == "There are no hard pairs.\n"
+    # What is no run, or one over other pairs, ends the command.
+    for content, message in (
+        (text.replace("\n2,", "\n7,"), ", row 2, ID: is not that of row 2 of the data."),
+        (text.rstrip().rpartition("\n")[0], ", row 6, ID: is not that of row 6 of the data."),
+        (text + "7,ZH,fine_tune,1\n", ", row 7, ID: is not that of row 7"),
+        (re.sub("(?m)^3,.*", "3,ZH,fine_tune,high", text), ", row 3, Sim: cannot be 'high'"),
+        ("S,A_c,A_i,sim\na,b,c,\n", ": the column 'ID' is missing"),
+    ):
+        wrong.write_text(content, encoding="utf-8")
+        assert f"{wrong}{message}" in ended(capsys, *both, "--hard", wrong)
+    assert "Choose one" in ended(capsys, *both, "--count")
+    assert "(--count, --hard, --out)" in ended(capsys, *both, "--out", wrong)
+    assert not words, "no model is opened"
 
 
 def test_what_cannot_be_measured_ends_the_command_before_a_model_is_loaded(

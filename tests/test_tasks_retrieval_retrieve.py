@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks import OWLS, QUERY_FORMS, RecordingEncoder, answer, scattered
+from commands import chat_server
 from toys import ScriptedChat, WordEncoder
 
 from admire.rankers.settings import Scoring
@@ -14,7 +15,7 @@ from admire.senses.meaning import Meaning
 from admire.senses.sense import Sense
 from admire.tasks.retrieval.passages import Split, write_split
 from admire.tasks.retrieval.query_scores import score_queries
-from admire.tasks.retrieval.retrieve import Retrieval, retrieve_split
+from admire.tasks.retrieval.retrieve import Retrieval, plan_retrieval, retrieve_split
 from admire.tasks.retrieval.settings import RetrieveSettings
 from admire.tasks.retrieval.similarities import bm25, by_meaning, dense, tune_bm25
 
@@ -75,6 +76,20 @@ def test_vectors_are_compared_in_the_four_forms(data, form):
     assert (record["encoder"], record["identity"]) == ("some/encoder", "words:1")
     assert (record["query"], record["instruction_format"]) == (form, "instruct")
     assert retrieval.name == f"encoder-{form}"
+
+
+@pytest.mark.parametrize("sense", ["auto", "given"])
+def test_a_plan_counts_what_retrieval_by_meaning_then_asks(data, httpserver, sense):
+    prompts = chat_server(httpserver, answer)
+    url = httpserver.url_for("/v1")
+    settings = RetrieveSettings(query="meaning", sense=sense, llm="openai:toy", llm_url=url)
+    stages, again = plan_retrieval(data, settings, set()), set[str]()
+    retrieve_split(data, settings, encoder=WordEncoder())
+    assert sum(stage.questions - stage.kept for stage in stages) == len(prompts)
+    for stage in plan_retrieval(data, settings, again):
+        assert stage.kept == stage.questions
+    assert plan_retrieval(data, replace(settings, contrast=0.5), again) == []
+    assert plan_retrieval(data, replace(settings, query="span"), set()) == []
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,12 @@ from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import RequestOptions, Settings
 from admire.senses import Detector
 from admire.senses.dictionaries import Dictionary, open_dictionaries
-from admire.senses.interpretation import interpret, meanings_method
+from admire.senses.interpretation import (
+    ReadingSettings,
+    interpret,
+    meanings_method,
+    sense_method,
+)
 from admire.senses.sense import UNDECIDED, Sense
 from admire.senses.source import ChatSource, Source
 
@@ -123,6 +128,7 @@ def plan(
     asking: RequestOptions | None = None,
     llms: Sequence[Model] | None = None,
     batch: bool = False,
+    counted: set[str] | None = None,
 ) -> list[Forecast]:
     """Return the requests of :func:`admire.rank` to its chat models, with their estimated cost.
 
@@ -132,6 +138,8 @@ def plan(
     Args:
         items, asking, llms: as for :func:`admire.rank`.
         batch: whether the Batch API is used, at its prices.
+        counted: keys of questions that are left out because another run asks them; those of this
+            run are added.
 
     Returns:
         One forecast for each stage and model, in the order of the run; an empty list if the run
@@ -148,11 +156,11 @@ def plan(
     dictionaries = open_dictionaries(settings.dictionaries)
     stages = []
     for llm in [source.llm for source in models if source.llm]:
-        counts = _Counts(llm)
+        counts = Counts(llm, counted, fresh=resolved.asking.fresh)
         senses_known = put_questions(
             items,
             summary,
-            Session(fresh=resolved.asking.fresh, note=counts.note).bind(llm),
+            counts.bound,
             prompts,
             settings,
             dictionaries=dictionaries,
@@ -166,27 +174,65 @@ def plan(
     return stages
 
 
-class _Counts:
-    """The questions to one chat model; a repeated one counts as cached.
+def plan_readings(
+    items: Sequence[Item],
+    source: Source,
+    prompts: Prompts,
+    settings: ReadingSettings,
+    dictionaries: Sequence[Dictionary] = (),
+    *,
+    counted: set[str] | None = None,
+) -> list[Forecast]:
+    """Return the requests of :func:`interpret` to a source's chat model; see :func:`plan`."""
+    if not source.llm:
+        return []
+    counts = Counts(source.llm, counted)
+    detected = sense_method(settings.sense, source) == "detector"
+    with hidden_progress():
+        for item in items:  # one by one, so that a missing reply does not hold up other items
+            interpret(
+                [item],
+                [counts.bound],
+                prompts,
+                replace(settings, guess=True, strict=False),
+                senses={source.name: [UNDECIDED]} if detected else None,
+                dictionaries=dictionaries,
+            )
+    return counts.forecasts()
+
+
+class Counts:
+    """Counts the questions to one chat model; a repeated one counts as cached.
+
+    Args:
+        counted: see :func:`plan`.
 
     Attributes:
+        bound: the model for asking them; only the cache of replies is read.
         stages: by stage, for each question whether it is cached, its estimate and its real usage.
     """
 
-    def __init__(self, llm: ChatModel):
-        self._llm = llm
+    def __init__(self, llm: ChatModel, counted: set[str] | None = None, *, fresh: bool = False):
+        self._llm, self.bound = llm, Session(fresh=fresh, note=self._note).bind(llm)
         self.stages: dict[str, list[tuple[bool, Usage, Usage | None]]] = {}
-        self._counted: set[str] = set()
+        self._counted = set() if counted is None else counted
+        self._before = frozenset(self._counted)
 
-    def note(self, question: Question, reply: Reply | None) -> None:
+    def _note(self, question: Question, reply: Reply | None) -> None:
         key = self._llm.key(question) if isinstance(self._llm, BoundModel) else None
+        if key in self._before:
+            return
         kept, took = reply is not None or key in self._counted, reply.usage if reply else None
         guess = Usage() if kept and not took else estimate(question, self._llm)
         self.stages.setdefault(question.purpose, []).append((kept, guess, took))
         if key:
             self._counted.add(key)
 
-    def forecast(self, name: str, batch: bool, *, at_most: bool) -> Forecast:
+    def forecasts(self) -> list[Forecast]:
+        """Return the forecast of each stage."""
+        return [self.forecast(stage) for stage in self.stages]
+
+    def forecast(self, name: str, batch: bool = False, *, at_most: bool = False) -> Forecast:
         notes = self.stages[name]
         missing = [guess for kept, guess, _ in notes if not kept]
         answered = [(guess, took) for _, guess, took in notes if took]

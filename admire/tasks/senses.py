@@ -21,7 +21,10 @@ from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, a
 from admire.tasks.training.settings import ClassifierData, ClassifierTraining, paper_fit
 
 if TYPE_CHECKING:
+    from admire.data.items import Item
     from admire.llm.session import Session
+    from admire.pipeline.forecast import Forecast
+    from admire.senses.interpretation import ReadingSettings
 
 log = logging.getLogger("admire")
 
@@ -52,7 +55,7 @@ class SenseTask(Task):
         from admire.prompts import Prompts
         from admire.senses import known_senses, open_detector, sense_table, write_senses
         from admire.senses.dictionaries import open_dictionaries
-        from admire.senses.interpretation import ReadingSettings, interpret, sense_method
+        from admire.senses.interpretation import interpret, sense_method
 
         made, own = make(Settings, settings), make(Output, settings)
         llm = make(QuerySettings, settings).llm
@@ -69,13 +72,7 @@ class SenseTask(Task):
             items,
             [source],
             Prompts(made.prompts),
-            ReadingSettings(
-                made.sense,
-                made.votes,
-                made.seed,
-                glosses="none",
-                vote_temperature=made.vote_temperature,
-            ),
+            _reading_settings(made),
             detector=detector,
             dictionaries=open_dictionaries(made.dictionaries),
         )
@@ -97,6 +94,33 @@ class SenseTask(Task):
         record = {"data": str(data), "llm": llm, "sense": method, "votes": made.votes}
         files = [own.out] if own.out else []
         return Result(as_rows(figures), record | {"seed": made.seed}, files, as_rows(table))
+
+
+def _reading_settings(made: Settings) -> ReadingSettings:
+    from admire.senses.interpretation import ReadingSettings
+
+    return ReadingSettings(
+        made.sense, made.votes, made.seed, glosses="none", vote_temperature=made.vote_temperature
+    )
+
+
+def plan_senses(items: Sequence[Item], settings: Values, counted: set[str]) -> list[Forecast]:
+    """Return the requests of the task ``sense`` to its chat model, with their estimated cost.
+
+    Args:
+        counted: see :func:`admire.plan`.
+
+    Raises:
+        UserError: there is no such model.
+    """
+    from admire.pipeline.forecast import plan_readings
+    from admire.pipeline.sources import open_source
+    from admire.prompts import Prompts
+
+    made, llm = make(Settings, settings), make(QuerySettings, settings).llm
+    source = open_source(llm, url=made.llm_url, dictionaries=made.dictionaries, asked=False)
+    prompts = Prompts(made.prompts)
+    return plan_readings(items, source, prompts, _reading_settings(made), counted=counted)
 
 
 @settings(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
@@ -22,6 +22,8 @@ def sts(
     gold: Path | None = None,
     split: str | None = None,
     limit: Count | None = None,
+    count: bool = False,
+    hard: list[Path] | None = None,
     out: Path | None = None,
     force: opt.Force = False,
     setting: TrainingSetting = "fine_tune",
@@ -41,18 +43,32 @@ def sts(
         gold: Task 2B's gold file, for its dev file.
         split: Split of STS Benchmark or of a folder: train, dev or test (default: all).
         limit: Read only the first N pairs of each file (default: all).
+        count: Count the pairs: different idioms, pairs of similarity 1 and others. Opens no model.
+        hard: List the pairs of similarity 1 that this submission for DATA rates below 0.6. Opens
+            no model. Repeat for those that several models rate so.
         out: Submission to write, a CSV.
         setting: Setting that the submission names for its training data.
 
     Examples:
         admire sts dev.csv --gold dev.gold.csv
+        admire sts CHENGYUSTS --split test --hard sbert.csv --hard deepseek.csv
     """
     import pandas as pd
 
     from admire.metrics.figures import figure_text
 
-    own = {"gold": gold, "split": split, "limit": limit, "out": out, "setting": setting}
-    result = SimilarityTask().run(data, own | {"force": force} | dict(options or {}))
+    own: dict[str, Any] = {"gold": gold, "split": split, "limit": limit, "setting": setting}
+    own |= {"count": count, "hard": tuple(hard or ()), "out": out, "force": force}
+    result = SimilarityTask().run(data, own | dict(options or {}))
+    if count or hard:
+        if json:
+            print_json(result.figures)
+        elif result.figures:
+            texts = (["" if v is None else v for v in row.values()] for row in result.figures)
+            print_rows([*result.figures[0]], texts, str(data))
+        else:
+            print("There are no hard pairs.")
+        return
     figures = pd.DataFrame(result.figures).fillna(float("nan"))
     if json:
         print(figures.to_json(orient="records", indent=2))

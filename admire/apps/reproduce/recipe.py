@@ -29,6 +29,9 @@ Command = Literal[
 ]
 """What a row runs. A training is followed by the command that measures its model."""
 
+COUNTS = {"idioms", "homogeneous", "adversarial", "total"}
+"""Metrics that are numbers of idioms or of pairs."""
+
 
 class Part(BaseModel):
     """A part of a recipe; unknown keys are refused."""

@@ -10,7 +10,7 @@ import pandas as pd
 
 from admire.apps.report.page import render
 from admire.apps.report.report import Plot, Report, Table
-from admire.apps.reproduce.recipe import Recipe
+from admire.apps.reproduce.recipe import COUNTS, Recipe
 from admire.core.storage import write_whole
 from admire.metrics.figures import NOTHING, figure_text
 
@@ -101,6 +101,8 @@ def cell_text(figure: pd.Series, decimals: int = 3) -> str:
         decimals: of the paper's figures.
     """
     ours = figure_text(figure["ours"], figure["low"], figure["high"])
+    if figure["metric"].rpartition(":")[2] in COUNTS:
+        ours, decimals = ours.removesuffix(".000"), 0
     if not pd.isna(figure["deviation"]):
         ours += f" ± {figure['deviation']:.3f}"
     lines = [ours]

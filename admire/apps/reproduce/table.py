@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +19,9 @@ if TYPE_CHECKING:
     from admire.apps.reproduce.recipe import Recipe, Row
     from admire.apps.reproduce.results import Cell
     from admire.apps.reproduce.rows import Job
-    from admire.llm import ChatModel, Question
     from admire.pipeline.forecast import Forecast
-    from admire.rankers.settings import Settings
     from admire.tasks.task import Result
 
-    Forecasts = dict[tuple[Settings | str, Path], list[Forecast]]
     Jobs = Sequence[tuple[Row, str, Job]]
 
 log = logging.getLogger("admire")
@@ -226,9 +222,11 @@ def forecast(recipe: Recipe, jobs: Jobs) -> list[Forecast]:
     Raises:
         UserError: no row can be counted.
     """
-    from admire.apps.reproduce.rows import lacking_to_ask
+    from admire.apps.reproduce.rows import lacking_to_ask, plan_row
+    from admire.data.reader import read_items
 
-    found: Forecasts = {}
+    stages: list[Forecast] = []
+    counted, read = set[str](), cache(read_items)
     uncounted: list[str] = []
     asking = [(*entry, lacks) for entry in jobs if (lacks := lacking_to_ask(entry[2])) is not None]
     lacking = dict.fromkeys(need for *_, lacks in asking for need in lacks)
@@ -237,7 +235,7 @@ def forecast(recipe: Recipe, jobs: Jobs) -> list[Forecast]:
     for row, place, job, lacks in asking:
         if not lacks:
             try:
-                _count(job, found)
+                stages += plan_row(job, counted, read)
             except UserError as error:
                 uncounted.append(f"{recipe.name_of(row)}, {place}: {error}")
     if not jobs or (asking and without + len(uncounted) == len(asking)):
@@ -252,63 +250,4 @@ def forecast(recipe: Recipe, jobs: Jobs) -> list[Forecast]:
         )
     for reason in uncounted:
         log.warning("Not counted: %s", reason)
-    return [stage for stages in found.values() for stage in stages]
-
-
-def _count(job: Job, found: Forecasts) -> None:
-    """Add what a row would ask to what is found, where it is not there yet.
-
-    Raises:
-        UserError: the row cannot be counted.
-    """
-    from admire.apps.reproduce.rows import asked, rated
-    from admire.data.reader import read_items
-    from admire.pipeline.forecast import plan
-
-    if ratings := rated(job):
-        found[ratings[0].name, job.files[0]] = [_forecast_ratings(*ratings)]
-
-    for settings, files in asked(job):
-        for llm in settings.llms if settings.query == "meaning" or settings.looks else ():
-            one = replace(settings, llms=(llm,), encoder=("e5",), caption_encoder=None, track=None)
-            for file in files:
-                if (one, file) not in found:
-                    stages = plan(read_items(file, job.measured.get("lang")), one)
-                    if job.command == "sense":
-                        stages = [stage for stage in stages if stage.stage == "senses"]
-                    found[one, file] = stages
-
-
-def _forecast_ratings(llm: ChatModel, questions: Sequence[Question]) -> Forecast:
-    """Count what a chat model would be asked to rate pairs; only the cache of replies is read."""
-    from admire.llm import Reply, Session, Unanswered, Usage
-    from admire.llm.prices import estimate, price, why_unknown
-    from admire.pipeline.forecast import Forecast
-
-    missing: list[Usage] = []
-
-    def note(question: Question, reply: Reply | None) -> None:
-        if reply is None:
-            missing.append(estimate(question, llm))
-
-    bound = Session(note=note).bind(llm)
-    for question in questions:
-        with suppress(Unanswered):
-            bound.ask(question)
-    prompt, completion = (
-        sum(getattr(usage, name) for usage in missing) for name in ("prompt", "completion")
-    )
-    n = len(missing)
-    mean = Usage(prompt=round(prompt / max(1, n)), completion=round(completion / max(1, n)))
-    each = price(bound, mean)
-    return Forecast(
-        stage="similarities",
-        llm=llm.name,
-        questions=len(questions),
-        kept=len(questions) - n,
-        at_most=False,
-        prompt=prompt,
-        completion=completion,
-        price=replace(each, dollars=n * each.dollars) if each else None,
-        unknown="" if each else why_unknown(bound),
-    )
+    return stages

@@ -10,6 +10,7 @@ from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.encoders import Query, QueryEncoder, TextEncoder, Vectors
 from admire.llm import ChatModel, Session
+from admire.pipeline.forecast import Forecast, plan_readings
 from admire.pipeline.sources import open_source
 from admire.prompts import Prompts
 from admire.senses import Detector
@@ -125,8 +126,36 @@ def interpret_queries(
         items,
         [llm],
         Prompts(settings.prompts),
-        ReadingSettings(settings.sense, seed=settings.seed, meanings=meanings, glosses="all"),
+        _reading_settings(settings, meanings),
         detector=detector,
         dictionaries=open_dictionaries(dictionaries),
     )
     return interpretations
+
+
+def _reading_settings(settings: QuerySettings, meanings: Meanings) -> ReadingSettings:
+    return ReadingSettings(settings.sense, seed=settings.seed, meanings=meanings, glosses="all")
+
+
+def plan_queries(
+    items: Sequence[Item], settings: QuerySettings, meanings: Meanings, counted: set[str]
+) -> list[Forecast]:
+    """Return the requests of :func:`interpret_queries`, with their estimated cost.
+
+    Args:
+        counted: see :func:`admire.plan`, which also reads only the cache of replies.
+
+    Raises:
+        UserError: there is no such model.
+    """
+    source = open_source(
+        settings.llm, url=settings.llm_url, dictionaries=settings.dictionaries, asked=False
+    )
+    return plan_readings(
+        items,
+        source,
+        Prompts(settings.prompts),
+        _reading_settings(settings, meanings),
+        open_dictionaries(settings.dictionaries),
+        counted=counted,
+    )

@@ -15,9 +15,10 @@ from admire.data.items import Item, SenseLabel
 from admire.data.languages import detect_language
 from admire.encoders import TextEncoder, open_encoder
 from admire.llm import ChatModel, Session
+from admire.pipeline.forecast import Forecast
 from admire.senses.interpretation import Interpretation
 from admire.tasks.retrieval.passages import Split, read_split
-from admire.tasks.retrieval.queries import interpret_queries
+from admire.tasks.retrieval.queries import interpret_queries, plan_queries
 from admire.tasks.retrieval.query_scores import Similarities, score_queries, summarise_queries
 from admire.tasks.retrieval.settings import RetrieveSettings
 from admire.tasks.retrieval.similarities import (
@@ -92,14 +93,9 @@ def retrieve_split(
     encoders = [encoder] if encoder else [_open(name, settings) for name in names]
     readings: list[Interpretation] = []
     if settings.query == "meaning":
-        first = " ".join(query.sentence for query in split.queries[:50])
-        lang = settings.lang or detect_language(first)
-        items = take_items(
-            Item(q.idiom, q.sentence, lang, sentence_type=cast(SenseLabel, q.usage))
-            for q in split.queries
-        )
+        items = _query_items(split, settings)
         readings = interpret_queries(items, settings, llm, meanings="gloss", session=session)
-        record |= {"llm": settings.llm, "sense": settings.sense, "lang": lang}
+        record |= {"llm": settings.llm, "sense": settings.sense, "lang": items[0].language}
         record["contrast"] = settings.scoring.contrast
     rows = [_compare(data, split, one, settings, readings, record) for one in encoders]
     similarities = rows[0] if len(rows) == 1 else np.mean([*map(_standardised, rows)], axis=0)
@@ -108,6 +104,31 @@ def retrieve_split(
     return Retrieval(
         split, similarities, scores, record, f"{system}-{settings.query}", tuple(readings)
     )
+
+
+def _query_items(split: Split, settings: RetrieveSettings) -> Sequence[Item]:
+    """Return the queries as items, whose senses and glosses a chat model gives."""
+    first = " ".join(query.sentence for query in split.queries[:50])
+    lang = settings.lang or detect_language(first)
+    return take_items(
+        Item(q.idiom, q.sentence, lang, sentence_type=cast(SenseLabel, q.usage))
+        for q in split.queries
+    )
+
+
+def plan_retrieval(data: str, settings: RetrieveSettings, counted: set[str]) -> list[Forecast]:
+    """Return the requests of :func:`retrieve_split` to its chat model, with their estimated cost.
+
+    Args:
+        counted: see :func:`admire.plan`.
+
+    Raises:
+        UserError: the benchmark cannot be read, or there is no such model.
+    """
+    if settings.query != "meaning":
+        return []
+    split = read_split(data, settings.split, settings.usage, gold=settings.gold)
+    return plan_queries(_query_items(split, settings), settings, "gloss", counted)
 
 
 def _open(name: str, settings: RetrieveSettings) -> TextEncoder | None:

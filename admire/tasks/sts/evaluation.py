@@ -6,24 +6,28 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pydantic import BaseModel, Field
 
 from admire.core.errors import UserError
-from admire.core.files import add_table
-from admire.core.schema import check_setting
+from admire.core.files import add_table, numbered_rows, read_table
+from admire.core.schema import check_setting, read_as
 from admire.core.storage import write_whole
 from admire.encoders import TextEncoder, open_encoder
 from admire.encoders.cached import CachedEncoder
 from admire.encoders.sentence import SentenceEncoder
-from admire.llm import ChatModel, Question, Session, ask_each, open_llm
+from admire.llm import ChatModel, Question, Session, Unanswered, ask_each, open_llm
 from admire.metrics.figures import interval
 from admire.metrics.metrics import Drawn, Statistic, bootstrap_intervals
+from admire.pipeline.forecast import Counts, Forecast
 from admire.prompts import Prompts
 from admire.prompts.quotations import without_words
 from admire.tasks.sts.mwes import reader
@@ -34,6 +38,9 @@ log = logging.getLogger("admire")
 
 Similarities = Mapping[tuple[str, str], float]
 """Similarities by a model, for each two sentences."""
+
+SUBMISSION = ["ID", "Language", "Setting", "Sim"]
+"""The columns of a submission to Task 2B."""
 
 ATTEMPTS = 3
 """How often a chat model is asked at most, until its reply holds a number from 0 to 1."""
@@ -160,9 +167,25 @@ def rate(
     return {pair: rating for pair, rating in rated if rating is not None}
 
 
-def rating_questions(pairs: Sequence[Pair], prompts: Prompts, *, seed: int = 0) -> list[Question]:
-    """Return the questions that :func:`rate` asks first, one for each two sentences."""
-    return [_question(pair, prompts, seed) for pair in _comparisons(pairs)]
+def plan_ratings(
+    pairs: Sequence[Pair], settings: SimilaritySettings, counted: set[str]
+) -> list[Forecast]:
+    """Return the requests of :func:`measure_similarity` to its chat model, with estimated costs.
+
+    Args:
+        counted: see :func:`admire.plan`, which also reads only the cache of replies.
+
+    Raises:
+        UserError: there is no such model.
+    """
+    if not settings.llm:
+        return []
+    counts = Counts(open_llm(settings.llm, url=settings.llm_url, asked=False), counted)
+    prompts = Prompts(settings.prompts)
+    for pair in _comparisons(pairs):
+        with suppress(Unanswered):
+            counts.bound.ask(_question(pair, prompts, settings.seed))
+    return counts.forecasts()
 
 
 def _question(pair: tuple[str, str], prompts: Prompts, seed: int, attempt: int = 0) -> Question:
@@ -248,6 +271,26 @@ def hard_pairs(pairs: Sequence[Pair], *models: Similarities, below: float = 0.6)
     ]
 
 
+def list_hard_pairs(pairs: Sequence[Pair], submissions: Sequence[Path]) -> pd.DataFrame:
+    """Return the hard pairs of models that measured these pairs; see :func:`hard_pairs`.
+
+    Args:
+        submissions: what :func:`write_similarities` wrote for each model.
+
+    Returns:
+        ``id, idiom, first, second``, and for each submission a column with the similarities.
+
+    Raises:
+        UserError: a file is no such submission, or is about other pairs.
+    """
+    models = {str(path): read_similarities(path, pairs) for path in submissions}
+    rows = [
+        (p.name, p.mwe, p.first, p.second, *(m[p.first, p.second] for m in models.values()))
+        for p in hard_pairs(pairs, *models.values())
+    ]
+    return pd.DataFrame(rows, columns=["id", "idiom", "first", "second", *models])
+
+
 def spearman(a: Sequence[float], b: Sequence[float]) -> float:
     """Compute Spearman's correlation with mean ranks for ties; NaN if one side is constant."""
     if len(set(a)) < 2 or len(set(b)) < 2:
@@ -280,7 +323,7 @@ def resampled_spearman(a: Sequence[float], b: Sequence[float]) -> Statistic:
 def write_similarities(
     path: Path, pairs: Sequence[Pair], similarities: Similarities, setting: TrainingSetting
 ) -> None:
-    """Write a submission to Task 2B: ``ID, Language, Setting, Sim``.
+    """Write a submission to Task 2B, with the columns of :data:`SUBMISSION`.
 
     Args:
         setting: whether the model was trained on the task's data.
@@ -300,4 +343,33 @@ def write_similarities(
         for pair in pairs
     ]
     with write_whole(path) as file:
-        add_table(file, pd.DataFrame(rows, columns=["ID", "Language", "Setting", "Sim"]))
+        add_table(file, pd.DataFrame(rows, columns=SUBMISSION))
+
+
+class _Rated(BaseModel):
+    """A row of a submission."""
+
+    name: str = Field(alias="ID")
+    similarity: Annotated[float, Field(ge=-1, le=1)] = Field(alias="Sim")
+
+
+def read_similarities(path: Path, pairs: Sequence[Pair]) -> dict[tuple[str, str], float]:
+    """Read a submission that :func:`write_similarities` wrote about the same pairs.
+
+    Only IDs are compared, because a submission has no sentences.
+
+    Raises:
+        UserError: it is no submission, or is about other pairs.
+    """
+    rows = [
+        read_as(_Rated, row, f"{path}, row {number}")
+        for number, row in numbered_rows(read_table(path, SUBMISSION))
+    ]
+    names = zip_longest((row.name for row in rows), (pair.name for pair in pairs))
+    for number in (k for k, (name, wanted) in enumerate(names, start=1) if name != wanted):
+        raise UserError(
+            f"{path}, row {number}, ID: is not that of row {number} of the data. Give a submission "
+            "that admire sts --out wrote for the same data.",
+            "hard",
+        )
+    return {(p.first, p.second): row.similarity for p, row in zip(pairs, rows, strict=True)}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from admire.core.errors import UserError
 from admire.core.options import make
 from admire.core.registry import register
-from admire.core.schema import Count, settings
+from admire.core.schema import Count, as_tuple, settings
 from admire.encoders.training_settings import FitSettings, StartEncoder
 from admire.tasks.sts.settings import (
     SentenceFiles,
@@ -40,6 +40,19 @@ class PairFiles(Output):
     """Read only the first N pairs of each file (None: all)."""
     setting: TrainingSetting = "fine_tune"
     """Setting that the submission names for its training data."""
+    count: bool = False
+    """Count the pairs and open no model (ChengyuSTS, table 5)."""
+    hard: tuple[Path, ...] = ()
+    """Submissions for these pairs; list the pairs of similarity 1 to which all of them give less
+    than 0.6, and open no model (ChengyuSTS, table 7)."""
+
+    def __post_init__(self) -> None:
+        if bool(self.out) + self.count + bool(self.hard) > 1:
+            raise UserError("Choose one: counts, hard pairs or a submission.", *OUTCOMES)
+
+
+OUTCOMES = ("count", "hard", "out")
+"""Settings of which one can be given."""
 
 
 @register("task", "sts")
@@ -52,16 +65,35 @@ class SimilarityTask(Task):
         CONFIG_FILE,
     )
 
-    def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
-        """See :class:`Task`. The figures are those of each language and subset of pairs."""
+    def run(
+        self, data: Data | Sequence[Data], settings: Values, session: Session | None = None
+    ) -> Result:
+        """See :class:`Task`. The figures are those of each language and subset of pairs.
+
+        With ``count`` they are the numbers of pairs, and with ``hard`` a row for each hard pair.
+
+        Args:
+            data: a file or folder; the pairs of several are measured together.
+        """
         from admire.core.storage import check_file
-        from admire.tasks.sts.evaluation import measure_similarity, write_similarities
-        from admire.tasks.sts.pairs import read_pairs
+        from admire.tasks.sts.evaluation import (
+            list_hard_pairs,
+            measure_similarity,
+            write_similarities,
+        )
+        from admire.tasks.sts.pairs import count_pairs, read_pairs
 
         files, own = make(PairFiles, settings), make(SimilaritySettings, settings)
         if files.out:
             check_file(files.out, "ID,Language,Setting,Sim\n", force=files.force)
-        pairs = read_pairs(Path(data), files.gold, split=files.split, limit=files.limit)
+        pairs = [
+            pair
+            for path in as_tuple(data)
+            for pair in read_pairs(Path(path), files.gold, split=files.split, limit=files.limit)
+        ]
+        if files.count or files.hard:
+            table = list_hard_pairs(pairs, files.hard) if files.hard else count_pairs(pairs)
+            return Result(as_rows(table), {"data": str(data), "pairs": len(pairs)})
         if not files.out and not any(pair.gold for pair in pairs):
             why = "has no similarities. Give a gold file, or a place for a submission."
             raise UserError(f"{data}: {why}", "gold", "out")
