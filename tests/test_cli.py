@@ -4,28 +4,64 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import fields
 from importlib import metadata
+from inspect import cleandoc
+from pathlib import Path
 
 import pytest
 from commands import HEAVY, TORCH, command_names, ended, hide, loaded, run
 from rich.console import Console
 
 from admire import PROFILES, Settings
-from admire.apps.cli.app import app
-from admire.apps.cli.options import SETTINGS
+from admire.apps.cli import options
+from admire.apps.cli.app import app, load
 from admire.core.errors import DISTRIBUTION
+from admire.core.options import Setting
 from admire.rankers.settings import Scoring
 from admire.tasks.rank import run_settings
 
 
+def settings_of(command: str) -> dict[str, Setting]:
+    load(command.split())
+    return options.SETTINGS[command]
+
+
 @pytest.mark.parametrize("arguments", [["rank", "-h"], ["train", "classifier", "--help"]])
-def test_help_loads_nothing_heavy(arguments):
+def test_help_loads_nothing_heavy_and_no_other_command(arguments):
     found = loaded(f"from admire.apps.cli import main; main({arguments})")
     assert "admire.apps.cli.app" in found
     assert not HEAVY & found
+    modules = {
+        f"admire.apps.cli.{path.stem}" for path in Path(options.__file__).parent.glob("*.py")
+    }
+    shared = {"app", "options", "output", "panels", "stop", "streams"}
+    own = {"rank"} if arguments[0] == "rank" else {"senses", "config"}
+    assert modules & found == {f"admire.apps.cli.{name}" for name in shared | own}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["train", "--help"]])
+def test_lists_of_commands_import_no_command_and_make_no_settings_class(arguments):
+    found = loaded(f"from admire.apps.cli import main; main({arguments})")
+    assert "admire.apps.cli.app" in found
+    assert not {"admire.apps.cli.options", "admire.core.schema", "admire.core.registry"} & found
+
+
+@pytest.mark.parametrize("group", ["", "train"])
+def test_lists_show_the_first_sentence_of_each_docstring(group):
+    command = [sys.executable, "-m", "admire.apps.cli", *group.split(), "--help"]
+    wide = dict(os.environ, COLUMNS="200")
+    listed = subprocess.run(command, env=wide, capture_output=True, text=True, check=True).stdout
+    (_, *names) = command_names(app[group] if group else app)
+    for name in (name for name, *below in names if not below):
+        function = (app[group] if group else app)[name].default_command
+        line = " ".join(cleandoc(function.__doc__).partition("\n\n")[0].split()) if function else ""
+        assert re.search(rf"│ {name} +{re.escape(line)}", listed)
 
 
 def test_import_loads_nothing_heavy_and_the_library_no_torch():
@@ -101,8 +137,9 @@ def test_a_file_that_admire_did_not_write_is_replaced_by_force_alone(capsys, tmp
 
 def test_each_setting_of_a_run_is_an_option_of_rank():
     names = {field.name for field in (*fields(Settings), *fields(Scoring))} - {"scoring", "plugins"}
-    assert names <= SETTINGS["rank"].keys()
-    assert {SETTINGS["rank"][name].flag for name in ("llms", "dictionaries", "texts")} == {
+    settings = settings_of("rank")
+    assert names <= settings.keys()
+    assert {settings[name].flag for name in ("llms", "dictionaries", "texts")} == {
         "--llm",
         "--dictionary",
         "--texts",
@@ -196,7 +233,7 @@ def test_the_printed_options_of_a_training_are_a_file_that_sets_them(capsys, tmp
     file = tmp_path / "training.toml"
     _, out, err = run(capsys, "config", *command.split())
     assert not err
-    names = SETTINGS[command].keys() - {"config"}
+    names = settings_of(command).keys() - {"config"}
     assert set(re.findall(r"^(?:# )?(\w+) =", out, re.MULTILINE)) == names
     file.write_text(out.replace("\nseed = ", "\nseed = 1"))
     _, again, err = run(capsys, "config", *command.split(), "--config", file)
@@ -223,7 +260,7 @@ def test_the_help_shows_a_days_options_and_help_all_the_others(capsys, monkeypat
         assert code == 0
         return re.findall(r"^│ [ *]*(--[a-z0-9-]+)", out, re.MULTILINE)
 
-    settings = SETTINGS[command].values()
+    settings = settings_of(command).values()
     everyday = {setting.flag for setting in settings if setting.option.daily}
     all_flags = {setting.flag for setting in settings}
     assert everyday
@@ -235,6 +272,8 @@ def test_the_help_shows_a_days_options_and_help_all_the_others(capsys, monkeypat
 
 @pytest.mark.parametrize("names", [*command_names()], ids=" ".join)
 def test_each_help_has_even_lines_and_ends_with_examples_that_are_taken(names):
+    load(names)
+
     def printed(width: int) -> str:
         console = Console(file=io.StringIO(), width=width)
         app.help_print([*names], console=console)

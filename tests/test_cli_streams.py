@@ -165,7 +165,7 @@ def test_what_is_no_fault_of_admire_ends_in_one_sentence(capsys, monkeypatch, er
     def fail(_: object) -> None:
         raise error
 
-    monkeypatch.setattr("admire.apps.cli.app.app", fail)
+    monkeypatch.setattr("admire.apps.cli.app.load", fail)
     assert says in ended(capsys)
 
 
@@ -174,7 +174,7 @@ def test_a_fault_of_admire_keeps_its_traceback(monkeypatch, error):
     def fail(_: object) -> None:
         raise error
 
-    monkeypatch.setattr("admire.apps.cli.app.app", fail)
+    monkeypatch.setattr("admire.apps.cli.app.load", fail)
     with pytest.raises(type(error)):
         main([])
 

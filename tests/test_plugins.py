@@ -42,7 +42,8 @@ def _found(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     yield
     monkeypatch.undo()
     registry._announced.cache_clear()
-    for _, settings, update in options.PLUGGED:
+    for command, update in options.PLUGGED.items():
+        settings = options.SETTINGS[command]
         for name in [name for name, setting in settings.items() if setting.option.plugin]:
             del settings[name]
         update()

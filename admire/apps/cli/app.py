@@ -7,35 +7,18 @@ import logging
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import metadata
 from inspect import cleandoc
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
-from pydantic import ValidationError
 
-from admire.apps.cli import options as opt
-from admire.apps.cli.augment import augment_captions, augment_images
-from admire.apps.cli.collections import index, search
-from admire.apps.cli.config import config
-from admire.apps.cli.head import sweep, train_head
-from admire.apps.cli.models import cache, check_model, list_models, pull
-from admire.apps.cli.pages import report, serve
-from admire.apps.cli.plugins import plugins
-from admire.apps.cli.rank import batch, demo, fuse, one, rank, score, submit
-from admire.apps.cli.reproduce import reproduce
-from admire.apps.cli.retrieval import benchmark, retrieve, train_retriever
-from admire.apps.cli.senses import detect, sense, train_classifier, train_detector
-from admire.apps.cli.sets import audit, check, init
+from admire.apps.cli.panels import EVERYTHING, OWN, show_default
 from admire.apps.cli.streams import BROKEN_PIPE, flush_stdout, reader_left
-from admire.apps.cli.sts import sts, train_sentences
-from admire.apps.cli.task import task
-from admire.apps.cli.tuning import tune, tune_fusion
 from admire.core.errors import DISTRIBUTION, UserError
-from admire.core.schema import complaint
-from admire.core.storage import cache_dir
 from admire.core.terminal import Formatter, visible
 
 log = logging.getLogger("admire")
@@ -44,18 +27,17 @@ RANK = Group("Rank and inspect", sort_key=1)
 TEXTS = Group("Texts", sort_key=2)
 LEARN = Group("Train and tune", sort_key=3)
 MODELS = Group("Models", sort_key=4)
-COMMANDS = {
-    RANK: (
-        *(demo, init, check, rank, one, batch, config, score, submit, fuse, audit),
-        *(report, sense, serve),
-    ),
-    TEXTS: (search, index, retrieve, benchmark, sts, detect),
-    LEARN: (tune, tune_fusion, sweep, reproduce, task),
-}
 REMEMBERED = 1_000
 """How many warnings are remembered, so that each is printed once; a server may run for long."""
 
 HELP = ("--help", "-h", "--help-all")
+
+
+def _convert(hint: Any, tokens: Any) -> Any:
+    from admire.apps.cli.options import convert
+
+    return convert(hint, tokens)
+
 
 app = App(
     "admire",
@@ -64,34 +46,55 @@ app = App(
     help_flags=HELP,
     help_format="plaintext",
     help_epilogue="Examples:\n    admire demo\n    admire init my_set/ pictures/",
-    default_parameter=Parameter(converter=opt.convert, negative=(), show_default=opt.show_default),
+    default_parameter=Parameter(converter=_convert, negative=(), show_default=show_default),
     group_commands=Group("Commands", sort_key=9),
-    group_parameters=opt.OWN,
+    group_parameters=OWN,
     print_error=False,
     exit_on_error=False,
     suppress_keyboard_interrupt=False,
 )
 
 
-def add(parent: App, command: Callable[..., None], **how: Any) -> None:
-    """Add a command; its help is its docstring, without line breaks in sentences.
+COMMANDS = {
+    RANK: "rank:demo sets:init sets:check rank:rank rank:one rank:batch config:config rank:score "
+    "rank:submit rank:fuse sets:audit pages:report senses:sense pages:serve",
+    TEXTS: "collections:search collections:index retrieval:retrieve retrieval:benchmark sts:sts "
+    "senses:detect",
+    LEARN: "tuning:tune tuning:tune_fusion head:sweep reproduce:reproduce task:task",
+    MODELS: "models:cache plugins:plugins",
+}
+"""The commands by panel, as MODULE:FUNCTION."""
 
-    The section Examples is moved below the options.
+
+@cache
+def _source(module: str) -> str:
+    return Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+
+
+def add(parent: App, places: str, group: Group | None = None) -> None:
+    """Add commands that are imported when they are used.
+
+    Lists show the first line of a docstring, which is read from the source: to import all commands
+    takes longer than most of them run.
     """
-    text, _, examples = cleandoc(command.__doc__ or "").partition("\n\nExamples:\n")
-    command.__doc__ = re.sub(r"(?<=\S)\n(?: {8,})?(?=\S)", " ", text)
-    parent.command(command, help_epilogue=f"Examples:\n{examples}", **how)
+    for order, place in enumerate(places.split()):
+        module, function = place.split(":")
+        line = re.search(rf'^def {function}\(.+?"""(.+?)(\n\n|""")', _source(module), re.M | re.S)
+        parent.command(
+            f"{__package__}.{place}",
+            name=function.removeprefix(f"{parent.name[0]}_").replace("_", "-"),
+            help=" ".join(line[1].split()) if line else "",
+            group=group,
+            sort_key=order,
+        )
 
 
-for panel, commands in COMMANDS.items():
-    for order, command in enumerate(commands):
-        add(app, command, group=panel, sort_key=order)
+for panel, places in COMMANDS.items():
+    add(app, places, panel)
 
 train = App("train", help="Train heads, detectors and encoders.", group=LEARN, sort_key=98)
 variants = App("augment", help="Create variants of images and captions.", group=LEARN, sort_key=99)
-catalogue = App("models", help="List, download and test models.", group=MODELS)
-add(app, cache, group=MODELS)
-add(app, plugins, group=MODELS)
+catalogue = App("models", group=MODELS, sort_key=0)
 for group, example in (
     (train, "train head train.tsv --out my_head/"),
     (variants, "augment images pictures/ --out variants/"),
@@ -99,18 +102,44 @@ for group, example in (
 ):
     group.help_flags, group.help_epilogue = HELP, f"Examples:\n    admire {example}"
     app.command(group)
-add(train, train_head, name="head", sort_key=0)
-add(train, train_detector, name="detector", sort_key=1)
-add(train, train_classifier, name="classifier", sort_key=2)
-add(train, train_sentences, name="sentences", sort_key=3)
-add(train, train_retriever, name="retriever", sort_key=4)
-add(variants, augment_images, name="images", sort_key=0)
-add(variants, augment_captions, name="captions", sort_key=1)
-catalogue.default(list_models)
-add(catalogue, pull)
-add(catalogue, check_model, name="check")
-add(app, tune_fusion, name="weights", show=False)  # its former name
+add(
+    train,
+    "head:train_head senses:train_detector senses:train_classifier sts:train_sentences "
+    "retrieval:train_retriever",
+)
+add(variants, "augment:augment_images augment:augment_captions")
+add(catalogue, "models:check models:pull")
+app.command(f"{__package__}.tuning:tune_fusion", name="weights", show=False)  # its former name
 app.register_install_completion_command()
+
+
+@catalogue.default
+def models(*, json: Annotated[bool, Parameter(help="Print JSON.")] = False) -> None:
+    """List, download and test models."""
+    from admire.apps.cli.models import list_models
+
+    list_models(json=json)
+
+
+def load(words: Sequence[str]) -> None:
+    """Import the command that these words begin with, and prepare its help.
+
+    The help is the docstring, without line breaks in sentences. The section Examples is moved below
+    the options.
+    """
+    names, apps, _ = app.parse_commands([word for word in words if word not in HELP])
+    command = apps[-1]
+    function = command.default_command
+    if not getattr(function, "__module__", "").startswith("admire."):
+        return
+    from admire.apps.cli.options import add_plugin_settings
+
+    add_plugin_settings(" ".join(names))
+    text, found, examples = cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
+    function.__doc__ = re.sub(r"(?<=\S)\n(?: {8,})?(?=\S)", " ", text)
+    command.help = None
+    if found:
+        command.help_epilogue = f"Examples:\n{examples}"
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
@@ -127,7 +156,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     # Without a handler, open_clip's first message would make logging add its own, which would
     # repeat our messages.
     logging.getLogger().addHandler(logging.NullHandler())
-    opt.EVERYTHING.set("--help-all" in words)
+    EVERYTHING.set("--help-all" in words)
     code: str | int | None = 0
     problems = []
     try:
@@ -142,7 +171,12 @@ def run(arguments: Sequence[str] | None = None) -> None:
     if unprinted:
         problems.insert(0, _of_the_system(unprinted, "stdout: cannot be written"))
     for problem in problems:
-        print(visible(f"admire: {problem}{opt.flags(problem)}"), file=sys.stderr)
+        options = ""
+        if problem.settings:
+            from admire.apps.cli.options import flags
+
+            options = flags(problem)
+        print(visible(f"admire: {problem}{options}"), file=sys.stderr)
     sys.exit(2 if problems else code)
 
 
@@ -169,9 +203,8 @@ def _run(words: Sequence[str]) -> None:
             raise UserError(f"'{word}': contains a NUL character. Remove it.")
         if any("\udc80" <= sign <= "\udcff" for sign in word):  # how Python stores invalid bytes
             raise UserError(f"'{word}': is not UTF-8. Rename the file, or write the text in UTF-8.")
-    if words and words[0] in {name for name, *_ in opt.PLUGGED}:
-        opt.add_plugin_settings()
     try:
+        load(words[1:] if words[:1] == ["__complete"] else words)
         app(words)
     except ValueError as error:
         if "embedded null" not in str(error):
@@ -195,6 +228,10 @@ def _as_user_error(error: Exception) -> UserError:
 
 def _of_the_parser(error: CycloptsError) -> UserError:
     """Return an error of the parser. Invalid values are worded as in Python and in files."""
+    from pydantic import ValidationError
+
+    from admire.core.schema import complaint
+
     cause = error.__cause__
     if error.argument and isinstance(cause, ValidationError):
         name = error.argument.field_info.name
@@ -218,6 +255,10 @@ def _of_the_system(error: OSError, message: str = "") -> UserError:
     paths = [os.fsdecode(file) for file in files if not isinstance(file, int)]
     place = " and ".join(dict.fromkeys(paths)) or "A file or connection"
     if not paths and error.errno in (errno.ENOSPC, errno.EDQUOT):  # libraries write there
+        import tempfile
+
+        from admire.core.storage import cache_dir
+
         place = f"{tempfile.gettempdir()} or {cache_dir()}"
     reason = error.strerror or str(error) or type(error).__name__
     cure = CURES.get(error.errno or 0, "")

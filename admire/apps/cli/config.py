@@ -46,11 +46,13 @@ def config(*command: str, options: opt.Options = None) -> None:
         admire config --profile best > run.toml
         admire config train head > head.toml
     """
+    from admire.apps.cli.app import load
+
     name = " ".join(command or ["rank"])
     if name not in WITH_FILE:
         raise UserError(f"The command {not_among(name, WITH_FILE)}")
+    load(name.split())
     if name == "rank":
-        opt.add_plugin_settings()
         settings = run_settings(options)
         values = vars(settings) | vars(settings.scoring)
         for setting in opt.SETTINGS["rank"].values():

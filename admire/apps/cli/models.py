@@ -69,7 +69,7 @@ def pull(name: Annotated[str, Parameter(completer=opt.model_names())], /) -> Non
 
 
 @opt.with_settings("models check", (Settings, "llm_url"))
-def check_model(name: str, /, *, options: opt.Options = None) -> None:
+def check(name: str, /, *, options: opt.Options = None) -> None:
     """Test a model on the samples: whether it is installed, what it answers, and how fast.
 
     A chat model gets a question of each kind, an encoder ranks candidates by their sentences.

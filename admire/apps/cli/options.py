@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import MISSING
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, get_args, get_origin
 
-from cyclopts import Group, Parameter, Token
+from cyclopts import Parameter, Token
 from pydantic import ValidationError
 
+from admire.apps.cli.panels import DAILY, OWN, Heading, show_default
 from admire.core import registry
 from admire.core.choices import BoardTrack, Fusion, PublishedSet
 from admire.core.errors import UserError, check_extra
@@ -21,10 +20,12 @@ from admire.core.options import (
     Setting,
     gather_plugins,
     plugin_settings,
+    read_settings,
     take_settings,
 )
 from admire.core.options import make as make
 from admire.core.schema import adapter, complaint, settings
+from admire.rankers.settings import Settings
 from admire.tasks.task import CONFIG_FILE as CONFIG_FILE
 from admire.tasks.task import SettingsSource as SettingsSource
 
@@ -35,26 +36,8 @@ Command = TypeVar("Command", bound=Callable[..., None])
 Options = Mapping[str, Any] | None
 """The values that a user gave for fields of settings classes."""
 
-# ------------------------------------------------------------------------------------------- help
-
-EVERYTHING: ContextVar[bool] = ContextVar("EVERYTHING", default=False)
-"""True for ``--help-all``."""
-
-
-class Heading(Group):
-    """A heading that only ``--help-all`` shows, or for the common options only ``--help``."""
-
-    @property
-    def show(self) -> bool:
-        """Whether it is shown now."""
-        return EVERYTHING.get() != (self == DAILY)
-
-
 HEADINGS = {panel: Heading(panel, sort_key=k) for k, panel in enumerate(get_args(Panel), start=1)}
-OWN = Group("Options", sort_key=0)
-DAILY = Heading("Common options (--help-all for the rest)", sort_key=1)
 DATA: Panel = "Data and output"
-SOURCE: Panel = "All settings at once"
 RARE = Parameter(group=HEADINGS[DATA])
 
 # ----------------------------------------------------------------------------- settings as options
@@ -62,13 +45,6 @@ RARE = Parameter(group=HEADINGS[DATA])
 
 SETTINGS: dict[str, dict[str, Setting]] = {}
 """The settings of each command by field, in the order of their panels."""
-
-
-def show_default(value: object) -> str | None:
-    """Return a default as help shows it; None if it need not be shown."""
-    if value in (MISSING, None, ()) or value is False:
-        return None
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def with_settings(
@@ -96,26 +72,25 @@ def with_settings(
 
         update()
         if "rankers" in by_field:
-            PLUGGED.append((command_name, by_field, update))
+            PLUGGED[command_name] = update
         return command
 
     return extend
 
 
-PLUGGED: list[tuple[str, dict[str, Setting], Callable[[], None]]] = []
-"""The commands that take the settings of plug-ins."""
+PLUGGED: dict[str, Callable[[], None]] = {}
+"""The commands that take the settings of plug-ins, with what updates their options."""
 
 
 @cache
-def add_plugin_settings() -> None:
-    """Give the commands that make runs the options of the installed plug-ins.
+def add_plugin_settings(command_name: str) -> None:
+    """Give a command that makes runs the options of the installed plug-ins.
 
-    This imports the plug-ins of other distributions, so it is called for these commands only.
+    This imports the plug-ins of other distributions, so it is called for such a command only.
     """
-    for _, by_name, update in PLUGGED:
-        if settings := plugin_settings(by_name):
-            by_name.update(settings)
-            update()
+    if command_name in PLUGGED and (settings := plugin_settings(SETTINGS[command_name])):
+        SETTINGS[command_name].update(settings)
+        PLUGGED[command_name]()
 
 
 def _parameter(setting: Setting, *, headings: bool) -> Parameter:
@@ -145,9 +120,9 @@ def with_plugins(command_name: str, options: Options) -> dict[str, Any]:
 
 def flags(error: UserError) -> str:
     """Return the options that an error is about, in brackets."""
-    flags = {name: setting.flag for row in SETTINGS.values() for name, setting in row.items()}
+    flags = {setting.name: setting.flag for setting in read_settings(Settings)}
     wrong = [flags.get(name, "--" + name.replace("_", "-")) for name in error.settings]
-    return f" ({', '.join(wrong)})" if wrong else ""
+    return f" ({', '.join(wrong)})"
 
 
 # ------------------------------------------------------------------------------------------ values
