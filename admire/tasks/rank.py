@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from admire.core.errors import UserError, check_extra
-from admire.core.options import gather_plugins, make
+from admire.core.options import WorkerOptions, gather_plugins, make, open_workers
 from admire.core.registry import register
 from admire.core.schema import as_tuple
 from admire.data.settings import ItemFiles
@@ -41,21 +41,27 @@ class Rank(Task):
 
     settings: ClassVar[Sequence[Any]] = (
         *(Settings, Scoring, RequestOptions, ItemFiles, SettingsSource),
-        (Output, "out"),
+        *(WorkerOptions, (Output, "out")),
     )
     training: ClassVar[Sequence[Any]] = (HeadTraining, TripletSettings, HeadData, CONFIG_FILE)
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
         """See :class:`Task`. A run has a session of its own, because its budget is a setting."""
         from admire.pipeline.past_runs import read_record
+
+        out, *submissions = self.write(data, settings)
+        for path in submissions:
+            log.info("Wrote %s", path)
+        return Result(run_figures([out]), read_record(out), (out, *submissions))
+
+    def write(self, data: Data, settings: Values) -> list[Path]:
+        """Do as :meth:`run` does, without the figures; return the run folder and submissions."""
         from admire.pipeline.run_blocks import rank_file
 
-        out = make(Output, settings).out or Path("runs/latest")
+        out, own = make(Output, settings).out or Path("runs/latest"), run_settings(settings)
         files, asking = make(ItemFiles, settings), make(RequestOptions, settings)
-        written = rank_file(data, out, run_settings(settings), files, asking=asking)
-        for path in written:
-            log.info("Wrote %s", path)
-        return Result(run_figures([out]), read_record(out), (out, *written))
+        workers = open_workers(settings, own.device)
+        return [out, *rank_file(data, out, own, files, asking=asking, workers=workers)]
 
     def train(self, data: Sequence[Path], settings: Values) -> Result:
         """Train a projection head; see :class:`Task`. Its figures are its history, by epoch.

@@ -14,6 +14,7 @@ from admire.apps.cli.output import print_rows, shortened
 from admire.apps.search.settings import SearchSettings
 from admire.core.choices import EngineName
 from admire.core.errors import UserError
+from admire.core.options import WorkerOptions, open_workers
 from admire.core.terminal import visible
 from admire.rankers.settings import Settings
 
@@ -76,7 +77,7 @@ def search(
     print_rows(headings, rows, title)
 
 
-@opt.with_settings("index", (Settings, "device"), opt.WorkerOptions)
+@opt.with_settings("index", (Settings, "device"), WorkerOptions)
 def index(
     source: Path | None = None,
     /,
@@ -135,7 +136,7 @@ def index(
     if add and not source:
         raise UserError("Nothing to add: name a source.", "add")
     device = opt.make(Settings, options).device
-    shared = opt.open_workers(options, device)
+    shared = open_workers(options, device)
     encode = encode_over(shared, device) if shared else encode_here
     if export:
         check_export(export)

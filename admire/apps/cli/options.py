@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_origin
 
 from cyclopts import Parameter, Token
 from pydantic import ValidationError
@@ -13,9 +13,8 @@ from pydantic import ValidationError
 from admire.apps.cli.panels import DAILY, OWN, Heading, show_default
 from admire.core import registry
 from admire.core.choices import BoardTrack, Fusion, PublishedSet
-from admire.core.errors import UserError, check_extra
+from admire.core.errors import UserError
 from admire.core.options import (
-    Option,
     Panel,
     Setting,
     gather_plugins,
@@ -24,13 +23,10 @@ from admire.core.options import (
     take_settings,
 )
 from admire.core.options import make as make
-from admire.core.schema import adapter, complaint, settings
+from admire.core.schema import adapter, complaint
 from admire.rankers.settings import Settings
 from admire.tasks.task import CONFIG_FILE as CONFIG_FILE
 from admire.tasks.task import SettingsSource as SettingsSource
-
-if TYPE_CHECKING:
-    from admire.core import workers
 
 Command = TypeVar("Command", bound=Callable[..., None])
 Options = Mapping[str, Any] | None
@@ -159,31 +155,6 @@ def model_names(*kinds: registry.Kind) -> Callable[[object], list[str]]:
 
 
 # --------------------------------------------------------------------------- shared by commands
-
-
-@settings(frozen=True, kw_only=True)
-class WorkerOptions:
-    """How many worker processes to use, and where they run."""
-
-    workers: Annotated[int | None, Option("Scale", in_file=False)] = None
-    """Number of Ray worker processes (default: none)."""
-    ray_address: Annotated[str | None, Option("Scale", in_file=False)] = None
-    """Address of the Ray cluster, HOST:PORT or auto (default: this machine)."""
-
-
-def open_workers(options: Options, device: str | None) -> workers.Workers | None:
-    """Return the workers that the options request; None for none."""
-    sharing = make(WorkerOptions, options)
-    if sharing.workers is None:
-        if sharing.ray_address:
-            raise UserError("A Ray cluster needs the number of workers.", "workers")
-        return None
-    check_extra("ray", "Work by several workers", "ray")
-    from admire.core.workers import Workers, check_address
-
-    if sharing.ray_address:
-        check_address(sharing.ray_address)
-    return Workers(sharing.workers, sharing.ray_address, gpus=device != "cpu")
 
 
 Data = Annotated[

@@ -58,7 +58,7 @@ def demo(
     show_run(out, write_run(run, out), report=True)
 
 
-@opt.with_settings("rank", *Rank.settings, opt.WorkerOptions, headings=True)
+@opt.with_settings("rank", *Rank.settings, headings=True)
 def rank(
     data: opt.Data,
     /,
@@ -85,25 +85,21 @@ def rank(
         admire rank my_set/ --out runs/my_set --report
         admire rank my_set/ --limit 5 --dry-run --llm openai:gpt-6.1-sol
     """
-    from admire.core.storage import check_folder
     from admire.data.image_files import check_image
     from admire.pipeline.forecast import plan
-    from admire.pipeline.run_blocks import rank_file
 
     started = time.monotonic()
-    settings, files = run_settings(options), opt.make(ItemFiles, options)
-    asking, workers = opt.make(RequestOptions, options), opt.open_workers(options, settings.device)
     if dry_run:
+        files, asking = opt.make(ItemFiles, options), opt.make(RequestOptions, options)
         look, skip = (check_image, lambda fault: None) if files.skip_bad else (None, None)
         items = list(files.read(data, look=look, skip=skip))
-        print_forecasts(plan(items, settings, asking=asking), json=json)
+        print_forecasts(plan(items, run_settings(options), asking=asking), json=json)
         return
-    check_folder(out, "run")
     if report:
         from admire.apps.report import check_report
 
         check_report(out / REPORT)
-    written = rank_file(data, out, settings, files, asking=asking, workers=workers)
+    _, *written = Rank().write(data, dict(options or {}) | {"out": out})
     show_run(out, written, report=report, json=json, data=data)
     took = time.monotonic() - started
     minutes = "{}:{:02} min".format(*divmod(int(took), 60))
