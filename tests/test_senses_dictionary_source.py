@@ -11,14 +11,15 @@ from admire.pipeline.sources import open_source
 from admire.prompts import Prompts
 from admire.senses.dictionaries import open_dictionaries
 from admire.senses.dictionary_source import NO_ENTRY, DictionarySource
-from admire.senses.interpretation import ReadingSettings, interpret
+from admire.senses.interpretation import interpret
 from admire.senses.sense import NO_SENSE
+from admire.senses.settings import SenseSettings
 
 
 def looked_up(item: Item) -> dict[str, str]:
     """The texts that a dictionary alone has of an item."""
     item = replace(item, sentence_type="idiomatic")
-    settings = ReadingSettings("given")
+    settings = SenseSettings("given")
     (found,) = interpret([item], [open_source("dictionary")], Prompts(), settings)
     return found[0].texts()
 
@@ -48,7 +49,7 @@ def test_its_scene_is_the_sentence_in_other_words(owls, compound, sentence, scen
 def test_compounds_without_an_entry_are_marked_and_counted(owls, caplog):
     feet = Item("cold feet", "He got cold feet.", sentence_type="idiomatic")
     items = [feet, replace(feet, sentence_type="literal"), replace(OWL, sentence_type="idiomatic")]
-    source, settings = open_source("dictionary"), ReadingSettings("given")
+    source, settings = open_source("dictionary"), SenseSettings("given")
     (found,) = interpret(items, [source], Prompts(), settings)
     assert [one.idiomatic.fault for one in found] == [NO_ENTRY, NO_ENTRY, None]
     assert "of 1 of 2 idiomatic items ('cold feet')" in caplog.text

@@ -12,10 +12,11 @@ from admire import Candidate, Item, Settings, UserError, rank
 from admire.prompts import Prompts
 from admire.senses.dictionaries import NO_ENTRIES, Entry
 from admire.senses.dictionaries.entries import Entries
-from admire.senses.interpretation import Interpretation, ReadingSettings, interpret
+from admire.senses.interpretation import Glosses, Interpretation, interpret
 from admire.senses.meaning import NO_MEANING, Meaning
 from admire.senses.sense import Sense
 from admire.senses.sequence import OFFSET, SLOPE
+from admire.senses.settings import SenseSettings
 
 
 class Counted:
@@ -51,13 +52,13 @@ def test_what_tells_the_sense_of_subtask_b_are_the_captions_of_the_sequence():
     detector = Counted()
     sequence = (Candidate("s1.png", caption="A lamp.\nIt is lit."), Candidate("s2.png"))
     item = Item("night owl", "", sequence=sequence)
-    settings = ReadingSettings("detector", glosses="none")
-    interpret([item], [says("")], Prompts(), settings, detector=detector)
+    settings = SenseSettings("detector")
+    interpret([item], [says("")], Prompts(), settings, glosses="none", detector=detector)
     assert detector.asked == [["A lamp. It is lit. It was about night owl."]]
     target = Item("night owl", "", expected_item="a.png")
     for blind in (target, replace(item, sequence=sequence[1:])):
         with pytest.raises(UserError, match="to decide its sense"):
-            interpret([blind], [says("Literal")], Prompts(), ReadingSettings("vote"))
+            interpret([blind], [says("Literal")], Prompts(), SenseSettings("vote"))
 
 
 class Angles:
@@ -83,10 +84,8 @@ def shown(compound: str, *angles: list[int]) -> Item:
 
 
 def decided(*items: Item, detector: Counted | None = None) -> list[Sense]:
-    settings = ReadingSettings("detector", glosses="none")
-    (readings,) = interpret(
-        items, [says("")], Prompts(), settings, encoder=Angles(), detector=detector
-    )
+    settings, models = SenseSettings("detector"), {"encoder": Angles(), "detector": detector}
+    (readings,) = interpret(items, [says("")], Prompts(), settings, glosses="none", **models)
     return [reading.sense for reading in readings]
 
 
@@ -144,9 +143,11 @@ def asked(chat: ScriptedChat) -> list[str]:
     return [next(signs[sign] for sign in signs if sign in prompt) for prompt in chat.prompts]
 
 
-def read(*items: Item, chat: ScriptedChat, **options) -> list[Interpretation]:
-    settings = ReadingSettings("vote", votes=1, **({"meanings": "gloss"} | options))
-    (readings,) = interpret(items, [chat], Prompts(), settings)
+def read(
+    *items: Item, chat: ScriptedChat, glosses: Glosses = "idiomatic", seed: int = 0, **options
+) -> list[Interpretation]:
+    settings = SenseSettings("vote", votes=1, **({"meanings": "gloss"} | options))
+    (readings,) = interpret(items, [chat], Prompts(), settings, glosses=glosses, seed=seed)
     return readings
 
 
@@ -214,7 +215,7 @@ def test_a_literal_use_that_no_model_describes_is_worded_by_a_dictionary(
 def test_a_meaning_by_hand_is_that_of_the_sense_and_no_model_is_asked_for_it(sense, meanings):
     mine = ("someone up late", "no early bird")
     llm = explains(sense)
-    settings = ReadingSettings("vote", meanings=meanings)
+    settings = SenseSettings("vote", meanings=meanings)
     ((reading,),) = interpret([replace(OWL, definitions=mine)], [llm], Prompts(), settings)
     told = getattr(reading, sense.lower())
     assert (told, reading.wording("night owl", mine)) == (Meaning(mine), mine[0])
@@ -231,8 +232,8 @@ def test_a_sense_that_is_known_without_asking_has_only_the_meanings_that_count_a
         ("all", ["idiomatic"] * 2 + ["literal"]),
     ]:
         chat = explains("")
-        settings = ReadingSettings("given", meanings="both", glosses=glosses)
-        (found,) = interpret(items, [chat], Prompts(), settings)
+        settings = SenseSettings("given", meanings="both")
+        (found,) = interpret(items, [chat], Prompts(), settings, glosses=glosses)
         assert asked(chat) == questions
         assert [one.meant for one in found] == ["person awake late", "bird with wings"]
 

@@ -16,10 +16,11 @@ from toys import OWL, WordEncoder, explains
 from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
 from admire.pipeline.sources import open_source, open_sources
 from admire.prompts import Prompts
-from admire.senses.interpretation import ReadingSettings, interpret
+from admire.senses.interpretation import interpret
 from admire.senses.meaning import Meaning
 from admire.senses.recorded import open_replies
 from admire.senses.sense import Sense
+from admire.senses.settings import SenseSettings
 
 HOOTED = replace(OWL, sentence="A night owl hooted.", sentence_type="literal")
 LATE = Meaning(("person awake late", "late worker"), "a lamp at night")
@@ -218,10 +219,10 @@ def test_a_run_of_glosses_gives_glosses_and_says_what_it_lacks(tmp_path, caplog)
     llm = open_source(f"run:{tmp_path / 'run'}")
     caplog.set_level("WARNING")
     caplog.clear()
-    (same,) = interpret(items, [llm], Prompts(), ReadingSettings(meanings="gloss"))
+    (same,) = interpret(items, [llm], Prompts(), SenseSettings(meanings="gloss"))
     assert not caplog.messages
     assert [reading.gloss for reading in same] == ["A person awake late.", None]
-    interpret(items, [llm], Prompts(), ReadingSettings(meanings="both"))
+    interpret(items, [llm], Prompts(), SenseSettings(meanings="both"))
     (warning,) = caplog.messages  # of the sense that is meant there
     assert "no literal meaning for 'night owl' in “A night owl hooted.”" in warning
 

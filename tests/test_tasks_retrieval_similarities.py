@@ -18,7 +18,8 @@ from admire.data.items import Candidate, Item
 from admire.encoders import Query
 from admire.prompts import Prompts
 from admire.rankers.settings import Scoring, Settings
-from admire.senses.interpretation import ReadingSettings, interpret
+from admire.senses.interpretation import interpret
+from admire.senses.settings import SenseSettings
 from admire.tasks.retrieval.passages import Passage, Split
 from admire.tasks.retrieval.queries import encode_queries, encoder_query
 from admire.tasks.retrieval.query_scores import rank_documents, score_queries
@@ -229,8 +230,8 @@ def test_by_meaning_is_rank_with_the_documents_as_candidates(chat, scoring):
         encoder=WordEncoder(),
     ).rankings
     glosses = "all" if scoring.gate == "soft" else "idiomatic"
-    settings = ReadingSettings(meanings="gloss", glosses=glosses)
-    (readings,) = interpret(items, [ScriptedChat(chat())], Prompts(), settings)
+    settings = SenseSettings(meanings="gloss")
+    (readings,) = interpret(items, [ScriptedChat(chat())], Prompts(), settings, glosses=glosses)
     scores = by_meaning(OWLS, WordEncoder(), readings, scoring)
     np.testing.assert_allclose(scores, [ranking.scores for ranking in rankings], atol=1e-9)
     orders = rank_documents(scores, [d.id for d in OWLS.documents])

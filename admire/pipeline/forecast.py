@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from admire.core.progress import hidden_progress
 from admire.data.frames import Data, take_items
@@ -12,7 +12,7 @@ from admire.data.items import Item
 from admire.llm import BoundModel, ChatModel, Question, Reply, Session, Unanswered, Usage
 from admire.llm.chat import Price
 from admire.llm.prices import estimate, price, why_unknown
-from admire.pipeline.run import reading_settings, sense_methods
+from admire.pipeline.run import requested_glosses, sense_methods
 from admire.pipeline.sources import Model, resolve_models
 from admire.prompts import Prompts
 from admire.rankers import open_rankers
@@ -20,13 +20,9 @@ from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import RequestOptions, Settings
 from admire.senses import Detector
 from admire.senses.dictionaries import Dictionary, open_dictionaries
-from admire.senses.interpretation import (
-    ReadingSettings,
-    interpret,
-    meanings_method,
-    sense_method,
-)
+from admire.senses.interpretation import Glosses, interpret, meanings_method, sense_method
 from admire.senses.sense import UNDECIDED, Sense
+from admire.senses.settings import SenseSettings
 from admire.senses.source import ChatSource, Source
 
 
@@ -63,7 +59,6 @@ def put_questions(
     """
     source = ChatSource(llm)
     (method,) = sense_methods(settings, [source])
-    settings_of_readings = replace(reading_settings(settings), guess=guess, strict=False)
     rankers = [r for r in open_rankers(summary, source, prompts, settings) if r.asks]
     all_known = True
     with hidden_progress():
@@ -82,7 +77,11 @@ def put_questions(
                 [item],
                 [llm],
                 prompts,
-                settings_of_readings,
+                settings,
+                seed=settings.seed,
+                glosses=requested_glosses(settings),
+                guess=guess,
+                strict=False,
                 detector=detector,
                 senses=senses,
                 dictionaries=dictionaries,
@@ -178,9 +177,11 @@ def plan_readings(
     items: Sequence[Item],
     source: Source,
     prompts: Prompts,
-    settings: ReadingSettings,
+    settings: SenseSettings,
     dictionaries: Sequence[Dictionary] = (),
     *,
+    seed: int,
+    glosses: Glosses,
     counted: set[str] | None = None,
 ) -> list[Forecast]:
     """Return the requests of :func:`interpret` to a source's chat model; see :func:`plan`."""
@@ -194,7 +195,11 @@ def plan_readings(
                 [item],
                 [counts.bound],
                 prompts,
-                replace(settings, guess=True, strict=False),
+                settings,
+                seed=seed,
+                glosses=glosses,
+                guess=True,
+                strict=False,
                 senses={source.name: [UNDECIDED]} if detected else None,
                 dictionaries=dictionaries,
             )

@@ -64,7 +64,6 @@ from admire.senses.dictionaries import Dictionary, open_dictionaries
 from admire.senses.interpretation import (
     Glosses,
     Interpretation,
-    ReadingSettings,
     interpret,
     meanings_method,
     sense_method,
@@ -300,7 +299,10 @@ class RankingPipeline:
                     items,
                     self.models,
                     self.prompts,
-                    replace(reading_settings(settings), strict=first),
+                    settings,
+                    seed=settings.seed,
+                    glosses=requested_glosses(settings),
+                    strict=first,
                     detector=self.detector,
                     encoder=next(
                         (e.tracks["caption"] for e in self.encoders if "caption" in e.tracks), None
@@ -384,19 +386,12 @@ def check_senses(summary: SetSummary, sources: Sequence[Source], chosen: Sequenc
         check_contexts([summary.first_missing["context"][1]])
 
 
-def reading_settings(settings: Settings) -> ReadingSettings:
-    """Return the settings of a run that control interpretations."""
+def requested_glosses(settings: Settings) -> Glosses:
+    """Return the items whose gloss a run requests."""
+    if not any_ranker(settings.rankers, "uses_meanings"):
+        return "none"
     both = settings.scoring.gate == "soft" or any_ranker(settings.rankers, "weighs_both_senses")
-    glosses: Glosses = "all" if both else "idiomatic"
-    return ReadingSettings(
-        settings.sense,
-        settings.votes,
-        settings.seed,
-        settings.meanings,
-        glosses if any_ranker(settings.rankers, "uses_meanings") else "none",
-        vote_temperature=settings.vote_temperature,
-        gloss_tokens=settings.gloss_tokens,
-    )
+    return "all" if both else "idiomatic"
 
 
 def _explained(reading: Interpretation, judgements: Sequence[Judgement]) -> Interpretation:

@@ -11,7 +11,6 @@ from pydantic import Field
 from admire.core.choices import (
     TEXTS,
     Gate,
-    Meanings,
     Precision,
     ProfileName,
     RankQuery,
@@ -20,8 +19,6 @@ from admire.core.choices import (
 )
 from admire.core.errors import UserError
 from admire.core.options import (
-    DecidedBy,
-    Dictionaries,
     EncoderDevice,
     LlmUrl,
     Option,
@@ -30,6 +27,7 @@ from admire.core.options import (
 )
 from admire.core.schema import SEVERAL, Count, Positive, Weight, check_once, settings
 from admire.llm.chat import IMAGE_SIDE
+from admire.senses.settings import SenseSettings
 
 
 @settings(frozen=True)
@@ -88,8 +86,8 @@ class Scoring:
 
 
 @settings(frozen=True)
-class Settings:
-    """Settings of a run. The defaults are the embedded profile."""
+class RankerSettings:
+    """Which rankers order candidates, and what they compare by which models."""
 
     rankers: Annotated[
         tuple[str, ...], Option("Chat models and costs", "ranker", completes="ranker")
@@ -123,23 +121,12 @@ class Settings:
     query: Annotated[RankQuery, Option("Scoring")] = "meaning"
     """Text that candidates are compared with; all but the meaning are baselines without a chat
     model."""
-    sense: DecidedBy = "auto"
-    votes: Annotated[Count, Option("Senses and meanings")] = 5
-    """Votes per chat model (T in the paper)."""
-    vote_temperature: Annotated[float, Field(ge=0, le=2), Option("Senses and meanings")] = 0.7
-    """Sampling temperature for votes, from 0 to 2."""
-    abstain_below: Annotated[
-        Annotated[float, Field(gt=0.5, le=1)] | None, Option("Senses and meanings")
-    ] = None
-    """Mark items as unsure if the confidence of their sense is below this, from 0.5 to 1; they are
-    still ranked."""
-    meanings: Annotated[Meanings, Option("Senses and meanings")] = "auto"
-    """What each chat model writes: definitions and a scene for the intended sense, or for both
-    senses (auto: both; for the embedded model, only idiomatic uses), or one gloss of the idiom (as
-    in the paper)."""
-    gloss_tokens: Annotated[Count, Option("Senses and meanings")] = 60
-    """Maximum tokens of the gloss for --meanings gloss."""
-    dictionaries: Dictionaries = ("wordnet",)
+
+
+@settings(frozen=True)
+class Settings(SenseSettings, RankerSettings):
+    """Settings of a run. The defaults are the embedded profile."""
+
     track: Annotated[Track | None, Option("Scoring")] = None
     """Parts of the candidates to use (default: all images and captions that the encoder and the
     chat model support)."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, get_args
 
 from admire.core import registry
@@ -22,6 +23,7 @@ from admire.senses.dictionary_evidence import add_evidence
 from admire.senses.meaning import NO_MEANING, Meaning, MeaningKind
 from admire.senses.sense import NO_SENSE, UNDECIDED, Sense, given
 from admire.senses.sequence import read_sequences, shows_captions
+from admire.senses.settings import SenseSettings
 from admire.senses.source import Source, as_source, check_contexts
 
 log = logging.getLogger("admire")
@@ -30,7 +32,10 @@ FEW = 3
 """If none of at least so many replies is usable, the model is at fault, not a compound."""
 
 Glosses = Literal["all", "idiomatic", "none"]
-"""The items whose gloss is requested: all, those with the idiomatic sense, or none."""
+"""The items whose gloss is requested: all, those with the idiomatic sense, or none. With the
+meanings ``meant``, and with ``both`` if the sense is known before the model is asked, it is
+requested for their idiomatic sense; with ``meant`` also for the literal sense of the others, except
+from the embedded model. Otherwise the literal sense is requested for all items."""
 
 
 @dataclass(frozen=True)
@@ -87,35 +92,6 @@ class Interpretation:
         return {role: text for role, text in texts.items() if text}
 
 
-@dataclass(frozen=True)
-class ReadingSettings:
-    """How senses are decided and which meanings are requested.
-
-    Attributes:
-        votes, vote_temperature: number and sampling temperature of votes, with the method ``vote``.
-        seed: of the first question; further ones have the next numbers.
-        glosses: the items whose gloss is requested. With ``meant``, and with ``both`` if the sense
-            is known before the model is asked, it is requested for their idiomatic sense; with
-            ``meant`` also for the literal sense of the others, except from the embedded model.
-            Otherwise the literal sense is requested for all items. ``none`` requests no meanings.
-        guess: whether :data:`UNDECIDED` items are asked about in both senses, or only about what
-            either sense needs.
-        gloss_tokens: maximum tokens of a gloss, with the meanings ``gloss``.
-        strict: whether a chat model without any usable vote, or without any usable meaning, is an
-            error; otherwise a warning lists the items.
-    """
-
-    sense: SenseMethod = "auto"
-    votes: int = 5
-    seed: int = 0
-    meanings: Meanings = "auto"
-    glosses: Glosses = "idiomatic"
-    guess: bool = False
-    vote_temperature: float = 0.7
-    gloss_tokens: int = 60
-    strict: bool = True
-
-
 def sense_method(method: SenseMethod, source: Source, decided_by: str = "") -> str:
     """Resolve ``auto`` for this source; return other methods unchanged.
 
@@ -140,8 +116,12 @@ def interpret(
     items: Sequence[Item],
     llms: Sequence[ChatModel | Source],
     prompts: Prompts,
-    settings: ReadingSettings | None = None,
+    settings: SenseSettings | None = None,
     *,
+    seed: int = 0,
+    glosses: Glosses = "idiomatic",
+    guess: bool = False,
+    strict: bool = True,
     detector: Detector | None = None,
     encoder: TextEncoder | None = None,
     senses: Mapping[str, Sequence[Sense]] | None = None,
@@ -155,6 +135,11 @@ def interpret(
 
     Args:
         llms: chat models, or other sources of senses and meanings.
+        seed: of the first question; further ones have the next numbers.
+        guess: whether :data:`UNDECIDED` items are asked about in both senses, or only about what
+            either sense needs.
+        strict: whether a chat model without any usable vote, or without any usable meaning, is an
+            error; otherwise a warning lists the items.
         detector: for the method ``detector`` (default: the built-in one).
         encoder: compares captions of sequences with that method (default: ``e5``).
         senses: senses that are decided already, by the source's name.
@@ -164,7 +149,7 @@ def interpret(
     Raises:
         UserError: a model fails, or an item's sense cannot be decided; or see ``strict``.
     """
-    settings = settings or ReadingSettings()
+    settings = settings or SenseSettings()
     sources = [as_source(llm) for llm in llms]
     for source in sources:
         source.check(items)  # before a detector reads all of them
@@ -178,14 +163,25 @@ def interpret(
         if senses and source.name in senses:
             decided = senses[source.name]
         elif uses and method == "vote":
-            decided = _vote(uses, source, prompts, settings)
+            decided = _vote(uses, source, prompts, settings, seed, strict=strict)
         elif uses:
             if method not in shared:
                 shared[method] = _decide(uses, method, detector, encoder, prompts, entries)
             decided = shared[method]
         left = iter(decided)
         all_senses = [next(left) if item.has_sense else NO_SENSE for item in items]
-        idiomatic, literal = _ask_meanings(items, all_senses, source, prompts, settings, entries)
+        ask = partial(
+            source.meanings,
+            prompts=prompts,
+            seed=seed,
+            entries=entries,
+            gloss_tokens=settings.gloss_tokens,
+        )
+        kinds = [
+            _meaning_kinds(item, sense, source, settings, glosses, guess=guess)
+            for item, sense in zip(items, all_senses, strict=True)
+        ]
+        idiomatic, literal = _ask_meanings(items, all_senses, kinds, source, ask, strict=strict)
         readings.append(
             [
                 Interpretation(source.name, sense, idiomatic[item], literal[item], entries[item])
@@ -196,7 +192,13 @@ def interpret(
 
 
 def _vote(
-    items: Sequence[Item], source: Source, prompts: Prompts, settings: ReadingSettings
+    items: Sequence[Item],
+    source: Source,
+    prompts: Prompts,
+    settings: SenseSettings,
+    seed: int,
+    *,
+    strict: bool,
 ) -> list[Sense]:
     """Return the senses by the source's votes; warn about items without a valid vote."""
     try:
@@ -205,13 +207,13 @@ def _vote(
             prompts,
             votes=settings.votes,
             temperature=settings.vote_temperature,
-            seed=settings.seed,
+            seed=seed,
         )
     except Unanswered:
         return [UNDECIDED] * len(items)
     unread = [item for item, sense in zip(items, senses, strict=True) if not sense.label]
     votes = sum(sense.unparsed for sense in senses)
-    if settings.strict and len(unread) == len(items) and votes >= FEW:
+    if strict and len(unread) == len(items) and votes >= FEW:
         raise _unusable(source.name, f"none of the {votes} votes could be parsed", "sense")
     for item in unread:
         log.warning("%s: no vote on '%s' could be parsed.", source.name, item.compound)
@@ -261,18 +263,19 @@ def _detected(uses: Sequence[Use], detector: Detector) -> list[Sense]:
 def _ask_meanings(
     items: Sequence[Item],
     senses: Sequence[Sense],
+    kinds: Sequence[set[MeaningKind]],
     source: Source,
-    prompts: Prompts,
-    settings: ReadingSettings,
-    entries: Mapping[Item, Entries],
+    ask: Callable[[Sequence[Item], MeaningKind], dict[Item, Meaning]],
+    *,
+    strict: bool,
 ) -> tuple[dict[Item, Meaning], dict[Item, Meaning]]:
     """Ask a source for all meanings of one kind, then of the next; return them by sense.
 
     An item's own ``definitions`` are the meaning of its sense.
     """
     by_kind: dict[MeaningKind, list[Item]] = {"gloss": [], "idiomatic": [], "literal": []}
-    for item, sense in zip(items, senses, strict=True):
-        for kind in _meaning_kinds(item, sense, source, settings):
+    for item, requested in zip(items, kinds, strict=True):
+        for kind in requested:
             by_kind[kind].append(item)
     idiomatic = dict.fromkeys(items, NO_MEANING)
     literal = idiomatic.copy()
@@ -284,18 +287,11 @@ def _ask_meanings(
         if chosen:
             answers = literal if kind == "literal" else idiomatic
             with suppress(Unanswered):
-                meanings = source.meanings(
-                    chosen,
-                    kind,
-                    prompts,
-                    seed=settings.seed,
-                    entries=entries,
-                    gloss_tokens=settings.gloss_tokens,
-                )
+                meanings = ask(chosen, kind)
                 answers |= meanings
                 pairs += meanings.items()
     if source.llm:
-        _check_meanings(pairs, source.name, strict=settings.strict)
+        _check_meanings(pairs, source.name, strict=strict)
     meant = [item for item, sense in zip(items, senses, strict=True) if sense.label == "idiomatic"]
     missing = [item for item in meant if not source.llm and idiomatic[item].fault]
     if missing:
@@ -357,22 +353,31 @@ def _unusable(name: str, reason: str, *settings: str) -> UserError:
 
 
 def _meaning_kinds(
-    item: Item, sense: Sense, source: Source, settings: ReadingSettings
+    item: Item,
+    sense: Sense,
+    source: Source,
+    settings: SenseSettings,
+    glosses: Glosses,
+    *,
+    guess: bool,
 ) -> set[MeaningKind]:
     """Return the kinds of meaning to request from a source for an item in this sense."""
-    if settings.glosses == "none":
+    if glosses == "none":
         return set()
+    kinds_of = partial(
+        _meaning_kinds, source=source, settings=settings, glosses=glosses, guess=guess
+    )
     if item.definitions:
-        others = _meaning_kinds(replace(item, definitions=()), sense, source, settings)
+        others = kinds_of(replace(item, definitions=()), sense)
         return others & {"idiomatic" if sense.label == "literal" else "literal"}
     if not item.has_sense:
         return {"idiomatic"}
     if sense == UNDECIDED:
         either = [Sense(label, 0.5) for label in get_args(SenseLabel)]
-        first, second = (_meaning_kinds(item, sense, source, settings) for sense in either)
-        return first | second if settings.guess else first & second
+        first, second = (kinds_of(item, sense) for sense in either)
+        return first | second if guess else first & second
     meanings = meanings_method(settings.meanings, source)
-    idiomatic = settings.glosses == "all" or sense.label == "idiomatic"
+    idiomatic = glosses == "all" or sense.label == "idiomatic"
     if meanings == "gloss":
         return {"gloss"} if idiomatic else set()
     kinds: set[MeaningKind] = set()
@@ -381,7 +386,7 @@ def _meaning_kinds(
     if idiomatic or (meanings == "both" and not first_known):
         kinds.add("idiomatic")
     literal = sense.label != "idiomatic" and source.describes_both_senses
-    if meanings == "both" or settings.glosses == "all" or literal:
+    if meanings == "both" or glosses == "all" or literal:
         kinds.add("literal")
     return kinds
 
@@ -390,6 +395,6 @@ def true_queries(
     items: Sequence[Item], llm: ChatModel | Source, prompts: Prompts, *, seed: int = 0
 ) -> list[str]:
     """Return the text for comparing items in their given sense: the gloss, or the compound."""
-    settings = ReadingSettings(sense="given", seed=seed, meanings="gloss")
-    (readings,) = interpret(items, [llm], prompts, settings)
+    settings = SenseSettings(sense="given", meanings="gloss")
+    (readings,) = interpret(items, [llm], prompts, settings, seed=seed)
     return [reading.gloss or item.phrase for item, reading in zip(items, readings, strict=True)]

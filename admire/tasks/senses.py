@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from admire.data.items import Item
     from admire.llm.session import Session
     from admire.pipeline.forecast import Forecast
-    from admire.senses.interpretation import ReadingSettings
 
 log = logging.getLogger("admire")
 
@@ -72,7 +71,9 @@ class SenseTask(Task):
             items,
             [source],
             Prompts(made.prompts),
-            _reading_settings(made),
+            made,
+            seed=made.seed,
+            glosses="none",
             detector=detector,
             dictionaries=open_dictionaries(made.dictionaries),
         )
@@ -96,14 +97,6 @@ class SenseTask(Task):
         return Result(as_rows(figures), record | {"seed": made.seed}, files, as_rows(table))
 
 
-def _reading_settings(made: Settings) -> ReadingSettings:
-    from admire.senses.interpretation import ReadingSettings
-
-    return ReadingSettings(
-        made.sense, made.votes, made.seed, glosses="none", vote_temperature=made.vote_temperature
-    )
-
-
 def plan_senses(items: Sequence[Item], settings: Values, counted: set[str]) -> list[Forecast]:
     """Return the requests of the task ``sense`` to its chat model, with their estimated cost.
 
@@ -120,7 +113,9 @@ def plan_senses(items: Sequence[Item], settings: Values, counted: set[str]) -> l
     made, llm = make(Settings, settings), make(QuerySettings, settings).llm
     source = open_source(llm, url=made.llm_url, dictionaries=made.dictionaries, asked=False)
     prompts = Prompts(made.prompts)
-    return plan_readings(items, source, prompts, _reading_settings(made), counted=counted)
+    return plan_readings(
+        items, source, prompts, made, seed=made.seed, glosses="none", counted=counted
+    )
 
 
 @settings(frozen=True, kw_only=True)

@@ -15,7 +15,8 @@ from admire.pipeline.sources import open_source
 from admire.prompts import Prompts
 from admire.senses import Detector
 from admire.senses.dictionaries import open_dictionaries
-from admire.senses.interpretation import Interpretation, ReadingSettings, interpret
+from admire.senses.interpretation import Interpretation, interpret
+from admire.senses.settings import SenseSettings
 from admire.senses.source import Source
 from admire.tasks.retrieval.passages import Passage
 from admire.tasks.retrieval.settings import InstructionFormat, QueryForm, QuerySettings
@@ -126,15 +127,13 @@ def interpret_queries(
         items,
         [llm],
         Prompts(settings.prompts),
-        _reading_settings(settings, meanings),
+        SenseSettings(sense=settings.sense, meanings=meanings),
+        seed=settings.seed,
+        glosses="all",
         detector=detector,
         dictionaries=open_dictionaries(dictionaries),
     )
     return interpretations
-
-
-def _reading_settings(settings: QuerySettings, meanings: Meanings) -> ReadingSettings:
-    return ReadingSettings(settings.sense, seed=settings.seed, meanings=meanings, glosses="all")
 
 
 def plan_queries(
@@ -155,7 +154,9 @@ def plan_queries(
         items,
         source,
         Prompts(settings.prompts),
-        _reading_settings(settings, meanings),
+        SenseSettings(sense=settings.sense, meanings=meanings),
         open_dictionaries(settings.dictionaries),
+        seed=settings.seed,
+        glosses="all",
         counted=counted,
     )
