@@ -28,6 +28,7 @@ from admire.data.settings import ItemFiles
 from admire.pipeline.past_runs import read_run, read_settings
 from admire.rankers.settings import RequestOptions
 from admire.tasks.rank import run_settings
+from admire.tasks.score import Score
 
 
 def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
@@ -370,6 +371,10 @@ def test_two_submissions_show_their_paired_difference(capsys, write_table):
     assert difference.loc[("all", "top1"), "mean"] == 1
     assert "second minus first" in run(capsys, "score", bad, good, "--gold", gold)[1]
     ended(capsys, "score", bad, good, bad, "--gold", gold)
+    result = Score().run([bad, good], {"gold": gold})
+    top1 = {row["submission"]: row["mean"] for row in result.figures if row["metric"] == "top1"}
+    assert top1 == {str(bad): 0, str(good): 1}
+    assert result.record["gold"] == str(gold)
 
 
 def test_runs_without_gold_are_scored_by_their_agreement(capsys, tmp_path, wavering):

@@ -17,13 +17,13 @@ from hypothesis.extra.numpy import arrays
 from toys import OWL, PAPER, ScriptedChat, WordEncoder, explains, says
 
 from admire import Ranking, Settings, UserError, compare_runs, rank, read_submission, write_run
-from admire.apps.audit.scorecard import score_submissions
 from admire.core.choices import Fusion
 from admire.metrics.item_figures import score_items
 from admire.pipeline.fusion import fuse
 from admire.pipeline.past_runs import read_run
 from admire.rankers.scorer import fuse_scores, rank_names
 from admire.senses import Sense
+from admire.tasks.score import Score
 
 METHODS = get_args(Fusion)
 A, B = np.array([0.9, 0.5, 0.1]), np.array([2.0, 4.0, 3.0])
@@ -193,7 +193,7 @@ def test_a_fused_probability_is_the_mean_of_the_runs_that_have_one(
     assert (ranking.probability_idiomatic, ranking.predicted_type) == (pytest.approx(p), label)
     assert ranking.confidence == (p and pytest.approx(p if label == "idiomatic" else 1 - p))
     assert ranking.interpretations[0].sense.unparsed == 0
-    senses = score_submissions([tmp_path / "fused"]).cards[0].senses
+    senses = Score().run(tmp_path / "fused", {}).cards[0].senses
     assert (senses is None) == (p is None)
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from admire.apps.cli.panels import DAILY, OWN, Heading, show_default
 from admire.core import registry
-from admire.core.choices import BoardTrack, Fusion, PublishedSet
+from admire.core.choices import Fusion
 from admire.core.errors import UserError
 from admire.core.options import (
     Panel,
@@ -141,8 +141,8 @@ def model_names(*kinds: registry.Kind) -> Callable[[object], list[str]]:
     """Return the shell completer for names of models of these kinds (default: all)."""
 
     def names(_: object) -> list[str]:
-        if "ranker" in kinds:
-            return registry.names("ranker")
+        if kinds and kinds[0] in ("ranker", "metric"):
+            return registry.names(kinds[0])
         from admire.apps.catalogue import models
 
         return [
@@ -175,18 +175,3 @@ FusionMethod = Annotated[
     Parameter(help="Fusion method: standardised scores, Borda points, or reciprocal ranks."),
 ]
 Seed = Annotated[int, Parameter(help="Seed for resampling.")]
-Published = Annotated[
-    PublishedSet | None,
-    Parameter(help="Published set of the gold data: also compare with its published figures."),
-]
-PublishedTrack = Annotated[
-    BoardTrack | None, Parameter(help="Track of the leaderboard (default: the run's).")
-]
-Metrics = Annotated[
-    list[str] | None,
-    Parameter(
-        "--metric",
-        help=f"Further metric, a plug-in. Repeat for several. Installed: "
-        f"{', '.join(registry.names('metric'))}.",
-    ),
-]

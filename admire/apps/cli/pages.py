@@ -16,10 +16,12 @@ from admire.apps.cli import options as opt
 from admire.core.choices import Images, ProfileName
 from admire.core.errors import UserError, check_extra
 from admire.rankers.settings import Settings
+from admire.tasks.score import ScoreSettings
 
 log = logging.getLogger("admire")
 
 
+@opt.with_settings("report", (ScoreSettings, "published", "track", "metrics"))
 def report(
     runs: list[Path],
     /,
@@ -28,9 +30,7 @@ def report(
     force: opt.Force = False,
     images: Images = "embed",
     data: Path | None = None,
-    published: opt.Published = None,
-    track: opt.PublishedTrack = None,
-    metric: opt.Metrics = None,
+    options: opt.Options = None,
 ) -> None:
     """Show runs in one HTML file: figures, plots, and each item with its pictures.
 
@@ -55,15 +55,7 @@ def report(
     from admire.core.storage import check_file
 
     check_file(out, '<meta name="generator" content="admire">', force=force)
-    written = write_report(
-        runs,
-        out,
-        images=images,
-        data=data,
-        published=published,
-        track=track,
-        metrics=metric or (),
-    )
+    written = write_report(runs, out, images=images, data=data, **(options or {}))
     log.info("Wrote %s, %.1f MB", written, written.stat().st_size / 1e6)
 
 

@@ -25,6 +25,7 @@ from admire.core.errors import UserError
 from admire.data.settings import ItemFiles
 from admire.rankers.settings import RequestOptions, Scoring, Settings
 from admire.tasks.rank import Rank, run_settings
+from admire.tasks.score import Score
 
 log = logging.getLogger("admire")
 
@@ -205,17 +206,9 @@ def batch(data: opt.Data, /, *, dry_run: opt.DryRun = False, options: opt.Option
     log.info("All replies from batches are cached. Now run admire rank with these options.")
 
 
+@opt.with_settings("score", *Score.settings)
 def score(
-    submissions: list[Path],
-    /,
-    *,
-    gold: Path | None = None,
-    judgements: Path | None = None,
-    published: opt.Published = None,
-    track: opt.PublishedTrack = None,
-    metric: opt.Metrics = None,
-    seed: opt.Seed = 0,
-    json: opt.Json = False,
+    submissions: list[Path], /, *, options: opt.Options = None, json: opt.Json = False
 ) -> None:
     """Score submissions: top-1, DCG, NDCG and both correlations, with 95 % intervals.
 
@@ -229,27 +222,15 @@ def score(
     Args:
         submissions: One submission or run folder, or two to compare by their paired difference and
             the agreement of their orders, which needs no gold.
-        gold: File with the expected orders, or a folder with one file per language (default: the
-            run's own).
-        judgements: File saved by a report (judgements.json), with people's corrections of the gold.
 
     Examples:
         admire score runs/my_set
         admire score runs/a runs/b --gold dev.tsv
     """
     from admire.apps.audit.run_leakage import warn_if_runs_leaked
-    from admire.apps.audit.scorecard import score_submissions
     from admire.apps.cli.score_output import print_scores, scores_as_json
 
-    scores = score_submissions(
-        submissions,
-        gold,
-        judgements=judgements,
-        published=published,
-        track=track,
-        seed=seed,
-        metrics=metric or (),
-    )
+    scores = Score().run(submissions, options or {})
     if json:
         print_json(scores_as_json(scores))
     else:

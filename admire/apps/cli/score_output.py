@@ -11,7 +11,7 @@ from admire.apps.cli.output import print_figures, print_rows, print_unsure
 if TYPE_CHECKING:
     import pandas as pd
 
-    from admire.apps.audit.scorecard import Scorecards
+    from admire.tasks.scorecard import Scorecards
 
 
 def scores_as_json(scores: Scorecards) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated
 
 from cyclopts import Parameter, Token
@@ -21,7 +22,7 @@ def task(
     set_: Annotated[list[str] | None, Parameter("--set")] = None,
     json: opt.Json = False,
 ) -> None:
-    """Run a task: rank, sense, detect, retrieve, sts, or one of a plug-in.
+    """Run a task: rank, score, sense, detect, retrieve, sts, or one of a plug-in.
 
     Args:
         name: Name of the task, as admire plugins task lists them.
@@ -31,7 +32,7 @@ def task(
     Examples:
         admire task sense my_set/ --set out=my_senses.tsv --json
     """
-    from admire.tasks.task import Task, field_types
+    from admire.tasks.task import Result, Task, field_types
 
     plugin = registry.find("task", name)
     task: Task = plugin.open()
@@ -51,7 +52,8 @@ def task(
     with plugin.blamed(data):
         result = task.run(data, values)
     if json:
-        print_json(vars(result) | {"files": [str(path) for path in result.files]})
+        record = {field.name: getattr(result, field.name) for field in fields(Result)}
+        print_json(record | {"files": [str(path) for path in result.files]})
     elif result.figures:
         print_rows(
             [*result.figures[0]], [[*row.values()] for row in result.figures], f"{name}, {data}"

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from admire.apps.audit.scorecard import place_on_boards
 from admire.apps.report.report import Table, describe_figure, file_name, plain_name
 from admire.apps.report.source_data import data_source
 from admire.core.choices import BoardTrack, PublishedSet
@@ -20,6 +19,7 @@ from admire.metrics.leakage import describe_leaks
 from admire.metrics.published import Board, describe_misfit, recognise_set
 from admire.pipeline.language_summary import language_cells, untrained_note
 from admire.pipeline.ranking import Run, score_rankings
+from admire.tasks.scorecard import place_on_boards
 
 
 def ranking_tables(

@@ -31,6 +31,8 @@ from admire.metrics.reliability import decided_items, risk_curve, sense_summary,
 from admire.pipeline.past_runs import read_rows
 from admire.pipeline.record import refuse_limited, used_gold_sense
 from admire.pipeline.scoring import abstained_below, check_own_gold, judged_track, read_predictions
+from admire.tasks.score import ScoreSettings
+from admire.tasks.task import Result, as_rows
 
 log = logging.getLogger("admire")
 
@@ -68,39 +70,25 @@ class Scorecard:
 
 
 @dataclass(frozen=True)
-class Scorecards:
+class Scorecards(Result):
     """One scorecard, or two with the paired difference, second minus first.
 
     Attributes:
+        figures: of each submission, by its path.
         cards: none without gold.
         agreement: of two, see :func:`admire.metrics.agreement.order_agreement`.
         gold: as people's judgements corrected it; None without judgements.
     """
 
-    cards: list[Scorecard]
-    difference: pd.DataFrame | None
-    agreement: pd.DataFrame | None
-    gold: CorrectedGold | None
+    cards: Sequence[Scorecard] = ()
+    difference: pd.DataFrame | None = None
+    agreement: pd.DataFrame | None = None
+    gold: CorrectedGold | None = None
 
 
-def score_submissions(
-    paths: Sequence[Path],
-    gold: Path | None = None,
-    *,
-    judgements: Path | None = None,
-    published: PublishedSet | None = None,
-    track: BoardTrack | None = None,
-    seed: int = 0,
-    metrics: Sequence[str] = (),
-) -> Scorecards:
-    """Score one submission or run, or two.
-
-    Args:
-        gold: the file or folder with the gold (default: that of the first, a run folder, for the
-            items that both have). For two without gold, only the agreement is returned.
-        track: of its boards (default: the one in which each run is judged).
-        metrics: names of further metrics, plug-ins.
-    """
+def score_submissions(paths: Sequence[Path], settings: ScoreSettings) -> Scorecards:
+    """Score one submission or run, or two; for two without gold, only compare their orders."""
+    gold, judgements, published = settings.gold, settings.judgements, settings.published
     if len(paths) > 2:
         raise UserError("Give one submission, or two to compare.")
     if published and judgements:
@@ -127,18 +115,23 @@ def score_submissions(
     items, before = (corrected.items, uncorrected) if corrected else (uncorrected, [])
     if len(paths) == 2 and not gold and not any(item.best for item in items):
         log.info("The runs have no gold, so they are not scored. Give it with --gold.")
-        return Scorecards([], None, order_agreement(*predictions, seed=seed), corrected)
+        agreement = order_agreement(*predictions, seed=settings.seed)
+        return Scorecards([], agreement=agreement, gold=corrected)
     cards = [
-        _scorecard(path, rows, record, items, before, published, track, seed, metrics)
+        _scorecard(path, rows, record, items, before, settings)
         for path, rows, (_, record) in zip(paths, predictions, read, strict=True)
     ]
+    figures = [{"submission": str(c.path)} | row for c in cards for row in as_rows(c.all_figures)]
     if len(cards) == 1:
-        return Scorecards(cards, None, None, corrected)
+        return Scorecards(figures, cards=cards, gold=corrected)
     first, second = (card.scored for card in cards)
-    difference = with_ndcg(paired_difference(first, second, seed=seed))
+    difference = with_ndcg(paired_difference(first, second, seed=settings.seed))
     if gold:
         predictions = _chosen(predictions, shared_places(predictions, paths))
-    return Scorecards(cards, difference, order_agreement(*predictions, seed=seed), corrected)
+    agreement = order_agreement(*predictions, seed=settings.seed)
+    return Scorecards(
+        figures, cards=cards, difference=difference, agreement=agreement, gold=corrected
+    )
 
 
 def _chosen(
@@ -155,12 +148,10 @@ def _scorecard(
     record: Mapping[str, Any],
     items: Sequence[Item],
     uncorrected: Sequence[Item],
-    published: PublishedSet | None,
-    track: BoardTrack | None,
-    seed: int,
-    metrics: Sequence[str],
+    settings: ScoreSettings,
 ) -> Scorecard:
     """Score one submission or run; see :func:`score_submissions`."""
+    published, seed, metrics = settings.published, settings.seed, settings.metrics
     refuse_limited(path, record, len(predictions), len(items))
     scored = score_items(items, predictions, str(path), metrics)
     before = languages = None
@@ -175,7 +166,7 @@ def _scorecard(
     card = Scorecard(path, scored, figures, before, languages, senses)
     if not published:
         return card
-    entries, notes = place_on_boards(card.all_figures, published, track, record)
+    entries, notes = place_on_boards(card.all_figures, published, settings.track, record)
     for note in notes:
         log.warning("%s: %s", published, note)
     return replace(card, boards=entries)
