@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
 from importlib import metadata
 from inspect import cleandoc
 from pathlib import Path
@@ -54,7 +53,6 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
-
 COMMANDS = {
     RANK: "rank:demo sets:init sets:check rank:rank rank:one rank:batch config:config rank:score "
     "rank:submit rank:fuse sets:audit pages:report senses:sense pages:serve",
@@ -66,11 +64,6 @@ COMMANDS = {
 """The commands by panel, as MODULE:FUNCTION."""
 
 
-@cache
-def _source(module: str) -> str:
-    return Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
-
-
 def add(parent: App, places: str, group: Group | None = None) -> None:
     """Add commands that are imported when they are used.
 
@@ -79,7 +72,8 @@ def add(parent: App, places: str, group: Group | None = None) -> None:
     """
     for order, place in enumerate(places.split()):
         module, function = place.split(":")
-        line = re.search(rf'^def {function}\(.+?"""(.+?)(\n\n|""")', _source(module), re.M | re.S)
+        source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+        line = re.search(rf'^def {function}\(.+?"""(.+?)(\n\n|""")', source, re.M | re.S)
         parent.command(
             f"{__package__}.{place}",
             name=function.removeprefix(f"{parent.name[0]}_").replace("_", "-"),
