@@ -13,7 +13,7 @@ from commands import chat_server, ended, run
 from conftest import admire_row
 from toys import WordEncoder
 
-from admire.embedded.light_detector import LightDetector
+from admire.embedded.light_detector import LightDetector, Reader
 from admire.encoders import Query, Vectors
 
 pytest.importorskip("sklearn", reason="training a light detector needs the extra 'train'")
@@ -53,7 +53,8 @@ def data(write_table: Callable[..., Path]) -> Path:
 def idiomatic(tmp_path: Path) -> Path:
     """A detector that takes everything as idiomatic."""
     path = tmp_path / "mine.json"
-    LightDetector("words", "words:1", np.zeros((5, 2048)), np.ones(5), True, {}).save(path)
+    readers = (Reader("words", "words:1"),)
+    LightDetector(readers, np.zeros((5, 2048)), np.ones(5), True, {}).save(path)
     return path
 
 

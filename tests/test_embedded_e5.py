@@ -18,7 +18,8 @@ from admire.core.errors import UserError
 from admire.core.opened import Opened
 from admire.embedded import e5 as e5_module
 from admire.embedded import onnx_session
-from admire.embedded.e5 import E5Encoder
+from admire.embedded.e5 import E5Encoder, E5StateEncoder, open_network
+from admire.encoders import Query
 
 TEXTS = ["a red bird", "a blue bird", "the sea at night", "an owl", "an old red boat"]
 
@@ -61,7 +62,8 @@ def test_a_process_opens_the_network_once_and_nothing_that_holds_it_is_in_a_cycl
 
 def test_onnxruntime_reports_nothing_to_its_makers(e5: E5Encoder, tmp_path: Path):
     # Where it reports, it leaves the number of its session in the temporary folder.
-    code = """from admire.embedded.e5 import E5Encoder
+    code = """from admire.embedded.e5 import E5Encoder, E5StateEncoder, open_network
+from admire.encoders import Query
 E5Encoder().encode_texts(["an owl"], role="query")"""
     silenced = {"ORT_DISABLE_TELEMETRY", "CI"}
     mine = {name: value for name, value in os.environ.items() if name not in silenced}
@@ -104,6 +106,39 @@ def test_e5_reads_of_a_long_word_what_it_does_not_cut(e5: E5Encoder):
     with quickly(5):
         vectors = e5.encode_texts(["ab" * 1_000_000, "ab" * 10_000], role="document")
     assert np.abs(vectors[0] - vectors[1]).max() < 1e-4
+
+
+def test_states_of_all_layers_have_the_vector_as_their_mean(e5: E5Encoder):
+    model, session = open_network(12)
+    for text in TEXTS:
+        states = session.run(None, {"states": model.states(model.tokens(f"query: {text}"))})[0]
+        mean = states[0].mean(axis=0)
+        (vector,) = e5.encode_texts([text], role="query")
+        assert mean / np.linalg.norm(mean) == pytest.approx(vector, abs=1e-5)
+
+
+def test_a_text_has_the_mean_of_its_words_states(e5: E5Encoder):
+    encoder = E5StateEncoder()
+    model, _ = open_network(1)
+    words = "Das schwarze Schaf, unfassbar:", "Donaudampfschifffahrt", "画蛇添足", "gece kuşu"
+    text = "  ".join(words)
+    spans = [(text.index(word), text.index(word) + len(word)) for word in words]
+    counts = [len(model.tokens(word)) - 2 for word in words]
+    vectors = encoder.encode_queries([Query(text, span=span) for span in spans])
+    (whole,) = encoder.encode_texts([text], role="document")
+    assert np.average(vectors, axis=0, weights=counts) == pytest.approx(whole, abs=1e-4)
+    assert np.abs(vectors[0] - vectors[1]).max() > 0.1
+
+
+@pytest.mark.parametrize("prompt", [None, ""])
+def test_a_span_far_behind_is_read_and_one_that_is_no_word_too(e5: E5Encoder, prompt):
+    encoder, far = E5StateEncoder(), "an owl " * 2_000
+    spans = [(0, 2), (3, 4), (len(far), len(far) + 5), (0, len(far) + 5)]
+    vectors = encoder.encode_queries([Query(f"{far}sheep", prompt, span) for span in spans])
+    (near,) = encoder.encode_queries([Query("an owl " * 60 + "sheep", prompt, (420, 425))])
+    assert np.isfinite(vectors).all()
+    cosines = vectors @ near / np.linalg.norm(vectors, axis=1) / np.linalg.norm(near)
+    assert cosines[2] > 0.9 > cosines[0]
 
 
 def test_e5_names_its_version_in_its_identity(e5: E5Encoder):

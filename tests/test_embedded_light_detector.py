@@ -13,7 +13,7 @@ from conftest import refused
 from toys import MarkedEncoder
 
 from admire import Candidate, Item, UserError
-from admire.embedded.light_detector import BUILT_IN, LightDetector
+from admire.embedded.light_detector import BUILT_IN, LightDetector, Reader
 from admire.prompts import Prompts
 from admire.senses import Use, open_detector
 
@@ -23,7 +23,8 @@ NEUTRAL = "It was about night owl."
 def light(heads: int = 1, card: dict | None = None, **options) -> LightDetector:
     """A detector whose heads weigh nothing."""
     zeros = np.zeros((heads, 8)), np.zeros(heads)
-    return LightDetector("marked", "marked:1", *zeros, neutral=True, card=card or {}, **options)
+    readers = (Reader("marked", "marked:1"),)
+    return LightDetector(readers, *zeros, neutral=True, card=card or {}, **options)
 
 
 def test_the_mean_probability_decides_and_no_votes_are_cast():
@@ -57,6 +58,27 @@ def test_a_compound_is_read_in_its_sentence_where_it_is_repeated_and_once_in_neu
     read = [("Night owls", sentences[0]), *(("night owl", s) for s in (sentences[1], NEUTRAL))]
     assert words == [word for first, text in read for word in (first, text, "night owl", '"')]
     assert all(f'Sentence: "{NEUTRAL}"' in text for _, text in encoder.asked[8:])
+
+
+def test_a_further_encoder_reads_the_compound_in_the_sentence_alone():
+    class Second(MarkedEncoder):
+        """One number: the length of the sentence."""
+
+        identity = "second:1"
+
+        def encode_queries(self, queries):
+            super().encode_queries(queries)
+            return np.array([[len(query.text)] for query in queries], dtype=float)
+
+    readers = (Reader("marked", "marked:1"), Reader("second", "second:1"))
+    detector = replace(light(), encoders=readers, weights=np.array([[0.0] * 8 + [1.0]]))
+    second = Second()
+    uses = [Use(Item("night owl", "Night owls sleep."))]
+    (sense,) = detector.classify(uses, MarkedEncoder(), second)
+    assert second.asked == [("Night owls", "Night owls sleep."), ("night owl", NEUTRAL)]
+    assert sense.probability_idiomatic == pytest.approx(1 / (1 + np.exp(len(NEUTRAL) - 17)))
+    with pytest.raises(UserError, match=r"'marked:1 \+ second:1', not on 'marked:1'"):
+        detector.classify(uses, MarkedEncoder())
 
 
 def test_weights_of_another_version_are_refused():
@@ -116,7 +138,7 @@ def test_what_a_sequence_shows_is_compared_with_captions_that_say_nothing():
 
 
 def test_a_detector_refuses_vectors_of_another_encoder():
-    detector = replace(light(), encoder_identity="marked:0")
+    detector = replace(light(), encoders=(Reader("marked", "marked:0"),))
     with pytest.raises(UserError, match=r"'marked:0'.*'marked:1'"):
         detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())
 
@@ -139,6 +161,12 @@ def test_a_damaged_or_older_detector_file_is_named(tmp_path: Path, content):
     path = tmp_path / "detector.json"
     path.write_text(content)
     refused(path, "is not a detector of this version", "Train it again", read=open_detector)
+
+
+def test_a_file_of_a_detector_with_one_encoder_is_still_read(tmp_path: Path):
+    path = tmp_path / "detector.json"
+    path.write_text(json.dumps(BEFORE | {"card": {}}))
+    assert open_detector(path).encoders == (Reader("e", "e"),)
 
 
 def test_the_built_in_detector_was_fitted_with_todays_prompts():

@@ -19,7 +19,7 @@ from toys import MarkedEncoder, ScriptedChat, marked, open_words
 from admire import SAMPLES, Candidate, Item, Settings, rank, read_items, write_run
 from admire.apps.report.tables import ranking_tables
 from admire.data.overlap import digests, parts_of
-from admire.embedded.light_detector import LightDetector
+from admire.embedded.light_detector import LightDetector, Reader
 from admire.metrics.leakage import find_leaks, training_digests
 from admire.pipeline.past_runs import read_run
 from admire.senses import open_detector
@@ -171,7 +171,7 @@ def test_a_detectors_card_lists_compounds_and_sentences_and_a_run_tells_which_it
 ):
     seen = [ranked(item) for item in marked(compounds=10)]
     left_out = [item for item in seen if item.compound == "c3"]
-    detector = train_detector(seen, MarkedEncoder(), leave_out=["C 3s"])
+    detector = train_detector(seen, [MarkedEncoder()], leave_out=["C 3s"])
     saw = digests(parts_of([item for item in seen if item not in left_out], pictures=False))
     assert detector.card["saw"] == saw | {"caption": []}
     detector.save(tmp_path / "detector.json")
@@ -242,7 +242,9 @@ def test_runs_that_are_fused_or_tuned_say_what_each_saw(capsys, tmp_path, toys, 
     ]
     data = write_items(tmp_path / "data.jsonl", items)
     saw = {"saw": digests(parts_of(items[:2], pictures=False)) | {"caption": []}}
-    detector = LightDetector("marked", "marked:1", np.zeros((1, 8)), np.ones(1), True, saw)
+    detector = LightDetector(
+        (Reader("marked", "marked:1"),), np.zeros((1, 8)), np.ones(1), True, saw
+    )
     once, without = tmp_path / "once", tmp_path / "without"
     write_run(rank(items, SETTINGS, detector=detector, source=data), once)
     write_run(rank(items, replace(SETTINGS, sense="given"), source=data), without)

@@ -39,7 +39,7 @@ def test_without_neutral_sentences_what_is_usual_counts_and_with_them_it_does_no
 
     def mean_probability(neutral: bool) -> float:
         settings = DetectorTraining(per_compound=9, neutral=neutral)
-        detector = train_detector(mostly, Blind(), settings)
+        detector = train_detector(mostly, [Blind()], settings)
         senses = detector.classify([Use(item) for item in mostly], Blind())
         return np.mean([sense.probability_idiomatic for sense in senses])
 
@@ -73,4 +73,4 @@ def test_forms_of_one_expression_count_as_one_and_are_left_out_with_it():
 )
 def test_fitting_needs_enough_compounds_in_both_senses(few):
     with pytest.raises(UserError, match="5 compounds"):
-        train_detector(few, MarkedEncoder())
+        train_detector(few, [MarkedEncoder()])

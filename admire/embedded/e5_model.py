@@ -122,10 +122,13 @@ class E5Model:
     def _matrix(self, name: str) -> Vectors:
         return self._vector(name).reshape(-1, self.width)
 
-    def graph(self) -> bytes:
+    def graph(self, layers: int | None = None) -> bytes:
         """Return the network as an ONNX model: BERT's layers, then the mean over the tokens.
 
         Its input is that of :meth:`states`, its output is a vector of unit length, (1, width).
+
+        Args:
+            layers: how many, without the mean: the output is the tokens' states, like the input.
         """
         graph = OnnxGraph()
         constant, add = graph.constant, partial(graph.add, domain=MICROSOFT)
@@ -152,7 +155,7 @@ class E5Model:
         layer_norm = {"epsilon": self._epsilon}
         norm = vectors("emb.ln.w", "emb.ln.b")
         states = add("LayerNormalization", "states", *norm, domain="", **layer_norm)
-        for layer in (f"l{number}." for number in range(self._layers)):
+        for layer in (f"l{number}." for number in range(layers or self._layers)):
             names = [f"{layer}{name}" for name in "qkv"]
             bias = np.concatenate([self._vector(f"{name}.b") for name in names])
             qkv = [product(states, name) for name in names]
@@ -165,11 +168,13 @@ class E5Model:
             skip = vectors(*(f"{layer}{name}" for name in ("oln.w", "oln.b", "fo.b")))
             inner = product(inner, f"{layer}fo")
             states = add("SkipLayerNormalization", inner, states, *skip, **layer_norm)
-        axis = constant("axis", np.array([1]))
-        mean = add("ReduceMean", states, axis, domain="", keepdims=0)
-        graph.add("LpNormalization", mean)
         shape = [1, "tokens", self.width]
-        return graph.model({"states": (TensorProto.FLOAT, shape)}, ("vector", [1, self.width]))
+        if layers is None:
+            axis = constant("axis", np.array([1]))
+            mean = add("ReduceMean", states, axis, domain="", keepdims=0)
+            graph.add("LpNormalization", mean)
+        output = [1, self.width] if layers is None else shape
+        return graph.model({"states": (TensorProto.FLOAT, shape)}, ("output", output))
 
 
 def _numbers(blocks: npt.NDArray[Any]) -> Vectors:

@@ -1,4 +1,4 @@
-"""The light detector: heads on a frozen encoder's vectors."""
+"""The light detector: heads on frozen encoders' vectors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -37,27 +37,35 @@ BUILT_IN = Path(__file__).parent / "detector.json"
 """The light detector that admire ships."""
 
 Features = npt.NDArray[np.float64]
-PLACES = 4
-"""Number of vectors of an item, see :func:`read_contexts`."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """An encoder that heads were trained on.
+
+    Attributes:
+        identity: its exact version; the heads only fit its vectors.
+    """
+
+    name: str
+    identity: str
 
 
 @dataclass(frozen=True)
 class LightDetector:
-    """Logistic heads on an encoder's vectors of a compound; their probabilities are averaged.
+    """Logistic heads on encoders' vectors of a compound; their probabilities are averaged.
 
     Attributes:
-        encoder: the encoder's name.
-        encoder_identity: the encoder's exact version; the heads only fit its vectors.
-        weights: shape (heads, 4 * width), see :func:`read_contexts`; they yield calibrated log-odds
-            of the idiomatic sense.
+        encoders: see :func:`read_contexts`.
+        weights: of all places, shape (heads, width); they yield calibrated log-odds of the
+            idiomatic sense.
         biases: shape (heads,), added to the log-odds.
         neutral: whether neutral contexts are subtracted, see :class:`DetectorTraining`.
         card: how it was made; ``saw`` has digests of the compounds and sentences of its training.
         identity: SHA-256 of its file, or of the file that :meth:`save` would write.
     """
 
-    encoder: str
-    encoder_identity: str
+    encoders: tuple[Reader, ...]
     weights: npt.NDArray[np.float64]
     biases: npt.NDArray[np.float64]
     neutral: bool
@@ -71,27 +79,29 @@ class LightDetector:
         if not self.identity:
             object.__setattr__(self, "identity", sha256(self._content()))
 
-    def classify(self, uses: Sequence[Use], encoder: QueryEncoder | None = None) -> list[Sense]:
+    def classify(self, uses: Sequence[Use], *encoders: QueryEncoder) -> list[Sense]:
         """Return the sense of each use, by the mean of the heads' probabilities.
 
         The mean is calibrated. It can differ from the majority of the heads.
 
         Args:
-            encoder: None opens the one with the name in :attr:`encoder`.
+            encoders: none opens those with the names in :attr:`encoders`.
 
         Raises:
-            UserError: the heads were trained on another encoder, or by another version of admire.
+            UserError: the heads were trained on other encoders, or by another version of admire.
         """
         if not uses:
             return []
-        encoder = encoder or open_context_encoder(self.encoder)
-        if encoder.identity != self.encoder_identity:
+        encoders = encoders or tuple(open_context_encoder(one.name) for one in self.encoders)
+        trained, given = ([one.identity for one in some] for some in (self.encoders, encoders))
+        if given != trained:
             raise UserError(
-                f"The detector was trained on '{self.encoder_identity}', not on "
-                f"'{encoder.identity}'. Train it again.",
+                f"The detector was trained on '{' + '.join(trained)}', not on "
+                f"'{' + '.join(given)}'. Train it again.",
                 "detector",
             )
-        contexts = read_contexts([use.item for use in uses], encoder, neutral=self.neutral)
+        places = read_contexts([use.item for use in uses], encoders, neutral=self.neutral)
+        contexts = np.concatenate(places, axis=1)
         if contexts.shape[1] != self.weights.shape[1]:
             raise UserError(
                 "Another version of admire trained the detector. Train it again.", "detector"
@@ -122,8 +132,7 @@ class LightDetector:
 
     def _content(self) -> str:
         content = {
-            "encoder": self.encoder,
-            "identity": self.encoder_identity,
+            "encoders": [*map(asdict, self.encoders)],
             "weights": np.round(self.weights, 5).tolist(),
             "biases": np.round(self.biases, 5).tolist(),
             "neutral": self.neutral,
@@ -141,14 +150,18 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool) -> Features:
-    """Return vectors of each item's compound in its sentence, shape (items, 4 * width).
+def read_contexts(
+    items: Sequence[Item], encoders: Sequence[QueryEncoder], *, neutral: bool
+) -> list[Features]:
+    """Return vectors of each item's compound in its sentence, for each place (items, width).
 
-    The prompt ``detect`` contains the sentence and repeats the compound in quotation marks. The
-    quarters are the encoder's vectors of the compound's words in the sentence, of the whole
-    sentence, of the repetition and of the closing quotation mark.
+    The first encoder reads the prompt ``detect``, which contains the sentence and repeats the
+    compound in quotation marks. It has four places: the compound's words in the sentence, the whole
+    sentence, the repetition and the closing quotation mark. Each further encoder reads the sentence
+    alone and has one place, the compound's words.
 
     Args:
+        encoders: the first is best a language model, which sees the prompt from the left.
         neutral: subtract the mean over neutral sentences, the lines of the template ``neutral``
             (or ``sequence-neutral``, if captions of a sequence replace the sentence). This leaves
             the effect of the sentence, without that of the compound itself.
@@ -161,18 +174,31 @@ def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool
         lines = prompts.about(item, prompt).splitlines()
         neutral_items[key] = [replace(item, sentence=line) for line in lines]
     texts = [*items, *chain.from_iterable(neutral_items.values())]
-    queries = [query for item in texts for query in _queries(item, prompts)]
-    vectors: Features = encoder.encode_queries(queries).astype(float).reshape(len(texts), -1)
+    places: list[Features] = []
+    for number, encoder in enumerate(encoders):
+        queries = [[_in_sentence(i)] if number else _in_prompt(i, prompts) for i in texts]
+        vectors = encoder.encode_queries([*chain.from_iterable(queries)]).astype(float)
+        places += [*vectors.reshape(len(texts), -1, vectors.shape[1]).swapaxes(0, 1)]
     if not neutral:
-        return vectors
+        return places
     ends = np.cumsum([len(items), *map(len, neutral_items.values())])[:-1]
-    _, *groups = np.split(vectors, ends)
-    means = {key: group.mean(axis=0) for key, group in zip(neutral_items, groups, strict=True)}
-    subtracted: Features = np.array([means[key] for key in keys])
-    return vectors[: len(items)] - subtracted
+
+    def subtract(place: Features) -> Features:
+        own, *groups = np.split(place, ends)
+        means = {key: group.mean(axis=0) for key, group in zip(neutral_items, groups, strict=True)}
+        subtracted: Features = own - np.array([means[key] for key in keys])
+        return subtracted
+
+    return [*map(subtract, places)]
 
 
-def _queries(item: Item, prompts: Prompts) -> list[Query]:
+def _in_sentence(item: Item) -> Query:
+    """Return the sentence, with the compound's words in it as the span."""
+    whole = (0, len(item.sentence))
+    return Query(item.sentence, span=find_compound(item.sentence, item.phrase) or whole)
+
+
+def _in_prompt(item: Item, prompts: Prompts) -> list[Query]:
     """Return the prompt up to the quotation mark after the repeated compound, with four spans."""
     text = prompts.about(item, "detect")
     start, end = find_compound(item.sentence, item.phrase) or (0, len(item.sentence))
@@ -191,8 +217,7 @@ def _queries(item: Item, prompts: Prompts) -> list[Query]:
 class _File(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
 
-    encoder: str
-    identity: str
+    encoders: tuple[Reader, ...] = Field(min_length=1)
     weights: list[list[float]] = Field(min_length=1)
     biases: list[float]
     neutral: bool
@@ -201,13 +226,13 @@ class _File(BaseModel):
 
 @registry.register("detector", "embedded", needs=("embedded",))
 def open_built_in() -> LightDetector:
-    """The light detector that admire ships: heads on the embedded model's states."""
+    """The light detector that admire ships: heads on the states of the embedded models."""
     return open_light(str(BUILT_IN))
 
 
 @registry.register("detector", "light", takes="FILE", needs=("embedded",))
 def open_light(file: str) -> LightDetector:
-    """Heads on the embedded model's states, from a file of admire train detector."""
+    """Heads on the embedded models' states, from a file of admire train detector."""
     path = Path(file)
     try:
         return _read(read_text(path))
@@ -221,10 +246,14 @@ def open_light(file: str) -> LightDetector:
 @lru_cache(maxsize=2)  # a server opens it for each item
 def _read(text: str) -> LightDetector:
     """Read a detector from the text of its file."""
-    file = _File.model_validate_json(text)
+    content = json.loads(text)
+    if isinstance(content, dict) and "encoder" in content:  # written for a single one
+        one = {"name": content.pop("encoder"), "identity": content.pop("identity", None)}
+        content["encoders"] = [one]
+    file = _File.model_validate_json(json.dumps(content))
     check_card(file.card)
     weights, biases = np.array(file.weights), np.array(file.biases)
     if biases.shape != weights.shape[:1]:
         raise ValueError("each head needs a bias")
-    heads = file.encoder, file.identity, weights, biases, file.neutral, file.card
+    heads = file.encoders, weights, biases, file.neutral, file.card
     return LightDetector(*heads, identity=sha256(text))

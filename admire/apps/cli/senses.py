@@ -134,13 +134,13 @@ def train_detector(
     from admire.senses import read_compounds, read_idiomaticity
     from admire.tasks import training
 
-    check_file(out, '{"encoder":', force=force)
+    check_file(out, '{"encoder', force=force)
     options = with_file("train detector", options)
     settings, source = opt.make(DetectorTraining, options), opt.make(DetectorData, options)
     unseen = [compound for path in source.leave_out for compound in read_compounds(path)]
     items = [item for path in data for item in read_idiomaticity(path)]
-    encoder = open_context_encoder(source.encoder)
-    detector = training.train_detector(items, encoder, settings, leave_out=unseen)
+    encoders = [*map(open_context_encoder, source.encoder)]
+    detector = training.train_detector(items, encoders, settings, leave_out=unseen)
     detector.save(out)
     print_json(summarise_card(detector.card))
     log.info("Wrote %s", out)

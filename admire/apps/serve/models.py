@@ -182,8 +182,9 @@ class Models:
                 encoder.encode_texts(["Hello"], role="query")
         detector = self.detector(settings)
         if isinstance(detector, LightDetector):
-            reader = _within(open_context_encoder(detector.encoder), "encoder")
-            reader.encode_queries([Query("Hello", span=(0, 5))])
+            for one in detector.encoders:
+                reader = _within(open_context_encoder(one.name), "encoder")
+                reader.encode_queries([Query("Hello", span=(0, 5))])
         if self.index:
             self.collection(settings)
 

@@ -1,4 +1,4 @@
-"""Training a light detector: logistic heads on a frozen encoder, calibrated on other compounds."""
+"""Training a light detector: logistic heads on frozen encoders, calibrated on other compounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from admire.core.errors import UserError, needs_extra
 from admire.data.overlap import digests, stem
-from admire.embedded.light_detector import PLACES, Features, LightDetector, read_contexts, sha256
+from admire.embedded.light_detector import Features, LightDetector, Reader, read_contexts, sha256
 from admire.metrics.leakage import SAW, detector_parts, warn_of_shared
 from admire.metrics.metrics import calibration_error
 from admire.prompts import Prompts
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from admire.encoders import QueryEncoder
 
 HEADS = 5
+PLACES = 4
+"""Places of the first encoder."""
+STRENGTH = 30
+"""Times the setting ``strength``, for further encoders, whose vectors are shorter."""
 
 
 def sample_items(
@@ -65,7 +69,7 @@ def _expression(item: Item, expressions: Mapping[str, str]) -> str:
 
 def train_detector(
     items: Sequence[Item],
-    encoder: QueryEncoder,
+    encoders: Sequence[QueryEncoder],
     settings: DetectorTraining | None = None,
     *,
     leave_out: Sequence[str] = (),
@@ -83,6 +87,7 @@ def train_detector(
 
     Args:
         items: labelled sentences.
+        encoders: see :func:`admire.embedded.light_detector.read_contexts`.
         leave_out, expressions: see :func:`sample_items`.
 
     Raises:
@@ -101,9 +106,11 @@ def train_detector(
     both = np.array([(g, True) in sizes and (g, False) in sizes for g in groups], dtype=bool)
     if len(set(groups[both])) < HEADS:
         raise UserError(f"A detector needs at least {HEADS} compounds that occur in both senses.")
-    contexts = read_contexts(items, encoder, neutral=settings.neutral)
+    places = read_contexts(items, encoders, neutral=settings.neutral)
+    contexts = np.concatenate(places, axis=1)
+    ends = np.cumsum([place.shape[1] for place in places])[:-1]
     splitter = StratifiedGroupKFold(HEADS, shuffle=True, random_state=settings.seed)
-    folds = list(splitter.split(contexts, labels, groups))
+    folds = list(splitter.split(labels, labels, groups))
     weights = np.ones(len(items))
     if settings.neutral:
         folds = [(train, test[both[test]]) for train, test in folds]
@@ -113,7 +120,7 @@ def train_detector(
     warn_of_shared(parts, folds, [item.compound for item in items], "the detector's heads")
 
     heads = [
-        _fit_head(contexts[train], labels[train], weights[train], settings.strength)
+        _fit_head(np.split(contexts[train], ends, axis=1), labels[train], weights[train], settings)
         for train, _ in folds
     ]
     scores = [contexts[test] @ head for head, (_, test) in zip(heads, folds, strict=True)]
@@ -146,8 +153,7 @@ def train_detector(
         SAW: digests([*parts, *detector_parts(named)]),
     }
     return LightDetector(
-        encoder.name,
-        encoder.identity,
+        tuple(Reader(encoder.name, encoder.identity) for encoder in encoders),
         np.array(heads) * scale.coef_[0, 0],
         np.full(HEADS, np.ravel(scale.intercept_)[0]),
         settings.neutral,
@@ -156,12 +162,12 @@ def train_detector(
 
 
 def _fit_head(
-    contexts: Features,
+    places: Sequence[Features],
     labels: npt.NDArray[np.bool_],
     weights: npt.NDArray[np.float64],
-    strength: float,
+    settings: DetectorTraining,
 ) -> Features:
-    """Return one head's weights for contexts, shape (4 * width,).
+    """Return one head's weights for the vectors of all places, side by side.
 
     Each place has weights of its own, scaled so that the scores of all places have the same spread.
 
@@ -174,8 +180,9 @@ def _fit_head(
         weights = np.where(labels == sense, weights / weights[labels == sense].sum(), weights)
     weights = weights * len(labels) / 2
     parts = []
-    for place in np.split(contexts, PLACES, axis=1):
+    for number, place in enumerate(places):
         spread = place.std() or 1
+        strength = settings.strength * (1 if number < PLACES else STRENGTH)
         head = LogisticRegression(C=strength, max_iter=5000)
         head.fit(place / spread, labels, sample_weight=weights)
         coefficients = head.coef_[0]

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from admire.core.choices import Track
 from admire.core.options import EncoderDevice, LlmUrl, Option, PromptFolder
-from admire.core.schema import Count, Positive, Seed, settings
+from admire.core.schema import SEVERAL, Count, Positive, Seed, check_once, settings
 from admire.encoders.training_settings import (
     DATA,
     LEARNED,
@@ -92,8 +92,12 @@ class DetectorData:
     leave_out: Annotated[tuple[Path, ...], Option(DATA)] = ()
     """File whose compounds the detector must not see: as for rank, of Task 2A, or a .txt with one
     compound a line. Repeat for several."""
-    encoder: Annotated[str, Option("Models")] = "embedded-state"
-    """Encoder of words in their context: embedded-state or sbert:…."""
+    encoder: Annotated[tuple[str, ...], SEVERAL, Option("Models")] = ("embedded-state", "e5-state")
+    """Encoder of words in their context: embedded-state, e5-state or sbert:…. Repeat for several;
+    the first reads the sentence in a prompt."""
+
+    def __post_init__(self) -> None:
+        check_once("encoder", self.encoder)
 
 
 @settings(frozen=True)
