@@ -8,22 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from admire.core.errors import UserError
-from admire.core.registry import Variant, register
+from admire.core.registry import Variant
 from admire.data.image_files import read_image
 from admire.encoders.hub import load_cached_first, resolve_source
 from admire.encoders.protocols import Role, Vectors
-from admire.encoders.torch_models import LazyModel, Placement, encode
+from admire.encoders.torch_models import LazyModel, Placement, encode, register_family
 
 
-@register(
-    "encoder",
+@register_family(
     "dual",
     takes="REPOSITORY",
     about="texts and images, any dual encoder of transformers",
-    needs=("clip", "hub"),
-    packages=("open_clip",),
-    size="the model's",
-    licence="the model's",
     variants=(
         Variant(
             "google/siglip2-so400m-patch14-384",
@@ -106,12 +101,9 @@ class DualEncoder(LazyModel):
 
     def _features(self, features: Any, ready: dict[str, Any]) -> Vectors:
         """Run a tower on its named tensors; shape (inputs, width)."""
-        device, dtype = self._placement.resolve()
-        moved = {
-            name: values.to(device, dtype if values.is_floating_point() else None)
-            for name, values in ready.items()
-        }
-        return encode(features, **moved)
+        from transformers import BatchFeature
+
+        return encode(features, **BatchFeature(ready).to(*self._placement.resolve()))
 
 
 def _is_siglip(model: Any) -> bool:

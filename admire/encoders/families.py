@@ -64,7 +64,8 @@ def open_encoder(
 
     plugin, source = registry.resolve("encoder", name)
     if "clip" in plugin.needs:
-        _check_clip(name)
+        models = ("multilingual_clip", "sentence_transformers", "transformers")
+        check_extra("clip", f"The encoder '{name}'", "torch", "open_clip", *models)
     placement = Placement(device, precision)
     options: dict[str, Any] = {"placement": placement, "own_prompts": own_prompts}
     options |= {"trust_remote_code": trust_remote_code, "plugins": plugins or {}}
@@ -97,7 +98,6 @@ def open_trainable(name: str, **options: Any) -> SentenceEncoder:
     Raises:
         UserError: the encoder is unknown, or it is not a sentence-transformers model.
     """
-    _check_clip(name)
     from admire.encoders.sentence import SentenceEncoder
 
     opened = open_encoder(name, **options).encoder
@@ -105,11 +105,6 @@ def open_trainable(name: str, **options: Any) -> SentenceEncoder:
         raise UserError(f"'{name}' cannot be fine-tuned. Use a model of sbert:….", "encoder")
     opened.claim()
     return opened
-
-
-def _check_clip(name: str) -> None:
-    packages = ("torch", "open_clip", "multilingual_clip", "sentence_transformers", "transformers")
-    check_extra("clip", f"The encoder '{name}'", *packages)
 
 
 def _at_revision(source: str) -> tuple[str, str | None]:

@@ -9,27 +9,22 @@ from typing import Any
 
 from admire.core.choices import nearest
 from admire.core.errors import UserError
-from admire.core.registry import Variant, register
+from admire.core.registry import Variant
 from admire.encoders.hub import base_folder, local_folder, resolve_source
 from admire.encoders.openclip import OpenClipEncoder
 from admire.encoders.protocols import Role, Vectors
-from admire.encoders.torch_models import LazyModel, Placement, encode
+from admire.encoders.torch_models import LazyModel, Placement, encode, register_family
 
 NAMES = ("XLM-Roberta-Large-Vit-L-14", "XLM-Roberta-Large-Vit-B-32", "LABSE-Vit-L-14")
 IMAGE_TOWERS = {512: "ViT-B-32-quickgelu/openai", 768: "ViT-L-14-quickgelu/openai"}
 """The image tower that a text tower was trained to agree with, by the width of their space."""
 
 
-@register(
-    "encoder",
+@register_family(
     "mclip",
     takes="NAME",
     about="texts and images, M-CLIP with OpenAI's image tower",
     citation="Carlsson et al. 2022, LREC",
-    needs=("clip", "hub"),
-    packages=("open_clip",),
-    size="the model's",
-    licence="the model's",
     variants=tuple(
         Variant(
             name,
@@ -83,7 +78,6 @@ class MClipEncoder(LazyModel):
         self.identity = f"mclip:{version}:{placement.precision}+{self._images.identity}"
 
     def share(self) -> None:
-        """See :class:`LazyModel`."""
         super().share()
         self._images.share()
 

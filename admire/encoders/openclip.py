@@ -9,11 +9,11 @@ from typing import Any
 
 from admire.core.choices import nearest
 from admire.core.errors import UserError
-from admire.core.registry import Variant, register
+from admire.core.registry import Variant
 from admire.data.image_files import read_image
 from admire.encoders import hub
 from admire.encoders.protocols import Role, Vectors
-from admire.encoders.torch_models import LazyModel, Placement, encode
+from admire.encoders.torch_models import LazyModel, Placement, encode, register_family
 
 WEIGHTS = (
     "open_clip_model.safetensors",
@@ -22,16 +22,11 @@ WEIGHTS = (
 )
 
 
-@register(
-    "encoder",
+@register_family(
     "openclip",
     takes="MODEL/TAG",
     about="texts and images, any of open_clip's list",
     citation="Cherti et al. 2023, arXiv 2212.07143",
-    needs=("clip", "hub"),
-    packages=("open_clip",),
-    size="the model's",
-    licence="the model's",
     variants=(
         Variant(
             "ViT-SO400M-16-SigLIP2-384/webli",
@@ -106,10 +101,7 @@ class OpenClipEncoder(LazyModel):
             own = {"hf_model_name": base, "hf_model_pretrained": False}
             options["text_cfg"] = text | own
         if not self._folder and "hf_tokenizer_name" in text:
-            for file in (
-                "tokenizer.json",
-                "tokenizer_config.json",
-            ):  # otherwise it may be an empty one
+            for file in ("tokenizer.json", "tokenizer_config.json"):  # or it may be an empty one
                 hub.hub_file(text["hf_tokenizer_name"], file)
 
         def load() -> tuple[Any, Any, Any]:

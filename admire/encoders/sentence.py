@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from admire.core.errors import UserError
-from admire.core.registry import Variant, register
+from admire.core.registry import Variant
 from admire.data.image_files import read_image
 from admire.encoders.hub import load_cached_first, resolve_source
 from admire.encoders.protocols import Query, Role, Vectors
-from admire.encoders.torch_models import LazyModel, Placement
+from admire.encoders.torch_models import LazyModel, Placement, register_family
 
 log = logging.getLogger("admire")
 
@@ -34,16 +34,11 @@ E5_PROMPTS = {"query": "query: ", "document": "passage: "}
 """The prompts that E5 models were trained with; their repositories lack them."""
 
 
-@register(
-    "encoder",
+@register_family(
     "sbert",
     takes="REPOSITORY",
     about="any sentence-transformers model: texts, and images if it reads them",
     citation="Reimers and Gurevych 2019, arXiv 1908.10084",
-    needs=("clip", "hub"),
-    packages=("open_clip",),
-    size="the model's",
-    licence="the model's",
     variants=(
         Variant(
             "Qwen/Qwen3-VL-Embedding-2B",
@@ -218,6 +213,7 @@ class SentenceEncoder(LazyModel):
 
     def _encode_spans(self, queries: Sequence[Query], prompt: str | None) -> Vectors:
         import torch
+        from sentence_transformers.util import batch_to_device
 
         from admire.encoders.spans import prepare_spans, span_states
 
@@ -232,13 +228,10 @@ class SentenceEncoder(LazyModel):
         except ValueError as error:
             raise UserError(f"{self.name}: {error}.") from None
         device = self.model.device
-        moved = {
-            name: value.to(device) if isinstance(value, torch.Tensor) else value
-            for name, value in features.items()
-        }
         self.model.eval()
         with torch.inference_mode():
-            states = span_states(self.model, moved, mask.to(device), rows)
+            features = batch_to_device(features, device)
+            states = span_states(self.model, features, mask.to(device), rows)
         unit: Vectors = torch.nn.functional.normalize(states, dim=-1).float().cpu().numpy()
         return unit
 

@@ -6,11 +6,12 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from admire.core.choices import Device, Precision
 from admire.core.errors import UserError
 from admire.core.opened import Opened
+from admire.core.registry import register
 from admire.core.schema import settings
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from admire.encoders.protocols import Vectors
 
+
+Model = TypeVar("Model", bound="type[LazyModel]")
 
 LOADED: Opened[Any] = Opened(3)
 """The models loaded last; a run can have a CLIP's two towers and an encoder of captions."""
@@ -97,6 +100,13 @@ class LazyModel(ABC):
             raise
         except Exception as error:  # the libraries raise the errors of all their parts
             raise UserError(f"{self.name}: cannot be loaded ({error}).") from error
+
+
+def register_family(name: str, **facts: Any) -> Callable[[Model], Model]:
+    """Register a family of encoders that come from a folder or the hub, with the extra ``clip``."""
+    facts |= {"needs": ("clip", "hub"), "packages": ("open_clip",)}
+    facts |= {"size": "the model's", "licence": "the model's"}
+    return register("encoder", name, **facts)
 
 
 def encode(tower: Callable[..., Any], *inputs: Any, **options: Any) -> Vectors:
