@@ -208,12 +208,10 @@ class ChatModel(Identified, Protocol):
         return None
 
 
-def capabilities(model: ChatModel) -> dict[str, Any]:
-    """Return the attributes of a chat model that a wrapper of it has as well."""
-    return {name: getattr(model, name, default) for name, default in CAPABILITIES.items()}
-
-
-CAPABILITIES = {name: getattr(ChatModel, name) for name in ChatModel.__annotations__}
+def inner(llm: ChatModel) -> ChatModel:
+    """Return the model itself, without its session."""
+    model: ChatModel = getattr(llm, "inner", llm)
+    return model
 
 
 def evict(llm: ChatModel, *questions: Question) -> None:

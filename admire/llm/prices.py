@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from math import ceil
 
 from admire.core.errors import pip_install
-from admire.llm.chat import ChatModel, Image, Price, Question, Usage
+from admire.llm.chat import ChatModel, Image, Price, Question, Usage, inner
 from admire.llm.openai import OpenAIChat
 from admire.llm.pictures import image_size
 
@@ -17,7 +17,7 @@ def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | Non
     """Return what a reply of this usage costs today, by a batch API or not; None if unknown."""
     if llm.free:
         return Price(0.0)
-    return _asked(llm).price(usage, batched=batched)
+    return inner(llm).price(usage, batched=batched)
 
 
 def listed_price(model: OpenAIChat, usage: Usage, *, batched: bool = False) -> Price | None:
@@ -48,7 +48,7 @@ def why_unknown(llm: ChatModel) -> str:
         return "not all replies came with the number of their tokens"
     if find_spec("genai_prices") is None:
         return f"prices need genai-prices, of the extra 'rankers': {pip_install('rankers')}"
-    model = _asked(llm)
+    model = inner(llm)
     if isinstance(model, OpenAIChat):
         return f"genai-prices knows none of '{model.model}' at {model.address.shown}"
     return "it has no price"
@@ -60,7 +60,7 @@ def estimate(question: Question, llm: ChatModel) -> Usage:
     A token is estimated as four bytes of UTF-8, with 8 more for a message; an image is counted in
     tiles, by OpenAI's published rule.
     """
-    model = _asked(llm)
+    model = inner(llm)
     name, most = "", question.max_tokens
     if isinstance(model, OpenAIChat):
         name, most = model.model, model.most_tokens(question)
@@ -83,9 +83,3 @@ def image_tokens(image: Image, model: str = "") -> int:
     tiles = ceil(scale * width / TILE) * ceil(scale * height / TILE)
     whole, each = (2833, 5667) if model.startswith("gpt-4o-mini") else (85, 170)
     return whole + each * tiles
-
-
-def _asked(llm: ChatModel) -> ChatModel:
-    """Return the model itself, without its session."""
-    model: ChatModel = getattr(llm, "inner", llm)
-    return model

@@ -15,16 +15,7 @@ from weakref import WeakValueDictionary
 from admire.core import registry
 from admire.core.cache import Cache, open_cache
 from admire.core.errors import UserError
-from admire.llm.chat import (
-    ChatModel,
-    Image,
-    Price,
-    Question,
-    Reply,
-    Unanswered,
-    Usage,
-    capabilities,
-)
+from admire.llm.chat import ChatModel, Image, Price, Question, Reply, Unanswered, Usage, inner
 from admire.llm.pictures import digest
 from admire.llm.prices import estimate, price, why_unknown
 
@@ -224,7 +215,8 @@ class BoundModel(ChatModel):
     def __init__(self, model: ChatModel, session: Session):
         self.inner, self.session = model, session
         self.name, self.identity = model.name, model.identity
-        vars(self).update(capabilities(model))
+        for name in ChatModel.__annotations__:
+            setattr(self, name, getattr(model, name, getattr(ChatModel, name)))
         self._caches = self.identity != self.name
 
     def ask(self, question: Question) -> Reply:
@@ -312,17 +304,11 @@ class BoundModel(ChatModel):
             self.session.cache.drop(self.key(question))
 
 
-def inner(llm: ChatModel) -> ChatModel:
-    """Return the model itself, without a session."""
-    return llm.inner if isinstance(llm, BoundModel) else llm
-
-
 def check_price(llm: ChatModel) -> None:
     """Refuse a model whose price is unknown, because its budget cannot be checked."""
     if price(llm, Usage()) is None:
         raise UserError(
-            f"The price of {llm.name} is unknown ({why_unknown(llm)}). Omit the budget.",
-            "budget",
+            f"The price of {llm.name} is unknown ({why_unknown(llm)}). Omit the budget.", "budget"
         )
 
 

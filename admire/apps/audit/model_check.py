@@ -16,7 +16,7 @@ from admire.data.items import SAMPLES
 from admire.data.reader import read_items
 from admire.encoders import ImageEncoder, Vectors, open_encoder
 from admire.llm import Image, Question, Reply, open_llm
-from admire.llm.session import inner
+from admire.llm.chat import inner
 from admire.pipeline.ranking import Run
 from admire.pipeline.run import rank
 from admire.prompts import Prompts

@@ -156,7 +156,7 @@ class Models:
         from admire.embedded.light_detector import LightDetector
         from admire.encoders import Query, open_context_encoder
         from admire.llm import Question, ask_each
-        from admire.llm.session import inner
+        from admire.llm.chat import inner
         from admire.prompts import Prompts
         from admire.senses.dictionaries.entries import look_up_item
         from admire.senses.dictionaries.opening import open_dictionaries
@@ -178,12 +178,12 @@ class Models:
                 ask_each(model.ask, begun, model, stage, name_of=attrgetter("text"))
         if settings.compares:
             for name in filter(None, (*settings.encoder, settings.caption_encoder)):
-                encoder = _within(self.encoder(name, settings), "encoder")
+                encoder = _without_cache(self.encoder(name, settings))
                 encoder.encode_texts(["Hello"], role="query")
         detector = self.detector(settings)
         if isinstance(detector, LightDetector):
             for one in detector.encoders:
-                reader = _within(open_context_encoder(one.name), "encoder")
+                reader = _without_cache(open_context_encoder(one.name))
                 reader.encode_queries([Query("Hello", span=(0, 5))])
         if self.index:
             self.collection(settings)
@@ -202,6 +202,6 @@ class Models:
             return cast(Opened, self._opened[key])
 
 
-def _within(cached: Any, name: str) -> Any:
-    """Return the model behind a cache, so that its weights are loaded in any case."""
-    return getattr(cached, name, cached)
+def _without_cache(encoder: Any) -> Any:
+    """Return an encoder whose weights are loaded in any case."""
+    return getattr(encoder, "encoder", encoder)
