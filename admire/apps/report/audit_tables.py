@@ -53,9 +53,8 @@ def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") ->
     if not audit["against"]:
         return end
     touched = defaultdict[tuple[str, int], list[Match]](list)  # by other set and item
-    others = defaultdict[tuple[str, ...], set[int]](
-        set
-    )  # the other set's items, by what they share
+    # The other set's items, by what they share.
+    others = defaultdict[tuple[str, ...], set[int]](set)
     for match in audit["matches"]:
         if match["side"] == "here":
             touched[match["against"], match["item"]].append(match)

@@ -126,10 +126,7 @@ def _summarise_groups(items: pd.DataFrame, metrics: Sequence[str] | None) -> pd.
 
 
 def _differences(
-    scored: Sequence[pd.DataFrame],
-    names: Sequence[str],
-    metrics: Sequence[str] | None,
-    unit: str,
+    scored: Sequence[pd.DataFrame], names: Sequence[str], metrics: Sequence[str] | None, unit: str
 ) -> list[Table]:
     """Return each other run minus the first, on the items that both have."""
     first, *others = scored

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from inspect import signature
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
 
 from admire.apps.serve.guard import MEGABYTE
 from admire.apps.serve.problems import LATER, Problem
-
-Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
 class Bodies:
@@ -80,7 +77,6 @@ class JsonRoute(APIRoute):
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """See FastAPI."""
         endpoint = self.endpoint
         kind = get_type_hints(endpoint)[next(iter(signature(endpoint).parameters))]
 

@@ -26,12 +26,10 @@ class Connection(H11Protocol):
     _bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """See asyncio."""
         super().connection_made(transport)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio."""
         self._bytes += len(data)
         if not self._timer:
             self._wait()
@@ -44,7 +42,6 @@ class Connection(H11Protocol):
         self._stop_if_arrived()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio."""
         self._stop()
         super().connection_lost(exc)
 

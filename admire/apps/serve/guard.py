@@ -67,7 +67,6 @@ class Guard:
         self.app, self.host, self.token = app, host.lower(), token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

@@ -57,7 +57,6 @@ class ByLine(APIRoute):
     """A route for bodies with an item a line."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """See Starlette."""
         match, child = super().matches(scope)
         by_line = scope["type"] == "http" and media_type(Request(scope)) == LINES
         return (match, child) if by_line else (Match.NONE, {})
@@ -71,7 +70,6 @@ class Lines(StreamingResponse):
         self._held = held or AsyncExitStack()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
         async with self._held:
             await super().__call__(scope, receive, send)
 

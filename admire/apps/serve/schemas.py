@@ -170,8 +170,7 @@ class Row(Sent):
         None, description="Uses the compound. Only an item with a sequence can do without."
     )
     language: Language | None = Field(
-        None,
-        description="A language tag (default: detected from the sentence; en if that fails).",
+        None, description="A language tag (default: detected from the sentence; en if that fails)."
     )
     candidates: list[Candidate] = Field(
         min_length=2,

@@ -33,7 +33,6 @@ class Server(uvicorn.Server):
         self.service = service
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """See uvicorn."""
         self.service.end()
         await super().shutdown(sockets)
 
