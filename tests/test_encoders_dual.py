@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from clips import CPU, TEXTS, complaint, same, texts_of
+from duals import KINDS
 
 from admire.encoders.dual import DualEncoder
-
-for package in ("torch", "open_clip", "multilingual_clip", "sentence_transformers"):
-    pytest.importorskip(package, reason="needs the extra 'clip'")
-
-from clips import CPU, TEXTS, complaint, same, texts_of  # noqa: E402
-from duals import KINDS  # noqa: E402
 
 pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "network")

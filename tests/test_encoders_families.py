@@ -11,14 +11,10 @@ import sys
 import numpy as np
 import pytest
 
-from admire import UserError
-from admire.encoders import ImageEncoder, open_encoder
+pytest.importorskip("torch", reason="needs the extra 'clip'")
 
-torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
-for package in ("open_clip", "multilingual_clip", "sentence_transformers"):
-    pytest.importorskip(package, reason="needs the extra 'clip'")
-
-from clips import (  # noqa: E402
+import torch
+from clips import (
     COMMIT,
     FAMILIES,
     LONG,
@@ -36,7 +32,10 @@ from clips import (  # noqa: E402
     texts_of,
     truncated,
 )
-from safetensors.torch import load_file, save_file  # noqa: E402
+from safetensors.torch import load_file, save_file
+
+from admire import UserError
+from admire.encoders import ImageEncoder, open_encoder
 
 pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "network")
@@ -96,9 +95,7 @@ def test_bfloat16_is_near_float32_and_another_encoder(folders, family: str, pict
 
 
 @FAMILIES
-def test_a_folder_is_the_same_encoder_wherever_it_is_and_another_when_it_changes(
-    copied, folders, family: str
-):
+def test_a_folder_is_the_same_encoder_anywhere_and_another_when_it_changes(copied, folders, family):
     encoder = opened(f"{family}:{folders[family]}")
     encoder.encode_texts(TEXTS, role="query")
     moved = copied(family, "model@v1")  # an @ in a folder's name is no revision

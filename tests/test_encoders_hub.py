@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("huggingface_hub", reason="needs the extra 'clip'")
+
+import huggingface_hub
+from clips import COMMIT, OTHER_COMMIT, answer
+
 from admire.core.errors import UserError
 from admire.core.storage import MARKER, replace_folder
 from admire.encoders.hub import Source, folder_digest, hub_file, load_cached_first, resolve_source
-
-pytest.importorskip("open_clip", reason="needs the extra 'clip'")
-huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'clip'")
-
-from clips import COMMIT, OTHER_COMMIT, answer  # noqa: E402
 
 pytest_plugins = ("clip_fixtures",)
 

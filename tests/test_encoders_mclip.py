@@ -7,25 +7,13 @@ import shutil
 
 import pytest
 
+pytest.importorskip("open_clip", reason="needs the extra 'clip'")
+
+import open_clip
+from clips import COMMIT, CPU, LONG, TEXTS, complaint, encode, labse, opened, same, texts_of
+
 from admire.encoders import open_encoder
 from admire.encoders.mclip import IMAGE_TOWERS, MClipEncoder
-
-open_clip = pytest.importorskip("open_clip", reason="needs the extra 'clip'")
-pytest.importorskip("multilingual_clip", reason="needs the extra 'clip'")
-pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
-
-from clips import (  # noqa: E402
-    COMMIT,
-    CPU,
-    LONG,
-    TEXTS,
-    complaint,
-    encode,
-    labse,
-    opened,
-    same,
-    texts_of,
-)
 
 pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "network")
@@ -78,9 +66,7 @@ def test_mclip_belongs_to_openais_tower_of_its_width(hub, copied, width, tower, 
     assert open_clip.pretrained.get_pretrained_cfg(model, tag)["quick_gelu"] is True
 
 
-def test_what_is_not_in_the_cache_is_fetched_file_by_file(
-    hub, tiny, monkeypatch, mclip_folder, tmp_path
-):
+def test_what_is_not_cached_is_fetched_file_by_file(hub, tiny, monkeypatch, mclip_folder, tmp_path):
     local, remote = (labse(tmp_path / name, mclip_folder / "image") for name in ("here", "there"))
     base = (remote / "LaBSE").rename(tmp_path / "base")
     shutil.rmtree(remote / "image")

@@ -10,15 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from admire.core.errors import UserError
-from admire.encoders import ImageEncoder, Query, open_encoder
-from admire.encoders.families import open_trainable
-from admire.encoders.sentence import E5_PROMPTS, SentenceEncoder
-
-pytest.importorskip("multilingual_clip", reason="needs the extra 'clip'")
-pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
-
 from clips import (
     COMMIT,
     CPU,
@@ -35,9 +26,13 @@ from clips import (
 from duals import save_vlm
 from towers import reconfigured
 
+from admire.core.errors import UserError
+from admire.encoders import ImageEncoder, Query, open_encoder
+from admire.encoders.families import open_trainable
+from admire.encoders.sentence import E5_PROMPTS, SentenceEncoder
+
 pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "network")
-
 
 E5 = ("query: ", "passage: ")
 
@@ -61,9 +56,7 @@ def test_e5_models_alone_get_the_prefixes_they_were_trained_with(copied, name: s
     assert (encoder.identity != plain.identity) == (prefixes == E5)
 
 
-def test_a_model_of_which_transformers_alone_left_its_files_is_asked_for_its_modules(
-    hub, sbert_folder, caplog
-):
+def test_a_model_that_transformers_alone_has_fetched_lacks_its_modules(hub, sbert_folder, caplog):
     # Without modules.json sentence-transformers would silently take the mean of all tokens.
     names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
     hub.add("tests/small", {name: sbert_folder / name for name in names})
@@ -165,7 +158,7 @@ def test_code_of_a_model_that_needs_it_is_run_only_if_it_is_trusted(bring_code, 
     assert same(trusted.encode_texts(TEXTS, role="query"), turned)
 
 
-def test_without_a_models_code_that_of_transformers_is_run_with_a_warning(
+def test_without_a_models_code_that_of_transformers_runs_and_warns(
     bring_code, sbert_folder, caplog
 ):
     name = f"sbert:{bring_code('xlm-roberta')}"
@@ -207,9 +200,7 @@ def legacy(folder: Path, model: Path) -> Path:
     return folder
 
 
-def test_whether_a_model_sees_is_known_before_it_is_loaded(
-    seeing_folder, sbert_folder, tmp_path, pictures
-):
+def test_whether_a_model_sees_is_known_before_it_is_loaded(seeing_folder, sbert_folder, tmp_path):
     models = {
         seeing_folder: True,
         legacy(tmp_path / "legacy", seeing_folder): True,
@@ -235,9 +226,7 @@ def test_a_repository_that_sees_is_known_by_two_small_files(hub, seeing_folder, 
     assert len(hub.asked) == len(names)
 
 
-def test_weights_are_loaded_once_a_process_and_are_not_shared_with_a_model_that_is_trained(
-    sbert_folder,
-):
+def test_weights_are_loaded_once_and_not_shared_with_a_model_that_is_trained(sbert_folder):
     name = f"sbert:{sbert_folder}"
     first, second, trained = opened(name).encoder, opened(name).encoder, open_trainable(name)
     assert first.model is second.model

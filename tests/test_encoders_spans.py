@@ -10,26 +10,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+pytest.importorskip("torch", reason="needs the extra 'clip'")
+
+import torch
+import transformers
+from clips import CPU, same, unit
+from safetensors.torch import load_file
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+from towers import TEXT, reconfigured, xlm_roberta
+
 from admire import UserError
 from admire.encoders import Query, Vectors, open_encoder
 from admire.encoders.cached import CachedEncoder
 from admire.encoders.sentence import SentenceEncoder
-
-torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
-pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
-
-import transformers  # noqa: E402
-from clips import CPU, same, unit  # noqa: E402
-from safetensors.torch import load_file  # noqa: E402
-from tokenizers import (  # noqa: E402
-    Regex,
-    Tokenizer,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-)
-from towers import TEXT, reconfigured, xlm_roberta  # noqa: E402
 
 pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "network")

@@ -174,7 +174,7 @@ def test_some_weights_can_have_a_learning_rate_of_their_own(folder, tmp_path):
     assert len(still) < len(moved) / 2
 
 
-def test_the_learning_rate_rises_for_a_number_of_steps_or_for_a_share_of_all(
+def test_the_learning_rate_rises_for_some_steps_or_for_a_share_of_all(
     folder, tmp_path, monkeypatch
 ):
     seen: list[float] = []
@@ -257,9 +257,7 @@ def test_a_full_disk_ends_with_one_message(folder, tmp_path, monkeypatch):
 # ------------------------------------------------------------------------------ killed and resumed
 
 
-def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(
-    folder, tmp_path, caplog, whole
-):
+def test_a_run_that_was_killed_goes_on_and_ends_like_a_whole_one(folder, tmp_path, caplog, whole):
     out, at, values = tmp_path / "out", 3, [0.3, 0.1, 0.2]
     killed(folder, out, 0, *values[: at - 1])
     # A checkpoint that was being written has no state yet.

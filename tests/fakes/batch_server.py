@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from chats import json_response
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
@@ -77,12 +78,12 @@ class BatchServer:
 
     def _chat(self, request: Request) -> Response:
         status, body = self._answered(request.get_json())
-        return _json(body, status)
+        return json_response(body, status)
 
     def _upload(self, request: Request) -> Response:
         if not self.takes_files:
-            return _json({"error": {"message": "Unknown request URL"}}, 404)
-        return _json({"id": self._store(request.files["file"].read()), "object": "file"})
+            return json_response({"error": {"message": "Unknown request URL"}}, 404)
+        return json_response({"id": self._store(request.files["file"].read()), "object": "file"})
 
     def _submit(self, request: Request) -> Response:
         name = f"batch_{len(self.batches) + 1}"
@@ -90,14 +91,20 @@ class BatchServer:
         self.batches[name] = request.get_json() | more
         keys = [line["custom_id"] for line in self.lines(self.batches[name])]
         assert len(keys) == len(set(keys))
-        return _json(self.batches[name])
+        return json_response(self.batches[name])
 
     def _list(self, request: Request) -> Response:
-        return _json({"object": "list", "data": [*self.batches.values()], "has_more": False})
+        return json_response(
+            {"object": "list", "data": [*self.batches.values()], "has_more": False}
+        )
 
     def _batch(self, request: Request) -> Response:
         batch = self.batches.get(request.path.rpartition("/")[2])
-        return _json(batch) if batch else _json({"error": {"message": "No such batch"}}, 404)
+        return (
+            json_response(batch)
+            if batch
+            else json_response({"error": {"message": "No such batch"}}, 404)
+        )
 
     def _content(self, request: Request) -> Response:
         return Response(self.files[request.path.split("/")[-2]])
@@ -106,7 +113,3 @@ class BatchServer:
         name = f"file-{len(self.files) + 1}"
         self.files[name] = content
         return name
-
-
-def _json(body: Body, status: int = 200) -> Response:
-    return Response(json.dumps(body), status, content_type="application/json")

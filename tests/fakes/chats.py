@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pytest
 from pytest_httpserver import HTTPServer
@@ -16,26 +17,34 @@ CHAT = "/v1/chat/completions"
 KEY, PASSWORD, TOKEN = "sk-secret-123", "pa55w0rd", "t0k3n-of-a-test"
 
 
-def completion(text: object) -> Response:
+def json_response(body: object, status: int = 200, **headers: str) -> Response:
+    return Response(json.dumps(body), status, headers, content_type="application/json")
+
+
+def completion(
+    text: object, choice: Mapping[str, object] | None = None, **more: object
+) -> Response:
+    """A chat completion, and what its server tells of the choice, or more, besides the text."""
     message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-    return Response(json.dumps(body), content_type="application/json")
+    choices = [{"index": 0, "message": message, "finish_reason": "stop"} | dict(choice or {})]
+    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": choices}
+    return json_response(body | more)
 
 
 def refusal(status: int, message: str = "no", **headers: str) -> Response:
-    body = json.dumps({"error": {"message": message, "type": "t", "code": "c"}})
-    return Response(body, status, headers, content_type="application/json")
+    return json_response(
+        {"error": {"message": message, "type": "t", "code": "c"}}, status, **headers
+    )
 
 
-def not_taken(name: str | None, **more: object) -> Response:
+def not_taken(name: str | None) -> Response:
     error = {
         "message": f"Unsupported value: '{name}' does not support 0.7 with this model.",
         "type": "invalid_request_error",
         "param": name,
         "code": "unsupported_parameter" if name == "max_tokens" else "unsupported_value",
     }
-    return Response(json.dumps({"error": error | more}), 400, content_type="application/json")
+    return json_response({"error": error}, 400)
 
 
 def serve(server: HTTPServer, *responses: Response) -> None:

@@ -7,22 +7,15 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import huggingface_hub
 import open_clip
 import pytest
 import torch
-from clips import CPU, MODELS, TAGS, TINY, XLM, Hub
+from clips import MODELS, TAGS, TINY, XLM, Hub
 from PIL import Image, ImageDraw
-from towers import (
-    VISION,
-    save_openclip,
-    word_tokenizer,
-    xlm_roberta,
-)
-
-from admire.encoders.mclip import MClipEncoder
-from admire.encoders.openclip import OpenClipEncoder
+from towers import VISION, save_openclip, word_tokenizer, xlm_roberta
 
 
 @pytest.fixture
@@ -58,40 +51,24 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     return cache(lambda kind: MODELS[kind].save(place / kind))
 
 
-@pytest.fixture(scope="session")
-def mclip_folder(folder_of: Callable[[str], Path]) -> Path:
-    return folder_of("mclip")
+def _fixture(kind: str) -> Any:
+    """A fixture with the folder of one small model."""
+
+    @pytest.fixture(scope="session")
+    def folder(folder_of: Callable[[str], Path]) -> Path:
+        return folder_of(kind)
+
+    return folder
 
 
-@pytest.fixture(scope="session")
-def openclip_folder(folder_of: Callable[[str], Path]) -> Path:
-    return folder_of("openclip")
-
-
-@pytest.fixture(scope="session")
-def sbert_folder(folder_of: Callable[[str], Path]) -> Path:
-    return folder_of("sbert")
-
-
-@pytest.fixture(scope="session")
-def seeing_folder(folder_of: Callable[[str], Path]) -> Path:
-    return folder_of("seeing")
+mclip_folder, openclip_folder = _fixture("mclip"), _fixture("openclip")
+sbert_folder, seeing_folder = _fixture("sbert"), _fixture("seeing")
 
 
 @pytest.fixture(scope="session")
 def folders(folder_of: Callable[[str], Path]) -> dict[str, Path]:
     """One for each family."""
     return {family: folder_of(family) for family in ("mclip", "openclip", "dual", "sbert")}
-
-
-@pytest.fixture(scope="session")
-def mclip(mclip_folder: Path) -> MClipEncoder:
-    return MClipEncoder(str(mclip_folder), None, CPU)
-
-
-@pytest.fixture(scope="session")
-def openclip(openclip_folder: Path) -> OpenClipEncoder:
-    return OpenClipEncoder(str(openclip_folder), None, CPU)
 
 
 @pytest.fixture(scope="session")

@@ -11,22 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra 'clip'")
+pytest.importorskip("open_clip", reason="needs the extra 'clip'")
+pytest.importorskip("multilingual_clip", reason="needs the extra 'clip'")
+pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
+
 import huggingface_hub
 import numpy as np
 import open_clip
-import pytest
 import torch
 import transformers
 from duals import CONTEXT, save_dual, save_seeing
 from PIL import Image
-from towers import (
-    PREPROCESS,
-    TEXT,
-    VISION,
-    save_mclip,
-    save_openclip,
-    save_sentence_transformer,
-)
+from towers import PREPROCESS, TEXT, VISION, save_mclip, save_openclip, save_sentence_transformer
 
 from admire import UserError
 from admire.encoders import CachedEncoder, Device, Precision, Role, Vectors, open_encoder

@@ -93,11 +93,7 @@ TEMPLATE = (
 def save_vlm(folder: Path) -> Path:
     """A language model that sees, in the layout of Qwen/Qwen3-VL-Embedding-2B, with prompts."""
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import (
-        Normalize,
-        Pooling,
-        Transformer,
-    )
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
     words = (*WORDS, "system", "user", *MARKS)
     tokenizer = word_tokenizer(words)

@@ -10,12 +10,7 @@ from typing import Any
 
 Synset = tuple[str, str, list[str], str]
 SYNSETS: list[Synset] = [
-    (
-        "noun",
-        "noun.person",
-        ["spring_chicken", "youth"],
-        'someone of few years; "no chicken"',
-    ),
+    ("noun", "noun.person", ["spring_chicken", "youth"], 'someone of few years; "no chicken"'),
     ("noun", "noun.food", ["spring_chicken"], "a tender chicken for the pan"),
     ("noun", "noun.group", ["flea_market"], "a market of used things, out of doors"),
     ("noun", "noun.person", ["black_sheep"], "who brings shame on a family"),
@@ -74,11 +69,7 @@ WIKTIONARY = [
         "lang": "English",
         "pos": "noun",
         "senses": [
-            sense(
-                "Awake at night.",
-                "Idiomatic",
-                examples=[{"text": "Owls!"}, {"type": "quote"}],
-            ),
+            sense("Awake at night.", "Idiomatic", examples=[{"text": "Owls!"}, {"type": "quote"}]),
             sense("Used other than figuratively or idiomatically: see night, owl."),
             sense("An owl of the night.", "literally"),
             {"tags": ["no-gloss"]},

@@ -97,24 +97,23 @@ class StrictServer:
         with self._lock:
             self.answers[name] += 1
         text, likely = answered if isinstance(answered, tuple) else (answered, [])
-        told = json.loads(completion(text).get_data()) | {"model": body["model"]}
         limit = body.get("max_completion_tokens") or body["max_tokens"]
-        if limit <= self.thoughts:
-            told["choices"][0] |= {"finish_reason": "length"}
-            told["choices"][0]["message"]["content"] = None
+        cut = limit <= self.thoughts
+        choice: Body = {"finish_reason": "length"} if cut else {}
         if body.get("logprobs"):
             places = [_place(place, body["top_logprobs"]) for place in likely]
-            told["choices"][0]["logprobs"] = {"content": places, "refusal": None}
+            choice["logprobs"] = {"content": places, "refusal": None}
+        more: Body = {"model": body["model"]}
         if self.usage:
             prompt = 8 + len(prompt_of(body).encode()) // 4 + 255 * len(images_of(body))
             said = max(1, len(text or "") // 4)
-            told["usage"] = {
+            more["usage"] = {
                 "prompt_tokens": prompt,
                 "completion_tokens": said,
                 "total_tokens": prompt + said,
                 "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0},
             }
-        return Response(json.dumps(told), content_type="application/json")
+        return completion(None if cut else text, choice, **more)
 
 
 def problems(body: Body) -> list[str]:
