@@ -42,17 +42,11 @@ def judge(body: dict, *, blind: bool = False) -> Response:
             {"token": " B", "logprob": -0.1, "bytes": None},
             {"token": " A", "logprob": -3.0, "bytes": None},
         ]
-        told = json.loads(completion("B").get_data())
-        told["choices"][0]["logprobs"] = {
-            "content": [{"token": " B", "logprob": -0.1, "bytes": None, "top_logprobs": top}]
-        }
-        return Response(json.dumps(told), content_type="application/json")
+        return completion("B", {"logprobs": {"content": [top[0] | {"top_logprobs": top}]}})
     if body.get("continue_final_message"):
-        told = json.loads(completion("").get_data())
         tokens = {"user": -9.0, "An": -1.5, " owl.": -0.25}
         places = [{"1": {"logprob": p, "decoded_token": token}} for token, p in tokens.items()]
-        rated = told | {"prompt_logprobs": [None, *places]}
-        return Response(json.dumps(rated), content_type="application/json")
+        return completion("", prompt_logprobs=[None, *places])
     if "idiomatically or literally" in content:
         return completion("Literal")
     return completion('{"definitions": ["a bird of the night"], "scene": "an owl"}')

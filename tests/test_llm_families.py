@@ -49,9 +49,7 @@ def test_what_openai_retires_is_told_with_the_day(name: str, today: str, expecte
     assert retired(name, date.fromisoformat(today)) == expected
 
 
-def test_a_retired_model_is_named_when_it_is_opened_at_the_official_api(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+def test_a_retired_model_is_named_when_it_is_opened_at_the_official_api(monkeypatch, caplog):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     gpts = PROFILES["paper"].llms

@@ -18,7 +18,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from chats import completion
+from chats import completion, json_response
 from commands import hide, until
 from pytest_httpserver import HTTPServer
 from test_llm_pictures import drawn
@@ -96,9 +96,7 @@ def refused() -> str:
     return str(caught.value)
 
 
-def test_the_file_that_the_user_names_is_used_where_it_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[Path]
-):
+def test_the_file_that_the_user_names_is_used_where_it_lies(tmp_path, monkeypatch, parts):
     own = tmp_path / "own.gguf"
     own.write_bytes(WHOLE)
     monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(own))
@@ -107,9 +105,7 @@ def test_the_file_that_the_user_names_is_used_where_it_lies(
     assert cached_files() == []
 
 
-def test_another_model_is_not_taken_for_the_embedded_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[Path]
-):
+def test_another_model_is_not_taken_for_the_embedded_one(tmp_path, monkeypatch, parts):
     own = tmp_path / "own.gguf"
     own.write_bytes(WHOLE[:-1] + b"!")
     monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(own))
@@ -224,7 +220,7 @@ def test_a_model_in_this_process_sees_nothing(tmp_path: Path):
         llm.ask(Question(("Which?", Image(drawn(tmp_path / "a.png")))))
 
 
-def test_a_file_is_loaded_once_a_process_and_again_after_its_server_has_died(
+def test_a_file_is_loaded_once_and_again_after_its_server_has_died(
     llama: Path, model: Path, httpserver: HTTPServer, caplog
 ):
     """It dies between two questions, at one question, and at one twice."""
@@ -265,9 +261,7 @@ def test_a_run_that_the_cache_answers_loads_nothing(llama: Path, model: Path):
     assert len(llama.read_text().splitlines()) == 1
 
 
-def test_the_settings_reach_the_model_and_the_users_key_does_not(
-    llama: Path, model: Path, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
-):
+def test_settings_reach_the_model_and_the_users_key_does_not(llama, model, httpserver, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     said(LocalChat(model), "hi", temperature=0.7, max_tokens=40, seed=3)
@@ -277,9 +271,7 @@ def test_the_settings_reach_the_model_and_the_users_key_does_not(
     assert "sk-secret-123" not in str(request.headers)
 
 
-def test_an_error_names_the_model_as_the_user_does(
-    llama: Path, model: Path, httpserver: HTTPServer
-):
+def test_an_error_names_the_model_as_the_user_does(llama, model, httpserver):
     httpserver.clear()
     too_long = Response('{"error": {"message": "exceeds the context size"}}', 400)
     httpserver.expect_request("/v1/chat/completions").respond_with_response(too_long)
@@ -333,10 +325,6 @@ def together(llama: Path, httpserver: HTTPServer) -> list[tuple[str, object]]:
     return asked
 
 
-def json_response(content: object, status: int = 200) -> Response:
-    return Response(json.dumps(content), status, content_type="application/json")
-
-
 def asked_at_once(llm: LocalChat, texts: list[str], **settings: Any) -> list[Reply]:
     with ThreadPoolExecutor(len(texts)) as pool:
         return list(pool.map(lambda text: llm.ask(Question(text, **settings)), texts))
@@ -382,9 +370,7 @@ def test_a_beginning_is_known_to_the_next_command_and_to_a_question_alone(model:
         assert text.with_suffix("").read_text() == "what was read"
 
 
-def test_a_beginning_for_which_the_slots_have_no_room_is_read_once_and_done_without(
-    model: Path, together
-):
+def test_a_beginning_without_room_in_the_slots_is_read_once_and_done_without(model, together):
     llm = LocalChat(model, prefills_reply=True)
     lead = "no room\n" * 3
     for _ in range(2):
@@ -392,9 +378,7 @@ def test_a_beginning_for_which_the_slots_have_no_room_is_read_once_and_done_with
     assert [asked for asked, _ in together] == ["completion", "slots/0?action=save", *KNOWN[:1] * 2]
 
 
-def test_a_model_waits_for_as_many_questions_as_there_are(
-    model: Path, together, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_model_waits_for_as_many_questions_as_there_are(model, together, monkeypatch):
     monkeypatch.setattr("admire.llm.local.GATHER", 10.0)
     llm = LocalChat(model, prefills_reply=True)
     started = time.perf_counter()
@@ -424,9 +408,7 @@ def test_a_question_that_is_unlike_the_others_is_asked_alone(model: Path, togeth
     assert asked_at_once(plain, [f"{LEAD}a", f"{LEAD}b"])[0].text == "Literal"
 
 
-def test_without_llama_cpp_the_message_names_the_package_and_the_way_round(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_without_llama_cpp_the_message_names_the_package_and_the_way_round(model, monkeypatch):
     hide(monkeypatch, "xllamacpp")
     with pytest.raises(UserError, match=r"xllamacpp.*'embedded'.*openai:MODEL"):
         said(LocalChat(model), "hi")

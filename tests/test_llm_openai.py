@@ -64,13 +64,6 @@ def bodies(server: HTTPServer) -> list[dict]:
     return [request.get_json() for request, _ in server.log]
 
 
-def told(**more: object) -> Response:
-    """A completion whose server tells more than its text."""
-    body = json.loads(completion("Idiomatic").get_data())
-    body["choices"][0] |= more.pop("choice", {})
-    return Response(json.dumps(body | more), content_type="application/json")
-
-
 def test_a_server_that_continues_a_reply_is_given_its_beginning(tiny):
     def messages(text: str) -> list[tuple[str, str]]:
         sent = tiny.request(Question(text))["messages"]
@@ -132,9 +125,7 @@ def limits(server: StrictServer) -> list[dict[str, int]]:
     return [{name: body[name] for name in body if "tokens" in name} for body in server.requests]
 
 
-def test_a_model_that_thinks_its_tokens_away_is_given_room_and_asked_again_once(
-    strict: StrictServer,
-):
+def test_a_model_that_thinks_its_tokens_away_is_given_room_and_asked_again_once(strict):
     strict.thoughts = 300
     llm = open_llm("openai:tiny", url=strict.url)
     assert said(llm, "hi", max_tokens=20) == "Literal"
@@ -159,9 +150,7 @@ def test_a_model_that_thinks_its_tokens_away_is_given_room_and_asked_again_once(
         ("gpt-oss:20b", "max_tokens"),
     ],
 )
-def test_a_model_that_is_known_to_think_is_given_room_at_once(
-    strict: StrictServer, model: str, option: str
-):
+def test_a_model_that_is_known_to_think_is_given_room_at_once(strict, model, option):
     strict.thoughts = 300
     assert said(OpenAIChat(model, url=strict.url), "hi", max_tokens=20) == "Literal"
     assert limits(strict) == [{option: 20 + THINKING_TOKENS}]
@@ -183,17 +172,19 @@ CUT = {"finish_reason": "length"}
         {"choice": CUT, "usage": {"completion_tokens_details": {"reasoning_tokens": 30}}},
     ],
 )
-def test_thoughts_within_a_reply_or_counted_by_the_server_show_that_a_model_thinks(
+def test_thoughts_in_a_reply_or_counted_by_the_server_show_that_a_model_thinks(
     httpserver: HTTPServer, tiny, first: dict
 ):
-    serve(httpserver, told(**first), completion("<think>A bird?\nNo.</think>\n\nIdiomatic"))
+    serve(
+        httpserver,
+        completion("Idiomatic", **first),
+        completion("<think>A bird?\nNo.</think>\n\nIdiomatic"),
+    )
     assert said(tiny, "hi", max_tokens=40) == "Idiomatic"
     assert [body["max_tokens"] for body in bodies(httpserver)] == [40, 40 + THINKING_TOKENS]
 
 
-def test_thoughts_that_the_chat_template_opened_are_no_part_of_the_reply(
-    httpserver: HTTPServer, tiny
-):
+def test_thoughts_that_the_chat_template_opened_are_no_part_of_the_reply(httpserver, tiny):
     quoting = '{"meaning": "a </think> b"}'
     serve(httpserver, completion("A bird? No.\n</think>\n\nLiteral"), completion(quoting))
     assert [said(tiny, "hi") for _ in range(2)] == ["Literal", quoting]
@@ -225,9 +216,7 @@ def test_options_that_a_model_does_not_take_are_left_out_ever_after(httpserver: 
     ("name", "requests"),
     [("seed", 2), ("max_completion_tokens", 1), (None, 1)],  # once with it and once without
 )
-def test_a_refusal_that_leaving_out_does_not_mend_is_told(
-    httpserver: HTTPServer, chat, waits: list[float], name: str | None, requests: int
-):
+def test_a_refusal_that_leaving_out_does_not_mend_is_told(httpserver, chat, waits, name, requests):
     serve(httpserver, *[not_taken(name)] * 9, refusal(404))  # the end of an endless loop
     message = failure(chat())
     assert len(httpserver.log) == requests
@@ -317,9 +306,7 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_the_server_is_told_in_one_message_and_not_kept(
-    httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch, fault: str
-):
+def test_a_fault_of_the_server_is_told_in_one_message_and_not_kept(httpserver, monkeypatch, fault):
     answer, requests, words = FAULTS[fault]
     serve(httpserver, answer)
     llm = open_llm("openai:tiny", url=httpserver.url_for("/v1"))
@@ -401,9 +388,7 @@ def test_a_reply_is_read_wherever_a_server_puts_it(httpserver: HTTPServer, tiny,
 
 
 @pytest.mark.parametrize("content", [None, [], PARTS[:1], "<think>Is it literal"])
-def test_a_reply_without_an_answer_is_empty_and_not_cached(
-    httpserver: HTTPServer, caplog, content: object
-):
+def test_a_reply_without_an_answer_is_empty_and_not_cached(httpserver, caplog, content):
     serve(httpserver, completion(content), completion(content), completion("Idiomatic"))
     llm = open_llm("openai:tiny", url=httpserver.url_for("/v1"))
     assert [said(llm, "hi") for _ in range(3)] == ["", "", "Idiomatic"]
@@ -426,7 +411,7 @@ LIKELIEST = [{"token": token, "logprob": value} for token, value in TOKENS.items
     ],
 )
 def test_log_probabilities_that_can_be_read_are_read(httpserver, tiny, logprobs, read):
-    serve(httpserver, told(choice={"logprobs": logprobs}))
+    serve(httpserver, completion("Idiomatic", {"logprobs": logprobs}))
     assert tiny.ask(Question("A or B?", logprobs=2)).logprobs == read
 
 
@@ -569,9 +554,7 @@ def test_a_server_that_does_not_run_is_asked_about(waits: list[float], caplog):
     assert caplog.text.count("no answer; retrying") == 1  # the second follows within a second
 
 
-def test_a_line_break_after_the_key_is_no_part_of_it(
-    httpserver: HTTPServer, chat, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_line_break_after_the_key_is_no_part_of_it(httpserver, chat, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
     echo(httpserver)
     assert said(chat(retries=0), "hi") == "HI"
@@ -579,7 +562,7 @@ def test_a_line_break_after_the_key_is_no_part_of_it(
 
 
 @pytest.mark.parametrize("key", ["sk-sécret-123", "sk-secret\n123"])
-def test_a_key_that_no_request_can_carry_is_no_fault_of_the_server(
+def test_a_key_that_no_request_can_carry_is_not_the_servers_fault(
     httpserver: HTTPServer, chat, monkeypatch: pytest.MonkeyPatch, key: str
 ):
     monkeypatch.setenv("OPENAI_API_KEY", key)
@@ -598,9 +581,7 @@ def test_a_key_that_no_request_can_carry_is_no_fault_of_the_server(
     ],
     ids=lambda answer: f"{answer.status_code}-{len(answer.data)}",
 )
-def test_no_secret_is_told_logged_or_kept(
-    httpserver: HTTPServer, caplog: pytest.LogCaptureFixture, answer: Response
-):
+def test_no_secret_is_told_logged_or_kept(httpserver, caplog, answer):
     """The fixture no_leaks of conftest.py looks at messages, the log and the cache."""
     caplog.set_level(logging.DEBUG, "admire")
     caplog.set_level(logging.INFO, "httpx2")
@@ -659,15 +640,13 @@ def test_a_server_without_log_probabilities_is_asked_without(httpserver: HTTPSer
     assert [("logprobs" in body) for body in bodies(httpserver)] == [True, False, False]
 
 
-def test_a_target_is_rated_by_the_log_probabilities_that_vllm_tells_of_a_prompt(
-    httpserver: HTTPServer, tiny
-):
+def test_a_target_is_rated_by_the_log_probabilities_that_vllm_tells_of_a_prompt(httpserver, tiny):
     def place(token: str, logprob: float) -> dict[str, object]:
         return {"7": {"logprob": logprob, "rank": 1, "decoded_token": token}}
 
     prompt = [None, place("user", -9.0), place("Which?", -9.0), place("<end>", -9.0)]
     rated = [place("a", -1.5), place(" night", -2.5), place(" owl", -0.5)]
-    serve(httpserver, told(prompt_logprobs=prompt + rated), completion("x"))
+    serve(httpserver, completion("Idiomatic", prompt_logprobs=prompt + rated), completion("x"))
     reply = tiny.ask(Question("Which?", target="a night owl"))
     assert reply.text == "a night owl"
     assert reply.logprobs == ({"a": -1.5}, {" night": -2.5}, {" owl": -0.5})
@@ -685,7 +664,7 @@ def test_a_reply_tells_what_it_took(httpserver: HTTPServer, tiny):
         "total_tokens": 930,
         "prompt_tokens_details": {"cached_tokens": 128, "image_tokens": 700},
     }
-    serve(httpserver, told(usage=usage), told(choice={"finish_reason": "length"}))
+    serve(httpserver, completion("Idiomatic", usage=usage), completion("Idiomatic", CUT))
     reply, cut = (tiny.ask(Question("hi")) for _ in range(2))
     assert reply.usage == Usage(prompt=900, cached=128, completion=30, images=700)
     assert reply.seconds > 0
@@ -707,7 +686,7 @@ def test_a_reply_tells_what_it_took(httpserver: HTTPServer, tiny):
     ],
 )
 def test_counts_of_tokens_that_can_be_read_are_read(httpserver, tiny, usage, counted):
-    serve(httpserver, told(usage=usage, choice={"finish_reason": "length"}))
+    serve(httpserver, completion("Idiomatic", CUT, usage=usage))
     assert tiny.ask(Question("hi")).usage == counted
 
 

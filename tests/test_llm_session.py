@@ -1,4 +1,4 @@
-"""The cache of replies: nothing is asked twice."""
+"""The cache of replies, where nothing is asked twice, and the account of what was asked."""
 
 from __future__ import annotations
 
@@ -28,6 +28,20 @@ class ScriptedChat(Scripted):
     def __init__(self, *values, **how):
         super().__init__(*values, **how)
         self.identity = "scripted, version 1"
+
+
+class Told(Scripted):
+    """Answers every question with the same reply."""
+
+    free = True
+
+    def __init__(self, reply: Reply):
+        super().__init__(str)
+        self.reply = reply
+
+    def ask(self, question: Question) -> Reply:
+        super().ask(question)
+        return self.reply
 
 
 def test_half_of_a_two_part_character_does_not_stop_the_cache(httpserver: HTTPServer):
@@ -105,13 +119,8 @@ def test_threads_ask_at_once_and_each_gets_its_own_reply():
 
 def test_all_that_a_reply_tells_is_kept():
     reply = Reply("A", Usage(9, 1, 2, 3), 1.5, True, ({"A": -0.1}, {"B": -0.2, "A": -3.0}))
-
-    class Full(ScriptedChat):
-        def ask(self, question: Question) -> Reply:
-            self.questions.append(question)
-            return reply
-
-    llm = Full(str)
+    llm = Told(reply)
+    llm.identity = "told, version 1"
     first, second = (Session().bind(llm).ask(Question("hi")) for _ in range(2))
     assert first == second == reply
     assert (first.cached, second.cached) == (False, True)
@@ -140,3 +149,24 @@ def test_another_image_or_form_is_another_question_but_another_name_is_not(tmp_p
     drawn(path, (10, 10))
     Session().bind(llm).ask(question)
     assert len(llm.questions) == 2 + len(changes)
+
+
+@pytest.mark.parametrize(("told", "images"), [(0, None), (255, 255)])
+def test_tokens_of_images_are_unknown_where_nobody_tells_them(told: int, images: int | None):
+    session = Session()
+    llm = session.bind(Told(Reply("A", Usage(300, 0, 1, told))))
+    llm.ask(Question(("Which?", Image(Path("a.png"))), purpose="ranking"))
+    (entry,) = session.entries()
+    record = entry.record()
+    assert (record["stage"], record["image_tokens"]) == ("ranking", images)
+    assert record["seconds"] is None
+    assert record["prompt_tokens"] == 300
+
+
+def test_one_reply_that_tells_nothing_makes_the_sum_unknown():
+    session = Session()
+    for reply in (Reply("A", Usage(300, 0, 1)), Reply("A")):
+        session.bind(Told(reply)).ask(Question("Which?"))
+    (entry,) = session.entries()
+    assert entry.record()["prompt_tokens"] is None
+    assert entry.record()["price_usd"] == 0  # in this process, so the tokens do not matter

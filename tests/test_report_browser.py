@@ -183,9 +183,7 @@ def agree(a: Ranking, b: Ranking) -> bool:
     return (a.order[0], a.predicted_type) == (b.order[0], b.predicted_type)
 
 
-def test_the_wrong_items_come_first_and_each_filter_keeps_what_it_says(
-    reported: Reported, page: Page
-):
+def test_the_wrong_items_come_first_and_each_filter_keeps_what_it_says(reported, page):
     every = reported.where(lambda a, b: True)
     wrong = reported.where(lambda a, b: has_gold(a) and not is_right(a))
     first = numbers(page)
@@ -319,9 +317,7 @@ def test_a_click_on_a_plot_shows_its_items_and_they_become_a_table(reported: Rep
     assert [float(row["credulous: confidence"]) for row in rows] == [max(q, 1 - q) for q in p]
 
 
-def test_judgements_survive_a_reload_and_become_a_file_that_corrects_gold(
-    reported: Reported, look: Look, monkeypatch: pytest.MonkeyPatch
-):
+def test_judgements_survive_a_reload_and_become_a_file_to_correct_gold(reported, look, monkeypatch):
     monkeypatch.setattr("admire.apps.report.write.draw_plots", lambda _: ())
     path = write_report([reported.path.parent / "knowing"], reported.path.with_name("judged.html"))
     page = ready(look(path.as_uri(), own=(path.as_uri(), reported.address)))
@@ -447,9 +443,7 @@ def test_print_has_all_cards_of_the_view(reported: Reported, look: Look):
     assert page.evaluate("printed") == len(numbers(page)) == 9
 
 
-def test_linked_pictures_are_read_from_their_files(
-    reported: Reported, look: Look, monkeypatch: pytest.MonkeyPatch
-):
+def test_linked_pictures_are_read_from_their_files(reported, look, monkeypatch):
     monkeypatch.setattr("admire.apps.report.write.draw_plots", lambda _: ())
     folder = reported.path.parent
     page = write_report([folder / "knowing"], folder / "linked.html", images="link")
@@ -484,9 +478,7 @@ def test_sentences_are_shown_with_their_senses(tmp_path: Path, look: Look):
     check_narrow(page)
 
 
-def test_thousands_of_items_scroll_and_are_filtered_at_once(
-    reported: Reported, tmp_path: Path, look: Look
-):
+def test_thousands_of_items_scroll_and_are_filtered_at_once(reported, tmp_path, look):
     data = gallery(reported.runs, ["knowing", "credulous"], {})
     copies = [item for _ in range(134) for item in data["items"]]
     data["items"] = [item | {"number": k} for k, item in enumerate(copies, start=1)]

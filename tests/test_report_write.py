@@ -112,9 +112,7 @@ def test_runs_of_different_items_are_compared_on_those_that_all_have(tmp_path, i
         assert ("no item in common" in text) == (second == "other")
 
 
-def test_where_the_data_have_gone_captions_stay_and_data_says_where_they_are(
-    tmp_path, image_set, caplog
-):
+def test_without_the_data_captions_stay_and_data_says_where_they_are(tmp_path, image_set, caplog):
     folder = ranked(image_set, tmp_path / "run")
     moved = shutil.move(image_set, tmp_path / "moved")
     candidate = shown(write_report([folder], tmp_path / "r.html"))["items"][0]["candidates"][0]

@@ -183,9 +183,7 @@ def tars(path: Path) -> Path:
 
 @pytest.mark.parametrize("make", [struct_rows, bytes_rows, parquet_shards, tars])
 @pytest.mark.parametrize("batch", [2, 99])
-def test_pictures_inside_files_are_indexed_and_can_be_read_again(
-    monkeypatch, tmp_path, make, batch
-):
+def test_pictures_inside_files_are_indexed_and_read_again(monkeypatch, tmp_path, make, batch):
     monkeypatch.setattr(changes, "BATCH", batch)
     source = make(tmp_path)
     left: list[int] = []

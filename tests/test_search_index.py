@@ -196,9 +196,7 @@ def test_an_addition_that_is_killed_shows_nothing_and_is_undone_by_the_next_chan
     assert not list(tmp_path.rglob("unpacked"))
 
 
-def test_an_index_that_is_interrupted_leaves_nothing_but_the_cache(
-    monkeypatch, tmp_path: Path, pictures: Path
-):
+def test_an_index_that_is_interrupted_leaves_nothing_but_the_cache(monkeypatch, tmp_path, pictures):
     monkeypatch.setattr(changes, "BATCH", 2)
     index, encoder = tmp_path / "index", Counting()
     with pytest.raises(KeyboardInterrupt):
@@ -268,7 +266,7 @@ def test_a_second_source_is_added_but_not_under_names_that_are_taken(tmp_path: P
     assert len(search_all(tmp_path / "index")) == 6
 
 
-def test_things_are_removed_by_name_and_pattern_but_not_from_an_open_index(
+def test_entries_are_removed_by_name_or_pattern_but_not_from_an_open_index(
     monkeypatch, tmp_path: Path, pictures: Path
 ):
     monkeypatch.setattr(changes, "BATCH", 3)

@@ -75,7 +75,6 @@ def test_bodies_of_several_requests_are_bounded_together():
 @pytest.mark.parametrize(
     ("headers", "content", "said"),
     [
-        ({}, json.dumps(ROW).encode(), "application/json"),
         ({}, json.dumps(ROW).encode(), "Content-Type: application/json"),
         ({"Content-Type": "text/plain"}, json.dumps(ROW).encode(), "application/json"),
         (

@@ -165,9 +165,7 @@ def search(page: Page) -> None:
     page.locator("#find").click()
 
 
-def test_from_an_empty_form_to_a_saved_set_that_rank_reads(
-    page: Page, chat: Owlish, tmp_path: Path, owls: None
-):
+def test_from_an_empty_form_to_a_saved_set_that_rank_reads(page, chat, tmp_path, owls):
     expect(page.locator("#models")).to_have_attribute("data-state", "ready", timeout=60_000)
     expect(page.locator("#rank")).to_have_attribute("aria-disabled", "true")
     fill(page, drop)
@@ -228,9 +226,7 @@ def unpack(page: Page, link: str, folder: Path) -> None:
         archive.extractall(folder)
 
 
-def test_what_is_no_fit_picture_is_refused_and_names_are_no_paths(
-    site: Served, page: Page, tmp_path: Path
-):
+def test_what_is_no_fit_picture_is_refused_and_names_are_no_paths(site, page, tmp_path):
     files, tiles = page.locator("#files"), page.locator("#candidates > .tile[data-state=ready]")
     bombs = {"notes.png": b"not a picture at all", "black.png": drawn(size=(8000, 8000))}
     files.set_input_files(uploads(bombs))
@@ -259,9 +255,7 @@ def test_what_is_no_fit_picture_is_refused_and_names_are_no_paths(
     expect(tiles).to_have_count(PICTURES)
 
 
-def test_a_second_tab_waits_its_turn_and_a_closed_one_stops_its_work(
-    site: Served, chat: Owlish, look: Look
-):
+def test_a_second_tab_waits_its_turn_and_a_closed_one_stops_its_work(site, chat, look):
     first, second = look(site.address), look(site.address)
     fill(first)
     fill(second)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -18,9 +17,7 @@ EXAMPLES = 75
 
 
 @pytest.mark.parametrize("mode", schemathesis.GenerationMode)
-def test_generated_requests_are_answered_as_the_description_says(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode
-):
+def test_generated_requests_are_answered_as_the_description_says(tmp_path, caplog, mode):
     texts = tmp_path / "texts.txt"
     texts.write_text("An owl in a tree.\nA woman awake late.\n")
     bearer = {"Authorization": "Bearer s3cret"}
