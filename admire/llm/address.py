@@ -125,10 +125,7 @@ def check_named_in_file(url: str | None, where: object) -> None:
     if not url or not api_key().get_secret_value():
         return
     address = Address.parse(url)
-    trusted = os.environ.get("OPENAI_BASE_URL")
-    if address.official or address.on_this_machine:
-        return
-    if trusted and Address.parse(trusted).shown == address.shown:
+    if address.official or address.on_this_machine or address.shown == server_address().shown:
         return
     raise UserError(
         f"{where}: llm_url is {address.shown}, and your key (OPENAI_API_KEY) would be sent there. "

@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from admire.core import registry
-from admire.core.cache import Cache, open_cache
+from admire.core.cache import open_cache
 from admire.core.errors import UserError
 from admire.llm.chat import ChatModel, Image, Price, Question, Reply, Unanswered, Usage, inner
 from admire.llm.pictures import digest
@@ -104,10 +104,9 @@ class Session:
         budget: float | None = None,
         *,
         fresh: bool = False,
-        cache: Cache | None = None,
         note: Callable[[Question, Reply | None], None] | None = None,
     ):
-        self.cache = open_cache(REPLIES) if cache is None else cache
+        self.cache = open_cache(REPLIES)
         # Dates do not show which replies are new, because clocks may be set back.
         self.fresh: set[str] | None = set() if fresh else None
         self.note, self.missing = note, 0

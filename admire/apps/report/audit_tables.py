@@ -223,7 +223,8 @@ def _evenness_row(title: str, test: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _order_rows(order: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    ranked = f"ranked by {_by(order['by'])}"
+    before, settings, run = order["by"].partition("settings of ")
+    ranked = f"ranked by {before}{settings}{file_name(run)}"  # without folders of the machine
     for scores, numbers in (("scores", order["tied"]), ("highest scores", order["tied_first"])):
         which = order["unchecked"] or "; ".join(filter(None, [_numbered(numbers), ranked]))
         count = NOTHING if order["unchecked"] else f"{len(numbers)} of {order['items']}"
@@ -232,9 +233,3 @@ def _order_rows(order: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         llm = plain_name(case["llm"])
         title = f"Best for {llm} ({case['ranker']}), shown to it at place 1, 2, …"
         yield _evenness_row(title, case["places"])
-
-
-def _by(ranked: str) -> str:
-    """Return the ranker, without folders of the machine."""
-    before, settings, path = ranked.partition("settings of ")
-    return before + settings + file_name(path) if settings else ranked

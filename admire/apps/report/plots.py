@@ -204,13 +204,6 @@ def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
     return draw(f"figures-{metric}", title, words, paint, height=height)
 
 
-def _count_axis(axes: Axes, unit: str) -> None:
-    axes.set_ylabel(unit)
-    axes.locator_params(axis="y", integer=True)
-    axes.tick_params(bottom=False, left=False)
-    axes.grid(axis="y")
-
-
 def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     bins = reliability(cases)
     if bins.empty:
@@ -258,8 +251,10 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         above.set(ylabel="share idiomatic", xlim=(-0.02, 1.02), ylim=(-0.04, 1.04))
         above.tick_params(bottom=False, left=False)
         above.grid()
-        below.set_xlabel("probability of the idiomatic sense")
-        _count_axis(below, "items")
+        below.set(xlabel="probability of the idiomatic sense", ylabel="items")
+        below.locator_params(axis="y", integer=True)
+        below.tick_params(bottom=False, left=False)
+        below.grid(axis="y")
         if len(runs) > 1:
             labels = [f"{short(runs[run], 12)} {error:.3f}" for run, error in errors.items()]
             legend(figure, lines, labels, "expected calibration error:")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import inf
@@ -17,8 +18,6 @@ from admire.core.choices import ProfileName
 from admire.core.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from admire.apps.search import Index
     from admire.encoders import TextEncoder
     from admire.llm import ChatModel
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from admire.senses.source import Source
 
 Opened = TypeVar("Opened")
-
 
 FORGOTTEN = 60.0
 """Seconds after which it is tried again to open what could not be opened."""
@@ -70,8 +68,6 @@ class Models:
 
     def settings(self, profile: str) -> Settings:
         """Return the settings of a profile; those of the first with the changes."""
-        from dataclasses import replace
-
         from admire.rankers.settings import PROFILES
 
         stack = PROFILES[cast(ProfileName, profile)]
