@@ -47,16 +47,12 @@ HOSTILE = {
         {"caption": "Twice the same. " * 12},
     ],
 }
-
-
 NO_MEANING = '{"answer": "<script>hurt = 5</script>"}'
 
 IS_UNCOVERED = """element => {
   const {left, top} = element.getBoundingClientRect();
   return element.contains(document.elementFromPoint(left + 5, top + 5));
 }"""
-
-
 EDGES = """element => {
   const {left, right} = element.getBoundingClientRect();
   return [left, right];

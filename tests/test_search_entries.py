@@ -149,17 +149,13 @@ CAPTIONS = [None, "caption 1", None, "caption 3", None]
 OWLS = [f"owl {k}".encode() for k in range(5)]
 
 
-def bytes_rows(path: Path) -> Path:
-    rows = [{"image": owl, "caption": text} for owl, text in zip(OWLS, CAPTIONS, strict=True)]
+def bytes_rows(path: Path, images: Sequence[Any] = OWLS) -> Path:
+    rows = [{"image": owl, "caption": text} for owl, text in zip(images, CAPTIONS, strict=True)]
     return write(path / "some.parquet", rows)
 
 
 def struct_rows(path: Path) -> Path:
-    rows = [
-        {"image": {"bytes": owl, "path": None}, "caption": text}
-        for owl, text in zip(OWLS, CAPTIONS, strict=True)
-    ]
-    return write(path / "some.parquet", rows)
+    return bytes_rows(path, [{"bytes": owl, "path": None} for owl in OWLS])
 
 
 def parquet_shards(path: Path) -> Path:

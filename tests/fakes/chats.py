@@ -57,13 +57,13 @@ def serve(server: HTTPServer, *responses: Response) -> None:
     server.expect_request(CHAT, method="POST").respond_with_handler(handle)
 
 
-def echo(server: HTTPServer, path: str = CHAT) -> None:
+def echo(server: HTTPServer) -> None:
     """Answer every prompt with itself in capitals."""
 
     def handle(request: Request) -> Response:
         return completion(prompt_of(request).upper())
 
-    server.expect_request(path, method="POST").respond_with_handler(handle)
+    server.expect_request(CHAT, method="POST").respond_with_handler(handle)
 
 
 def prompt_of(request: Request) -> str:

@@ -13,9 +13,9 @@ import huggingface_hub
 import open_clip
 import pytest
 import torch
-from clips import MODELS, TAGS, TINY, XLM, Hub
+from clips import MODELS, TAGS, XLM, Hub
 from PIL import Image, ImageDraw
-from towers import VISION, save_openclip, word_tokenizer, xlm_roberta
+from towers import TINY, VISION, save_openclip, word_tokenizer, xlm_roberta
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def xlm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(5)
     own = {"hf_model_name": str(base), "hf_model_pretrained": False}
     model = open_clip.CustomTextCLIP(16, VISION, XLM | own)
-    return save_openclip(folder, text=XLM, model=model)
+    return save_openclip(folder, TINY | {"text_cfg": XLM}, model)
 
 
 @pytest.fixture

@@ -25,10 +25,10 @@ import torch
 import transformers
 from duals import CONTEXT, save_dual, save_seeing
 from PIL import Image
-from towers import PREPROCESS, TEXT, VISION, save_mclip, save_openclip, save_sentence_transformer
+from towers import PREPROCESS, TEXT, save_mclip, save_openclip, save_sentence_transformer
 
 from admire import UserError
-from admire.encoders import CachedEncoder, Device, Precision, Role, Vectors, open_encoder
+from admire.encoders import CachedEncoder, Precision, Role, Vectors, open_encoder
 from admire.encoders.dual import DualEncoder
 from admire.encoders.mclip import MClipEncoder
 from admire.encoders.openclip import OpenClipEncoder
@@ -73,18 +73,18 @@ def distinct(vectors: Vectors) -> bool:
     return bool(cosines[~np.eye(len(vectors), dtype=bool)].max() < 0.9999)
 
 
-def opened(name: str, device: Device = "cpu", precision: Precision = "float32") -> CachedEncoder:
-    return open_encoder(name, device=device, precision=precision)
+def opened(name: str, precision: Precision = "float32") -> CachedEncoder:
+    return open_encoder(name, device="cpu", precision=precision)
 
 
 def encode(name: str, texts: Sequence[str] = TEXTS) -> Vectors:
     return opened(name).encode_texts(texts, role="document")
 
 
-def complaint(name: str, *, device: Device = "cpu", precision: Precision = "float32") -> str:
+def complaint(name: str) -> str:
     """What opening the encoder and encoding with it ends with, which must be a UserError."""
     with pytest.raises(UserError) as caught:
-        opened(name, device, precision).encode_texts(["an owl"], role="query")
+        encode(name, ["an owl"])
     return str(caught.value)
 
 
@@ -311,13 +311,6 @@ def labse(folder: Path, image: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(settings | sizes))
     shutil.copytree(image, folder / "image")
     return folder
-
-
-TINY = {
-    "embed_dim": 16,
-    "vision_cfg": VISION,
-    "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
-}
 
 
 TAGS = {

@@ -164,6 +164,17 @@ class Served:
         """Rank two captions, unless something else is said."""
         return self.client.post("/v1/rank", json=ROW | changes)
 
+    def send(self, content: Any, kind: str = "application/json") -> httpx.Response:
+        """Send a body to be ranked."""
+        headers = {"Content-Type": kind}
+        return self.client.post("/v1/rank", content=content, headers=headers)
+
+    def refusals(self, row: Mapping[str, Any]) -> tuple[str, str]:
+        """What is wrong with a row that is sent alone, and as a line."""
+        body = json.dumps(row)
+        line = self.send(body, "application/x-ndjson").json()
+        return problem(self.send(body), 422), line["detail"]
+
     def wait(self, **changes: Any) -> Waiting:
         """Ask for a ranking without waiting for it."""
         return Waiting(self.client, ROW | changes)

@@ -27,6 +27,12 @@ PREPROCESS = {
     "resize_mode": "shortest",
 }
 
+TINY = {
+    "embed_dim": 16,
+    "vision_cfg": VISION,
+    "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
+}
+
 
 def word_tokenizer(
     words: Sequence[str] = WORDS, limit: int = 512
@@ -66,26 +72,13 @@ def xlm_roberta(words: Sequence[str] = WORDS, layers: int = 2) -> transformers.X
     )
 
 
-def save_openclip(
-    folder: Path,
-    *,
-    width: int = 16,
-    text: dict | None = None,
-    vision: dict = VISION,
-    model: torch.nn.Module | None = None,
-) -> Path:
+def save_openclip(folder: Path, config: dict = TINY, model: torch.nn.Module | None = None) -> Path:
     """A small open_clip model as its own push_to_hf_hub lays it out: config and safetensors."""
     import open_clip
 
-    text_cfg = text or {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2}
-    if "hf_model_name" not in text_cfg:
-        text_cfg = {"layers": 2} | text_cfg
-    config = {"embed_dim": width, "vision_cfg": vision, "text_cfg": text_cfg}
     if model is None:
         torch.manual_seed(0)
-        kind = open_clip.CustomTextCLIP if "hf_model_name" in text_cfg else open_clip.CLIP
-        own = {"hf_model_pretrained": False} if "hf_model_name" in text_cfg else {}
-        model = kind(width, vision, text_cfg | own)
+        model = open_clip.CLIP(config["embed_dim"], config["vision_cfg"], config["text_cfg"])
     folder.mkdir(parents=True, exist_ok=True)
     save_file(
         {k: v.contiguous() for k, v in model.state_dict().items()},
