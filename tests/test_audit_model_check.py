@@ -76,15 +76,15 @@ def test_a_chat_model_is_asked_one_question_of_each_kind(httpserver: HTTPServer,
 
 def test_a_model_that_understands_nothing_is_shown_as_such(capsys, httpserver: HTTPServer):
     httpserver.expect_request(CHAT).respond_with_handler(lambda _: completion("3"))
-    url = httpserver.url_for("/v1")
-    code, out, err = run(capsys, "models", "check", "openai:tiny", "--llm-url", url)
+    command = ("models", "check", "openai:tiny", "--llm-url", httpserver.url_for("/v1"))
+    code, out, err = run(capsys, *command)
     message = "admire: openai:tiny: failed all 6 checks. See the column Understood.\n"
     assert (code, err) == (2, message)
     assert len(re.findall(r"│ no +│", out)) == 6
     assert "no JSON of the schema: '3'" in out
     # It is asked anew each time: what it said before is not what it would say now.
     asked = len(httpserver.log)
-    run(capsys, "models", "check", "openai:tiny", "--llm-url", url)
+    run(capsys, *command)
     assert len(httpserver.log) == 2 * asked
 
 

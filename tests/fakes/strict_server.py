@@ -13,7 +13,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -131,21 +131,20 @@ def problems(body: Body) -> list[str]:
 
 def prompt_of(body: Body) -> str:
     """The texts of a request's messages."""
-    contents = [message["content"] for message in body["messages"]]
-    texts = [
-        [part["text"] for part in content if part["type"] == "text"]
-        if isinstance(content, list)
-        else [content]
-        for content in contents
-    ]
-    return "\n\n".join(text for content in texts for text in content)
+    return "\n\n".join(part["text"] for part in _contents(body) if part["type"] == "text")
 
 
 def images_of(body: Body) -> list[str]:
     """The addresses of a request's images."""
-    contents = [message["content"] for message in body["messages"]]
-    parts = [part for content in contents if isinstance(content, list) for part in content]
+    parts = _contents(body)
     return [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
+
+
+def _contents(body: Body) -> Iterator[Body]:
+    """The parts of a request's messages; one that is a text alone is such a part."""
+    for message in body["messages"]:
+        content = message["content"]
+        yield from content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 
 @cache

@@ -105,17 +105,9 @@ def save_mclip(folder: Path) -> Path:
     # As transformers 4.8 saved it, position numbers included.
     weights["transformer.embeddings.position_ids"] = torch.arange(66)[None]
     torch.save(weights, folder / "pytorch_model.bin")
-    (folder / "config.json").write_text(
-        json.dumps(
-            {
-                "architectures": ["MultilingualCLIP"],
-                "modelBase": "tiny-xlm-roberta",
-                "model_type": "M-CLIP",
-                "numDims": 16,
-                "transformerDimensions": 32,
-            }
-        )
-    )
+    kind = {"architectures": ["MultilingualCLIP"], "model_type": "M-CLIP"}
+    sizes = {"modelBase": "tiny-xlm-roberta", "numDims": 16, "transformerDimensions": 32}
+    (folder / "config.json").write_text(json.dumps(kind | sizes))
     save_openclip(folder / "image")
     return folder
 
