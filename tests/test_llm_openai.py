@@ -184,12 +184,6 @@ def test_thoughts_in_a_reply_or_counted_by_the_server_show_that_a_model_thinks(
     assert [body["max_tokens"] for body in bodies(httpserver)] == [40, 40 + THINKING_TOKENS]
 
 
-def test_thoughts_that_the_chat_template_opened_are_no_part_of_the_reply(httpserver, tiny):
-    quoting = '{"meaning": "a </think> b"}'
-    serve(httpserver, completion("A bird? No.\n</think>\n\nLiteral"), completion(quoting))
-    assert [said(tiny, "hi") for _ in range(2)] == ["Literal", quoting]
-
-
 HELD_BACK = {"message": {"content": "Lit"}, "finish_reason": "content_filter"}
 
 
@@ -605,14 +599,6 @@ def test_texts_and_images_are_sent_in_their_order(tiny, tmp_path: Path):
     assert content[2]["image_url"]["url"].startswith("data:image/png;base64,")
 
 
-def test_a_schema_is_sent_as_a_strict_one(tiny):
-    body = tiny.request(Question("Which?", schema=SCHEMA))
-    assert body["response_format"]["type"] == "json_schema"
-    assert body["response_format"]["json_schema"]["strict"] is True
-    assert body["response_format"]["json_schema"]["schema"] == SCHEMA
-    assert body["messages"][0]["content"] == "Which?"
-
-
 @pytest.mark.parametrize("with_image", [False, True])
 def test_a_server_that_refuses_schemas_gets_it_in_the_question_ever_after(
     httpserver: HTTPServer, tiny, tmp_path: Path, with_image: bool
@@ -623,7 +609,9 @@ def test_a_server_that_refuses_schemas_gets_it_in_the_question_ever_after(
     for _ in range(2):
         assert tiny.ask(Question(parts, schema=SCHEMA)).text == "{}"
     first, second, third = bodies(httpserver)
-    assert "response_format" in first
+    schema = {"name": "answer", "strict": True, "schema": SCHEMA}
+    assert first["response_format"] == {"type": "json_schema", "json_schema": schema}
+    assert (first["messages"][0]["content"] == "Which?") == (not with_image)
     for body in (second, third):
         assert "response_format" not in body
         content = body["messages"][0]["content"]

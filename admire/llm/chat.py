@@ -210,8 +210,9 @@ class ChatModel(Identified, Protocol):
 
 def inner(llm: ChatModel) -> ChatModel:
     """Return the model itself, without its session."""
-    model: ChatModel = getattr(llm, "inner", llm)
-    return model
+    from admire.llm.session import BoundModel
+
+    return llm.inner if isinstance(llm, BoundModel) else llm
 
 
 def evict(llm: ChatModel, *questions: Question) -> None:
