@@ -91,9 +91,6 @@ def test_bfloat16_is_near_float32_and_another_encoder(folders, family: str, pict
         assert not same(near, exact, 1e-4), "it was not computed in bfloat16"
 
 
-# ------------------------------------------------------------------------- folders and the hub
-
-
 @FAMILIES
 def test_a_folder_is_the_same_encoder_anywhere_and_another_when_it_changes(copied, folders, family):
     encoder = opened(f"{family}:{folders[family]}")
@@ -166,9 +163,6 @@ print("done")
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.stdout == "done\n", run.stderr
-
-
-# ---------------------------------------------------------------------------------- refusals
 
 
 @pytest.mark.parametrize(

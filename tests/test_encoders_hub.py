@@ -30,9 +30,6 @@ def test_a_folder_has_the_same_digest_with_and_without_admires_marker(tmp_path: 
     assert folder_digest(tmp_path / "model") == folder_digest(tmp_path / "copy")
 
 
-# -------------------------------------------------------------------------------- the hub
-
-
 def hub_errors() -> dict[str, tuple[Exception, str]]:
     errors = huggingface_hub.errors
     return {

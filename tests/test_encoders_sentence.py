@@ -107,8 +107,6 @@ def test_e5s_prefixes_are_no_prompts_to_leave_out(sbert_folder, tmp_path, name):
     assert same(bare.encode_queries([Query(text) for text in TEXTS]), queries)
 
 
-# ------------------------------------------------------------------------ code of a repository
-
 OWN_CODE = """
 from transformers import XLMRobertaConfig, XLMRobertaModel
 
@@ -170,9 +168,6 @@ def test_without_a_models_code_that_of_transformers_runs_and_warns(
     assert trusted.identity != opened(name).identity  # else it would get the cached vectors
     assert same(trusted.encode_texts(TEXTS, role="document"), plain[:, ::-1])
     assert "brings code" not in caplog.text
-
-
-# -------------------------------------------------------------------------- models that see
 
 
 def test_a_vlm_embeds_pictures_and_texts_with_its_prompts(tmp_path, pictures):

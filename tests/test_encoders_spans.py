@@ -188,8 +188,6 @@ def whole_by_hand(folder: Path, text: str) -> Vectors:
     return unit(plain_sbert(folder).encode(text, prompt="", show_progress_bar=False))
 
 
-# ------------------------------------------------------------------------- the right tokens
-
 BERT: dict[str, Marked] = {
     "plain": ("a {night owl} is big", "[CLS] a { night ow ##l } is big [SEP]"),
     "accents before": ("Café Ñandú ÀÉÎ {owl} is", "[CLS] cafe [UNK] [UNK] { ow ##l } is [SEP]"),
@@ -243,9 +241,6 @@ def test_a_text_with_several_spans_is_read_once(folder, encoder, monkeypatch):
     assert len(read) == 2
 
 
-# ------------------------------------------------------------------------------------ prompts
-
-
 @pytest.mark.parametrize("named", [False, True], ids=["in its config", "by its name"])
 def test_the_models_own_prompt_moves_the_span(folder, tmp_path, named: bool):
     prompts = {} if named else {"prompts": {"query": "query : ", "document": "passage : "}}
@@ -285,9 +280,6 @@ def test_prompts_and_spans_in_one_call_come_back_in_order(folder_of, model_of):
     assert same(asked(model_of(kind), *queries[::-1])[::-1], found)
 
 
-# ----------------------------------------------------- models that treat queries differently
-
-
 @pytest.fixture
 def two_towers(tmp_path: Path) -> tuple[SentenceEncoder, Path]:
     """An encoder with one tower for queries, another for documents, and the first tower alone."""
@@ -311,9 +303,6 @@ def test_queries_and_spans_go_through_the_tower_of_queries(two_towers):
     assert same(asked(encoder, ask("a {night owl} is"))[0], wanted)
 
 
-# ------------------------------------------------------------------------ after the pooling
-
-
 def test_what_comes_after_the_pooling_is_done_to_spans_too(tmp_path):
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 
@@ -333,9 +322,6 @@ def test_what_comes_after_the_pooling_is_done_to_spans_too(tmp_path):
     assert same(np.linalg.norm(raw, axis=1), np.ones(2, dtype=np.float32))
 
 
-# ---------------------------------------------------------------------------------- the cache
-
-
 def test_queries_are_encoded_once(folder, encoder):
     queries = [ask("a {night owl} is"), Query("a night owl"), ask("a {night owl} is", PROMPT)]
     for encoded in (3, 0):
@@ -344,9 +330,6 @@ def test_queries_are_encoded_once(folder, encoder):
         for order in (1, -1):
             assert same(cached.encode_queries(queries[::order])[::order], asked(encoder, *queries))
         assert cached.encoded == encoded
-
-
-# ------------------------------------------------------------------------------------- errors
 
 
 def complaint(encoder: SentenceEncoder | CachedEncoder, *queries: Query) -> str:

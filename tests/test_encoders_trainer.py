@@ -123,9 +123,6 @@ def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
     return states
 
 
-# ----------------------------------------------------------------------------------------- training
-
-
 def test_training_stops_when_so_many_epochs_were_no_better(folder, tmp_path):
     settings = replace(QUICK, epochs=6, patience=2)
     values = [0.0, 0.5, 0.4, 0.6, 0.6, 0.2]
@@ -201,9 +198,6 @@ def test_a_model_trained_in_bfloat16_then_computes_as_when_it_is_opened_again(fo
     assert not np.allclose(again, other, atol=1e-6), "the precision is that of training"
 
 
-# ------------------------------------------------------------------------------------------ batches
-
-
 @pytest.mark.parametrize("count", [7, 1203])
 def test_batches_of_like_lengths_hold_each_row_once_and_are_drawn_anew_each_epoch(count):
     rows = [{"text": "a" * (k * 7919 % 101), "label": k} for k in range(count)]
@@ -218,9 +212,6 @@ def test_batches_of_like_lengths_hold_each_row_once_and_are_drawn_anew_each_epoc
         assert np.mean(spreads) < 3, "of 50 batches' rows the longest differ by 100"
         sampler.set_epoch(1)
         assert list(sampler) != first
-
-
-# --------------------------------------------------------------------------------------- the folder
 
 
 def test_the_result_is_an_ordinary_folder_and_nothing_is_asked_of_the_network(
@@ -252,9 +243,6 @@ def test_a_full_disk_ends_with_one_message(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(SentenceTransformer, "save_pretrained", fail)
     with pytest.raises(UserError, match="out: cannot be written"):
         fitted(folder, tmp_path / "out", figures(0, 1))
-
-
-# ------------------------------------------------------------------------------ killed and resumed
 
 
 def test_a_run_that_was_killed_goes_on_and_ends_like_a_whole_one(folder, tmp_path, caplog, whole):

@@ -151,9 +151,6 @@ def _parts(items: Sequence[Item] | Digests) -> tuple[pd.DataFrame, dict[Path, st
     return pd.DataFrame(rows, columns=COLUMNS), unread
 
 
-# ---------------------------------------------------------------------------------- other sets
-
-
 def _match(parts: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of :attr:`Audit.matches` for one other set, without its name."""
     pictures = (table.loc[table["kind"] == "picture", "digest"] for table in (there, parts))
@@ -213,9 +210,6 @@ def read_training_digests(path: Path) -> Digests | None:
         raise UserError(
             f"{path}: does not list its training data. Train it again with admire.", "against"
         ) from None
-
-
-# --------------------------------------------------------------------------------- in the set
 
 
 def _repeats(parts: pd.DataFrame) -> pd.DataFrame:

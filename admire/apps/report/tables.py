@@ -57,9 +57,6 @@ def _notes(run: Run, scored: pd.DataFrame) -> Iterable[str]:
     yield from describe_leaks(scored, [run.rankings[k].seen for k in scored.index])
 
 
-# --------------------------------------------------------------------------------------- figures
-
-
 def figure_tables(
     scored: Sequence[pd.DataFrame],
     names: Sequence[str],
@@ -213,9 +210,6 @@ def _without_unsure(
         yield replace(table, title="Figures without unsure items", note=" ".join(notes))
 
 
-# -------------------------------------------------------------------------------------- languages
-
-
 def _by_language(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterable[Table]:
     """Yield what the runs made of each language, in a row a language and run."""
     summary = [
@@ -229,9 +223,6 @@ def _by_language(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
             headings = ("Run", *headings)
             rows = [(row["run"], *cells) for row, cells in zip(summary, rows, strict=True)]
         yield Table("By language", headings, tuple(rows), untrained_note(summary))
-
-
-# ----------------------------------------------------------------------------- published figures
 
 
 def _published(
@@ -274,9 +265,6 @@ def _board_row(entry: Mapping[str, Any], count: int) -> dict[str, str]:
         places = {place.metric: place.text for place in entry["places"]}
     headings = {f"Place by {describe_figure(name)[0]}": text for name, text in places.items()}
     return {"Board": str(board), "n": str(count), **headings}
-
-
-# ----------------------------------------------------------------------------------- what was run
 
 
 def settings_table(
@@ -339,9 +327,6 @@ def _ranking_settings(record: Mapping[str, Any]) -> dict[str, str]:
         "Own prompts": file_name(settings.get("prompts") or ""),
         "Seed": str(settings["seed"]),
     }
-
-
-# ----------------------------------------------------------------------------------- what it took
 
 
 def _what_it_took(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterable[Table]:

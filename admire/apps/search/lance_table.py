@@ -93,8 +93,6 @@ class Table:
         where = f"{self._where} AND " if self._where else ""
         return [t for t in names if self._table.count_rows(f"{where}{t} IS NOT NULL")]
 
-    # -------------------------------------------------------------------------------- writing
-
     def add(self, batch: Batch, source: str, tracks: Sequence[str]) -> None:
         """Add the entries that were encoded, all of them or none.
 
@@ -149,8 +147,6 @@ class Table:
                 warnings.simplefilter("ignore", UserWarning)
                 self._table.optimize(cleanup_older_than=timedelta(0) if new else None)
         return trained
-
-    # -------------------------------------------------------------------------------- reading
 
     def schema(self, columns: Sequence[str]) -> Any:
         """Return the Arrow schema of some columns."""

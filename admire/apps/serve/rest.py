@@ -140,9 +140,6 @@ async def search(search: Search, request: Request, service: TheService) -> Any:
     return await _respond(_search(search, request, service), request)
 
 
-# ------------------------------------------------------------------------------------ answering
-
-
 async def _respond(events: AsyncGenerator[Any, None], request: Request) -> Response:
     """Answer with the last event, or with all of them in lines for a client that accepts lines."""
     if LINES not in request.headers.get("accept", ""):
@@ -173,9 +170,6 @@ async def _lines(first: BaseModel, events: AsyncGenerator[BaseModel, None]) -> A
 
 def _line(event: BaseModel) -> bytes:
     return event.model_dump_json().encode() + b"\n"
-
-
-# -------------------------------------------------------------------------------------- working
 
 
 async def _rank(
