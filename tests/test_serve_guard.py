@@ -1,17 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from serving import Served, problem, serving
+from serving import problem, serving, shared_server
 
 from admire.apps.serve.guard import is_loopback
 
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serving() as served:
-        yield served
+served = shared_server()
 
 
 def test_every_answer_forbids_what_the_page_does_not_need(served):

@@ -1,21 +1,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 
 import pytest
-from serving import Served, drawn, problem, serving, uri
+from serving import drawn, problem, shared_server, uri
 
-from admire.apps.serve import Limits
 from admire.apps.serve.pictures import distinct, label
 
 Image = pytest.importorskip("PIL.Image")
 
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serving(limits=Limits(megabytes=0.05, megapixels=0.5)) as served:
-        yield served
+served = shared_server(megabytes=0.05, megapixels=0.5)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "AVIF", "TIFF", "BMP"])

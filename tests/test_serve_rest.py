@@ -2,16 +2,24 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from serving import LINES, LONGEST, ColourEncoder, Served, drawn, problem, serving, toy_models, uri
+from serving import (
+    LINES,
+    LONGEST,
+    ColourEncoder,
+    drawn,
+    problem,
+    serving,
+    shared_server,
+    toy_models,
+    uri,
+)
 from toys import ScriptedChat, explains
 
 from admire import UserError
-from admire.apps.serve import Limits
 
 ROW = {
     "compound": "night owl",
@@ -23,12 +31,7 @@ ROW = {
     ],
 }
 
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    limits = Limits(row=0.1, megabytes=0.02, megapixels=0.1, pictures=4)
-    with serving(limits=limits) as served:
-        yield served
+served = shared_server(row=0.1, megabytes=0.02, megapixels=0.1, pictures=4)
 
 
 @pytest.fixture(scope="module")

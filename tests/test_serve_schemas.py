@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from serving import Served, drawn, serving, uri
+from serving import drawn, shared_server, uri
 
 from admire.data.limits import LIMITS
 
@@ -14,11 +13,7 @@ PICTURES = [{"image": uri(drawn(colour=colour))} for colour in ("blue", "red")]
 ROW = {"compound": "night owl", "sentence": "A night owl.", "candidates": PICTURES}
 READING = {"llm": "x", "sense": "literal", "probability_idiomatic": 0}
 
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serving() as served:
-        yield served
+served = shared_server()
 
 
 def reading(**changes: Any) -> dict[str, Any]:

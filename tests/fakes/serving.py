@@ -152,6 +152,17 @@ def serving(
     assert not service.folder.exists()
 
 
+def shared_server(**limits: float) -> Any:
+    """A fixture: one server for all tests of a file."""
+
+    @pytest.fixture(scope="module")
+    def served() -> Iterator[Served]:
+        with serving(limits=Limits(**limits)) as served:
+            yield served
+
+    return served
+
+
 class Served:
     """A running server, and a client of it."""
 
