@@ -69,7 +69,6 @@ class CachedEncoder:
         )
 
     def _encode_queries(self, queries: Sequence[Query]) -> Vectors:
-        """See :class:`admire.encoders.QueryEncoder`."""
         return self._through_cache(
             queries,
             [self._key("asked", repr(astuple(query)).encode()) for query in queries],

@@ -86,7 +86,6 @@ def _card(
     results: Sequence[Mapping[str, Any] | None],
     thumbnails: Mapping[Path, Shown],
 ) -> dict[str, Any]:
-    """Return one item with each run's :func:`result`."""
     gold = [item.expected_item] if item.expected_item else item.expected_order
     there = [result for result in results if result]
     agreements = [judged["agreement"] for result in there for judged in result["judgements"]]

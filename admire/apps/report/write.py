@@ -110,7 +110,6 @@ def check_report(out: Path) -> None:
 
 
 def _kind(path: Path) -> Kind:
-    """Return the kind of what was run."""
     if (path / "items.jsonl").is_file():
         return "ranking"
     if (path / "run.trec").is_file():

@@ -402,7 +402,6 @@ def _tar_entry(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path, unpack
 
 
 def _tar_caption(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> str | None:
-    """Read the text of a member."""
     where, most = f"{path}, {member.name}", LIMITS["caption"]
     if member.size > 4 * most:
         raise UserError(f"{where}: has more than {most:,} characters. Shorten it.")
@@ -414,7 +413,6 @@ def _tar_caption(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> s
 
 
 def _tar_picture(path: Path, name: str) -> bytes:
-    """Read the picture of a member."""
     with _open_tar(path) as tar:
         for member in _members(tar):
             if os.path.normpath(member.name) == os.path.normpath(name):

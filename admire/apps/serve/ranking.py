@@ -120,7 +120,8 @@ def describe(
     if item.sentence and not in_sentence(item):
         warnings.append(f"The compound “{item.phrase}” is not in the sentence.")
     if "embeddings" in run.record["settings"]["rankers"] and shares_no_view(item):
-        how = _compared_by(facts["scores"])
+        by_words = "pictures are compared by what sight recognises in them"
+        how = by_words if any(facts["scores"]) else "scores are 0"
         warnings.append(f"The candidates have no modality in common: {how}.")
     return schemas.Ranking.model_validate(
         facts
@@ -143,11 +144,6 @@ def _untrained(item: Item, detector: Detector | None, language_from: LanguageFro
         guessed = " (guessed from the sentence)" if language_from == "sentence" else ""
         untrained = describe_untrained([item.language], trained, guessed)
         yield f"{untrained}: {expected_accuracy(detector)}."
-
-
-def _compared_by(scores: Sequence[float]) -> str:
-    by_words = "pictures are compared by what sight recognises in them"
-    return by_words if any(scores) else "scores are 0"
 
 
 def zip_folder(run: Run) -> bytes:

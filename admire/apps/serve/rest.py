@@ -47,7 +47,6 @@ PROBLEM: dict[str, Any] = {
 
 
 def _lines_of(answer: type[BaseModel]) -> dict[str, Any]:
-    """Describe the lines of an answer."""
     kinds = [Progress.model_json_schema(), ProblemDetails.model_json_schema()]
     reference = {"$ref": f"#/components/schemas/{answer.__name__}"}
     return {LINES: {"itemSchema": {"anyOf": [reference, *kinds]}}}
