@@ -35,8 +35,8 @@ def open_encoder(
     With the extra ``embedded`` there are:
 
     - ``e5``: multilingual-e5-small at 4 bits, for texts only;
-    - ``embedded-state``: the embedded chat model's states at words in a text, which the light
-      detector reads;
+    - ``embedded-state``, ``e5-state``: states at words in a text, of the embedded chat model and of
+      e5, which the light detector reads;
     - ``minilm``: all-MiniLM-L6-v2 at 8 bits, for English texts only;
     - ``sight``: ``e5`` for texts, and for images the labels of a small network in e5's space.
 
@@ -126,7 +126,7 @@ def open_context_encoder(name: str) -> QueryEncoder:
     encoder = open_encoder(name)
     if not isinstance(encoder, QueryEncoder):
         raise UserError(
-            f"The encoder '{name}' cannot encode words in context. Use embedded-state or sbert:….",
+            f"The encoder '{name}' cannot encode words in context. Use embedded-state, e5-state or sbert:….",
             "encoder",
         )
     return encoder

@@ -107,8 +107,6 @@ def train_detector(
     if len(set(groups[both])) < HEADS:
         raise UserError(f"A detector needs at least {HEADS} compounds that occur in both senses.")
     places = read_contexts(items, encoders, neutral=settings.neutral)
-    contexts = np.concatenate(places, axis=1)
-    ends = np.cumsum([place.shape[1] for place in places])[:-1]
     splitter = StratifiedGroupKFold(HEADS, shuffle=True, random_state=settings.seed)
     folds = list(splitter.split(labels, labels, groups))
     weights = np.ones(len(items))
@@ -120,13 +118,14 @@ def train_detector(
     warn_of_shared(parts, folds, [item.compound for item in items], "the detector's heads")
 
     heads = [
-        _fit_head(np.split(contexts[train], ends, axis=1), labels[train], weights[train], settings)
+        _fit_head([place[train] for place in places], labels[train], weights[train], settings)
         for train, _ in folds
     ]
+    contexts = np.concatenate(places, axis=1)
     scores = [contexts[test] @ head for head, (_, test) in zip(heads, folds, strict=True)]
     log_odds = np.concatenate(scores)[:, None]
-    places = np.concatenate([test for _, test in folds])
-    labels, weights = labels[places], weights[places]
+    tested = np.concatenate([test for _, test in folds])
+    labels, weights = labels[tested], weights[tested]
     scale = LogisticRegression(C=np.inf)
     scale.fit(log_odds, labels, sample_weight=weights)
     probabilities = scale.predict_proba(log_odds)[:, 1]
