@@ -126,7 +126,8 @@ def open_context_encoder(name: str) -> QueryEncoder:
     encoder = open_encoder(name)
     if not isinstance(encoder, QueryEncoder):
         raise UserError(
-            f"The encoder '{name}' cannot encode words in context. Use embedded-state, e5-state or sbert:….",
+            f"The encoder '{name}' cannot encode words in context. Use embedded-state, e5-state or "
+            "sbert:….",
             "encoder",
         )
     return encoder
