@@ -62,7 +62,7 @@ class Item:
 
     @property
     def context(self) -> Context:
-        """What shows the meaning: a sentence, a sequence, or the phrase around a word."""
+        """The source of the meaning: a sentence, a sequence, or the phrase around a word."""
         return "word" if self.word else "sequence" if self.sequence else "sentence"
 
     @property
@@ -77,7 +77,7 @@ class Item:
 
     @property
     def gold_column(self) -> Literal["expected_order", "expected_item"]:
-        """Where the gold is: an order of all candidates, or the right one alone."""
+        """The column of the gold: an order of all candidates, or the right one alone."""
         one = self.expected_item or self.context != "sentence"
         return "expected_item" if one else "expected_order"
 
