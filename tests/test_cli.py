@@ -303,3 +303,12 @@ def test_each_help_has_even_lines_and_ends_with_examples_that_are_taken(names):
 def test_a_shell_completes_names_of_models(capsys, begun, end):
     _, out, _ = run(capsys, "__complete", *begun.split())
     assert end <= {line.split("\t")[0] for line in out.splitlines()}
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["tune RUN", "tune-fusion A B", "score RUN", "benchmark D --out B", "augment images P --out V"],
+)
+def test_a_negative_seed_is_refused_before_anything_is_read(capsys, command):
+    message = ended(capsys, *command.split(), "--seed", -1)
+    assert message == "admire: seed cannot be -1: it should be greater than or equal to 0. (--seed)"

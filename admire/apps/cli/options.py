@@ -11,7 +11,7 @@ from cyclopts import Parameter, Token
 from pydantic import ValidationError
 
 from admire.apps.cli.panels import DAILY, OWN, Heading, show_default
-from admire.core import registry
+from admire.core import registry, schema
 from admire.core.choices import Fusion
 from admire.core.errors import UserError
 from admire.core.options import (
@@ -174,4 +174,4 @@ FusionMethod = Annotated[
     Fusion,
     Parameter(help="Fusion method: standardised scores, Borda points, or reciprocal ranks."),
 ]
-Seed = Annotated[int, Parameter(help="Seed for resampling.")]
+Seed = Annotated[schema.Seed, Parameter(help="Seed for resampling.")]
