@@ -103,7 +103,7 @@ def test_the_likelihood_of_a_reply_is_that_with_which_it_was_written():
     llm = open_llm("embedded")
     question = Question("What is a night owl? Answer in a few words.", max_tokens=12, logprobs=1)
     written = llm.ask(question)
-    assert llm.inner._server().address.startswith("http://127.0.0.1:")  # others cannot ask it
+    assert llm.unbound._server().address.startswith("http://127.0.0.1:")  # others cannot ask it
     unlike = llm.ask(Question(question.parts, target="Bananas are yellow."))
     rated = llm.ask(Question(question.parts, target=written.text))
     assert [*map(sorted, rated.logprobs or ())] == [*map(sorted, written.logprobs or ())]

@@ -210,9 +210,8 @@ class ChatModel(Identified, Protocol):
 
 def inner(llm: ChatModel) -> ChatModel:
     """Return the model itself, without its session."""
-    from admire.llm.session import BoundModel
-
-    return llm.inner if isinstance(llm, BoundModel) else llm
+    model: ChatModel = getattr(llm, "unbound", llm)
+    return model
 
 
 def evict(llm: ChatModel, *questions: Question) -> None:

@@ -208,11 +208,11 @@ class BoundModel(ChatModel):
     threads ask the same question at the same time, one of them asks the model.
 
     Attributes:
-        inner: the model itself.
+        unbound: the model itself.
     """
 
     def __init__(self, model: ChatModel, session: Session):
-        self.inner, self.session = model, session
+        self.unbound, self.session = model, session
         self.name, self.identity = model.name, model.identity
         for name in ChatModel.__annotations__:
             setattr(self, name, getattr(model, name, getattr(ChatModel, name)))
@@ -247,9 +247,9 @@ class BoundModel(ChatModel):
     def _ask(self, question: Question) -> Reply:
         """Ask the model, unless the budget is spent; a plug-in is blamed for its errors."""
         self.session.check_budget()
-        with registry.blamed(self.inner):
-            reply = self.inner.ask(question)
-        plugin = registry.plugin_of(self.inner)
+        with registry.blamed(self.unbound):
+            reply = self.unbound.ask(question)
+        plugin = registry.plugin_of(self.unbound)
         if plugin and not (isinstance(reply, Reply) and isinstance(reply.text, str)):
             raise plugin.error(f"returned {type(reply).__name__}, not a Reply with a text.")
         return reply

@@ -56,10 +56,10 @@ def batch(
     missing: list[tuple[Batches, dict[str, Question]]] = []
     with only_writer(cache_dir() / "batches"):
         for llm in [source.llm for source in models if source.llm]:
-            if isinstance(llm, BoundModel) and isinstance(llm.inner, OpenAIChat):
+            if isinstance(llm, BoundModel) and isinstance(llm.unbound, OpenAIChat):
                 if budget is not None:
                     check_price(llm)
-                batches = Batches(llm, llm.inner)
+                batches = Batches(llm, llm.unbound)
                 batches.collect()
                 missing.append((batches, _missing(items, summary, llm, prompts, settings)))
             else:

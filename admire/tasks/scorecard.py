@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -31,8 +31,10 @@ from admire.metrics.reliability import decided_items, risk_curve, sense_summary,
 from admire.pipeline.past_runs import read_rows
 from admire.pipeline.record import refuse_limited, used_gold_sense
 from admire.pipeline.scoring import abstained_below, check_own_gold, judged_track, read_predictions
-from admire.tasks.score import ScoreSettings
 from admire.tasks.task import Result, as_rows
+
+if TYPE_CHECKING:
+    from admire.tasks.score import ScoreSettings
 
 log = logging.getLogger("admire")
 
