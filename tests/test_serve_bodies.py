@@ -75,6 +75,7 @@ def test_bodies_of_several_requests_are_bounded_together():
         ({"Content-Type": "text/plain"}, json.dumps(ROW).encode(), "application/json"),
         (JSON | {"Content-Encoding": "gzip"}, gzip.compress(b"{}"), "compressed"),
     ],
+    ids=["no type", "another", "compressed"],  # those of bytes would hold the time
 )
 def test_other_bodies_are_refused_with_the_reason(headers, content, said):
     with serving() as served:
