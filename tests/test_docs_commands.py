@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +20,7 @@ from commands import run
 from toys import IDIOMATIC
 
 from admire import SAMPLES, Item, Settings, rank, read_items
+from admire.core import registry
 from admire.llm import Question, Reply
 from admire.senses import Use
 from admire.senses.sense import Sense, likelier
@@ -219,6 +221,16 @@ def test_the_commands_of_readme_and_docs_run_as_they_stand(
     assert skipped == set(SKIPPED)
 
 
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """What a page registers is forgotten after it."""
+    yield
+    for key, plugin in [*registry._REGISTERED.items()]:
+        if not plugin.make.__module__.startswith("admire."):
+            del registry._REGISTERED[key]
+
+
+@pytest.mark.usefixtures("forgotten")
 @pytest.mark.parametrize("path", [p for p in DOCS if blocks(p, "python")], ids=lambda p: p.stem)
 def test_the_python_of_docs_runs_as_it_stands(path, toys, tmp_path, monkeypatch, capsys):
     """That of README runs in test_embedded.py, with the real models."""
