@@ -226,7 +226,7 @@ def forgotten() -> Iterator[None]:
     """What a page registers is forgotten after it."""
     yield
     for key, plugin in [*registry._REGISTERED.items()]:
-        if not plugin.make.__module__.startswith("admire."):
+        if not str(plugin.make.__module__).startswith("admire."):
             del registry._REGISTERED[key]
 
 
