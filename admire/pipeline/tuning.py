@@ -65,7 +65,8 @@ def tune_weights(
     orders = []
     for k, item in enumerate(items):
         fused = shares @ np.array([comparable(run[k].scores, method) for run in runs])
-        orders.append([rank_names(item.names, scores) for scores in fused])
+        names = item.names
+        orders.append([rank_names(names, scores) for scores in fused])
     table, best = cross_validate(items, orders, seed=seed)
     return _figures(items, [equal for equal, *_ in orders]), table, tried[best]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_origin
 
@@ -116,7 +117,8 @@ def with_plugins(command_name: str, options: Options) -> dict[str, Any]:
 
 def flags(error: UserError) -> str:
     """Return the options that an error is about, in brackets."""
-    flags = {setting.name: setting.flag for setting in read_settings(Settings)}
+    known = chain(read_settings(Settings), *(row.values() for row in SETTINGS.values()))
+    flags = {setting.name: setting.flag for setting in known}
     wrong = [flags.get(name, "--" + name.replace("_", "-")) for name in error.settings]
     return f" ({', '.join(wrong)})"
 
