@@ -37,7 +37,7 @@ def sent(served: Served, *parts: bytes) -> bytes:
         return connection.recv(65536)
 
 
-@pytest.mark.parametrize("path", ["/v1/rank", "/v1/search", "/thumbnail", "/language"])
+@pytest.mark.parametrize("path", ["/v1/rank", "/thumbnail", "/language"])
 @pytest.mark.parametrize("length", [(), ("Content-Length: 5",)])
 def test_what_arrives_is_counted_whatever_its_head_says(path, length):
     limits = Limits(row=0.1, megabytes=0.1, text=0.1)
@@ -86,7 +86,7 @@ def test_other_bodies_are_refused_with_the_reason(headers, content, said):
 def test_a_client_that_breaks_off_is_no_error_and_leaves_nothing(caplog):
     caplog.set_level(logging.DEBUG)
     with serving() as served:
-        for path in ("/v1/rank", "/v1/search", "/thumbnail", "/language"):
+        for path in ("/v1/rank", "/thumbnail", "/language"):
             with socket.create_connection(("127.0.0.1", served.port)) as connection:
                 connection.sendall(head(served, "Content-Length: 90000", path=path) + b"{" * 50_000)
         until(lambda: not served.service.bodies.size)

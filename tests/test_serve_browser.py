@@ -7,19 +7,16 @@ import json
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from browser import PHONE, barriers, decoded, overflow
 from commands import until
-from PIL import Image
-from serving import ColourEncoder, Served, drawn, serving
+from serving import Served, drawn, serving
 from toys import ScriptedChat, WordEncoder, opener
 
 from admire import SAMPLES, Settings, rank, read_items
-from admire.apps.search import write_index
 from admire.apps.serve import Limits, Models
 from admire.pipeline.past_runs import read_run
 
@@ -35,25 +32,6 @@ LATE, BIRD = read_items(SAMPLES)[:2]
 IDIOM = "a young woman smiles at her laptop"
 PICTURES = 12
 """How many the form takes."""
-FORMER_NAMES = """() => new Promise(done => {
-  const opening = indexedDB.open("admire");
-  opening.onsuccess = () => {
-    const changing = opening.result.transaction("kept", "readwrite");
-    changing.oncomplete = done;
-    changing.objectStore("kept").openCursor().onsuccess = ({target: {result: at}}) => {
-      if (!at) return;
-      const {ranking} = at.value;
-      for (const one of ranking ? [ranking, ...ranking.readings] : []) {
-        one.probability = one.probability_idiomatic;
-        delete one.probability_idiomatic;
-        delete one.confidence;
-      }
-      at.update(at.value);
-      at.continue();
-    };
-  };
-})"""
-"""Renames in what the browser keeps the keys that had other names in an earlier version."""
 THING = "a brown owl with yellow eyes on a branch"
 
 
@@ -75,25 +53,16 @@ class Owlish(ScriptedChat):
         return f'{{"definitions": ["{meaning}"], "scene": ""}}'
 
 
-@contextmanager
-def started(index: Path, encoder: WordEncoder, chat: ScriptedChat) -> Iterator[Served]:
-    """A server with toy models and a collection."""
-    openers = {"open_llms": lambda *_, **__: [chat], "open_encoder": opener(encoder)}
-    models = Models(changes={"sense": "vote"}, index=index, **openers)
-    with serving(models, limits=Limits(pictures=PICTURES, asking=1)) as served:
-        yield served
-
-
 @pytest.fixture(scope="module")
 def chat() -> Owlish:
     return Owlish()
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, chat: Owlish) -> Iterator[Served]:
-    texts = tmp_path_factory.mktemp("served") / "texts.txt"
-    texts.write_text("A young woman smiles, awake at night.\nA brown owl hoots.\nA red bicycle.\n")
-    with started(texts, WordEncoder(), chat) as site:
+def site(chat: Owlish) -> Iterator[Served]:
+    openers = {"open_llms": lambda *_, **__: [chat], "open_encoder": opener(WordEncoder())}
+    models = Models(changes={"sense": "vote"}, **openers)
+    with serving(models, limits=Limits(pictures=PICTURES, asking=1)) as site:
         yield site
 
 
@@ -156,13 +125,6 @@ def rank_literally(page: Page) -> None:
     page.locator("#by-hand-literal").check()
     page.locator("#again").click()
     expect(page.locator("#result .predicted")).to_have_text("given: literal")
-
-
-def search(page: Page) -> None:
-    page.locator("#tab-search").click()
-    page.locator("#search-text").fill(LATE.sentence)
-    page.locator("#search-span").fill("night owl")
-    page.locator("#find").click()
 
 
 def test_from_an_empty_form_to_a_saved_set_that_rank_reads(page, chat, tmp_path, owls):
@@ -276,31 +238,6 @@ def test_a_second_tab_waits_its_turn_and_a_closed_one_stops_its_work(site, chat,
     assert asked < 2 * len(chat.prompts)  # the first tab's work did not go on
 
 
-def test_the_other_tab_searches_texts(page: Page):
-    search(page)
-    expect(page.locator("#found .document").first).to_contain_text("A young woman smiles")
-    expect(page.locator("#found .sense")).to_contain_text("idiomatic")
-
-
-def test_the_other_tab_searches_pictures(look: Look, tmp_path: Path):
-    folder = tmp_path / "pictures"
-    folder.mkdir()
-    captions = {"red": "A red bicycle.", "blue": "A young woman smiles at her laptop."}
-    for colour, caption in captions.items():
-        Image.new("RGB", (60, 40), colour).save(folder / f"{colour}.png")
-        (folder / f"{colour}.txt").write_text(caption)
-    write_index(folder, ColourEncoder(), tmp_path / "index")
-    with started(tmp_path / "index", ColourEncoder(), Owlish()) as site:
-        page = look(site.address)
-        search(page)
-        expect(page.locator("#found .candidate")).to_have_count(2)
-        expect(page.locator("#found .candidate").first).to_contain_text("A young woman smiles")
-        first = page.locator("#found img").first
-        first.evaluate("image => image.decode()")
-        assert first.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [60, 40]
-        page.close()  # before the server stops, which may still send the other picture
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_keeps_people_out(site: Served, look: Look, scheme: str):
     page = look(site.address, color_scheme=scheme)
@@ -317,9 +254,6 @@ def test_nothing_keeps_people_out(site: Served, look: Look, scheme: str):
     page.locator("#result button.picture").first.click()
     expect(page.locator("dialog#picture")).to_be_visible()
     assert barriers(page) == []
-    page.keyboard.press("Escape")
-    page.locator("#tab-search").click()
-    assert barriers(page) == []
 
 
 def test_it_fits_a_phone(site: Served, look: Look):
@@ -329,14 +263,12 @@ def test_it_fits_a_phone(site: Served, look: Look):
     fill(page)
     rank_form(page)
     assert overflow(page) <= 0
-    page.locator("#tab-search").click()
-    assert overflow(page) <= 0
 
 
 def test_an_example_is_filled_in_and_ranked_by_one_click_or_key(page: Page):
     examples, shown = page.locator(".example"), page.locator("#result .sentence")
     assert decoded(examples.locator("img")) == 15
-    for _ in range(3):  # to the first one, after the tabs and the summary
+    for _ in range(2):  # to the first one, after the summary
         page.keyboard.press("Tab")
     expect(examples.first).to_be_focused()
     page.keyboard.press("Enter")
@@ -403,7 +335,6 @@ def test_a_reload_keeps_results_and_form(page: Page, chat: Owlish):
         expect(page.locator("#waiting")).to_be_hidden()
     shown, places = page.locator("#result .candidate"), "all => all.map(one => one.dataset.place)"
     order = shown.evaluate_all(places)
-    page.evaluate(FORMER_NAMES)
     page.reload()
     expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
     expect(page.locator("#result .probability")).to_have_text("confidence 1.00")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import base64
 import io
 import json
 import threading
@@ -13,12 +12,10 @@ from typing import ClassVar
 import pytest
 from commands import until
 from judges import Judge
-from PIL import Image
 from serving import LONGEST, ROW, TOYS, ColourEncoder, drawn, problem, serving, toy_models, uri
 from toys import ScriptedChat, explains
 
 from admire import UserError, read_submission
-from admire.apps.search import write_index
 from admire.apps.serve import Models
 from admire.data.items import Item
 from admire.llm.chat import ServerError
@@ -48,9 +45,6 @@ def test_readings_that_are_sent_are_ranked_without_a_question(llm):
         changed = served.rank(readings=[before["readings"][0] | detected]).json()
         for told in (changed, *changed["readings"]):
             assert [told[key] for key in sure] == ["literal", 0.14, 0.86]
-        old = {"llm": "x", "sense": "literal", "probability": 0.14}  # as pages may have kept it
-        (told,) = served.rank(readings=[old]).json()["readings"]
-        assert [told[key] for key in sure] == ["literal", 0.14, 0.86]
 
         edited = {"definitions": [" bird  with wings ", "", "an owl", "more"]}
         reading = before["readings"][0] | {"idiomatic": edited}
@@ -208,41 +202,3 @@ def test_a_run_folder_says_nothing_of_where_the_pictures_were(tmp_path: Path):
     (prediction,) = read_submission(tmp_path / "run/submission_en.tsv")
     assert sorted(prediction.order) == ["a (2).png", "a.png"]
     assert list(prediction.order) == order
-
-
-def test_a_search_needs_an_index_and_a_number():
-    question = {"text": "a", "span": "a"}
-    with serving() as served:
-        assert "--index" in problem(served.client.post("/v1/search", json=question), 422)
-        for wrong, said in (
-            ({"top": 0}, "top: "),
-            ({"tops": 1}, "'tops' is unknown. Did you mean"),
-        ):
-            refused = served.client.post("/v1/search", json=question | wrong)
-            assert problem(refused, 422).startswith(said)
-
-
-def test_pictures_are_found_and_come_as_small_copies(tmp_path: Path):
-    folder = tmp_path / "collection"
-    folder.mkdir()
-    for name in ("bird", "bicycle", "gone", "changed"):
-        colour = "blue" if name == "bird" else "red"
-        Image.new("RGB", (2000, 10), colour).save(folder / f"{name}.png")
-    (folder / "bird.txt").write_text("A bird with wings.")
-    write_index(folder, ColourEncoder(), tmp_path / "index")
-    (folder / "gone.png").unlink()
-    Image.new("RGB", (8, 8), "red").save(folder / "changed.png")
-    with serving(toy_models(explains("literal"), index=tmp_path / "index")) as served:
-        question = {"text": "A bird with wings.", "span": "bird", "top": 4}
-        answer = served.client.post("/v1/search", json=question).json()
-    assert answer["readings"][0]["sense"] == "literal"
-    assert answer["texts"] is None
-    assert answer["span"] == [2, 6]
-    first = answer["pictures"][0]
-    assert (first["id"], first["caption"]) == ("bird.png", "A bird with wings.")
-    lost = {picture["id"] for picture in answer["pictures"] if not picture["image"]}
-    assert lost == {"gone.png", "changed.png"}
-    head, content = first["image"].split(",")
-    assert head == "data:image/webp;base64"
-    with Image.open(io.BytesIO(base64.b64decode(content))) as copy:
-        assert copy.size == (first["width"], first["height"]) == (1024, 5)

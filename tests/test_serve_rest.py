@@ -190,10 +190,6 @@ READING = {"llm": "x", "sense": "literal", "probability_idiomatic": 0}
             {"readings": [READING | {"votes": {"literally": 1}}]},
             "readings[0].votes: 'literally' is unknown. Did you mean 'literal'?",
         ),
-        (
-            {"readings": [READING | {"probability": 0}]},
-            "readings[0]: 'probability' is the former name of 'probability_idiomatic'.",
-        ),
     ],
 )
 def test_unknown_keys_are_named_with_the_one_that_may_be_meant(served, changes, said):

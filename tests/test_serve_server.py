@@ -4,9 +4,11 @@ import os
 import queue
 import re
 import signal
+import socket
 import subprocess
 import sys
 import webbrowser
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -14,9 +16,9 @@ from urllib.request import url2pathname
 import httpx2 as httpx
 import pytest
 from commands import HEAVY, hide, loaded, run
-from serving import LONGEST, ROW, problem
+from serving import LONGEST, ROW, problem, serving
 
-from admire.apps.serve import Models, run_server
+from admire.apps.serve import Limits, Models, run_server
 from admire.apps.serve.server import Server, listen
 
 
@@ -32,7 +34,6 @@ def test_an_address_where_it_cannot_listen_is_one_message(capsys):
             (("--port", taken.getsockname()[1]), "or 0"),
             (("--port", 70_000), "--port"),
             (("--host", "192.0.2.1", "--token", "t"), "cannot listen there"),
-            (("--index", "missing.txt"), "missing.txt: cannot be read"),
         ):
             code, _, err = run(capsys, "serve", *arguments)
             assert (code, said in err) == (2, True), err
@@ -42,6 +43,23 @@ def test_a_missing_extra_is_named(capsys, monkeypatch):
     hide(monkeypatch, "uvicorn")
     code, _, err = run(capsys, "serve")
     assert (code, ".[serve]" in err) == (2, True), err
+
+
+def test_only_so_many_connections_are_open():
+    with serving(limits=Limits(connections=3)) as served, ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+        assert served.client.get("/healthz").status_code == 503
+        stack.close()
+        while served.client.get("/healthz").status_code == 503:
+            pass
+
+
+def test_packets_are_sent_at_once():
+    with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        accepted.close()
 
 
 def test_the_command_starts_without_models_and_ends_at_once_with_nothing_left(tmp_path):

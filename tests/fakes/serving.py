@@ -49,9 +49,7 @@ class ColourEncoder(WordEncoder):
         return self.encode_texts(names, role="document")
 
 
-def toy_models(
-    llm: ChatModel | None = None, changes: Mapping[str, Any] | None = None, **others: Any
-) -> Models:
+def toy_models(llm: ChatModel | None = None, changes: Mapping[str, Any] | None = None) -> Models:
     """Models of which only the first profile can be opened. ``opened`` counts by name."""
     opened: Counter[str] = Counter()
     llm = llm or explains("idiomatic")
@@ -64,9 +62,7 @@ def toy_models(
         opened[name] += 1
         return opener(ColourEncoder())(name)
 
-    models = Models(
-        changes=changes or TOYS, open_llms=open_llms, open_encoder=open_encoder, **others
-    )
+    models = Models(changes=changes or TOYS, open_llms=open_llms, open_encoder=open_encoder)
     models.opened = opened  # type: ignore[attr-defined]
     return models
 

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from admire.apps.cli import options as opt
 from admire.core.choices import Images, ProfileName
-from admire.core.errors import UserError, check_extra
+from admire.core.errors import check_extra
 from admire.rankers.settings import Settings
 from admire.tasks.score import ScoreSettings
 
@@ -66,7 +66,6 @@ def serve(
     port: Annotated[int, Field(ge=0, le=65535)] = 8765,
     token: Annotated[str | None, Parameter(env_var="ADMIRE_TOKEN")] = None,
     profile: ProfileName = "embedded",
-    index: Path | None = None,
     in_browser: Annotated[bool, Parameter("--open")] = False,
     options: opt.Options = None,
 ) -> None:
@@ -79,8 +78,6 @@ def serve(
         port: Port to listen on; 0 for any free port.
         token: Password that clients must send.
         profile: Preset that the other options override.
-        index: Collection to search in a second tab: a folder written by admire index, or a file of
-            texts as for that command.
         in_browser: Open the page in the browser.
 
     Examples:
@@ -89,9 +86,7 @@ def serve(
     check_extra("serve", "admire serve", "fastapi", "uvicorn", "PIL")
     from admire.apps.serve import Models, run_server
 
-    if index and not index.exists():
-        raise UserError(f"{index}: cannot be read (No such file or folder).", "index")
-    models = Models(profile, opt.with_plugins("serve", options), index=index)
+    models = Models(profile, opt.with_plugins("serve", options))
     run_server(models, host=host, port=port, token=token, opens=in_browser)
     others = set(threading.enumerate()) - {threading.main_thread()}
     if any(not thread.daemon for thread in others):

@@ -79,7 +79,6 @@ async def show_page(service: TheService) -> HTMLResponse:
         profiles=service.models.profiles,
         languages=sorted({name: code for code, name in LANGUAGES.items()}.items()),
         examples=_examples(),
-        index=service.models.index.name if service.models.index else None,
         limits=service.limits,
         version=__version__,
     )

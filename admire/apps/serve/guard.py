@@ -39,7 +39,6 @@ class Limits:
         jobs: that wait for their turn, of all pages and programs.
         asking: jobs at a time that ask chat servers, which may keep them waiting.
         connections: that are open at the same time.
-        arrival: seconds in which the head of a request arrives, and then each 3 MB of its body.
         patience: seconds until models are loaded although no page is open.
     """
 
@@ -52,7 +51,6 @@ class Limits:
     jobs: int = 20
     asking: int = 16
     connections: int = 200
-    arrival: float = 30.0
     patience: float = 30.0
 
 

@@ -11,14 +11,12 @@ from functools import partial
 from itertools import product
 from math import inf
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 from admire.core.choices import ProfileName
 from admire.core.errors import UserError
 
 if TYPE_CHECKING:
-    from admire.apps.search import Index
     from admire.encoders import TextEncoder
     from admire.llm import ChatModel
     from admire.rankers.settings import Settings
@@ -43,7 +41,6 @@ class Models:
     Args:
         profile: the name of the profile that is loaded in the background and listed first.
         changes: settings that differ from that profile's.
-        index: a collection to search: the folder of an index, or a file of texts.
         open_llms, open_encoder: in place of :func:`admire.pipeline.sources.open_sources` and
             :func:`admire.encoders.open_encoder`.
     """
@@ -53,13 +50,11 @@ class Models:
         profile: ProfileName = "embedded",
         changes: Mapping[str, Any] | None = None,
         *,
-        index: Path | None = None,
         open_llms: Callable[..., Sequence[ChatModel]] | None = None,
         open_encoder: Callable[..., TextEncoder] | None = None,
     ):
         others = [name for name in get_args(ProfileName) if name != profile]
         self.profiles: tuple[str, ...] = (profile, *others)
-        self.index = index
         self._changes = dict(changes or {})
         self._openers = open_llms, open_encoder
         self._opened: dict[Any, Any] = {}
@@ -128,22 +123,6 @@ class Models:
         opener = partial(open_detector, settings.detector)
         return self._once(("detector", settings.detector), opener)
 
-    def collection(self, settings: Settings) -> tuple[Index, TextEncoder]:
-        """Return the collection to search, and the encoder that made its vectors."""
-        from admire.apps.search import index_texts, open_index, read_texts
-        from admire.rankers.settings import Settings
-
-        path = cast(Path, self.index)
-
-        def read() -> tuple[Index, TextEncoder]:
-            if path.is_dir():
-                index = open_index(path)
-                return index, self.encoder(index.encoder.name, settings)
-            encoder = self.encoder(Settings.encoder[0], settings)
-            return index_texts(read_texts(path), encoder), encoder
-
-        return self._once("collection", read)
-
     def load(self) -> None:
         """Open what the first profile needs, load the weights of local models, and have them read
         how prompts begin, so that the first question takes no longer than the next.
@@ -181,8 +160,6 @@ class Models:
             for one in detector.encoders:
                 reader = _without_cache(open_context_encoder(one.name))
                 reader.encode_queries([Query("Hello", span=(0, 5))])
-        if self.index:
-            self.collection(settings)
 
     def _once(self, key: Any, opener: Callable[[], Opened]) -> Opened:
         with self._locks[key]:

@@ -1,4 +1,4 @@
-"""What the working thread does: rank an item, if asked with given readings, and search."""
+"""What the working thread does: rank an item, if asked with given readings."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from admire.apps.audit.audit import in_sentence
-from admire.apps.report.gallery import describe_reading, result
-from admire.apps.report.thumbnails import data_uri, thumbnail
+from admire.apps.report.gallery import result
 from admire.apps.serve import schemas
 from admire.apps.serve.models import Models
-from admire.apps.serve.pictures import SIDE
 from admire.core.errors import UserError
 from admire.data.compounds import find_compound
 from admire.data.items import Item, SenseLabel
-from admire.data.languages import base_language, check_language, language_of
+from admire.data.languages import base_language
 from admire.pipeline.ranking import Run
 from admire.pipeline.run import rank
 from admire.pipeline.run_folder import write_run
@@ -32,7 +30,6 @@ from admire.senses.recorded import Recorded, RecordedReply, key_of
 from admire.senses.sense import Sense
 
 if TYPE_CHECKING:
-    from admire.apps.search import Entry
     from admire.encoders import TextEncoder
     from admire.senses import Detector
 
@@ -154,49 +151,3 @@ def zip_folder(run: Run) -> bytes:
         for path in sorted(Path(place).rglob("*.*")):
             file.write(path, path.relative_to(place))
     return content.getvalue()
-
-
-def search_collection(search: schemas.Search, models: Models, folder: Path) -> schemas.Found:
-    """Find what of the collection means or shows what the span means in the text."""
-    from admire.apps.search import SearchSettings, search_index
-
-    stack = models.settings(models.profiles[0])
-    index, encoder = models.collection(stack)
-    language = check_language(search.language or language_of(search.text) or "en")
-    found = search_index(
-        search.text,
-        search.span,
-        index,
-        SearchSettings(top=search.top, lang=language),
-        llm=models.llms(stack)[0],
-        encoder=encoder,
-        detector=models.detector(stack),
-    )
-    entries = [
-        {"id": entry.name, "score": score, "text": entry.caption or "", "caption": entry.caption}
-        | (_copy(entry, folder) if found.pictures else {})
-        for entry, score in found.entries
-    ]
-    return schemas.Found.model_validate(
-        {
-            "readings": [describe_reading(found.reading, search.span)] if found.reading else [],
-            "gloss": found.reading.gloss if found.reading else None,
-            "span": find_compound(search.text, search.span),
-            "pictures" if found.pictures else "texts": entries,
-        }
-    )
-
-
-def _copy(entry: Entry, folder: Path) -> dict[str, Any]:
-    """Copy a collection's picture to a data URI; nothing if it is not there as it was indexed."""
-    from admire.apps.search import read_picture
-
-    file = folder / "copy"
-    try:
-        file.write_bytes(read_picture(entry))
-        content, (width, height) = thumbnail(file, SIDE)
-    except (UserError, OSError):
-        return {}
-    finally:
-        file.unlink(missing_ok=True)
-    return {"image": data_uri(content), "width": width, "height": height}

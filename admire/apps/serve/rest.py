@@ -1,4 +1,4 @@
-"""``/v1``: rankings and searches, for the page and for programs."""
+"""``/v1``: rankings, for the page and for programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from admire.apps.serve.bodies import JsonRoute, media_type
 from admire.apps.serve.guard import MEGABYTE, Limits
 from admire.apps.serve.pictures import check_picture, distinct, label
 from admire.apps.serve.problems import PROBLEM_TYPE, Problem, ProblemDetails, problem_of
-from admire.apps.serve.schemas import Found, Ranking, Row, Search
+from admire.apps.serve.schemas import Ranking, Row
 from admire.apps.serve.service import Service, TheService
 from admire.apps.serve.work import Progress, Stopped
 from admire.data.languages import language_of
@@ -44,12 +44,16 @@ PROBLEM: dict[str, Any] = {
     "description": "Why it cannot be done (RFC 9457).",
     "content": {PROBLEM_TYPE: {"schema": ProblemDetails.model_json_schema()}},
 }
-
-
-def _lines_of(answer: type[BaseModel]) -> dict[str, Any]:
-    kinds = [Progress.model_json_schema(), ProblemDetails.model_json_schema()]
-    reference = {"$ref": f"#/components/schemas/{answer.__name__}"}
-    return {LINES: {"itemSchema": {"anyOf": [reference, *kinds]}}}
+TOLD = {
+    "itemSchema": {
+        "anyOf": [
+            {"$ref": "#/components/schemas/Ranking"},
+            Progress.model_json_schema(),
+            ProblemDetails.model_json_schema(),
+        ]
+    }
+}
+"""A line of an answer by line."""
 
 
 class ByLine(APIRoute):
@@ -106,7 +110,7 @@ async def _answers(body: bytes, request: Request, service: Service) -> AsyncIter
 @router.post(
     "/v1/rank",
     response_model=Ranking,
-    responses={200: {"content": _lines_of(Ranking) | {ZIP: {}}}},
+    responses={200: {"content": {LINES: TOLD, ZIP: {}}}},
     openapi_extra={
         "requestBody": {"content": {LINES: {"itemSchema": {"$ref": "#/components/schemas/Row"}}}}
     },
@@ -122,26 +126,11 @@ async def rank(row: Row, request: Request, service: TheService) -> Any:
     in the same order, each sent as soon as its item is ranked: a Ranking or a problem. The other
     items are ranked in any case.
     """
-    if ZIP in request.headers.get("accept", ""):
-        content = await _last(_rank(row, request, service, zipped=True))
-        return Response(content, media_type=ZIP)
-    return await _respond(_rank(row, request, service), request)
-
-
-@router.post("/v1/search", response_model=Found, responses={200: {"content": _lines_of(Found)}})
-async def search(search: Search, request: Request, service: TheService) -> Any:
-    """Find what shows or means in a collection what the expression means in the text.
-
-    Progress is told as by /v1/rank.
-    """
-    if service.models.index is None:
-        raise Problem(422, "There is nothing to search. Start admire serve with --index.")
-    return await _respond(_search(search, request, service), request)
-
-
-async def _respond(events: AsyncGenerator[Any, None], request: Request) -> Response:
-    """Answer with the last event, or with all of them in lines for a client that accepts lines."""
-    if LINES not in request.headers.get("accept", ""):
+    accepted = request.headers.get("accept", "")
+    events: AsyncGenerator[Any, None] = _rank(row, request, service, zipped=ZIP in accepted)
+    if ZIP in accepted:
+        return Response(await _last(events), media_type=ZIP)
+    if LINES not in accepted:
         answer: BaseModel = await _last(events)
         return Response(answer.model_dump_json(), media_type="application/json")
     first = await anext(events)  # its place in the queue: what is wrong by then has a status
@@ -206,23 +195,6 @@ async def _rank(
             async with aclosing(service.work.run(do, request, asks=asks)) as events:
                 async for event in events:
                     yield event
-
-
-async def _search(
-    search: Search, request: Request, service: Service
-) -> AsyncGenerator[Progress | Found, None]:
-    """Search when its turn comes; yield the progress, and last what was found."""
-
-    def do() -> Found:
-        from admire.apps.serve.ranking import search_collection
-
-        return search_collection(search, service.models, service.folder)
-
-    with service.hidden_paths():
-        asks = await service.asks(service.models.profiles[0])
-        async with aclosing(service.work.run(do, request, asks=asks)) as events:
-            async for event in events:
-                yield event
 
 
 def _language(row: Row) -> tuple[str, LanguageFrom]:

@@ -1,4 +1,4 @@
-"""What ``/v1`` accepts and returns: rows of a ``manifest.jsonl``, rankings, searches."""
+"""What ``/v1`` accepts and returns: rows of a ``manifest.jsonl``, and rankings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    StringConstraints,
     WithJsonSchema,
     model_validator,
 )
@@ -27,7 +26,6 @@ Sense = Literal["idiomatic", "literal"]
 By = Literal["detector", "captions", "given", "recorded"]
 NONE = "null if no vote could be parsed"
 CONFIDENCE = f"Probability of the predicted sense; {NONE}, or the sense was given."
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Language = Annotated[str, Limit("language")]
 Name = Annotated[str, Limit("image")]
 START = "data:[^,]{0,200};base64,"
@@ -141,16 +139,6 @@ class Reading(Sent):
     literal: Meaning = Meaning()
     dictionary: dict[Sense, list[Entry]] = {}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _rename(cls, value: object) -> object:
-        old, new = "probability", "probability_idiomatic"
-        if not isinstance(value, dict) or old not in value:
-            return value
-        if new in value:
-            raise ValueError(f"'{old}' is the former name of '{new}'. Send only one of them")
-        return {new if key == old else key: kept for key, kept in value.items()}
-
     @model_validator(mode="after")
     def _follow(self) -> Self:
         from admire.metrics.metrics import confidence
@@ -225,21 +213,15 @@ class Scored(BaseModel):
     parts: list[Part] = Field(description="They sum to the score.")
 
 
-Span = Annotated[
-    tuple[int, int] | None,
-    Field(
-        description="Where the compound stands, inflected perhaps: the places of its first "
-        "character and of the one after its last. Null where it is not found."
-    ),
-]
-
-
 class Ranking(BaseModel):
     """The ranking of an item."""
 
     compound: str
     sentence: str
-    span: Span
+    span: tuple[int, int] | None = Field(
+        description="Where the compound stands, inflected perhaps: the places of its first "
+        "character and of the one after its last. Null where it is not found."
+    )
     language: str = Field(description="As in the request, or as detected from the sentence.")
     sense: Sense | None
     probability_idiomatic: float | None = Field(
@@ -255,49 +237,3 @@ class Ranking(BaseModel):
     unsure: bool = Field(False, description="The confidence is below what the settings require.")
     no_meaning: bool = Field(False, description="No meaning was found; only the compound counts.")
     warnings: list[str] = Field(description="What makes the result less reliable.")
-
-
-class Search(Sent):
-    """A search in the collection that the server was started with."""
-
-    text: Annotated[Text, Limit("sentence")] = Field(description="Uses the expression.")
-    span: Annotated[Text, Limit("span")] = Field(
-        description="The expression, as it stands in the text."
-    )
-    language: Language | None = Field(
-        None, description="A language tag (default: detected from the text; en if that fails)."
-    )
-    top: int = Field(10, ge=1, le=100, strict=True, description="How many to find.")
-
-
-class FoundText(BaseModel):
-    """A text with its score."""
-
-    id: str
-    score: float
-    text: str
-
-
-class FoundPicture(BaseModel):
-    """A picture with its score."""
-
-    id: str
-    score: float
-    caption: str | None
-    image: str | None = Field(
-        None,
-        description="A copy of at most 1,024 pixels a side, as a data URI; null where the picture "
-        "cannot be read any more.",
-    )
-    width: int | None = None
-    height: int | None = None
-
-
-class Found(BaseModel):
-    """What a search found, best first: texts or pictures, depending on the collection."""
-
-    readings: list[Reading] = Field(description="How the expression is understood.")
-    gloss: str | None
-    span: Span
-    texts: list[FoundText] | None = None
-    pictures: list[FoundPicture] | None = None

@@ -100,7 +100,6 @@ function stop(room) {
 const ranking = waitingRoom("");
 const again = waitingRoom("again-");
 const saving = waitingRoom("save-");
-const searching = element("search-form") && waitingRoom("search-");
 
 /** Ask the server for something, show the progress meanwhile, and then what is answered. */
 async function start(room, path, body, show, accept = LINES) {
@@ -327,7 +326,6 @@ function addCaptions(text) {
 
 /** Pictures from anywhere on the page; texts only where no field takes them. */
 function paste(event) {
-  if (element("panel-rank").hidden) return;
   const files = [...event.clipboardData.files];
   const text = event.clipboardData.getData("text/plain");
   const inField = event.target.closest?.("textarea, input, select");
@@ -340,9 +338,8 @@ function paste(event) {
 function followDrag(event) {
   if (!event.dataTransfer?.types.includes("Files")) return;
   event.preventDefault(); // else the browser opens the file in place of the page
-  const over = event.type === "dragover" && !element("panel-rank").hidden;
-  element("drop").classList.toggle("over", over);
-  if (event.type === "drop" && !element("panel-rank").hidden) addFiles(event.dataTransfer.files);
+  element("drop").classList.toggle("over", event.type === "dragover");
+  if (event.type === "drop") addFiles(event.dataTransfer.files);
 }
 
 // ---------------------------------------------------------------- the contents of the form
@@ -367,27 +364,14 @@ function lackingToRank() {
   return lacks;
 }
 
-function lackingToSearch() {
-  const lacks = [];
-  if (!element("search-text").value.trim()) lacks.push(["a text", element("search-text")]);
-  if (!element("search-span").value.trim()) lacks.push(["an expression", element("search-span")]);
-  const top = element("search-top");
-  if (!top.checkValidity()) lacks.push([`a number from ${top.min} to ${top.max}`, top]);
-  return lacks;
-}
-
 /** Bring all that depends on the form's content up to date. */
 function update() {
   candidates.forEach(describe);
   offer(element("rank"), element("why"), lackingToRank(), ranking);
   offer(element("again"), null, [], again);
-  hint("compound", "sentence");
-  guessLanguage("sentence", "language");
+  hint();
+  guessLanguage();
   element("clear").hidden = isEmpty();
-  if (!searching) return;
-  offer(element("find"), element("search-why"), lackingToSearch(), searching);
-  hint("search-span", "search-text");
-  guessLanguage("search-text", "search-language");
 }
 
 const needs = (lacks) => `Needs ${listed(lacks.map(([what]) => what))}.`;
@@ -424,59 +408,54 @@ function describe(candidate, place) {
   down.disabled = place === candidates.length - 1;
 }
 
-/** Warn if the text does not contain the words. */
-function hint(wordsId, textId) {
-  const words = element(wordsId).value.trim();
-  const text = element(textId).value;
+/** Warn if the sentence does not contain the compound. */
+function hint() {
+  const words = element("compound").value.trim();
+  const text = element("sentence").value;
   const stands = text.toLowerCase().includes(words.toLowerCase());
-  element(`${wordsId}-hint`).textContent =
+  element("compound-hint").textContent =
     !words || !text.trim() || stands ? "" : `“${words}” is not in the text in this form.`;
 }
 
-/** Take what is selected in a text as the words that are meant. */
-function takeSelection(textId, wordsId) {
-  const text = element(textId);
-  const words = text.value.slice(text.selectionStart, text.selectionEnd).trim();
-  if (words) element(wordsId).value = words;
+/** Take what is selected in the sentence as the compound. */
+function takeSelection() {
+  const { value, selectionStart, selectionEnd } = element("sentence");
+  const words = value.slice(selectionStart, selectionEnd).trim();
+  if (words) element("compound").value = words;
   update();
-  if (!words) element(`${wordsId}-hint`).textContent = "Select the words in the text first.";
+  if (!words) element("compound-hint").textContent = "Select the words in the text first.";
 }
 
 /** Tell the browser which language the texts are in. */
-function showLanguages() {
-  const chosen = ({ value, options }) => value || options[0].dataset.language;
-  for (const id of ["sentence", "compound"]) element(id).lang = chosen(element("language"));
-  if (!searching) return;
-  for (const id of ["search-text", "search-span"]) {
-    element(id).lang = chosen(element("search-language"));
-  }
+function showLanguage() {
+  const { value, options } = element("language");
+  for (const id of ["sentence", "compound"]) element(id).lang = value || options[0].dataset.language;
 }
 
-const guesses = new Map(); // a text's id → `{text, timer}`
+const guess = { text: "", timer: null };
 
-/** Guess the language of a text once it is no longer being typed. */
-function guessLanguage(textId, languageId) {
-  const text = element(textId).value.trim();
-  const before = guesses.get(textId);
-  if (before?.text === text) return;
-  clearTimeout(before?.timer);
-  const timer = setTimeout(async () => {
+/** Guess the language of the sentence once it is no longer being typed. */
+function guessLanguage() {
+  const text = element("sentence").value.trim();
+  if (guess.text === text) return;
+  clearTimeout(guess.timer);
+  guess.text = text;
+  guess.timer = setTimeout(async () => {
     const answer = text && (await send("POST", "/language", { body: text }).catch(() => null));
     const language = answer ? (await answer.json()).language : null;
-    if (guesses.get(textId).text === text) showGuess(languageId, text, language);
+    if (guess.text === text) showGuess(text, language);
   }, PAUSE);
-  guesses.set(textId, { text, timer });
 }
 
-/** Show as the first choice of a language what the server takes by itself. */
-function showGuess(languageId, text, language) {
-  const [first, ...others] = element(languageId).options;
+/** Show as the first choice of the language what the server takes by itself. */
+function showGuess(text, language) {
+  const [first, ...others] = element("language").options;
   const code = language ?? "en";
   const offered = others.find((other) => other.value === code);
   const name = offered?.text ?? new Intl.DisplayNames("en", { type: "language" }).of(code);
   first.dataset.language = code;
   first.text = text ? `${name} (${language ? "guessed" : "by default"})` : "From the sentence";
-  showLanguages();
+  showLanguage();
 }
 
 async function fill({ sentence, compound, language, profile, candidates: kept }) {
@@ -490,7 +469,7 @@ async function fill({ sentence, compound, language, profile, candidates: kept })
       showPicture(addCandidate(picture.name, caption ?? "", picture.file.size), picture);
     } else if (caption) addCandidate(null, caption);
   }
-  showLanguages();
+  showLanguage();
   update();
 }
 
@@ -566,7 +545,6 @@ function rowOfForm() {
 /** The result on show: what is kept of it, its card, and `told`, the one that the model made. */
 let current = null;
 const results = []; // all of this tab, the last shown last
-let found = null; // by the last search, as it is kept
 
 function rank() {
   if (!ready(element("rank"), ranking.work ? [] : lackingToRank())) return;
@@ -622,12 +600,7 @@ function readingsByHand({ ranking: { readings } }, { sense, meanings }) {
   const defined = Object.fromEntries(
     Object.entries(meanings).map(([label, text]) => [label, { definitions: linesOf(text) }]),
   );
-  return readings.map(({ probability, ...reading }) => ({
-    probability_idiomatic: probability, // what was kept before has its former name
-    ...reading,
-    ...decided,
-    ...defined,
-  }));
+  return readings.map((reading) => ({ ...reading, ...decided, ...defined }));
 }
 
 /** A result as an item that cards.js draws. Nobody gave gold, so the item itself has no sense. */
@@ -648,6 +621,15 @@ async function itemOf({ row, ranking: answer }) {
   const sentence = marked(answer.sentence, answer.span);
   const runs = [{ ...answer, order, scores, parts }];
   return { compound, language, sentence, candidates: things, runs };
+}
+
+/** A text in parts, of which the one within the span is marked; no part is empty. */
+function marked(text, span) {
+  const letters = [...text]; // the server counts whole characters
+  const [start, end] = span ?? [0, 0];
+  const part = (from, to, marks) => [letters.slice(from, to).join(""), marks];
+  const parts = [part(0, start, false), part(start, end, true), part(end, undefined, false)];
+  return parts.filter(([text]) => text);
 }
 
 /** Show a result, and under it the one that was on show; one of earlier comes back up. */
@@ -671,18 +653,16 @@ async function drawResult(result) {
 const warningsOf = ({ ranking: { warnings } }) =>
   warnings.map((text) => make("p", { class: "warning", role: "note", text }));
 
-/** Make the page's address that of the result on show, or of the other tab. */
+/** Make the page's address that of the result on show. */
 function keepAddress() {
-  const tab = tabs.find((other) => other.getAttribute("aria-selected") === "true");
-  const hash = tab?.id === "tab-search" ? "#search" : current ? `#${current.id}` : "";
-  history.replaceState(null, "", location.pathname + location.search + hash);
+  history.replaceState(null, "", `${location.pathname}${location.search}#${current.id}`);
 }
 
 /** Show the result of the page's address, which may be another tab's. */
 async function openResult(focused) {
   const id = location.hash.slice(1);
   element("lost").hidden = true;
-  if (!id || id === "search" || id === current?.id) return;
+  if (!id || id === current?.id) return;
   const result = await find(id);
   if (result) {
     await drawResult(result);
@@ -693,9 +673,9 @@ async function openResult(focused) {
 let cards = 0;
 
 /** Draw a card without the number of its row, which it has none of. */
-function drawCard(item, kind = "ranking") {
+function drawCard(item) {
   cards += 1; // a card's number makes its ids
-  const card = Cards.drawItem({ ...item, number: cards }, { kind, runs: [{ name: "this" }] });
+  const card = Cards.drawItem({ ...item, number: cards }, { kind: "ranking", runs: [{ name: "this" }] });
   card.querySelector(".number").remove();
   return card;
 }
@@ -799,88 +779,10 @@ function saveRun() {
   start(saving, "/v1/rank", rowToSend(current.row), show, "application/zip");
 }
 
-// ---------------------------------------------------------------- search
-
-function search() {
-  if (!ready(element("find"), searching.work ? [] : lackingToSearch())) return;
-  const question = {
-    text: element("search-text").value,
-    span: element("search-span").value.trim(),
-    language: element("search-language").value || null,
-    top: Number(element("search-top").value),
-  };
-  start(searching, "/v1/search", question, async (answer, focused) => {
-    drawFound((found = await keep({ question, answer })));
-    const { pictures: shown, texts, gloss, readings } = answer;
-    const count = shown ? counted(shown.length, "picture") : counted(texts.length, "text");
-    const meant = [readings[0]?.sense ?? "sense unknown", gloss].filter(Boolean).join(", ");
-    say(`${count} found. ${question.span}: ${meant}.`);
-    goTo("search-outcome-title", focused);
-  });
-}
-
-function drawFound({ question, answer }) {
-  element("found").replaceChildren(drawCard(...itemOfFound(question, answer)));
-  element("search-nothing-yet").hidden = true;
-  element("search-outcome").hidden = false;
-}
-
-/** What was found as an item that cards.js draws, and its kind. */
-function itemOfFound({ text, span: compound, language }, { span, readings, gloss, ...things }) {
-  const { sense, probability_idiomatic } = readings[0] ?? {};
-  const item = { compound, language, sentence: marked(text, span) };
-  if (things.texts) {
-    const documents = things.texts.map((each) => ({ ...each, text: [[each.text, false]] }));
-    return [{ ...item, runs: [{ reading: { sense, probability_idiomatic, gloss }, documents }] }, "retrieval"];
-  }
-  const candidates = things.pictures.map(({ id, image, ...rest }) => ({ name: id, picture: image, ...rest }));
-  const scores = candidates.map(({ score }) => score);
-  const run = { sense, probability_idiomatic, readings, scores, order: [...scores.keys()] };
-  return [{ ...item, candidates, runs: [run] }, "ranking"];
-}
-
-/** A text in parts, of which the one within the span is marked; no part is empty. */
-function marked(text, span) {
-  const letters = [...text]; // the server counts whole characters
-  const [start, end] = span ?? [0, 0];
-  const part = (from, to, marks) => [letters.slice(from, to).join(""), marks];
-  const parts = [part(0, start, false), part(start, end, true), part(end, undefined, false)];
-  return parts.filter(([text]) => text);
-}
-
-// ---------------------------------------------------------------- tabs
-
-const tabs = [...document.querySelectorAll("[role=tab]")];
-
-function showTab(tab, focus = false) {
-  for (const other of tabs) {
-    const chosen = other === tab;
-    other.setAttribute("aria-selected", String(chosen));
-    other.tabIndex = chosen ? 0 : -1;
-    element(other.getAttribute("aria-controls")).hidden = !chosen;
-  }
-  if (focus) tab.focus();
-}
-
-const tabOfAddress = () => element(location.hash === "#search" ? "tab-search" : "tab-rank");
-
-function openTab(tab) {
-  showTab(tab, true);
-  keepAddress();
-}
-
-function changeTab(event) {
-  const at = tabs.indexOf(event.target);
-  const place = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: -1 }[event.key];
-  if (place === undefined) return;
-  event.preventDefault();
-  openTab(tabs.at(place % tabs.length));
-}
-
 // ---------------------------------------------------------------- a reload
 
 function keepSession() {
-  const session = { form: rowOfForm(), results: results.map(({ id }) => id), found: found?.id };
+  const session = { form: rowOfForm(), results: results.map(({ id }) => id) };
   sessionStorage.setItem(SESSION, JSON.stringify(session));
 }
 
@@ -893,8 +795,6 @@ async function resumeSession() {
     const result = await find(id);
     if (result) await drawResult(result);
   }
-  found = session.found && (await find(session.found));
-  if (found && searching) drawFound(found);
 }
 
 // ---------------------------------------------------------------- who listens to what
@@ -919,12 +819,12 @@ function listenToForm() {
   onSubmit("rank-form", rank);
   onSubmit("by-hand", rankAgain);
   element("rank-form").addEventListener("input", update);
-  element("language").addEventListener("change", showLanguages);
+  element("language").addEventListener("change", showLanguage);
   element("files").addEventListener("change", ({ target }) => {
     addFiles([...target.files]);
     target.value = ""; // so that the same file can be chosen again
   });
-  onClick("take-compound", () => takeSelection("sentence", "compound"));
+  onClick("take-compound", takeSelection);
   onClick("add-caption", () => addCandidate().caption.focus());
   onClick("add-captions", () => {
     addCaptions(element("captions").value);
@@ -949,34 +849,18 @@ function listenToPage() {
   addEventListener("paste", paste);
   addEventListener("pagehide", keepSession);
   addEventListener("pageshow", () => {
-    showLanguages(); // the browser may have filled the form again
+    showLanguage(); // the browser may have filled the form again
     update();
   });
-  addEventListener("hashchange", () => {
-    if (searching) showTab(tabOfAddress());
-    openResult(true);
-  });
-}
-
-function listenToSearch() {
-  onSubmit("search-form", search);
-  element("search-form").addEventListener("input", update);
-  element("search-language").addEventListener("change", showLanguages);
-  onClick("take-span", () => takeSelection("search-text", "search-span"));
-  for (const tab of tabs) {
-    tab.addEventListener("click", () => openTab(tab));
-    tab.addEventListener("keydown", changeTab);
-  }
-  showTab(tabOfAddress());
+  addEventListener("hashchange", () => openResult(true));
 }
 
 listenToForm();
 listenToPage();
-if (searching) listenToSearch();
 watchModels();
 removeOld();
 await resumeSession();
 await openResult(false);
 showExamples(isEmpty() && !current);
-showLanguages();
+showLanguage();
 update();

@@ -16,7 +16,6 @@ from urllib.parse import urlencode
 import uvicorn
 
 from admire.apps.serve.app import create_app
-from admire.apps.serve.connection import Connection
 from admire.apps.serve.guard import is_loopback
 from admire.apps.serve.models import Models
 from admire.apps.serve.service import Service
@@ -43,13 +42,9 @@ class Server(uvicorn.Server):
 
 def make_server(service: Service, host: str, token: str | None = None) -> Server:
     """Return a server for that address; ``run(sockets=[…])`` runs it."""
-
-    class Timed(Connection):
-        period = service.limits.arrival
-
     config = uvicorn.Config(
         create_app(service, host, token),
-        http=Timed,
+        http="h11",  # not httptools, which does not limit a head
         h11_max_incomplete_event_size=16_384,
         limit_concurrency=service.limits.connections,
         log_config=None,

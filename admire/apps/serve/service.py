@@ -102,7 +102,7 @@ class Service:
         self.state = State(state=state, message=message, keyless=self.state.keyless)
 
     @contextmanager
-    def hidden_paths(self, names: Mapping[str, str] | None = None) -> Iterator[None]:
+    def hidden_paths(self, names: Mapping[str, str]) -> Iterator[None]:
         """Turn a user's error into a problem without paths of this machine.
 
         Args:
@@ -112,7 +112,7 @@ class Service:
             yield
         except UserError as error:
             message = str(error)
-            for path, name in sorted((names or {}).items(), reverse=True):  # candidate10 before 1
+            for path, name in sorted(names.items(), reverse=True):  # candidate10 before 1
                 message = message.replace(path, name)
             status, headers = 422, None
             if isinstance(error, OpeningError):
