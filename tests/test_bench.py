@@ -333,14 +333,14 @@ def mebibytes(folder: Path) -> float:
 def test_collections_are_searched_from_disk(tmp_path: Path, sizes: tuple[int, ...]):
     """Five million take 17 GB of disk."""
     print(
-        "\n| things | engine | built in s | peak MiB | on disk MiB | queries | queries/s "
+        "\n| things | search | built in s | peak MiB | on disk MiB | queries | queries/s "
         "| peak MiB | recall@10 | load |\n|---|---|---|---|---|---|---|---|---|---|"
     )
 
-    def row(engine: str, made: Any, size: float, asked: Any, recall: float) -> None:
+    def row(how: str, made: Any, size: float, asked: Any, recall: float) -> None:
         queries = len(asked["found"])
         print(
-            f"| {things:,} | {engine} | {made['seconds']:.0f} | {made['peak']:.0f} | {size:,.0f} "
+            f"| {things:,} | {how} | {made['seconds']:.0f} | {made['peak']:.0f} | {size:,.0f} "
             f"| {queries} | {queries / asked['seconds']:.1f} | {asked['peak']:.0f} "
             f"| {recall:.3f} | {made['load']:.1f}, {asked['load']:.1f} |",
             flush=True,
@@ -352,11 +352,11 @@ def test_collections_are_searched_from_disk(tmp_path: Path, sizes: tuple[int, ..
             made = alone("exact", folder, things)
             exact = alone("search-exact", folder, 100 if things <= 1_000_000 else 25)
             row("exact", made, mebibytes(folder / "exact"), exact, 1)
-            built = alone("lance", folder, things)
-            near = alone("search-lance", folder, 100)
+            built = alone("near", folder, things)
+            near = alone("search-near", folder, 100)
             pairs = list(zip(exact["found"], near["found"], strict=False))
             recall = np.mean([len({*one} & {*other}) / len(one) for one, other in pairs])
-            row("LanceDB", built, mebibytes(folder / "lance"), near, float(recall))
+            row("approximate", built, mebibytes(folder / "near"), near, float(recall))
             changed = [f"{task} {alone(task, folder, 1000)['seconds']:.1f} s" for task in CHANGES]
             print(f"a thousand of {things:,}: {', '.join(changed)}")
         assert exact["peak"] < 400

@@ -130,8 +130,8 @@ def test_what_cannot_be_indexed_is_refused_or_left_out_and_counted(
     capsys, tmp_path, pictures, opened
 ):
     (tmp_path / "secret.png").write_text("a secret owl")
-    source, out = pictures / "list.lst", tmp_path / "index"
-    source.write_text("owl.png\n../secret.png\n")
+    source, out = pictures / "list.csv", tmp_path / "index"
+    source.write_text("image\nowl.png\n../secret.png\n")
     message = ended(capsys, "index", source, "--out", out)
     assert f"{source}, row 2, image: '../secret.png' is outside the folder" in message
     assert "(--skip-bad)" in message
@@ -141,7 +141,7 @@ def test_what_cannot_be_indexed_is_refused_or_left_out_and_counted(
         assert code == 0, err
         assert f"{source}: 1 left out, such as {source}, row 2, image: '../secret.png'" in err
         assert f"Wrote {out} (1 picture" in err
-    source.write_text("../secret.png")
+    source.write_text("image\n../secret.png")
     message = ended(capsys, "index", source, "--out", tmp_path / "other", "--skip-bad")
     assert f"{source}: nothing of it can be indexed. {source}, row 1, image: " in message
     assert not (tmp_path / "other").exists()

@@ -1,28 +1,28 @@
 from __future__ import annotations
 
-import io
 import json
 import os
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from PIL import Image
 from toys import PictureEncoder
 
 from admire.apps.search import (
+    Changes,
     Entry,
     add_to_index,
     changes,
     open_index,
     read_entries,
-    read_picture,
     read_texts,
     write_index,
 )
 from admire.core.errors import UserError
+from admire.data.image_files import read_image
 from admire.data.items import Candidate
 
 LATE = ["Someone who works late at night.", "A bird on a branch.", "A night owl on a branch."]
@@ -35,28 +35,15 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
             path.write_text("\n".join(map(json.dumps, rows)))
         case ".parquet":
             table.to_parquet(path, row_group_size=2)
-        case ".txt" | ".lst":
+        case ".txt":
             path.write_text("\n\n".join(next(iter(row.values())) for row in rows))
         case suffix:
             table.to_csv(path, sep="\t" if suffix == ".tsv" else ",", index=False)
     return path
 
 
-def shard(path: Path, members: dict[str, str]) -> Path:
-    with tarfile.open(path, "w") as tar:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content.encode()))
-    return path
-
-
-def read(source: Path, unpacked: Path) -> list[Candidate]:
-    unpacked.mkdir(exist_ok=True)
-    return [
-        Candidate(entry.name, entry.image, entry.caption)
-        for entry in read_entries(source, unpacked)
-    ]
+def read(source: Path) -> list[Candidate]:
+    return [Candidate(entry.name, entry.image, entry.caption) for entry in read_entries(source)]
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".csv", ".tsv"])
@@ -87,7 +74,12 @@ def test_lines_are_those_that_python_tells_apart(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("t.json", "[]", ": is not .txt, .lst, .jsonl, .csv, .tsv, .parquet, .tar or a folder of"),
+        ("t.json", "[]", ": is not .txt, .jsonl, .csv, .tsv, .parquet or a folder of pictures."),
+        (
+            "t.tar",
+            "x",
+            ": is not .txt, .jsonl, .csv, .tsv, .parquet or a folder of pictures. Unpack",
+        ),
         ("t.txt", "\n \n", ": "),
         ("t.txt", "abc\n\xff\n", ", row 2: "),
         ("t.jsonl", '{"text": "a"}\n{"text": ""}', ", row 2, text: "),
@@ -125,7 +117,7 @@ def test_a_folder_gives_its_pictures_in_order_with_captions(tmp_path, caplog):
     (root / "round").symlink_to(root)
     names = ("a.PNG", "b/deep/z.jpg", "b/y.webp", "near.png", "👩\u200d💻\n.png")
     captions = (None, None, "a caption in two lines", None, None)
-    assert read(root, tmp_path / "unpacked") == [
+    assert read(root) == [
         Candidate(name, root / name, caption) for name, caption in zip(names, captions, strict=True)
     ]
     assert sorted(record.args[1:] for record in caplog.records) == [
@@ -134,13 +126,13 @@ def test_a_folder_gives_its_pictures_in_order_with_captions(tmp_path, caplog):
     ]
 
 
-@pytest.mark.parametrize("suffix", [".lst", ".jsonl", ".csv", ".tsv", ".parquet"])
-def test_tables_and_lists_name_pictures_from_their_folder(tmp_path, suffix):
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv", ".parquet"])
+def test_tables_name_pictures_from_their_folder(tmp_path, suffix):
     rows = [{"image": "a.png", "caption": "An owl."}, {"image": "sub/b.png", "caption": ""}]
     rows += [{"image": str(tmp_path / "c.png"), "caption": "A bat."}]
-    entries = read(write(tmp_path / f"list{suffix}", rows), tmp_path / "unpacked")
+    entries = read(write(tmp_path / f"list{suffix}", rows))
     images = [tmp_path / "a.png", tmp_path / "sub/b.png", tmp_path / "c.png"]
-    captions = [None] * 3 if suffix == ".lst" else ["An owl.", None, "A bat."]
+    captions = ["An owl.", None, "A bat."]
     names = [row["image"] for row in rows]
     assert entries == [Candidate(*row) for row in zip(names, images, captions, strict=True)]
 
@@ -166,57 +158,38 @@ def parquet_shards(path: Path) -> Path:
     return path / "parquet"
 
 
-def tars(path: Path) -> Path:
-    (path / "shards").mkdir()
-    members = {}
-    for k, caption in enumerate(CAPTIONS):
-        members |= {f"x/{k}.json": "{}", f"x/{k}.jpg": f"owl {k}"}
-        members |= {f"x/{k}.txt": caption} if caption else {}
-    for number, part in enumerate((list(members.items())[:8], list(members.items())[8:])):
-        shard(path / f"shards/{number}.tar", dict(part))
-    return path / "shards"
-
-
-@pytest.mark.parametrize("make", [struct_rows, bytes_rows, parquet_shards, tars])
-@pytest.mark.parametrize("batch", [2, 99])
-def test_pictures_inside_files_are_indexed_and_read_again(monkeypatch, tmp_path, make, batch):
-    monkeypatch.setattr(changes, "BATCH", batch)
+@pytest.mark.parametrize("make", [struct_rows, bytes_rows, parquet_shards])
+@pytest.mark.parametrize("limit", ["BATCH", "MEMORY"])
+def test_pictures_inside_parquet_files_are_indexed(monkeypatch, tmp_path, make, limit):
+    monkeypatch.setattr(changes, limit, 2)
     source = make(tmp_path)
-    left: list[int] = []
+    seen: list[list[str]] = []
 
     class Watching(PictureEncoder):
         def encode_images(self, images):
-            left.append(len(list(images[0].parent.iterdir())))
+            seen.append([image.read_text() for image in images])
             return super().encode_images(images)
 
-    write_index(source, Watching(), tmp_path / "index")
-    assert max(left) <= batch + 1  # copies of one batch, not of all
+    assert write_index(source, Watching(), tmp_path / "index") == Changes(5, 5, 0, 0)
+    assert [owl for batch in seen for owl in batch] == [owl.decode() for owl in OWLS]
+    assert max(map(len, seen)) == {"BATCH": 2, "MEMORY": 1}[limit]
     entries = found(tmp_path / "index")
     assert [entry.caption for entry in entries] == CAPTIONS
-    assert [read_picture(entry) for entry in entries] == OWLS
-    expected = {"some.parquet/3", "3.parquet/1", "0.tar/x/2.jpg"}
-    assert expected & {entry.name for entry in entries}
-    assert not list(tmp_path.rglob("unpacked"))
+    assert {"some.parquet/3", "3.parquet/1"} & {entry.name for entry in entries}
+    assert entries[0].image in (source / "1", source / "0.parquet/1")
     assert add_to_index(source, Watching(), tmp_path / "index").new == 0
 
 
-@pytest.mark.parametrize("make", [bytes_rows, lambda path: tars(path) / "0.tar"])
-def test_a_file_of_pictures_leaves_nothing_where_texts_are_searched(monkeypatch, tmp_path, make):
-    source, place = make(tmp_path), tmp_path / "here"
-    place.mkdir()
-    monkeypatch.chdir(place)
-    with pytest.raises(UserError, match=r"contains pictures. Index them first"):
-        read_texts(source)
-    assert not list(place.iterdir())
+def test_a_damaged_picture_in_a_parquet_file_is_named(tmp_path, caplog):
+    class Looks(PictureEncoder):
+        def encode_images(self, images):
+            shown = [str(read_image(image).size) for image in images]
+            return self.encode_texts(shown, role="document")
 
-
-@pytest.mark.parametrize("size", [0, 512, 700, 1024])
-def test_a_tar_that_was_cut_off_is_named(tmp_path, size):
-    last = tars(tmp_path) / "1.tar"
-    os.truncate(last, size)
-    with pytest.raises(UserError, match=r"1\.tar: "):
-        write_index(last.parent, PictureEncoder(), tmp_path / "index")
-    assert [path.name for path in tmp_path.iterdir()] == ["shards"]
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    source = bytes_rows(tmp_path, [(tmp_path / "a.png").read_bytes()] * 2 + [b"x", b"", b"y"])
+    assert write_index(source, Looks(), tmp_path / "index") == Changes(2, 2, 0, 3)
+    assert f"3 left out, such as {source}/3: is not a picture in" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -238,10 +211,10 @@ def test_what_is_wrong_with_a_parquet_file_is_named(tmp_path, rows, damage, word
 
 # ------------------------------------------------------------- what a stranger's collection names
 
-LISTS = (".lst", ".jsonl", ".csv", ".tsv", ".parquet", "{path}.parquet")
+LISTS = (".jsonl", ".csv", ".tsv", ".parquet", "{path}.parquet")
 OUTSIDE = (
     *("../secret.png", "{outside}/secret.png", "..\\secret.png", "link.png", "links/secret.png"),
-    *("x.tar/../../secret.png", "x" * 5000, ".."),
+    *("x/../../secret.png", "x" * 5000, ".."),
 )
 
 
@@ -264,27 +237,13 @@ def list_of(place: Path, suffix: str, names: Sequence[str]) -> Path:
 @pytest.mark.parametrize("name", [*OUTSIDE, "a\0.png"])
 def test_no_list_leads_out_of_its_folder(tmp_path: Path, suffix: str, name: str):
     source = list_of(tmp_path, suffix, ["a.png", name, "{outside}/set/b.png"])
-    row = "row 3" if suffix == ".lst" else "row 2"  # a line between them is blank
     with pytest.raises(UserError) as caught:
-        read(source, tmp_path / "unpacked")
-    assert f"{source}, {row}, image: " in str(caught.value)
+        read(source)
+    assert f"{source}, row 2, image: " in str(caught.value)
     faults: list[UserError] = []
-    entries = list(read_entries(source, tmp_path / "unpacked", faults.append))
+    entries = list(read_entries(source, faults.append))
     assert [entry.image for entry in entries] == [source.parent / "a.png", source.parent / "b.png"]
     assert list(map(str, faults)) == [str(caught.value)]
-
-
-@pytest.mark.parametrize(
-    "name", ["../secret.png", "/etc/secret.png", "a/../../b.png", "a\\..\\..\\b.png"]
-)
-def test_no_member_of_a_tar_file_leads_out_of_it(tmp_path: Path, name: str):
-    source = shard(tmp_path / "x.tar", {"a.png": "an owl", name: "a bat", "./b/c.png": "an elk"})
-    with pytest.raises(UserError, match=r"x\.tar, member at byte 1024: .* is outside"):
-        read(source, tmp_path / "unpacked")
-    write_index(source, PictureEncoder(), tmp_path / "index", skip_bad=True)
-    entries = found(tmp_path / "index")
-    assert [read_picture(entry) for entry in entries] == [b"an elk", b"an owl"]
-    assert [entry.image for entry in entries] == [source / "b" / "c.png", source / "a.png"]
 
 
 def found(index: Path) -> list[Entry]:
@@ -293,7 +252,7 @@ def found(index: Path) -> list[Entry]:
     return sorted((entry for entry, _ in results), key=lambda entry: entry.name)
 
 
-def test_a_folder_leaves_out_captions_and_shards_that_are_links_out_of_it(tmp_path, caplog):
+def test_a_folder_leaves_out_captions_and_parquet_files_that_are_links_out_of_it(tmp_path, caplog):
     (tmp_path / "secret.txt").write_text("a secret")
     folder = tmp_path / "set"
     folder.mkdir()
@@ -302,56 +261,30 @@ def test_a_folder_leaves_out_captions_and_shards_that_are_links_out_of_it(tmp_pa
     (folder / "a.txt").symlink_to(tmp_path / "secret.txt")
     (folder / "b.txt").symlink_to("c.txt")
     (folder / "c.txt").write_text("a caption")
-    captions = [entry.caption for entry in read(folder, tmp_path / "unpacked")]
-    assert captions == [None, "a caption"]
-    shard(tmp_path / "secret.tar", {"s.png": "a secret"})
-    (folder / "s.tar").symlink_to(tmp_path / "secret.tar")
-    assert len(read(folder, tmp_path / "unpacked")) == 2
-    shard(folder / "t.tar", {"t.png": "an owl"})
-    assert [entry.name for entry in read(folder, tmp_path / "unpacked")] == ["t.tar/t.png"]
-    assert "'s.tar': is a link that leads out of the folder; 1 left out." in caplog.messages
+    assert [entry.caption for entry in read(folder)] == [None, "a caption"]
+    write(tmp_path / "secret.parquet", [{"text": "a secret"}])
+    (folder / "s.parquet").symlink_to(tmp_path / "secret.parquet")
+    assert len(read(folder)) == 2
+    write(folder / "t.parquet", [{"text": "an owl"}])
+    assert [entry.name for entry in read(folder)] == ["t.parquet/1"]
+    assert "'s.parquet': is a link that leads out of the folder; 1 left out." in caplog.messages
 
 
 def test_large_texts_and_pictures_are_refused_before_they_are_read(tmp_path: Path):
     long = "x" * 50_000
     (tmp_path / "set").mkdir()
-    for name in ("a.png", "b.png"):
+    for name in ("a.png", "b.png", "c.png"):
         (tmp_path / "set" / name).write_text("an owl")
     (tmp_path / "set" / "a.txt").write_text(long)
     os.truncate(tmp_path / "set" / "b.png", 1 << 40)  # without blocks on disk
-    tar = shard(tmp_path / "x.tar", {"a.png": "an owl", "a.txt": long, "b.png": "", "c.png": "elk"})
-    huge = tarfile.TarInfo("b.png")
-    huge.size = 10 << 30
-    content = tar.read_bytes()
-    at = content.index(b"b.png")
-    with tar.open("r+b") as file:
-        file.seek(at)
-        file.write(huge.tobuf(tarfile.GNU_FORMAT))
-        file.seek(huge.size, os.SEEK_CUR)
-        file.write(content[at + 512 :])
     table = write(tmp_path / "t.jsonl", [{"image": "a.png", "caption": long}, {"text": long}])
-    (tmp_path / "unpacked").mkdir()
     for source, *words in (
         (tmp_path / "set", "a.txt: has more than 10,000 characters"),
         (table, "row 1, caption: has 50,000", "row 2, text: has 50,000"),
-        (tar, "x.tar, a.txt: has more than 10,000", "b.png: the image file has more than 256 MB"),
     ):
         faults: list[UserError] = []
-        entries = list(read_entries(source, tmp_path / "unpacked", faults.append))
+        list(read_entries(source, faults.append))
         for word, fault in zip(words, faults, strict=True):
             assert word in str(fault)
-    assert [entry.name for entry in entries] == ["x.tar/c.png"]
-    assert len(list((tmp_path / "unpacked").iterdir())) == 1
-    (tmp_path / "set" / "c.png").write_text("an elk")
     write_index(tmp_path / "set", PictureEncoder(), tmp_path / "index", skip_bad=True)
     assert [entry.name for entry in found(tmp_path / "index")] == ["c.png"]
-
-
-def test_a_tar_header_of_gigabytes_is_not_read(tmp_path: Path):
-    path = tmp_path / "x.tar"
-    header = tarfile.TarInfo("././@PaxHeader")
-    header.type, header.size = tarfile.XHDTYPE, 1 << 36
-    path.write_bytes(header.tobuf(tarfile.GNU_FORMAT))
-    os.truncate(path, 1 << 37)
-    with pytest.raises(UserError, match=r"x\.tar: is not a tar file, or damaged \(a header has"):
-        read(path, tmp_path / "unpacked")

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet
+import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_search_entries import shard
 from toys import PictureEncoder, WordEncoder
 
 from admire.apps.search import (
@@ -29,7 +28,6 @@ from admire.apps.search import (
     index_texts,
     lance_table,
     open_index,
-    read_picture,
     remove_from_index,
     write_index,
 )
@@ -142,12 +140,10 @@ def test_search_sorts_by_the_sum_of_standardised_cosines(size: int, k: int, seed
     assert best == sorted(best, key=lambda number: (-round(expected[number], 6), number))
 
 
-@pytest.mark.parametrize("engine", ["exact", "lance"])
-def test_an_index_answers_as_its_texts_in_memory_do(monkeypatch, tmp_path, texts, engine):
+def test_an_index_answers_as_its_texts_in_memory_do(monkeypatch, tmp_path, texts):
     monkeypatch.setattr(lance_table, "BLOCK", 3)
     expected = search_all(index_texts(TEXTS, WordEncoder()))
-    changed = write_index(texts, WordEncoder(), tmp_path / "index", engine=engine)
-    assert changed == Changes(4, 4, 0, 0)
+    assert write_index(texts, WordEncoder(), tmp_path / "index") == Changes(4, 4, 0, 0)
     results = search_all(tmp_path / "index")
     assert [text for text, _ in results] == [text for text, _ in expected]
     assert dict(results) == pytest.approx(dict(expected))
@@ -175,9 +171,9 @@ def test_an_addition_that_is_killed_shows_nothing_and_is_undone_by_the_next_chan
     monkeypatch.setattr(changes, "BATCH", 2)
     index, copy = tmp_path / "index", tmp_path / "copy"
     write_index(pictures, PictureEncoder(), index)
-    before, source = search_all(index), tmp_path / "more.tar"
     animals = ("a cat", "a dog", "a bat", "an elk")
-    shard(source, {f"{number}.png": animal for number, animal in enumerate(animals)})
+    before, source = search_all(index), tmp_path / "more"
+    put(source, {f"{number}.png": animal for number, animal in enumerate(animals)})
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     versions = index / "table/entries.lance/_versions"
     complete = len([*versions.iterdir()])
@@ -193,7 +189,6 @@ def test_an_addition_that_is_killed_shows_nothing_and_is_undone_by_the_next_chan
     encoder = Counting()
     assert add_to_index(source, CachedEncoder(encoder), index) == Changes(9, 4, 0, 0)
     assert encoder.encoded == ["a bat", "an elk"], "the others are in the cache of vectors"
-    assert not list(tmp_path.rglob("unpacked"))
 
 
 def test_an_index_that_is_interrupted_leaves_nothing_but_the_cache(monkeypatch, tmp_path, pictures):
@@ -334,8 +329,6 @@ def text(content: str) -> Callable[[Path], object]:
         ("index.json", Path.unlink, "index: .*No such file"),
         ("index.json", text('{"format": 3}'), "index: .*format 3"),
         ("index.json", text('{"format": 4}'), r"index\.json, encoder: "),
-        ("index.json", text("[" * 100_000), "index: is not an index, or damaged"),
-        ("index.json", text("9" * 10_000), "index: is not an index, or damaged"),
         ("table/*/_versions/*", cut, "index: "),
         ("table/*/data/*", cut, "index: "),
     ],
@@ -351,22 +344,6 @@ def test_a_damaged_index_is_refused(tmp_path: Path, texts, name: str, harm: Any,
     assert "x.parquet" not in str(caught.value)
 
 
-def test_an_index_of_lance_is_searched_like_the_exact_one(monkeypatch, tmp_path: Path, pictures):
-    monkeypatch.setattr(changes, "BATCH", 2)
-    for engine in ("exact", "lance"):
-        write_index(pictures, PictureEncoder(), tmp_path / engine, engine=engine)
-    opened = open_index(tmp_path / "lance")
-    put(pictures, {"new.png": "a person at night"})
-    for engine in ("exact", "lance"):
-        add_to_index(pictures, PictureEncoder(), tmp_path / engine)
-        remove_from_index(["people/rider.png"], tmp_path / engine)
-    assert open_index(tmp_path / "lance").table
-    lance, exact = (search_all(tmp_path / name) for name in ("lance", "exact"))
-    assert [entry for entry, _ in lance] == [entry for entry, _ in exact]
-    assert dict(lance) == pytest.approx(dict(exact))
-    assert {entry.name for entry, _ in search_all(opened)} == PICTURES.keys()
-
-
 class Numbered(PictureEncoder):
     """Vectors by the number in a picture or a caption, about 40 topics."""
 
@@ -377,12 +354,20 @@ class Numbered(PictureEncoder):
         return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype("f4")
 
 
-def test_lance_finds_nearly_what_exact_search_finds(tmp_path: Path):
-    folder = put(tmp_path / "pictures", {f"{k}.png": str(k) for k in range(2600)})
-    for k in range(0, 2600, 3):
+def test_a_large_collection_has_an_index_that_finds_nearly_what_comparing_all_finds(
+    monkeypatch, tmp_path: Path
+):
+    monkeypatch.setattr(lance_table, "INDEXED", 1500)
+    folder = put(tmp_path / "pictures", {f"{k}.png": str(k) for k in range(1499)})
+    for k in range(0, 1499, 3):
         (folder / f"{k}.txt").write_text(str((7 * k) % 6000))
-    write_index(folder, Numbered(), tmp_path / "index", engine="lance")
+    write_index(folder, Numbered(), tmp_path / "index")
+    opened = open_index(tmp_path / "index")
+    assert not opened.table
+    put(folder, {f"{k}.png": str(k) for k in range(1499, 2600)})
+    add_to_index(folder, Numbered(), tmp_path / "index")
     near = open_index(tmp_path / "index")
+    assert near.table
     exact, hits = replace(near, table=None), 0
     for query in draw_vectors(20, 32, seed=5):
         matches, best = (index.search({"x": query}, {"x": 1.0}, 10) for index in (near, exact))
@@ -390,6 +375,10 @@ def test_lance_finds_nearly_what_exact_search_finds(tmp_path: Path):
         assert all(score == pytest.approx(scores[entry], abs=1e-6) for entry, score in matches)
         hits += len({entry for entry, _ in matches} & {entry for entry, _ in best})
     assert hits > 190
+    remove_from_index(["*1.png"], tmp_path / "index")
+    left = open_index(tmp_path / "index").search({"x": draw_vectors(1, 32)[0]}, {"x": 1.0}, 2600)
+    assert {entry.name[-5] for entry, _ in left} == set("023456789")
+    assert len(opened.search({"x": draw_vectors(1, 32)[0]}, {"x": 1.0}, 2600)) == 1499
 
 
 # ----------------------------------------------------------------- an index that is a stranger's
@@ -409,92 +398,29 @@ def changed_table(index: Path, change: Callable[[Any], Any]) -> None:
     (index / "index.json").write_text(json.dumps(record))
 
 
-def with_column(name: str, values: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda table: table.set_column(table.column_names.index(name), name, values(table[name]))
+def with_vectors(width: int, kind: str) -> Callable[[Any], Any]:
+    def change(table: Any) -> Any:
+        numbers = np.ones(len(table) * width, kind)
+        values = pyarrow.FixedSizeListArray.from_arrays(numbers, width)
+        return table.drop_columns("caption_vector").append_column("caption_vector", values)
 
+    return change
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("{secret}.png", "{secret}.tar/s.png", "{secret}.parquet/1", "{secret}.parquet/0"),
-        *("/dev/zero", "/proc/self/pagemap", "{secret}", "{secret}\0.png", "x.tar/" + "a/" * 9000),
-    ],
-)
-def test_only_a_picture_that_was_indexed_is_handed_out(tmp_path: Path, name: str):
-    source = put(tmp_path / "pictures", {"owls/night.png": "an owl", "red.png": "an elk"})
-    write_index(source, PictureEncoder(), tmp_path / "index")
-    secret = put(tmp_path / "private", {"secret.png": "a secret"}) / "secret"
-    shard(Path(f"{secret}.tar"), {"s.png": "a secret"})
-    pyarrow.parquet.write_table(pyarrow.table({"image": [b"a secret"]}), f"{secret}.parquet")
-    names = pyarrow.chunked_array([[name.format(secret=secret), str(source / "red.png")]])
-    changed_table(tmp_path / "index", with_column("image", lambda _: names))
-    entries = {entry.name: entry for entry, _ in search_all(tmp_path / "index")}
-    lost, found = entries["owls/night.png"], entries["red.png"]
-    assert read_picture(found) == b"an elk"
-    with pytest.raises(UserError):
-        read_picture(lost)
-    (source / "red.png").write_text("changed since")
-    with pytest.raises(UserError, match="is not the picture that was indexed"):
-        read_picture(found)
-
-
-def vectors_of(width: int, kind: str) -> Callable[[Any], Any]:
-    def values(column: Any) -> Any:
-        return pyarrow.FixedSizeListArray.from_arrays(np.ones(len(column) * width, kind), width)
-
-    return with_column("caption_vector", values)
-
-
-COLUMNS = ("id", "image", "caption", "source", "digest", "caption_vector")
 
 TABLES: dict[str, Callable[[Any], Any]] = {
-    **{f"no {name}": lambda table, name=name: table.drop_columns([name]) for name in COLUMNS},
-    "bytes for names": with_column("id", lambda column: column.cast("binary")),
-    "no names": with_column("id", lambda column: pyarrow.nulls(len(column), "string")),
-    "other numbers": vectors_of(512, "f8"),
-    "other widths": vectors_of(8, "f4"),
+    "no digest": lambda table: table.drop_columns("digest"),
+    "no vectors": lambda table: table.drop_columns("caption_vector"),
+    "one more": lambda table: table.append_column("problem", table["id"]),
+    "bytes": lambda table: table.set_column(0, "id", table["id"].cast("binary")),
+    "other numbers": with_vectors(512, "f8"),
+    "other widths": with_vectors(8, "f4"),
     "nothing": lambda table: table.slice(0, 0),
-    "all left out": lambda table: table.append_column("problem", table["id"]),
 }
 
 
-@pytest.mark.parametrize("engine", ["exact", "lance"])
 @pytest.mark.parametrize("change", TABLES.values(), ids=TABLES)
-def test_a_table_with_other_columns_is_refused(tmp_path: Path, texts, engine, change: Any):
-    write_index(texts, WordEncoder(), tmp_path / "index", engine=engine)
+def test_a_table_with_other_columns_is_refused(tmp_path: Path, texts, change: Any):
+    write_index(texts, WordEncoder(), tmp_path / "index")
     changed_table(tmp_path / "index", change)
-    with pytest.raises(UserError, match="index"):
+    with pytest.raises(UserError, match=r"[Ii]ndex again"):
         search_all(tmp_path / "index")
-
-
-def test_an_index_with_rows_of_what_was_left_out_is_read_and_changed(tmp_path: Path, texts: Path):
-    """Earlier versions of admire wrote such rows, without vectors, and the column base."""
-    index = tmp_path / "index"
-    write_index(texts, WordEncoder(), index)
-    expected = search_all(index)
-
-    def as_before(table: Any) -> Any:
-        rows = table.to_pylist()
-        rows[1:1] = [{"id": "bad.png", "source": rows[0]["source"], "problem": "is damaged"}]
-        rows = [{"problem": None, "caption_vector": None} | row | {"base": 0} for row in rows]
-        problem, base = pyarrow.field("problem", "string"), pyarrow.field("base", "int64")
-        return pyarrow.Table.from_pylist(rows, table.schema.append(problem).append(base))
-
-    changed_table(index, as_before)
-    assert search_all(index) == expected
-    rows = [json.dumps({"id": name, "text": "a bat"}) for name in ("bad.png", "new")]
-    texts.write_text("\n".join(rows))
-    assert add_to_index(texts, WordEncoder(), index) == Changes(6, 2, 0, 0)
-    assert remove_from_index(["bad.png", "new"], index) == Changes(4, 0, 2, 0)
-    assert search_all(index) == expected
-
-
-@pytest.mark.parametrize("value", [np.inf, -np.inf])
-def test_vectors_that_are_no_numbers_count_as_missing(value: float):
-    whole = index_texts(TEXTS, WordEncoder())
-    vectors = whole.entries.encoded["caption"]
-    query = {"compound": np.linspace(0.1, 1, vectors.shape[1], dtype="f4")}
-    vectors[0] = np.nan
-    expected = whole.search(query, {"compound": 1.0}, 99)
-    vectors[0] = value
-    assert whole.search(query, {"compound": 1.0}, 99) == expected

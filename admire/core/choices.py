@@ -40,10 +40,6 @@ Gate = Literal["hard", "soft"]
 Fusion = Literal["scores", "borda", "rrf"]
 """How rankers are fused: by their standardised scores, by Borda's points or by reciprocal ranks."""
 
-EngineName = Literal["exact", "lance"]
-"""What searches an index: every vector is compared, or LanceDB, which is nearly exact and faster in
-large collections."""
-
 PublishedSet = Literal[
     "en-dev", "en-test", "en-extended", "en-both",
     "pt-dev", "pt-test", "pt-extended", "pt-both",

@@ -44,7 +44,7 @@ LONGEST_PATH = 4096
 def path_inside(folder: str | Path, name: str, *, follow_links: bool) -> str:
     """Return the path from a folder to a file that is named in it, if it stays in the folder.
 
-    This decides for everything that names files: manifests, collections, tar files, run folders.
+    This decides for everything that names files: manifests, collections, run folders.
 
     Args:
         name: a path from the folder, or an absolute path in the folder. What leads out of it on

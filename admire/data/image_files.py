@@ -20,7 +20,7 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "AVIF", "TIFF", "BMP")
 """The formats that are read, by Pillow's names; others are rare or, like EPS, need a program."""
 
 SUFFIXES = (".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-"""Those by which pictures are known in folders and in tar files."""
+"""Those by which pictures are known in folders."""
 
 PICTURE = 256 * 2**20
 """The most bytes of an image file."""

@@ -1,9 +1,9 @@
 """A collection of made-up vectors: ``python made_up_collection.py TASK FOLDER N``.
 
-The tasks are ``exact`` and ``lance`` (an index of N things for this engine), ``add`` and ``remove``
-(N things, to and from the first), ``search-exact`` and ``search-lance`` (N queries, at most 100).
-Each prints what it took as JSON. Each is done in a process of its own, so that none counts the
-memory of another.
+The tasks are ``exact`` and ``near`` (an index of N things, of which every vector is compared, or
+with an approximate index), ``add`` and ``remove`` (N things, to and from the second),
+``search-exact`` and ``search-near`` (N queries, at most 100). Each prints what it took as JSON, and
+is done in a process of its own, so that none counts the memory of another.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from admire.apps import search as collections
+from admire.apps.search import lance_table
 
 WIDTH = 384
 FOUND = 10
@@ -61,32 +62,31 @@ def timed(task: Callable[[], Any]) -> dict[str, Any]:
     return {"seconds": taken, "peak": memory, "load": os.getloadavg()[0]} | result
 
 
-def write(folder: Path, engine: Any, things: int) -> dict[str, Any]:
+def write(folder: Path, kind: str, things: int) -> dict[str, Any]:
     """Index so many things. The time that drawing their vectors took is left out."""
     source, encoder = folder / "texts.txt", MadeUp()
     with source.open("w") as file:
         for k in range(1, things + 1):
             file.write(f"{k} is the number of a text that is about as long as a caption is.\n")
-    made = timed(
-        lambda: collections.write_index(source, encoder, folder / engine, engine=engine) and None
-    )
+    lance_table.INDEXED = things + (kind == "exact")
+    made = timed(lambda: collections.write_index(source, encoder, folder / kind) and None)
     return made | {"seconds": made["seconds"] - encoder.seconds}
 
 
 def add(folder: Path, things: int) -> dict[str, Any]:
-    """Add other things to the exact index."""
+    """Add other things to the approximate index."""
     source, encoder = folder / "more.jsonl", MadeUp()
     rows = ({"id": f"new{k}", "text": f"{k} is another text's number."} for k in range(things))
     source.write_text("\n".join(map(json.dumps, rows)))
-    made = timed(lambda: collections.add_to_index(source, encoder, folder / "exact") and None)
+    made = timed(lambda: collections.add_to_index(source, encoder, folder / "near") and None)
     return made | {"seconds": made["seconds"] - encoder.seconds}
 
 
 def remove(folder: Path, things: int) -> dict[str, Any]:
-    """Remove things from all over the exact index."""
-    size = collections.open_index(folder / "exact").entries.size
+    """Remove things from all over the approximate index."""
+    size = collections.open_index(folder / "near").entries.size
     names = [str(k) for k in range(1, size, size // things) if k <= size - things]
-    return timed(lambda: collections.remove_from_index(names, folder / "exact") and None)
+    return timed(lambda: collections.remove_from_index(names, folder / "near") and None)
 
 
 def search(index: Any, queries: int) -> dict[str, Any]:
@@ -104,11 +104,11 @@ def search(index: Any, queries: int) -> dict[str, Any]:
 if __name__ == "__main__":
     task, place = sys.argv[1], Path(sys.argv[2])
     number = int(sys.argv[3])
-    kind, _, engine = task.rpartition("-")
-    if kind == "search":
-        told = search(collections.open_index(place / engine), number)
+    action, _, kind = task.rpartition("-")
+    if action == "search":
+        told = search(collections.open_index(place / kind), number)
     elif task in ("add", "remove"):
         told = {"add": add, "remove": remove}[task](place, number)
     else:
-        told = write(place, engine, number)
+        told = write(place, kind, number)
     print(json.dumps(told))

@@ -12,7 +12,6 @@ from cyclopts import Parameter
 from admire.apps.cli import options as opt
 from admire.apps.cli.output import print_rows, shortened
 from admire.apps.search.settings import SearchSettings
-from admire.core.choices import EngineName
 from admire.core.errors import UserError
 from admire.core.options import WorkerOptions, open_workers
 from admire.core.terminal import visible
@@ -84,7 +83,6 @@ def index(
     *,
     out: Path,
     encoder: Annotated[str | None, Parameter(completer=opt.model_names("encoders"))] = None,
-    engine: EngineName = "exact",
     add: bool = False,
     remove: list[str] | None = None,
     export: Path | None = None,
@@ -97,14 +95,11 @@ def index(
     Needs the extras embedded and lance: pip install '.[embedded,lance]'.
 
     Args:
-        source: Pictures: a folder, a .lst of paths, a .csv, .tsv or .jsonl with the column image,
-            .parquet, or .tar (WebDataset). Texts: .txt (a line each), or a table with the column
-            text.
+        source: Pictures: a folder, or a .csv, .tsv, .jsonl or .parquet with the column image.
+            Texts: .txt (a line each), or a table with the column text.
         out: Index folder to write or change, for search --index.
         encoder: Encoder, as for rank (default: sight for pictures, e5 for texts; with --add, the
             index's).
-        engine: Search engine: exact compares every vector, from disk; lance is approximate and
-            faster.
         add: Add to the index; only new entries are encoded.
         remove: Remove entries: a name, or a pattern (cats/*). Repeat for several.
         export: Parquet file to write: names, paths, captions and vectors.
@@ -152,7 +147,7 @@ def index(
         if add:
             changes = add_to_index(source, opened, out, **how)
         else:
-            changes = write_index(source, opened, out, engine=engine, **how)
+            changes = write_index(source, opened, out, **how)
         kind = "picture" if "image" in open_index(out).tracks else "text"
         counted = f"{changes.entries:,} {kind}{'s' * (changes.entries != 1)}"
         changed = f": {changes.new} new, {changes.gone} gone" if add else ""

@@ -1,5 +1,5 @@
 from .changes import Changes, add_to_index, remove_from_index, write_index
-from .entries import Entry, read_entries, read_picture, read_texts
+from .entries import Entry, read_entries, read_texts
 from .index import Index, index_texts, open_index
 from .search import SearchResult, search_index
 from .settings import SearchSettings
@@ -14,7 +14,6 @@ __all__ = [
     "index_texts",
     "open_index",
     "read_entries",
-    "read_picture",
     "read_texts",
     "remove_from_index",
     "search_index",

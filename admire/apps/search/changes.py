@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 from admire.apps.search.encoding import EncodeBatches, EncoderRecord, encode_here, tracks_of
 from admire.apps.search.entries import Entry, check_new, digest, read_entries
 from admire.apps.search.index import Record, check_encoder, read_record, write_record
 from admire.apps.search.lance_table import Table
-from admire.core.choices import EngineName
 from admire.core.errors import UserError
-from admire.core.schema import check_setting
 from admire.core.storage import check_folder, only_writer, replace_folder
 from admire.encoders import TextEncoder
 from admire.rankers.embeddings import companion_of
@@ -32,8 +27,8 @@ log = logging.getLogger("admire")
 BATCH = 2048
 """How many entries are encoded and added at once."""
 
-UNPACKED = "table/unpacked"
-"""The folder in an index for copies of pictures that are inside other files."""
+MEMORY = 64 * 2**20
+"""With so many bytes of pictures from Parquet files, a batch is complete with fewer entries."""
 
 DISK_ERRORS = (OSError, RuntimeError, ValueError, sqlite3.Error)
 """What a full or damaged disk raises; LanceDB has no errors of its own."""
@@ -60,7 +55,6 @@ def write_index(
     encoder: TextEncoder,
     out: Path,
     *,
-    engine: EngineName = "exact",
     encode: EncodeBatches = encode_here,
     skip_bad: bool = False,
 ) -> Changes:
@@ -79,9 +73,8 @@ def write_index(
             process writes the same index, or the folder contains something else or cannot be
             written.
     """
-    check_setting("engine", engine, EngineName)
     with replace_folder(out, "index") as part:
-        record = Record(encoder=EncoderRecord.of(encoder), engine=engine)
+        record = Record(encoder=EncoderRecord.of(encoder))
         return _add(part, record, Table(part), source, encoder, encode, skip_bad)
 
 
@@ -137,9 +130,7 @@ def default_encoder(source: Path, *, skip_bad: bool = False) -> str:
     begins with a picture the one that encodes pictures in the same space."""
     pictures = source.is_dir() and not any(source.glob("*.parquet"))
     if not pictures:
-        skip = (lambda error: None) if skip_bad else _refuse
-        with TemporaryDirectory(prefix="admire-", ignore_cleanup_errors=True) as unpacked:
-            first = next(read_entries(source, Path(unpacked), skip), None)
+        first = next(read_entries(source, (lambda error: None) if skip_bad else _refuse), None)
         pictures = bool(first and first.image)
     encoder = Settings.encoder[0]
     return companion_of(encoder) or encoder if pictures else encoder
@@ -152,7 +143,6 @@ def _opened(index: Path) -> Iterator[tuple[Record, Table]]:
         record = read_record(index)
         check_folder(index, "index")
         with _writing(index):
-            shutil.rmtree(index / UNPACKED, ignore_errors=True)
             table = Table(index)
             table.restore(record.version)
         yield record, table
@@ -185,8 +175,6 @@ class _Names:
                 new = False
             if new:
                 yield entry
-            else:
-                _remove_copy(entry)
 
     def _note(self, entry: Entry, source: str) -> bool:
         """Note an entry of the source; return whether it is not in the index.
@@ -242,10 +230,17 @@ def _refuse(error: UserError) -> NoReturn:
     raise UserError(str(error), *error.settings, "skip_bad")
 
 
-def _remove_copy(entry: Entry) -> None:
-    """Remove the copy of a picture that is inside another file."""
-    if entry.unpacked:
-        entry.unpacked.unlink(missing_ok=True)
+def _batches(entries: Iterable[Entry]) -> Iterator[Sequence[Entry]]:
+    """Yield entries in batches of at most :data:`BATCH`, or about :data:`MEMORY`."""
+    batch, size = list[Entry](), 0
+    for entry in entries:
+        batch.append(entry)
+        size += len(entry.content or b"")
+        if len(batch) == BATCH or size >= MEMORY:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _add(
@@ -260,25 +255,16 @@ def _add(
     """Encode the entries of a source that are not in an index yet, and complete the index."""
     origin, before, left_out = os.path.abspath(source), table.size, _LeftOut()
     skip = left_out.add if skip_bad else _refuse
-    unpacked = folder.resolve() / UNPACKED  # workers may start elsewhere
     with _writing(folder):
-        unpacked.mkdir(parents=True)
         names = _Names(table)
     with closing(names), _writing(folder, (sqlite3.Error,)):
-        try:
-            new = names.new(read_entries(source, unpacked, skip), origin, skip)
-            for batch in encode(iter(lambda: tuple(islice(new, BATCH)), ()), encoder):
-                with _writing(folder):
-                    table.add(batch, origin, tracks_of(encoder))
-                for entry in batch.entries:
-                    _remove_copy(entry)
-                for entry, problem in batch.left_out:
-                    _remove_copy(entry)
-                    left_out.add(problem)
-                log.info("%d entries in the index.", table.size)
-            replaced = names.replaced()
-        finally:
-            shutil.rmtree(unpacked, ignore_errors=True)
+        for batch in encode(_batches(names.new(read_entries(source, skip), origin, skip)), encoder):
+            with _writing(folder):
+                table.add(batch, origin, tracks_of(encoder))
+            for problem in batch.left_out:
+                left_out.add(problem)
+            log.info("%d entries in the index.", table.size)
+        replaced = names.replaced()
     if not source.exists():
         raise UserError(f"{source}: has gone. When it is back, run the same command again.")
     added = table.size - before
@@ -300,8 +286,7 @@ def _complete(folder: Path, record: Record, table: Table) -> None:
     new = not record.version
     record.version = table.version
     write_record(folder, record)
-    indexed = record.engine == "lance"
-    record.trained = table.optimize(indexed=indexed, trained=record.trained, new=new)
+    record.trained = table.optimize(record.trained, new=new)
     record.version = table.version
     write_record(folder, record)
 

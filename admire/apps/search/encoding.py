@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import numpy as np
@@ -46,12 +48,12 @@ class Batch:
     Attributes:
         entries: those that have vectors, with digests.
         encoded: their vectors.
-        left_out: the others, each with the reason.
+        left_out: why others were left out, a reason each.
     """
 
     entries: Sequence[Entry]
     encoded: Encoded
-    left_out: Sequence[tuple[Entry, str]]
+    left_out: Sequence[str]
 
 
 EncodeBatches = Callable[[Iterable[Sequence[Entry]], TextEncoder], Iterator[Batch]]
@@ -93,28 +95,45 @@ def encode_batch(entries: Sequence[Entry], encoder: TextEncoder) -> Batch:
             raise UserError(f"{entry.image}: {reason}")
         return replace(entry, digest=digest(entry))
 
-    entries, left_out = _usable(entries, check)
-    try:
-        encoded = encode(entries, encoder)
-    except UserError:
-        entries, damaged = _usable(entries, _check_picture)
-        if not damaged:
-            raise
-        left_out += damaged
-        encoded = encode(entries, encoder)
-    return Batch(entries, encoded, left_out)
+    def check_picture(entry: Entry) -> Entry:
+        if entry.image:
+            read_image(files.get(entry.name, entry.image))
+        return entry
+
+    with TemporaryDirectory(prefix="admire-", ignore_cleanup_errors=True) as folder:
+        files = {}  # encoders read pictures from files
+        for number, entry in enumerate(entries):
+            if entry.content is not None:
+                files[entry.name] = Path(folder, str(number))
+                files[entry.name].write_bytes(entry.content)
+        entries, left_out = _usable(entries, check, files)
+        try:
+            encoded = encode(entries, encoder, files)
+        except UserError:
+            entries, damaged = _usable(entries, check_picture, files)
+            if not damaged:
+                raise
+            left_out += damaged
+            encoded = encode(entries, encoder, files)
+    return Batch([replace(entry, content=None) for entry in entries], encoded, left_out)
 
 
-def encode(entries: Sequence[Entry], encoder: TextEncoder) -> Encoded:
-    """Return the vectors of entries, in the tracks that they have and the encoder reads."""
+def encode(
+    entries: Sequence[Entry], encoder: TextEncoder, files: Mapping[str, Path] | None = None
+) -> Encoded:
+    """Return the vectors of entries, in the tracks that they have and the encoder reads.
+
+    Args:
+        files: of pictures that are not in files of their own, by the entries' names.
+    """
     encoded: dict[str, Vectors] = {}
     for track in tracks_of(encoder):
         rows = [row for row, entry in enumerate(entries) if getattr(entry, track)]
         if not rows:
             continue
         if track == "image":
-            files = [file for entry in entries if (file := entry.file)]
-            vectors = cast(ImageEncoder, encoder).encode_images(files)
+            images = [(files or {}).get(e.name, e.image) for e in entries if e.image]
+            vectors = cast(ImageEncoder, encoder).encode_images(images)
         else:
             captions = [entry.caption for entry in entries if entry.caption]
             vectors = encoder.encode_texts(captions, role="document")
@@ -128,30 +147,23 @@ def tracks_of(encoder: TextEncoder) -> tuple[str, ...]:
     return TRACKS if isinstance(encoder, ImageEncoder) else ("caption",)
 
 
-def _check_picture(entry: Entry) -> Entry:
-    """Refuse an entry whose picture is damaged."""
-    if entry.file:
-        read_image(entry.file)
-    return entry
-
-
 def _usable(
-    entries: Sequence[Entry], check: Callable[[Entry], Entry]
-) -> tuple[list[Entry], list[tuple[Entry, str]]]:
+    entries: Sequence[Entry], check: Callable[[Entry], Entry], files: Mapping[str, Path]
+) -> tuple[list[Entry], list[str]]:
     """Check each entry, by threads if there are pictures to read.
 
     Returns:
-        What the check returned; and what it refused, with the reasons.
+        What the check returned; and the reasons why it refused others.
     """
 
-    def attempt(entry: Entry) -> tuple[Entry, str]:
+    def attempt(entry: Entry) -> Entry | str:
         try:
-            return check(entry), ""
+            return check(entry)
         except UserError as error:
-            return entry, str(error).replace(str(entry.file), str(entry.image))
+            return str(error).replace(str(files.get(entry.name, entry.image)), str(entry.image))
 
     with ThreadPoolExecutor(cores()) as pool:
-        call: Any = pool.map if any(entry.file for entry in entries) else map
-        checked: list[tuple[Entry, str]] = list(call(attempt, entries))
-    refused = [(entry, reason) for entry, reason in checked if reason]
-    return [entry for entry, reason in checked if not reason], refused
+        call: Any = pool.map if any(entry.image for entry in entries) else map
+        checked: list[Entry | str] = list(call(attempt, entries))
+    refused = [reason for reason in checked if isinstance(reason, str)]
+    return [entry for entry in checked if isinstance(entry, Entry)], refused

@@ -1,4 +1,4 @@
-"""An index: what it was made with, search in it, exact or by LanceDB, and its export."""
+"""An index: what it was made with, search in it, and its export."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from pydantic import BaseModel, Field
 
 from admire.apps.search.encoding import Encoded, EncoderRecord, Rows, encode
 from admire.apps.search.entries import Entry
-from admire.core.choices import EngineName
 from admire.core.errors import UserError, check_extra
-from admire.core.files import LINE
 from admire.core.schema import read_as
-from admire.core.storage import refuse_special, write_whole
+from admire.core.storage import write_whole
 from admire.data.items import Candidate
 from admire.encoders import TextEncoder, Vectors
 from admire.rankers.scorer import SMALLEST
@@ -43,12 +41,11 @@ class Record(BaseModel):
 
     Attributes:
         version: of the table when the index was last complete; 0 if it never was.
-        trained: how many entries there were when LanceDB's vector indexes were trained.
+        trained: how many vectors LanceDB's approximate indexes were made of; 0 if there are none.
     """
 
     format: int = FORMAT
     encoder: EncoderRecord
-    engine: EngineName
     version: Annotated[int, Field(ge=0, lt=2**63)] = 0
     trained: int = 0
 
@@ -56,9 +53,7 @@ class Record(BaseModel):
 def read_record(folder: Path) -> Record:
     """Read ``index.json``."""
     try:
-        refuse_special(folder / "index.json")
-        with (folder / "index.json").open("rb") as file:
-            content: Any = json.loads(file.read(LINE))
+        content: Any = json.loads((folder / "index.json").read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(folder, error) from None
     if isinstance(content, dict) and content.get("format") != FORMAT:
@@ -107,7 +102,7 @@ class Index:
     Attributes:
         tracks: those that entries have vectors of, ``image`` or ``caption`` or both.
         entries: its pictures and captions with their vectors.
-        table: finds what is compared, by LanceDB's index; None compares every vector.
+        table: finds what is compared, by its approximate index; None compares every vector.
     """
 
     encoder: EncoderRecord
@@ -126,8 +121,8 @@ class Index:
 
         As in :func:`admire.rankers.scorer.score`, an entry d scores Σ w (q·d − μ) / σ over tracks
         and queries q, with the mean μ and deviation σ of the query's cosines in the whole
-        collection (with the engine ``lance``, in a sample of it). Where w is negative, what is
-        below μ counts as 0. What an entry lacks adds what others have on average.
+        collection (in a sample of it, if it has an approximate index). Where w is negative, what
+        is below μ counts as 0. What an entry lacks adds what others have on average.
 
         Args:
             queries: vectors of unit length, shape (width,), by role.
@@ -185,7 +180,6 @@ def _cosines(encoded: Encoded, queries: Vectors) -> dict[str, Vectors]:
     for track, vectors in encoded.items():
         # einsum: threads of BLAS wait long for each other on a busy machine
         cosines[track] = np.einsum("ij,kj->ik", vectors, queries)
-        cosines[track][np.isinf(cosines[track])] = np.nan  # of vectors that are not ours
     return cosines
 
 
@@ -235,12 +229,10 @@ def open_index(folder: Path) -> Index:
 
     try:
         table = Table(folder, record.version)
-        tracks = table.tracks
-        if not tracks:
-            raise ValueError("it has no vectors")
+        tracks = [*table.counts]
     except (OSError, RuntimeError, ValueError) as error:
         raise _damaged(folder, error) from None
-    return Index(record.encoder, tracks, table, table if record.engine == "lance" else None)
+    return Index(record.encoder, tracks, table, table if record.trained else None)
 
 
 def check_export(out: Path) -> None:

@@ -36,8 +36,9 @@ collection at least one entry in SHARE, because more of them are then as near as
 SAMPLE = 10_000
 """How many entries, evenly spread over the table, represent all where not every vector is read."""
 
-TRAINABLE = 1000
-"""With fewer vectors LanceDB's quantiser cannot be trained, and every vector is compared."""
+INDEXED = 250_000
+"""From so many vectors on, a track has an approximate index: comparing every vector would take more
+than a tenth of a second."""
 
 PROBES = 64
 """How many partitions of the index are searched."""
@@ -53,8 +54,7 @@ class Table:
     """Entries with their vectors in ``FOLDER/table``, a LanceDB table.
 
     A row has the entry's name, the path of its picture, its caption and source, the digest of its
-    content, and ``image_vector`` and ``caption_vector``, null where it lacks one. A table that
-    admire wrote before also has ``base``, and rows without vectors, with a text in ``problem``.
+    content, and ``image_vector`` and ``caption_vector``, null where it lacks one.
 
     Args:
         version: the state to read, whatever is changed later; None is the newest, for writing.
@@ -67,19 +67,17 @@ class Table:
     def __init__(self, folder: Path, version: int | None = None):
         self._database = lancedb.connect(folder / "table", read_consistency_interval=timedelta(0))
         self._table: Any = None
-        self._where: str | None = None
         if version is not None or "entries" in self._database.list_tables().tables:
             self._table = self._database.open_table("entries")
         if version is not None:
             self._table.checkout(version)
         if self._table is not None:
             _check_schema(self._table.schema)
-            self._where = "problem IS NULL" if "problem" in self._table.schema.names else None
 
     @property
     def size(self) -> int:
         """The number of entries."""
-        return 0 if self._table is None else int(self._table.count_rows(self._where))
+        return 0 if self._table is None else int(self._table.count_rows())
 
     @property
     def version(self) -> int:
@@ -87,11 +85,11 @@ class Table:
         return int(self._table.version)
 
     @property
-    def tracks(self) -> list[str]:
-        """The tracks that entries have vectors of."""
-        names = [track for track in TRACKS if f"{track}_vector" in self._table.schema.names]
-        where = f"{self._where} AND " if self._where else ""
-        return [t for t in names if self._table.count_rows(f"{where}{t} IS NOT NULL")]
+    def counts(self) -> dict[str, int]:
+        """The number of vectors by track, without tracks that have none."""
+        tracks = [track for track in TRACKS if f"{track}_vector" in self._table.schema.names]
+        counts = {track: self._table.count_rows(f"{track} IS NOT NULL") for track in tracks}
+        return {track: count for track, count in counts.items() if count}
 
     def add(self, batch: Batch, source: str, tracks: Sequence[str]) -> None:
         """Add the entries that were encoded, all of them or none.
@@ -127,22 +125,21 @@ class Table:
         if self.version != version:
             self._table.restore(version)
 
-    def optimize(self, *, indexed: bool, trained: int, new: bool) -> int:
-        """Bring LanceDB's vector indexes up to date, and merge small parts of the table.
+    def optimize(self, trained: int, *, new: bool) -> int:
+        """Bring approximate indexes up to date, and merge small parts of the table.
 
         Args:
-            indexed: whether there are to be vector indexes.
-            trained: how many entries they were trained on, which is returned as it is now; they are
-                trained again when there are twice as many.
+            trained: how many vectors they were made of, which is returned as it is now; they are
+                made again when there are twice as many.
             new: nobody reads older states, so they are removed; otherwise after a week.
         """
-        if indexed and TRAINABLE <= self.size >= 2 * trained:
-            trained = self.size
-            for track in self.tracks:
-                name = f"{track}_vector"
-                if self._table.count_rows(f"{name} IS NOT NULL") >= TRAINABLE:
-                    self._table.create_index(name, config=IvfPq(distance_type="dot"))
-        if indexed or self._table.stats()["fragment_stats"]["num_fragments"] > FRAGMENTS:
+        counts = self.counts
+        if (most := max(counts.values())) >= max(INDEXED, 2 * trained):
+            trained = most
+            for track in counts:
+                if counts[track] >= INDEXED:
+                    self._table.create_index(f"{track}_vector", config=IvfPq(distance_type="dot"))
+        if trained or self._table.stats()["fragment_stats"]["num_fragments"] > FRAGMENTS:
             with warnings.catch_warnings():  # it warns that other readers may lose their state
                 warnings.simplefilter("ignore", UserWarning)
                 self._table.optimize(cleanup_older_than=timedelta(0) if new else None)
@@ -156,7 +153,7 @@ class Table:
         """Yield columns of entries, and their ``_rowid``, as Arrow batches in the table's order."""
         if self._table is not None:
             search = self._table.search().select(list(columns)).with_row_id(True)
-            yield from (search.where(self._where) if self._where else search).to_batches(BLOCK)
+            yield from search.to_batches(BLOCK)
 
     def blocks(self, tracks: Sequence[str]) -> Iterator[tuple[Rows, Encoded]]:
         """Yield rows of entries with their vectors."""
@@ -167,7 +164,7 @@ class Table:
     @cached_property
     def sample(self) -> Encoded:
         """The vectors of :data:`SAMPLE` rows, evenly spread over the table."""
-        count, tracks = self._table.count_rows(), self.tracks
+        count, tracks = self.size, [*self.counts]
         offsets = np.linspace(0, count - 1, min(count, SAMPLE)).astype(int).tolist()
         rows = self._table.take_offsets(offsets).select([f"{track}_vector" for track in tracks])
         return _encoded(rows.to_arrow().combine_chunks().to_batches()[0], tracks)
@@ -195,8 +192,6 @@ class Table:
         """Return the entries in these rows."""
         query = self._table.take_row_ids(list(rows)).select(["id", "image", "caption", "digest"])
         by_row = {row["_rowid"]: row for row in query.with_row_id().to_list()}
-        if None in (row["id"] for row in by_row.values()):
-            raise ValueError("an entry has no name")
         return [
             Entry(
                 name=row["id"],
@@ -212,17 +207,19 @@ def _check_schema(schema: Any) -> None:
     """Refuse a table with other columns than :class:`Table` has.
 
     Raises:
-        ValueError: a column is missing, or has another type.
+        ValueError: a column is missing, unknown, or has another type.
     """
-    for name in TEXTS:
-        if name not in schema.names or schema.field(name).type != pyarrow.string():
-            raise ValueError(f"its table has no column '{name}' of the type string")
-    for column in schema:
-        kind = column.type
-        if column.name.endswith("_vector") and not (
-            pyarrow.types.is_fixed_size_list(kind) and kind.value_type == pyarrow.float32()
-        ):
-            raise ValueError(f"the column '{column.name}' of its table has the type {kind}")
+    kinds = {column.name: column.type for column in schema}
+    texts = {kinds.pop(name, None) for name in TEXTS}
+    vectors = {f"{track}_vector" for track in TRACKS}
+    fit = [
+        name in vectors
+        and pyarrow.types.is_fixed_size_list(kind)
+        and kind.value_type == pyarrow.float32()
+        for name, kind in kinds.items()
+    ]
+    if texts != {pyarrow.string()} or not fit or not all(fit):
+        raise ValueError("its table has other columns")
 
 
 def _column(vectors: Vectors) -> Any:
