@@ -381,6 +381,29 @@ def test_a_large_collection_has_an_index_that_finds_nearly_what_comparing_all_fi
     assert len(opened.search({"x": draw_vectors(1, 32)[0]}, {"x": 1.0}, 2600)) == 1499
 
 
+def test_a_few_captions_in_a_large_collection_count(monkeypatch, tmp_path: Path):
+    """Once, all scores were NaN where a sample of the entries had no caption."""
+    monkeypatch.setattr(lance_table, "INDEXED", 300)
+    monkeypatch.setattr(lance_table, "SAMPLE", 20)
+    folder = put(tmp_path / "pictures", {f"{k}.png": str(k) for k in range(300)})
+    for k in (7, 8):
+        (folder / f"{k}.txt").write_text(str(k))
+    write_index(folder, Numbered(), tmp_path / "index")
+    near = open_index(tmp_path / "index")
+    assert near.table
+    query = {"x": draw_vectors(1, 32)[0]}
+    for sign in (1, -1):
+        found, best = (
+            [
+                entry.name
+                for entry, _ in index.search(query, {"x": sign}, 9, {"image": 0, "caption": 1})
+            ]
+            for index in (near, replace(near, table=None))
+        )
+        assert found[0] == best[0]
+        assert set(found) & {"7.png", "8.png"} == set(best) & {"7.png", "8.png"}
+
+
 # ----------------------------------------------------------------- an index that is a stranger's
 
 

@@ -34,7 +34,7 @@ WIDER, SHARE = 50, 1000
 collection at least one entry in SHARE, because more of them are then as near as the best."""
 
 SAMPLE = 10_000
-"""How many entries, evenly spread over the table, represent all where not every vector is read."""
+"""How many vectors, evenly spread over the table, represent all where not every vector is read."""
 
 INDEXED = 250_000
 """From so many vectors on, a track has an approximate index: comparing every vector would take more
@@ -163,11 +163,17 @@ class Table:
 
     @cached_property
     def sample(self) -> Encoded:
-        """The vectors of :data:`SAMPLE` rows, evenly spread over the table."""
-        count, tracks = self.size, [*self.counts]
-        offsets = np.linspace(0, count - 1, min(count, SAMPLE)).astype(int).tolist()
-        rows = self._table.take_offsets(offsets).select([f"{track}_vector" for track in tracks])
-        return _encoded(rows.to_arrow().combine_chunks().to_batches()[0], tracks)
+        """At most :data:`SAMPLE` vectors of each track, evenly spread over the table."""
+        sample: dict[str, Vectors] = {}
+        for track, count in self.counts.items():
+            search = self._table.search().where(f"{track} IS NOT NULL").select(["_rowid"])
+            rows = search.with_row_id(True).to_arrow()["_rowid"]
+            chosen = rows.take(
+                np.linspace(0, count - 1, min(count, SAMPLE)).astype(int)
+            ).to_pylist()
+            vectors = self._table.take_row_ids(chosen).select([f"{track}_vector"]).to_arrow()
+            sample |= _encoded(vectors.combine_chunks().to_batches()[0], [track])
+        return sample
 
     def nearest(self, queries: Mapping[str, Vectors], k: int) -> tuple[Rows, Encoded]:
         """Return rows that are probably nearest to the queries of their tracks, with vectors.
