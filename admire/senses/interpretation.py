@@ -347,7 +347,7 @@ def _names(items: Iterable[Item]) -> str:
 
 def _unusable(name: str, reason: str, *settings: str) -> UserError:
     return UserError(
-        f"{name}: {reason}. See its answers (admire models check), or use another model.",
+        f"{name}: {reason}. See its answers on one item (admire one), or use another model.",
         *("llms", "llm_url", *settings),
     )
 

@@ -102,14 +102,14 @@ add(
     "retrieval:train_retriever",
 )
 add(variants, "augment:augment_images augment:augment_captions")
-add(catalogue, "models:check models:pull")
+add(catalogue, "models:pull")
 app.command(f"{__package__}.tuning:tune_fusion", name="weights", show=False)  # its former name
 app.register_install_completion_command()
 
 
 @catalogue.default
 def models(*, json: Annotated[bool, Parameter(help="Print JSON.")] = False) -> None:
-    """List, download and test models."""
+    """List and download models."""
     from admire.apps.cli.models import list_models
 
     list_models(json=json)

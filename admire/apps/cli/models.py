@@ -1,4 +1,4 @@
-"""Commands that list, download and check models, and clear their caches."""
+"""Commands that list and download models, and clear their caches."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from admire.apps.cli import options as opt
-from admire.apps.cli.output import print_json, print_rankings, print_rows
+from admire.apps.cli.output import print_json, print_rows
 from admire.core.errors import UserError
 from admire.core.schema import Weight
-from admire.rankers.settings import Settings
 
 if TYPE_CHECKING:
     from admire.core.cache import Share
@@ -66,41 +65,6 @@ def pull(name: Annotated[str, Parameter(completer=opt.model_names())], /) -> Non
         log.info("%s: nothing to download, because %s.", name, pulled)
     else:
         print(pulled)
-
-
-@opt.with_settings("models check", (Settings, "llm_url"))
-def check(name: str, /, *, options: opt.Options = None) -> None:
-    """Test a model on the samples: whether it is installed, what it answers, and how fast.
-
-    A chat model gets a question of each kind, an encoder ranks candidates by their sentences.
-    Downloads missing files. If a chat model fails every question, the exit code is 2.
-
-    Needs the model's extra; see admire models.
-
-    Args:
-        name: A chat model or an encoder, as for --llm and --encoder.
-
-    Examples:
-        admire models check embedded
-    """
-    from admire.apps.audit.model_check import check_chat, check_encoder
-    from admire.core import registry
-
-    if name.partition(":")[0] in registry.names("chat"):
-        marks = {True: "yes", False: "no", None: "–"}
-        replies = check_chat(name, url=opt.make(Settings, options).llm_url)
-        rows = [
-            (row.kind, marks[row.right], row.text, row.tokens or "–", f"{row.seconds:.1f}")
-            for row in replies
-        ]
-        print_rows(("Question", "Right", "Understood", "Tokens", "Seconds"), rows, name)
-        if all(row.right is False for row in replies):
-            raise UserError(f"{name}: failed all {len(replies)} checks. See the column Understood.")
-        return
-    run, speeds = check_encoder(name)
-    print_rankings(run.rankings, len(run.rankings))
-    times = [(speed.kind, speed.count, speed.width, f"{speed.seconds:.2f}") for speed in speeds]
-    print_rows(("Encoded", "Number", "Dimensions", "Seconds"), times, name)
 
 
 def cache(
