@@ -306,8 +306,7 @@ def test_a_shell_completes_names_of_models(capsys, begun, end):
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["tune RUN", "tune-fusion A B", "score RUN", "benchmark D --out B", "augment images P --out V"],
+    "command", ["tune RUN", "tune-fusion A B", "score RUN", "augment images P --out V"]
 )
 def test_a_negative_seed_is_refused_before_anything_is_read(capsys, command):
     message = ended(capsys, *command.split(), "--seed", -1)

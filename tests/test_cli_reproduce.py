@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from benchmarks import OWLS
+from benchmarks import OWLS, write_split
 from commands import HEAVY, ended, loaded, run
 from conftest import admire_row
 from sentences import TABLE_6
@@ -18,7 +18,6 @@ from admire import UserError, reproduce_table
 from admire.apps.reproduce import rows
 from admire.apps.reproduce.recipe import RECIPES, differences, read_recipe, recipe_names
 from admire.tasks.rank import Rank
-from admire.tasks.retrieval.passages import write_split
 from admire.tasks.retrieval.query_scores import score_queries
 from admire.tasks.retrieval.similarities import bm25
 

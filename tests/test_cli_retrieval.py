@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import OWLS, PIES, both_senses, pies, scattered, semeval, toys_opened
+from benchmarks import OWLS, PIES, pies, scattered, toys_opened, write_split
 from commands import ended, run
 
-from admire.tasks.retrieval.passages import write_split
 from admire.tasks.retrieval.query_scores import score_queries, summarise_queries
 from admire.tasks.retrieval.similarities import bm25
 
@@ -62,21 +61,6 @@ def test_retrieve_names_what_it_cannot_do(capsys, tmp_path, data):
         out = ("--out", tmp_path / "run")
         assert message in ended(capsys, "retrieve", data, "--encoder", "bm25", *options, *out)
     assert not (tmp_path / "run").exists()
-
-
-def test_benchmark_writes_splits_that_retrieve_takes(capsys, tmp_path):
-    semeval(tmp_path / "task2", *both_senses())
-    out = tmp_path / "built"
-    options = (tmp_path / "task2", "--out", out, "--queries", 2, "--seed", 5)
-    code, printed, err = run(capsys, "benchmark", *options)
-    assert code == 0, err
-    assert re.search(" *│ *".join(("train", "4", "16", "16", "16", "16", "32")), printed)
-    options = ("--encoder", "bm25", "--json", "--out", tmp_path / "run")
-    code, printed, err = run(capsys, "retrieve", out, *options)
-    assert code == 0, err
-    assert json.loads(printed)[0]["n"] == 8
-    message = ended(capsys, "benchmark", tmp_path / "task2", "--out", out, "--queries", 0)
-    assert message.endswith("(--queries)")
 
 
 # --------------------------------------------------------------------------- training a retriever

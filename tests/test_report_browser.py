@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from benchmarks import OWLS
+from benchmarks import OWLS, write_split
 from browser import PHONE, barriers, decoded, overflow
 from toys import ScriptedChat, WordEncoder
 
@@ -27,7 +27,7 @@ from admire.metrics.metrics import BEST_DCG, dcg
 from admire.pipeline.ranking import Ranking
 from admire.prompts import quoted
 from admire.senses import Sense, write_senses
-from admire.tasks.retrieval import RetrieveSettings, retrieve_split, write_retrieval, write_split
+from admire.tasks.retrieval import RetrieveSettings, retrieve_split, write_retrieval
 
 pytest.importorskip("matplotlib", reason="needs the extra 'report'")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra 'test')")

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks import OWLS, answer
+from benchmarks import OWLS, answer, write_split
 from commands import run
 from toys import ScriptedChat, WordEncoder
 
 from admire import Item
 from admire.apps.report.text_reports import retrieval_report, senses_report
 from admire.senses import Sense, write_senses
-from admire.tasks.retrieval import RetrieveSettings, retrieve_split, write_retrieval, write_split
+from admire.tasks.retrieval import RetrieveSettings, retrieve_split, write_retrieval
 
 pytest.importorskip("matplotlib", reason="needs the extra 'report'")
 

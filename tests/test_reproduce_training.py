@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import PIES, pies
+from benchmarks import PIES, pies, write_split
 from sentences import GROUPS, training_rows, write_benchmark
 
 from admire import reproduce_table
@@ -14,7 +14,6 @@ from admire.apps.reproduce.pictures import draw_pictures
 from admire.apps.reproduce.recipe import Recipe, Row, read_recipe, recipe_names
 from admire.apps.reproduce.results import Cell
 from admire.apps.reproduce.rows import prepare, task_of
-from admire.tasks.retrieval.passages import write_split
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 for package in ("sentence_transformers", "datasets", "accelerate", "pytorch_metric_learning"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import OWLS, USAGES, passage
+from benchmarks import OWLS, USAGES, passage, write_split
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +19,6 @@ from admire.tasks.retrieval.passages import (
     read_passages,
     read_split,
     relevance,
-    write_split,
 )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import OWLS, QUERY_FORMS, RecordingEncoder, answer, scattered
+from benchmarks import OWLS, QUERY_FORMS, RecordingEncoder, answer, scattered, write_split
 from commands import chat_server
 from toys import ScriptedChat, WordEncoder
 
@@ -13,7 +13,7 @@ from admire.rankers.settings import Scoring
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
 from admire.senses.sense import Sense
-from admire.tasks.retrieval.passages import Split, write_split
+from admire.tasks.retrieval.passages import Split
 from admire.tasks.retrieval.query_scores import score_queries
 from admire.tasks.retrieval.retrieve import Retrieval, plan_retrieval, retrieve_split
 from admire.tasks.retrieval.settings import RetrieveSettings

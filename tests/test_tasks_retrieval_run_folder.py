@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks import OWLS, passage
+from benchmarks import OWLS, passage, write_split
 
 from admire.tasks.retrieval import RetrieveSettings, read_retrieval, retrieve_split, write_retrieval
-from admire.tasks.retrieval.passages import Split, write_split
+from admire.tasks.retrieval.passages import Split
 from admire.tasks.retrieval.retrieve import Retrieval
 from admire.tasks.retrieval.run_folder import RetrievalRun
 

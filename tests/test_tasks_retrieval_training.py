@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks import PIES, pies
+from benchmarks import PIES, pies, write_split
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +21,7 @@ from admire.core.errors import UserError
 from admire.encoders import open_encoder
 from admire.encoders.sentence import SentenceEncoder
 from admire.encoders.torch_models import Placement
-from admire.tasks.retrieval.passages import Split, relevance, write_split
+from admire.tasks.retrieval.passages import Split, relevance
 from admire.tasks.retrieval.queries import encoder_query
 from admire.tasks.retrieval.query_scores import score_queries, summarise_queries
 from admire.tasks.retrieval.retrieve import retrieve_split

@@ -1,13 +1,14 @@
-"""Small retrieval benchmarks, the files that they are made of, and an encoder for their queries."""
+"""Small retrieval benchmarks, their files, and an encoder for their queries."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-import pandas as pd
 import pytest
 from toys import PictureEncoder, ScriptedChat, WordEncoder
 
@@ -77,6 +78,14 @@ def pies(names: Sequence[str] = PIES, queries: str = "a {} in the tree") -> Spli
     )
 
 
+def write_split(folder: Path, split: str, content: Split) -> None:
+    """Write a split as IdioLink's files have it."""
+    (folder / split).mkdir(parents=True, exist_ok=True)
+    for name, passages in (("queries", content.queries), ("indexes", content.documents)):
+        rows = [asdict(passage) for passage in passages]
+        (folder / split / f"{name}.json").write_text(json.dumps(rows), encoding="utf-8")
+
+
 class RecordingEncoder(WordEncoder):
     """Takes prompts and spans, and records the queries."""
 
@@ -115,77 +124,3 @@ def toys_opened(monkeypatch: pytest.MonkeyPatch, module: str) -> list[Any]:
     monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
     monkeypatch.setattr("admire.tasks.retrieval.queries.open_source", open_llm)
     return opened
-
-
-# -------------------------------------------------------------- the files of SemEval-2022 Task 2
-
-MWES = ("night owl", "home run", "cold feet", "red tape", "big fish", "hot air", "swan song")
-"""In both senses; enough for every split to have some."""
-
-
-def table(path: Path, columns: str, rows: Sequence[Sequence[str]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pd.DataFrame(list(rows), columns=columns.split()).to_csv(path, index=False)
-
-
-def semeval(
-    folder: Path,
-    uses: Sequence[tuple[str, str, str]],
-    pairs: Sequence[tuple[str, str, str, bool]] = (),
-    language: str = "EN",
-) -> Path:
-    """Write Task 2's files, with the uses and pairs dealt to all of them in turn.
-
-    Args:
-        uses: MWE, sentence and label.
-        pairs: MWE, sentence, paraphrase and whether it is correct.
-    """
-    a, b = folder / "subtask_a", folder / "subtask_b"
-    labelled = "DataID Language MWE Setting Previous Target Next Label"
-    for k, name in enumerate(("train_zero_shot", "train_one_shot")):
-        rows = [(f"t{j}", language, m, name, "", s, "", c) for j, (m, s, c) in enumerate(uses)]
-        table(a / f"{name}.csv", labelled, rows[k::3])
-    rows = [(str(k), language, m, "", s, "") for k, (m, s, _) in enumerate(uses)]
-    gold = [(str(k), f"dev.{k}", language, label) for k, (_, _, label) in enumerate(uses)]
-    table(a / "dev.csv", "ID Language MWE Previous Target Next", rows[2::3])
-    table(a / "dev_gold.csv", "ID DataID Language Label", gold[2::3][::-1])
-    rows = [
-        (f"t{k}", m, "None", language, s, p, "1" if right else "None", s, p)
-        for k, (m, s, p, right) in enumerate(pairs)
-    ]
-    columns = "ID MWE1 MWE2 Language sentence_1 sentence_2 sim alternative_1 alternative_2"
-    plain = ("sts", "None", "None", language, "A plane.", "An airplane.", "1", "", "")
-    table(b / "train_data.csv", columns, [*rows[::2], plain])
-    rows = [(str(k), language, m, "None", s, p) for k, (m, s, p, _) in enumerate(pairs)]
-    gold = [
-        (str(k), f"dev.{k}", language, "1" if right else "", str(k))
-        for k, (*_, right) in enumerate(pairs)
-    ]
-    unused = [("x", language, MWES[0], "None", "not", "compared")]
-    table(b / "dev.csv", "ID Language MWE1 MWE2 sentence1 sentence2", rows[1::2] + unused)
-    table(b / "dev.gold.csv", "ID DataID Language sim otherID", gold[1::2])
-    return folder
-
-
-def both_senses(
-    mwes: Sequence[str] = MWES, each: int = 6
-) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str, bool]]]:
-    """Make uses of each MWE in both senses, each with a correct and an incorrect paraphrase."""
-    uses, pairs = [], []
-    for number, mwe in enumerate(mwes):
-        for label, kind in (("0", "idiomatic"), ("1", "literal")):
-            for k in range(each):
-                sentence = f"Witness {number} saw {kind} number {k}, a {mwe} indeed."
-                uses.append((mwe, sentence, label))
-                for word, right in (("true", True), ("wrong", False)):
-                    pairs.append((mwe, sentence, sentence.replace(mwe, f"{word} {kind}"), right))
-    return uses, pairs
-
-
-FILLERS = [
-    (f"filler {name}", f"A filler {name}, {k}{label}.", label)
-    for name in "ab"
-    for label in "01"
-    for k in range(2)
-]
-"""Two more MWEs, because there must be three."""

@@ -56,8 +56,7 @@ app = App(
 COMMANDS = {
     RANK: "rank:demo sets:init sets:check rank:rank rank:one rank:batch config:config rank:score "
     "rank:submit rank:fuse sets:audit pages:report senses:sense pages:serve",
-    TEXTS: "collections:search collections:index retrieval:retrieve retrieval:benchmark sts:sts "
-    "senses:detect",
+    TEXTS: "collections:search collections:index retrieval:retrieve sts:sts senses:detect",
     LEARN: "tuning:tune tuning:tune_fusion head:sweep reproduce:reproduce task:task",
     MODELS: "models:cache plugins:plugins",
 }
@@ -103,7 +102,6 @@ add(
 )
 add(variants, "augment:augment_images augment:augment_captions")
 add(catalogue, "models:pull")
-app.command(f"{__package__}.tuning:tune_fusion", name="weights", show=False)  # its former name
 app.register_install_completion_command()
 
 

@@ -1,4 +1,4 @@
-"""Commands for texts: retrieval of the same meaning, and its benchmark."""
+"""Commands for texts: retrieval of the same meaning, and training for it."""
 
 from __future__ import annotations
 
@@ -21,28 +21,6 @@ RetrievalData = Annotated[
         "(Intellexus/IdioLink)."
     ),
 ]
-
-
-def benchmark(
-    data: Path, /, *, out: Path, lang: str = "en", queries: int = 3, seed: opt.Seed = 0
-) -> None:
-    """Build a retrieval benchmark in IdioLink's shape from SemEval-2022 Task 2.
-
-    Args:
-        data: SemEval-2022 Task 2: subtask_a and subtask_b.
-        out: Benchmark folder to write.
-        lang: Language of the sentences: en or pt.
-        queries: Maximum number of queries for each MWE and sense.
-
-    Examples:
-        admire benchmark SemEval_2022_Task2/ --out benchmark/
-    """
-    from admire.tasks.retrieval.benchmark import build_benchmark, count_benchmark, write_benchmark
-
-    splits = build_benchmark(data, lang, queries=queries, seed=seed)
-    write_benchmark(out, splits)
-    counts = count_benchmark(splits)
-    print_rows(list(counts.columns), counts.itertuples(index=False), str(out))
 
 
 @opt.with_settings("retrieve", *RetrieveTask.settings)

@@ -1,5 +1,4 @@
-from .benchmark import build_benchmark, count_benchmark, write_benchmark
-from .passages import Passage, Split, read_split, write_split
+from .passages import Passage, Split, read_split
 from .query_scores import score_queries, summarise_queries, write_trec
 from .retrieve import Retrieval, retrieve_split
 from .run_folder import RetrievalRun, read_retrieval, write_retrieval
@@ -16,9 +15,7 @@ __all__ = [
     "RetrieverTraining",
     "Split",
     "bm25",
-    "build_benchmark",
     "by_meaning",
-    "count_benchmark",
     "dense",
     "read_retrieval",
     "read_split",
@@ -28,8 +25,6 @@ __all__ = [
     "train_retriever",
     "train_retrievers",
     "tune_bm25",
-    "write_benchmark",
     "write_retrieval",
-    "write_split",
     "write_trec",
 ]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -16,7 +15,6 @@ from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, model_valida
 from admire.core.errors import UserError, check_extra
 from admire.core.files import json_rows
 from admire.core.schema import Text, check_setting, read_as
-from admire.core.storage import write_whole
 from admire.data.limits import Limit
 from admire.encoders import hub
 from admire.tasks.retrieval.settings import SPLITS, Usage
@@ -168,14 +166,3 @@ def read_passages(path: Path) -> list[Passage]:
     if not passages:
         raise UserError(f"{path}: contains no passages.")
     return list(passages.values())
-
-
-def write_split(folder: Path, split: str, content: Split) -> None:
-    """Write ``<split>/queries.json`` and ``<split>/indexes.json``.
-
-    Raises:
-        UserError: a file cannot be written.
-    """
-    for name, passages in (("queries", content.queries), ("indexes", content.documents)):
-        with write_whole(folder / split / f"{name}.json") as file:
-            json.dump([asdict(p) for p in passages], file, ensure_ascii=False, indent=1)
