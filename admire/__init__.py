@@ -34,4 +34,4 @@ def __getattr__(name: str) -> Any:
         from admire.core.errors import DISTRIBUTION
 
         return metadata.version(DISTRIBUTION)
-    return _public("RequestOptions" if name == "Asking" else name)  # its former name
+    return _public(name)

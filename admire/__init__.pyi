@@ -15,7 +15,6 @@ from .pipeline.single_item import rank_one
 from .rankers.settings import PROFILES, RequestOptions, Scoring, Settings
 from .senses.interpretation import Interpretation
 
-Asking = RequestOptions
 __version__: str
 
 __all__ = [

@@ -46,7 +46,6 @@ def test_the_front_door_completes_in_a_notebook():
     assert set(admire.__all__) < set(dir(admire))
     assert {"rank", "Settings", "__version__"} <= set(dir(admire))
     assert admire.__version__[0].isdigit()
-    assert admire.Asking is admire.RequestOptions  # its former name
 
 
 def test_embedded_is_what_settings_are_where_nothing_is_said():

@@ -9,22 +9,25 @@ all compounds, and each scene of an idiomatic use among all captions of the run.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from admire.encoders import TextEncoder, open_encoder
+from admire.encoders import Role, open_encoder
 from admire.pipeline.past_runs import read_rows
+from admire.pipeline.ranking import Row
+from admire.senses.interpretation import Interpretation
 from admire.senses.recorded import key_of, open_replies
 
 
-def ranks(texts: Sequence[str], right: Sequence[str], encoder: TextEncoder) -> list[int]:
-    """Return the place of each text's right one among all distinct ones."""
-    among = list(dict.fromkeys(right))
-    vectors, others = (encoder.encode_texts(part, role="query") for part in (texts, among))
-    cosines = vectors @ others.T
-    own = [cosines[k, among.index(place)] for k, place in enumerate(right)]
+def ranks(
+    texts: Sequence[str], right: Sequence[str], among: Sequence[str], role: Role
+) -> list[int]:
+    """Return the place of each text's right one among others, which are encoded in a role."""
+    encoder = open_encoder("e5")
+    cosines = encoder.encode_texts(texts, role="query") @ encoder.encode_texts(among, role=role).T
+    own = [row[among.index(text)] for row, text in zip(cosines, right, strict=True)]
     return [1 + int((row > mine).sum()) for row, mine in zip(cosines, own, strict=True)]
 
 
@@ -36,38 +39,41 @@ def report(label: str, ranks_of_right: Sequence[int]) -> None:
 
 
 def main(run: Path, replies: Path) -> None:
-    encoder = open_encoder("e5")
-    replies_by_key = open_replies(replies).replies
     rows = {row.compound: row for row in read_rows(run)}
-    captions = [c.caption for row in rows.values() for c in row.candidates if c.caption]
+    by_key = open_replies(replies).replies
     recorded = {
-        name: replies_by_key[key_of(name)].meanings["idiomatic"].definitions[0]
+        name: by_key[key_of(name)].meanings["idiomatic"].definitions[0]
         for name in rows
-        if key_of(name) in replies_by_key
+        if key_of(name) in by_key
     }
-    readings = {name: row.interpretations[0] for name, row in rows.items()}
+    report_definitions({n: row.interpretations[0] for n, row in rows.items()}, recorded)
+    report_scenes(list(rows.values()))
+
+
+def report_definitions(readings: Mapping[str, Interpretation], recorded: Mapping[str, str]) -> None:
     in_dictionary = {n: r.known.idiomatic for n, r in readings.items() if r.known.idiomatic}
-    texts = {
+    texts: dict[str, dict[str, str | None]] = {
         "definitions": {name: reading.gloss for name, reading in readings.items()},
         "dictionary": {name: entries[0].gloss for name, entries in in_dictionary.items()},
         "definitions, where a dictionary has one": {n: readings[n].gloss for n in in_dictionary},
     }
-    among = list(recorded.values())
+    among = list(dict.fromkeys(recorded.values()))
     for label, meanings in texts.items():
-        names = [name for name, text in meanings.items() if text and name in recorded]
-        texts_there = [str(meanings[name]) for name in names] + among
-        right = [recorded[name] for name in names] + among
-        report(label, ranks(texts_there, right, encoder)[: len(names)])
-    places = []
-    vectors = encoder.encode_texts(captions, role="document")
-    for name, reading in readings.items():
-        row, text = rows[name], reading.idiomatic.scene
-        if not text or row.sentence_type != "idiomatic" or not row.expected_order:
-            continue
-        best = next(c.caption for c in row.candidates if c.name == row.expected_order[0])
-        cosines = vectors @ encoder.encode_texts([text], role="query")[0]
-        places.append(1 + int((cosines > cosines[captions.index(best)]).sum()))
-    report("scenes", places)
+        found = {name: text for name, text in meanings.items() if text and name in recorded}
+        right = [recorded[name] for name in found]
+        report(label, ranks([str(text) for text in found.values()], right, among, "query"))
+
+
+def report_scenes(rows: Sequence[Row]) -> None:
+    captions = [c.caption for row in rows for c in row.candidates if c.caption]
+    scenes = {}
+    for row in rows:
+        scene = row.interpretations[0].idiomatic.scene
+        if scene and row.sentence_type == "idiomatic" and row.expected_order:
+            best = row.expected_order[0]
+            scenes[scene] = next(str(c.caption) for c in row.candidates if c.name == best)
+    if scenes:
+        report("scenes", ranks([*scenes], [*scenes.values()], captions, "document"))
 
 
 if __name__ == "__main__":

@@ -83,20 +83,17 @@ def _join(
         return [(item, prediction) for item, prediction in pairs if item.best]
     by_sentence = all(prediction.sentence is not None for prediction in predictions)
     if not by_sentence:
-        counts = Counter(compound for compound, _ in {(i.compound, i.sentence) for i in gold})
-        repeated = next((i.compound for i in gold if counts[i.compound] > 1), None)
-        if repeated is not None:
-            raise UserError(
-                f"{name}: has no column 'sentence', and the compound '{repeated}' appears more "
-                "than once in the gold file. Add the sentences to distinguish its rows."
-            )
+        _check_compounds(gold, name)
+
+    def key(row: Item | Prediction) -> tuple[str, str | None]:
+        return row.compound, row.sentence if by_sentence else None
+
     waiting: dict[tuple[str, str | None], list[Prediction]] = defaultdict(list)
     for prediction in predictions:
-        key = prediction.compound, prediction.sentence if by_sentence else None
-        waiting[key].append(prediction)
+        waiting[key(prediction)].append(prediction)
     joined = []
     for item in gold:
-        candidates = waiting[item.compound, item.sentence if by_sentence else None]
+        candidates = waiting[key(item)]
         if candidates:
             same_language = (row for row in candidates if row.language == item.language)
             prediction = next(same_language, candidates[0])
@@ -105,19 +102,26 @@ def _join(
         elif item.best:
             where = f" in “{item.sentence}”" if item.sentence else ""
             raise UserError(f"{name}: has no row for '{item.compound}'{where}.")
-    _warn_of_left(waiting, joined, name, by_sentence=by_sentence)
+    _warn_of_left(waiting, {key(item): prediction for item, prediction in joined}, name)
     return [(item, prediction) for item, prediction in joined if item.best]
+
+
+def _check_compounds(gold: Sequence[Item], name: str) -> None:
+    """Check that each compound has one sentence."""
+    counts = Counter(compound for compound, _ in {(i.compound, i.sentence): i for i in gold})
+    if repeated := [compound for compound, count in counts.items() if count > 1]:
+        raise UserError(
+            f"{name}: has no column 'sentence', and the compound '{repeated[0]}' appears more "
+            "than once in the gold file. Add the sentences to distinguish its rows."
+        )
 
 
 def _warn_of_left(
     waiting: Mapping[tuple[str, str | None], Sequence[Prediction]],
-    joined: Sequence[tuple[Item, Prediction]],
+    first: Mapping[tuple[str, str | None], Prediction],
     name: str,
-    *,
-    by_sentence: bool,
 ) -> None:
     """Warn of predictions that are joined to no item: second ones of an item, and others."""
-    first = {(item.compound, item.sentence if by_sentence else None): p for item, p in joined}
     doubled = [(first[key], p) for key, left in waiting.items() if key in first for p in left]
     if doubled:
         kept, second = doubled[0]

@@ -55,4 +55,4 @@ class Score(Task):
         own = make(ScoreSettings, settings)
         record: dict[str, Any] = adapter(ScoreSettings).dump_python(own, mode="json")
         record["submissions"] = [str(path) for path in paths]
-        return replace(score_submissions(paths, own), record=record)
+        return replace(score_submissions(paths, **vars(own)), record=record)

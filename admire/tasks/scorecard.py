@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -32,9 +32,6 @@ from admire.pipeline.past_runs import read_rows
 from admire.pipeline.record import refuse_limited, used_gold_sense
 from admire.pipeline.scoring import abstained_below, check_own_gold, judged_track, read_predictions
 from admire.tasks.task import Result, as_rows
-
-if TYPE_CHECKING:
-    from admire.tasks.score import ScoreSettings
 
 log = logging.getLogger("admire")
 
@@ -88,60 +85,80 @@ class Scorecards(Result):
     gold: CorrectedGold | None = None
 
 
-def score_submissions(paths: Sequence[Path], settings: ScoreSettings) -> Scorecards:
-    """Score one submission or run, or two; for two without gold, only compare their orders."""
-    gold, judgements, published = settings.gold, settings.judgements, settings.published
+def score_submissions(
+    paths: Sequence[Path],
+    *,
+    gold: Path | None,
+    judgements: Path | None,
+    published: PublishedSet | None,
+    track: BoardTrack | None,
+    metrics: Sequence[str],
+    seed: int,
+) -> Scorecards:
+    """Score one submission or run, or two; for two without gold, only compare their orders.
+
+    The settings are those of :class:`admire.tasks.score.ScoreSettings`.
+    """
     if len(paths) > 2:
         raise UserError("Give one submission, or two to compare.")
     if published and judgements:
         text = "Published figures use the original gold. Omit one of the two options."
         raise UserError(text, "published", "judgements")
-    if gold:
-        uncorrected = list(iter_items(gold, whole=False))
-    elif len(paths) == 1 or paths[0].is_dir() or published:
-        check_own_gold(paths[0])
-        uncorrected = [row.item for row in read_rows(paths[0])]
-    else:
-        uncorrected = []
-    read = [read_predictions(path) for path in paths]
-    predictions = [rows for rows, _ in read]
-    if len(paths) == 2 and not gold:
-        places = shared_places(predictions, paths)
-        predictions = _chosen(predictions, places)
-        uncorrected = [uncorrected[place] for place, _ in places] if uncorrected else []
-    if published and (note := describe_misfit(published, uncorrected)):
+    items, predictions, records = _read(paths, gold, published)
+    if published and (note := describe_misfit(published, items)):
         log.warning("%s", note)
-    corrected = correct_gold(uncorrected, judgements, gold or paths[0]) if judgements else None
+    corrected = correct_gold(items, judgements, gold or paths[0]) if judgements else None
+    before: Sequence[Item] = []
     if corrected:
         log.info("%s: %s", judgements, corrected)
-    items, before = (corrected.items, uncorrected) if corrected else (uncorrected, [])
+        items, before = corrected.items, items
     if len(paths) == 2 and not gold and not any(item.best for item in items):
         log.info("The runs have no gold, so they are not scored. Give it with --gold.")
-        agreement = order_agreement(*predictions, seed=settings.seed)
+        agreement = order_agreement(*predictions, seed=seed)
         return Scorecards([], agreement=agreement, gold=corrected)
-    cards = [
-        _scorecard(path, rows, record, items, before, settings)
-        for path, rows, (_, record) in zip(paths, predictions, read, strict=True)
-    ]
+    cards = []
+    for path, rows, record in zip(paths, predictions, records, strict=True):
+        card = _scorecard(path, rows, record, items, before, metrics, seed)
+        cards.append(_on_boards(card, published, track, record))
     figures = [{"submission": str(c.path)} | row for c in cards for row in as_rows(c.all_figures)]
+    scorecards = Scorecards(figures, cards=cards, gold=corrected)
     if len(cards) == 1:
-        return Scorecards(figures, cards=cards, gold=corrected)
-    first, second = (card.scored for card in cards)
-    difference = with_ndcg(paired_difference(first, second, seed=settings.seed))
+        return scorecards
+    difference = with_ndcg(paired_difference(cards[0].scored, cards[1].scored, seed=seed))
+    shared = _at(predictions, shared_places(predictions, paths))
+    agreement = order_agreement(*shared, seed=seed)
+    return replace(scorecards, difference=difference, agreement=agreement)
+
+
+def _read(
+    paths: Sequence[Path], gold: Path | None, published: PublishedSet | None
+) -> tuple[Sequence[Item], Sequence[Sequence[Prediction]], Sequence[dict[str, Any]]]:
+    """Read the gold's items (of two submissions none), and the predictions and their records.
+
+    Of two without ``gold`` all are of the items that both have.
+    """
+    compares = len(paths) == 2 and not gold
     if gold:
-        predictions = _chosen(predictions, shared_places(predictions, paths))
-    agreement = order_agreement(*predictions, seed=settings.seed)
-    return Scorecards(
-        figures, cards=cards, difference=difference, agreement=agreement, gold=corrected
-    )
+        items = list(iter_items(gold, whole=False))
+    elif compares and not paths[0].is_dir() and not published:
+        items = []
+    else:
+        check_own_gold(paths[0])
+        items = [row.item for row in read_rows(paths[0])]
+    predictions, records = zip(*map(read_predictions, paths), strict=True)
+    if compares:
+        places = shared_places(predictions, paths)
+        predictions = _at(predictions, places)
+        items = [items[place] for place, _ in places] if items else []
+    return items, predictions, records
 
 
-def _chosen(
+def _at(
     predictions: Sequence[Sequence[Prediction]], places: Sequence[tuple[int, int]]
-) -> list[list[Prediction]]:
+) -> tuple[list[Prediction], list[Prediction]]:
     """Return two runs' predictions at pairs of indices."""
     first, second = predictions
-    return [[first[place] for place, _ in places], [second[place] for _, place in places]]
+    return [first[place] for place, _ in places], [second[place] for _, place in places]
 
 
 def _scorecard(
@@ -150,10 +167,10 @@ def _scorecard(
     record: Mapping[str, Any],
     items: Sequence[Item],
     uncorrected: Sequence[Item],
-    settings: ScoreSettings,
+    metrics: Sequence[str],
+    seed: int,
 ) -> Scorecard:
     """Score one submission or run; see :func:`score_submissions`."""
-    published, seed, metrics = settings.published, settings.seed, settings.metrics
     refuse_limited(path, record, len(predictions), len(items))
     scored = score_items(items, predictions, str(path), metrics)
     before = languages = None
@@ -165,10 +182,19 @@ def _scorecard(
         languages = with_ndcg(summarise_languages(scored, tags, seed=seed))
     figures = with_ndcg(summarise(scored, seed=seed))
     senses = _reliability(scored, record, str(path), seed)
-    card = Scorecard(path, scored, figures, before, languages, senses)
+    return Scorecard(path, scored, figures, before, languages, senses)
+
+
+def _on_boards(
+    card: Scorecard,
+    published: PublishedSet | None,
+    track: BoardTrack | None,
+    record: Mapping[str, Any],
+) -> Scorecard:
+    """Return a scorecard with its places on the boards of a published set, if one is given."""
     if not published:
         return card
-    entries, notes = place_on_boards(card.all_figures, published, settings.track, record)
+    entries, notes = place_on_boards(card.all_figures, published, track, record)
     for note in notes:
         log.warning("%s: %s", published, note)
     return replace(card, boards=entries)

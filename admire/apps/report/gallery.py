@@ -139,20 +139,11 @@ def result(
     names = item.names
     mine = [*map(ranking.item.names.index, names)]
     scores = ranking.scores[mine]
-    sense = ranking.predicted_type
-    # A given sense is not a prediction, so it is neither right nor sure.
-    by = {reading.sense.by for reading in ranking.interpretations}
-    given = used_gold_sense(record) or "given" in by
-    right = None if given or None in (sense, item.sentence_type) else sense == item.sentence_type
     top = np.sort(scores)[::-1]
     parts = score_parts(ranking)
     return {
-        **({"given": True} if given else {}),
-        **({"unsure": True} if ranking.unsure else {}),
-        **({"no_meaning": True} if _lacks_meaning(sense, parts, record) else {}),
-        "sense": sense,
-        "probability_idiomatic": None if given else ranking.probability_idiomatic,
-        "confidence": None if given else ranking.confidence,
+        **_sense(item, ranking, record),
+        **({"no_meaning": True} if _lacks_meaning(ranking.predicted_type, parts, record) else {}),
         "readings": [
             describe_reading(r, item.phrase, item.definitions) for r in ranking.interpretations
         ],
@@ -171,8 +162,21 @@ def result(
         "figures": dict(figures) if figures else None,
         "loss": _loss(item, figures) if figures else None,
         "right": None if item.best is None else ranking.order[0] == item.best,
-        "sense_right": right,
         "margin": float(top[0] - top[1]) if len(top) > 1 else 0.0,
+    }
+
+
+def _sense(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result's sense. A given one is not a prediction: neither right nor sure."""
+    sense, gold = ranking.predicted_type, item.sentence_type
+    given = used_gold_sense(record) or "given" in {r.sense.by for r in ranking.interpretations}
+    return {
+        **({"given": True} if given else {}),
+        **({"unsure": True} if ranking.unsure else {}),
+        "sense": sense,
+        "sense_right": None if given or None in (sense, gold) else sense == gold,
+        "probability_idiomatic": None if given else ranking.probability_idiomatic,
+        "confidence": None if given else ranking.confidence,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from admire.apps.report.drawing import BAD, GOOD, MARKERS, MUTED, RUNS, draw, legend, short
@@ -93,9 +94,9 @@ def _accuracies(trained: Mapping[str, pd.DataFrame]) -> Iterator[Plot]:
 
 def _points(recipe: Recipe, cells: Sequence[Cell], metric: str) -> Plot:
     """Draw a figure of each row by set, with its deviation over seeds where there is one."""
-    rows = list(dict.fromkeys(cell.row for cell in cells))
-    sets = [name for name in recipe.sets if any(cell.set == name for cell in cells)]
     figures = {(c.row, c.set): c.figures[metric] for c in cells if metric in c.figures}
+    rows = list(dict.fromkeys(row for row, _ in figures))
+    sets = [name for name in recipe.sets if name in {cell.set for cell in cells}]
     words = "; ".join(
         f"{row}: " + ", ".join(f"{name} {figures[row, name][0]:.1f}" for name in sets)
         for row in rows
@@ -110,12 +111,12 @@ def _points(recipe: Recipe, cells: Sequence[Cell], metric: str) -> Plot:
             model = models.index(row.partition(", ")[0])
             shift = (place - (len(rows) - 1) / 2) * 0.8 / len(rows)
             there = [k for k, name in enumerate(sets) if (row, name) in figures]
-            values = [figures[row, sets[k]] for k in there]
+            means, _, _, deviations = np.transpose([figures[row, sets[k]] for k in there])
             marks.append(
                 axes.errorbar(
-                    [k + shift for k in there],
-                    [value[0] for value in values],
-                    yerr=[value[3] if value[3] == value[3] else 0.0 for value in values],
+                    np.add(there, shift),
+                    means,
+                    yerr=np.nan_to_num(deviations),
                     fmt=MARKERS[model % len(MARKERS)],
                     color=RUNS[model % len(RUNS)],
                     markerfacecolor="none" if row in models else None,

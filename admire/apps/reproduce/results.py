@@ -65,7 +65,7 @@ def result_table(recipe: Recipe, cells: Sequence[Cell]) -> pd.DataFrame:
     rows = []
     for cell in cells:
         for k, metric in enumerate(recipe.metrics):
-            # An earlier version kept figures without a deviation.
+            # A head's own figures have no deviation.
             ours, low, high, deviation = (*cell.figures.get(metric, ()), *unknown)[:4]
             minus, minus_low, minus_high = cell.minus_first.get(metric, unknown[:3])
             published = cell.published[k] if cell.published else float("nan")

@@ -138,7 +138,8 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
     of abstract things or persons, an entry of an animal, a plant or food is literal.
     """
     expressions = [_words(form) for form in (*(entry.expression for entry in entries), expression)]
-    *others, last = [_forms([word], language) for word in max(expressions, key=len)] or [set()]
+    words = max(expressions, key=len)
+    others, last = _forms(words[:-1], language), _forms(words[-1:], language)
     distinct = list({entry.gloss: entry for entry in reversed(entries)}.values())[::-1]
     glosses = [_forms(_words(entry.gloss), language) for entry in distinct]
     all_last = all(gloss & last for gloss in glosses)
@@ -147,7 +148,7 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
     literal: list[Entry] = []
     for entry, gloss in zip(distinct, glosses, strict=True):
         tags = set(entry.tags)
-        names_it = gloss & last and (not all_last or any(gloss & word for word in others))
+        names_it = gloss & last and (not all_last or gloss & others)
         concrete = CONCRETE_TAGS & tags and not all_concrete
         is_literal = LITERAL_TAGS & tags or (not IDIOMATIC_TAGS & tags and (names_it or concrete))
         (literal if is_literal else idiomatic).append(entry)
