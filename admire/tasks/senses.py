@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from admire.core.errors import UserError
-from admire.core.options import make
+from admire.core.options import Option, make
 from admire.core.registry import register
 from admire.core.schema import Count, settings
 from admire.data.settings import ItemFiles
@@ -118,18 +118,21 @@ def plan_senses(items: Sequence[Item], settings: Values, counted: set[str]) -> l
     )
 
 
+FILES = Option("Data and output", in_file=False)
+
+
 @settings(frozen=True, kw_only=True)
 class UseFiles(Output):
     """What of a file of Task 2A is read, and what is written."""
 
-    gold: Path | None = None
+    gold: Annotated[Path | None, FILES] = None
     """CSV with ID and Label, where the data has no labels."""
-    setting: Setting | None = None
-    """Setting that the submission ``out`` names (None: the detector's own, or zero_shot)."""
-    table: Path | None = None
-    """TSV to write, as that of ``sense``."""
-    limit: Count | None = None
-    """Read only the first N rows (None: all)."""
+    setting: Annotated[Setting | None, FILES] = None
+    """Setting that the submission names (default: the detector's own, or zero_shot)."""
+    table: Annotated[Path | None, FILES] = None
+    """TSV to write, as that of admire sense: votes and probabilities."""
+    limit: Annotated[Count | None, FILES] = None
+    """Read only the first N rows (default: all)."""
 
 
 @register("task", "detect")

@@ -8,8 +8,6 @@ from pathlib import Path
 from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
 from admire.apps.cli.output import print_figures, print_json, print_rows
-from admire.core.schema import Count
-from admire.senses.detector import Setting
 from admire.tasks.senses import DetectTask, SenseTask
 from admire.tasks.training.settings import (
     ClassifierData,
@@ -57,11 +55,7 @@ def detect(
     data: Path,
     /,
     *,
-    gold: Path | None = None,
     out: Path | None = None,
-    setting: Setting | None = None,
-    table: Path | None = None,
-    limit: Count | None = None,
     force: opt.Force = False,
     json: opt.Json = False,
     options: opt.Options = None,
@@ -75,11 +69,7 @@ def detect(
 
     Args:
         data: CSV of SemEval-2022 Task 2A.
-        gold: CSV with ID and Label, where the data has no labels.
         out: Submission to write: ID, Language, Setting, Label.
-        setting: Setting that the submission names (default: the detector's own, or zero_shot).
-        table: TSV to write, as that of admire sense: votes and probabilities.
-        limit: Read only the first N rows (default: all).
 
     Examples:
         admire detect dev.csv --gold dev_gold.csv
@@ -89,8 +79,7 @@ def detect(
     from admire.metrics.figures import figure_text
     from admire.senses.task2a import FIGURES
 
-    own = {"gold": gold, "out": out, "setting": setting, "table": table, "limit": limit}
-    result = DetectTask().run(data, own | {"force": force} | dict(options or {}))
+    result = DetectTask().run(data, {"out": out, "force": force} | dict(options or {}))
     if not result.figures:
         return
     scores = pd.DataFrame(result.figures).fillna(float("nan"))

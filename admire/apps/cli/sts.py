@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
 from admire.apps.cli.output import print_json, print_rows
-from admire.core.schema import Count
 from admire.encoders.training_settings import StartEncoder
-from admire.tasks.sts.settings import SentenceTraining, TrainingSetting
+from admire.tasks.sts.settings import SentenceTraining
 from admire.tasks.sts.task import SimilarityTask
 
 
@@ -19,14 +18,8 @@ def sts(
     data: Path,
     /,
     *,
-    gold: Path | None = None,
-    split: str | None = None,
-    limit: Count | None = None,
-    count: bool = False,
-    hard: list[Path] | None = None,
     out: Path | None = None,
     force: opt.Force = False,
-    setting: TrainingSetting = "fine_tune",
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
@@ -40,14 +33,7 @@ def sts(
     Args:
         data: Pairs: SemEval-2022 Task 2B, ChengyuSTS, STS Benchmark (.tsv) or ASSIN2 (.xml), or a
             folder with train.csv, dev.csv and test.csv.
-        gold: Task 2B's gold file, for its dev file.
-        split: Split of STS Benchmark or of a folder: train, dev or test (default: all).
-        limit: Read only the first N pairs of each file (default: all).
-        count: Count the pairs: different idioms, pairs of similarity 1 and others. Opens no model.
-        hard: List the pairs of similarity 1 that this submission for DATA rates below 0.6. Opens
-            no model. Repeat for those that several models rate so.
         out: Submission to write, a CSV.
-        setting: Setting that the submission names for its training data.
 
     Examples:
         admire sts dev.csv --gold dev.gold.csv
@@ -57,10 +43,9 @@ def sts(
 
     from admire.metrics.figures import figure_text
 
-    own: dict[str, Any] = {"gold": gold, "split": split, "limit": limit, "setting": setting}
-    own |= {"count": count, "hard": tuple(hard or ()), "out": out, "force": force}
-    result = SimilarityTask().run(data, own | dict(options or {}))
-    if count or hard:
+    values = {"out": out, "force": force} | dict(options or {})
+    result = SimilarityTask().run(data, values)
+    if values.get("count") or values.get("hard"):
         if json:
             print_json(result.figures)
         elif result.figures:

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from admire.core.errors import UserError
-from admire.core.options import make
+from admire.core.options import Option, make
 from admire.core.registry import register
 from admire.core.schema import Count, as_tuple, settings
 from admire.encoders.training_settings import FitSettings, StartEncoder
@@ -28,23 +28,27 @@ if TYPE_CHECKING:
 log = logging.getLogger("admire")
 
 
+FILES = Option("Data and output", in_file=False)
+
+
 @settings(frozen=True, kw_only=True)
 class PairFiles(Output):
     """What pairs are read, and the submission that is written."""
 
-    gold: Path | None = None
+    gold: Annotated[Path | None, FILES] = None
     """Task 2B's gold file, for its dev file."""
-    split: str | None = None
-    """Split of STS Benchmark or of a folder: train, dev or test (None: all)."""
-    limit: Count | None = None
-    """Read only the first N pairs of each file (None: all)."""
-    setting: TrainingSetting = "fine_tune"
+    split: Annotated[str | None, FILES] = None
+    """Split of STS Benchmark or of a folder: train, dev or test (default: all)."""
+    limit: Annotated[Count | None, FILES] = None
+    """Read only the first N pairs of each file (default: all)."""
+    count: Annotated[bool, FILES] = False
+    """Count the pairs: different idioms, pairs of similarity 1 and others (ChengyuSTS, table 5).
+    Opens no model."""
+    hard: Annotated[tuple[Path, ...], FILES] = ()
+    """List the pairs of similarity 1 that this submission rates below 0.6 (ChengyuSTS, table 7).
+    Opens no model. Repeat for those that several models rate so."""
+    setting: Annotated[TrainingSetting, FILES] = "fine_tune"
     """Setting that the submission names for its training data."""
-    count: bool = False
-    """Count the pairs and open no model (ChengyuSTS, table 5)."""
-    hard: tuple[Path, ...] = ()
-    """Submissions for these pairs; list the pairs of similarity 1 to which all of them give less
-    than 0.6, and open no model (ChengyuSTS, table 7)."""
 
     def __post_init__(self) -> None:
         if bool(self.out) + self.count + bool(self.hard) > 1:
