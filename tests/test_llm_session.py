@@ -17,7 +17,9 @@ from toys import ScriptedChat as Scripted
 from toys import said
 
 from admire.core.cache import open_cache
+from admire.core.errors import UserError
 from admire.llm import Image, Question, Reply, Session, Usage
+from admire.llm.chat import Price
 from admire.llm.openai import OpenAIChat
 from admire.llm.session import RECORD, REPLIES
 
@@ -170,3 +172,15 @@ def test_one_reply_that_tells_nothing_makes_the_sum_unknown():
     (entry,) = session.entries()
     assert entry.record()["prompt_tokens"] is None
     assert entry.record()["price_usd"] == 0  # in this process, so the tokens do not matter
+
+
+def test_a_budget_ends_the_questions_once_it_is_spent_but_cached_replies_are_free():
+    model = ScriptedChat(str.upper)
+    model.price = lambda usage, batched: Price(usage.completion / 100)
+    llm = Session(1.0).bind(model)
+    for text in ("first", "second", "first"):
+        assert said(llm, text, max_tokens=50) == text.upper()
+    with pytest.raises(UserError, match=r"budget of \$1 exhausted \(\$1\.0000 spent\)") as caught:
+        said(llm, "third", max_tokens=50)
+    assert caught.value.settings == ("budget",)
+    assert model.prompts == ["first", "second"]

@@ -463,3 +463,10 @@ def test_an_item_is_unsure_where_the_mean_probability_is_below_and_ranked_all_th
     assert ranking.unsure == unsure
     assert ranking.prediction.unsure == unsure
     assert orders[0] == orders[1]
+
+
+def test_scores_are_the_mean_over_chat_models():
+    chats = [says("Idiomatic"), says("Literal"), says("Literal", "A bird.")]
+    alone = [rank([OWL], PAPER, llms=[chat], encoder=WordEncoder()).rankings[0] for chat in chats]
+    (ranking,) = rank([OWL], PAPER, llms=chats, encoder=WordEncoder()).rankings
+    assert ranking.scores == pytest.approx(np.mean([one.scores for one in alone], axis=0))

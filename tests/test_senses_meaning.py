@@ -239,11 +239,11 @@ SENTENCE = "The concentrate is then passed through a tower of hot air to dry it.
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("It is what is then passed through a tower, as one says", True),  # five in a row
-        ("a tower of hot water", True),  # three of its five words and no more: a run of four
-        ("hot air to dry", True),
-        ("hot air", False),
-        ("a tower in which wet things are dried by warm wind", False),
+        ("It is what then passed through a tower, as one says", True),  # five in a row
+        ("It is what goes through a tower of wind, as one says", False),  # four
+        ("hot air rises beside a tower", True),  # four of its six words, in two runs
+        ("hot air that rises beside a tower", False),  # of seven: fewer than two thirds
+        ("through a tower", False),
         ("", False),
     ],
 )

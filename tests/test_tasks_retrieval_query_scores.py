@@ -17,6 +17,7 @@ from admire.tasks.retrieval.passages import Split, relevance
 from admire.tasks.retrieval.query_scores import (
     rank_documents,
     score_queries,
+    score_types,
     summarise_queries,
     write_trec,
 )
@@ -64,6 +65,18 @@ def test_a_summary_has_means_in_percent_over_all_by_usage_and_by_subject():
     assert rows["n"].to_dict() == {"all": 3, "idiomatic": 2, "literal": 1, "Food": 2}
     assert rows["r_precision"][["all", "idiomatic"]].tolist() == pytest.approx([100 / 3, 50])
     assert rows["ndcg"]["literal"] == pytest.approx(100 / math.log2(3))
+
+
+def test_each_usage_is_scored_as_if_its_documents_alone_were_relevant():
+    split = replace(OWLS, queries=(OWLS.queries[0], replace(OWLS.queries[0], id="q3")))
+    # Both want d1, d3 and d4; they rank d3 d5 d2 d1 d6 d4 and d1 d2 d3 d4 d5 d6.
+    types = score_types(split, np.array([[3.0, 4, 6, 1, 5, 2], [6.0, 5, 4, 3, 2, 1]]))
+    ranks = {"idiomatic": (3, 1), "sense": (4, 2), "simplification": (1, 2)}
+    assert types["documents"].tolist() == list(ranks)
+    assert types["n"].tolist() == [2, 2, 2]
+    assert types["r_precision"].tolist() == [50, 0, 50]
+    means = [np.mean([100 / math.log2(1 + rank) for rank in pair]) for pair in ranks.values()]
+    assert types["ndcg"].tolist() == pytest.approx(means)
 
 
 # -------------------------------------------------------------------------- files for other tools

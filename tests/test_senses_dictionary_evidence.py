@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp, log, sqrt
+
+import pytest
+from toys import WordEncoder
+
+from admire import Item
+from admire.senses.dictionaries import Entries, Entry
+from admire.senses.dictionary_evidence import add_evidence, likeness
+from admire.senses.sense import Sense
+
+USE = Item("night owl", "The night owl is an owl, an owl who writes.")
+ENTRIES = Entries(tuple(Entry("night owl", gloss, "wn") for gloss in ("who writes", "late", "owl")))
+LIKENESS = (2 / sqrt(2) / 2 - 2 / sqrt(2)) / sqrt(13)
+"""Of the two definitions that count one is in the context, of the compound one word, twice."""
+
+
+def test_likeness_is_to_the_mean_of_two_definitions_less_that_to_the_compound():
+    assert likeness([USE], {USE: ENTRIES}, WordEncoder()) == pytest.approx([LIKENESS], abs=1e-6)
+
+
+def test_evidence_moves_the_log_odds_of_english_uses_that_have_an_entry(monkeypatch):
+    monkeypatch.setattr(
+        "admire.senses.dictionary_evidence.open_encoder", lambda name: WordEncoder()
+    )
+    foreign, absent = replace(USE, language="pt"), replace(USE, sentence="It flew.")
+    bare = replace(USE, compound="night bird", sentence="A night bird.")
+    items = [USE, foreign, absent, bare]
+    entries = dict.fromkeys(items, ENTRIES) | {bare: Entries((), ENTRIES.idiomatic)}
+    senses = [Sense("idiomatic", p, by="detector") for p in (0.6, 0.7, 0.8, 0.9)]
+    moved, *others = add_evidence(items, senses, entries)
+    odds = log(0.6 / 0.4) + 13.4 * (LIKENESS - 0.0158)
+    assert moved.probability_idiomatic == pytest.approx(1 / (1 + exp(-odds)), abs=1e-6)
+    assert (moved.label, moved.by) == ("literal", "detector")
+    assert others == senses[1:]
