@@ -186,6 +186,19 @@ def test_the_learning_rate_rises_for_some_steps_or_for_a_share_of_all(
     assert seen == pytest.approx([*rises, *rises, *falls])
 
 
+def test_norms_and_biases_do_not_decay_nor_do_weights_with_a_rate_of_their_own(
+    folder, tmp_path, monkeypatch
+):
+    seen: list[list[dict[str, Any]]] = []
+    monkeypatch.setattr(torch.optim.AdamW, "step", lambda self, *_: seen.append(self.param_groups))
+    settings, rates = replace(QUICK, epochs=1, weight_decay=0.1), {r"word_embeddings": 1e-4}
+    fitted(folder, tmp_path / "out", figures(0, 1), settings, learning_rates=rates)
+    found = [(group["initial_lr"], group["weight_decay"]) for group in seen[0]]
+    assert found == [(2e-3, 0.1), (2e-3, 0.0), (1e-4, 0.0)]
+    norms, (embeddings,) = seen[0][1]["params"], seen[0][2]["params"]
+    assert ({weight.ndim for weight in norms}, embeddings.ndim) == ({1}, 2)
+
+
 def test_a_model_trained_in_bfloat16_then_computes_as_when_it_is_opened_again(folder, tmp_path):
     model, out = loaded(folder), tmp_path / "out"
     settings = replace(QUICK, precision="bfloat16", epochs=1)

@@ -11,6 +11,7 @@ import pytest
 from admire.core.errors import UserError
 from admire.data.items import Candidate, Item
 from admire.data.submission import Prediction
+from admire.metrics.agreement import order_agreement
 from admire.metrics.figures import (
     MACRO,
     paired_difference,
@@ -123,6 +124,17 @@ def test_subtask_b_has_the_organisers_six_figures():
     assert difference["literal", "sense_accuracy"] == -0.5  # a sense that is not told is wrong
 
 
+def test_a_runs_predictions_have_their_senses_and_the_first_of_subtask_b_counts():
+    prediction = replace(told("early bird", "c"), order=tuple("abcd"), probability_idiomatic=0.8)
+    (row,) = score_items(SHOWN[1:2], [prediction], "run").to_dict("records")
+    assert (row["predicted_type"], row["probability_idiomatic"]) == ("idiomatic", 0.8)
+    assert row["item_accuracy"] == 0  # of c, though a comes first in the order
+    table = order_agreement([predicted(OWL)] * 3, [predicted(OWL)] * 2 + [predicted(OWL, WORST)])
+    assert table.set_index("metric")["mean"].to_dict() == pytest.approx(
+        {"same_first": 2 / 3, "kendall_tau": 1 / 3}
+    )
+
+
 def test_a_baseline_that_tells_no_sense_has_no_accuracy_of_it():
     scored = score_items(SHOWN[:1], [told("night owl", sense=None)], "submission")
     assert scored.columns.tolist() == ["compound", "sentence", "sentence_type", "item_accuracy"]
@@ -183,12 +195,16 @@ def test_differences_are_paired_by_item():
     assert math.isnan(rows.loc[("all", "top1"), "low"])  # no difference, and no share
 
 
+EIGHT_TENTHS = tuple(GAIN[WORST] + p * (GAIN[BEST] - GAIN[WORST]) for p in (0.2, 0.8))
+
+
 @pytest.mark.parametrize(
     ("orders", "top1", "dcg"),
     [
-        ((BEST, BEST), None, None),
+        ((BEST, WORST), None, None),
         ((BEST,) * 8, wilson_interval(1, 8), None),
         ((BEST, BEST, WORST), wilson_interval(2 / 3, 3), (GAIN[WORST], GAIN[BEST])),
+        ((BEST,) * 5 + (WORST,) * 5, (0.2, 0.8), EIGHT_TENTHS),
         ((BEST,) * 20, wilson_interval(1, 20), None),
         ((BEST,) * 10 + (WORST,) * 10, (0.3, 0.7), (2.2, 3.1)),
     ],

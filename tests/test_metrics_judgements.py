@@ -56,6 +56,7 @@ def test_a_judgement_corrects_the_sense_and_moves_the_best_to_the_front(saved):
     assert (found.judged, found.senses, found.bests) == (4, 2, 3)
     again = correct_gold([OWL, OWL], saved(of(OWL, best="c")), "the run")
     assert [one.best for one in again.items] == ["c", "c"]  # the same item
+    assert (again.judged, again.senses, again.bests) == (2, 0, 2)
 
 
 def test_an_item_of_which_only_the_best_is_known_has_top1_alone():

@@ -20,16 +20,22 @@ from admire.metrics.metrics import (
     brier,
     calibration,
     calibration_error,
+    confidence,
     corr_official,
     corr_rank,
     dcg,
     evenness,
+    item_accuracy,
     kendall_tau,
     macro_intervals,
     mean,
+    mrr,
+    ndcg,
     ndcg5,
+    r_precision,
     risk_area,
     risk_coverage,
+    sense_accuracy,
     top1,
     wilson_interval,
 )
@@ -60,6 +66,27 @@ def order_pairs(draw: st.DrawFn) -> tuple[list[str], list[str]]:
 )
 def test_golden_values_worked_out_by_hand(metric, value):
     assert metric(list("dbaec"), gold("badce")) == pytest.approx(value, abs=1e-12)
+    assert top1(list("bdaec"), gold("badce")) == 1
+
+
+def test_one_right_candidate_has_its_figures_worked_out_by_hand():
+    word = Item("river bank", "", word="bank", expected_item="b")
+    assert mrr(list("cab"), word) == pytest.approx(1 / 3)
+    shown = Item("owl", "", sentence_type="literal", expected_item="b")
+    assert [item_accuracy(list(order), shown) for order in ("bca", "acb")] == [1, 0]
+    assert [sense_accuracy([], shown, sense) for sense in ("literal", "idiomatic", None)] == [
+        1,
+        0,
+        0,
+    ]
+
+
+def test_rankings_of_documents_have_their_figures_worked_out_by_hand():
+    relevant = [True, False, True, False, True]
+    assert r_precision(relevant) == pytest.approx(2 / 3)
+    assert ndcg(relevant, 3) == pytest.approx((1 + 1 / 2) / (1 + 1 / math.log2(3) + 1 / 2))
+    assert ndcg(relevant, 2) == pytest.approx(1 / (1 + 1 / math.log2(3)))
+    assert ndcg([False, True]) == pytest.approx(1 / math.log2(3))
 
 
 def test_dcg_over_all_orders_has_the_published_best_mean_and_worst():
@@ -146,6 +173,8 @@ def test_the_interval_of_a_macro_average_is_from_drawing_groups_and_their_items(
     (found,) = macro_intervals(groups, resamples=4000)
     assert found == pytest.approx(by_loops, abs=0.1)  # the ends move by about 0.03
     assert macro_intervals([np.zeros((4, 2)), np.ones((9, 2))]) == [(0, 1), (0, 1)]
+    (alone,) = macro_intervals([VALUES[:, None]])
+    assert alone == pytest.approx(interval(VALUES), abs=0.04)
 
 
 def test_the_calibration_error_and_briers_score_are_worked_out_by_hand():
@@ -161,16 +190,16 @@ def area(confidences, losses) -> float:
 
 
 def test_the_risk_coverage_curve_and_its_area_are_worked_out_by_hand():
-    # Surest first, wrong are the second and the fourth: risks 0, 1/2, 1/3, 1/2. In the second case
-    # the second and third are equally sure, and are one step with the risk 1/3.
+    # Surest first, wrong are the second and the third: risks 0, 1/2, 2/3, 1/2. In the second case
+    # these two are equally sure, and are one step with the risk 2/3.
     for confidences, steps, sizes, expected, total in (
-        ([0.7, 0.6, 0.9, 0.8], [0.9, 0.8, 0.7, 0.6], [1, 2, 3, 4], [0, 1 / 2, 1 / 3, 1 / 2], 4 / 3),
-        ([0.8, 0.6, 0.9, 0.8], [0.9, 0.8, 0.6], [1, 3, 4], [0, 1 / 3, 1 / 2], 2 / 3 + 1 / 2),
+        ([0.7, 0.6, 0.9, 0.8], [0.9, 0.8, 0.7, 0.6], [1, 2, 3, 4], [0, 1 / 2, 2 / 3, 1 / 2], 5 / 3),
+        ([0.8, 0.6, 0.9, 0.8], [0.9, 0.8, 0.6], [1, 3, 4], [0, 2 / 3, 1 / 2], 4 / 3 + 1 / 2),
     ):
-        found, taken, risks = risk_coverage(confidences, [0, 1, 0, 1])
+        found, taken, risks = risk_coverage(confidences, [1, 0, 0, 1])
         assert (found.tolist(), taken.tolist()) == (steps, sizes)
         assert risks == pytest.approx(expected)
-        assert area(confidences, [0, 1, 0, 1]) == pytest.approx(total / 4)
+        assert area(confidences, [1, 0, 0, 1]) == pytest.approx(total / 4)
 
 
 ANSWERED = st.lists(
@@ -217,3 +246,9 @@ def test_evenness_is_judged_as_a_chi_square_test_does():
     assert found.p == pytest.approx(stats.chisquare(found.counts).pvalue, abs=0.02)
     mixed = evenness([(0, 2), (0, 2), (3, 4), (2, 4)])
     assert (mixed.counts, mixed.expected) == ((2, 0, 1, 1), (1.5, 1.5, 0.5, 0.5))
+    assert evenness([(0, 2), (1, 2)]).p == 1  # no draw is more even
+
+
+def test_the_confidence_is_the_probability_of_the_predicted_sense():
+    assert [confidence(0.2, sense) for sense in ("idiomatic", "literal", None)] == [0.2, 0.8, 0.5]
+    assert confidence(None, "literal") == 0.5

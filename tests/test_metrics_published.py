@@ -120,6 +120,8 @@ def test_of_equal_figures_the_other_one_decides():
     board = Board("en-test", "a", CAPTIONS)
     found = summary(top1=(10 / 15, 0.4, 13 / 15), dcg=(3.05, 2.85, 3.6))
     assert places(found, board) == {"top1": (4, 1, 7, 7), "dcg": (4, 1, 6, 7)}
+    equal = summary(top1=(10 / 15, 0.4, 13 / 15), dcg=(3.07, 2.85, 3.6))
+    assert [place for place, *_ in places(equal, board).values()] == [2, 2]
     systems = published_systems(board)
     top1, dcg = standings(found, systems, board)
     assert str(top1) == (

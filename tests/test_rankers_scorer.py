@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from admire import Scoring
 from admire.rankers.scorer import contributions, query_weights, rank_names, score
 from admire.senses.meaning import TEXTS
-from admire.senses.sense import Sense
+from admire.senses.sense import NO_SENSE, Sense
 
 ALL = Scoring.paper(contrast=0.5, texts=TEXTS)
 SOFT = Scoring.paper(gate="soft", contrast=0.5, texts=TEXTS)
@@ -47,6 +47,12 @@ def test_the_meant_sense_counts_for_a_candidate_and_the_literal_one_against(
     sense = Sense("idiomatic" if p > 0.5 else "literal", p)
     weights = query_weights(scoring, sense, roles)
     assert [weights.get(role, 0.0) for role in roles] == pytest.approx(expected)
+
+
+def test_the_texts_of_a_word_count_alike_and_a_sequence_counts_as_much_as_the_meaning():
+    assert query_weights(ALL, NO_SENSE, ("gloss", "scene")) == {"gloss": 0.5, "scene": 0.5}
+    weights = query_weights(ALL, Sense("idiomatic", 1.0), ("gloss", "compound", "sequence"))
+    assert (weights["gloss"], weights["sequence"]) == (1, 1)
 
 
 @pytest.mark.parametrize(

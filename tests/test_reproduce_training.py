@@ -1,19 +1,17 @@
-"""What the recipes' trained rows learn with: the optimiser's groups, and several seeds."""
+"""The recipes' trained rows: their rates, several seeds, and pictures of epochs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from benchmarks import PIES, pies, write_split
-from sentences import GROUPS, training_rows, write_benchmark
 
 from admire import reproduce_table
 from admire.apps.reproduce.pictures import draw_pictures
-from admire.apps.reproduce.recipe import Recipe, Row, read_recipe, recipe_names
+from admire.apps.reproduce.recipe import read_recipe, recipe_names
 from admire.apps.reproduce.results import Cell
-from admire.apps.reproduce.rows import prepare, task_of
+from admire.encoders.training_settings import FitSettings
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 for package in ("sentence_transformers", "datasets", "accelerate", "pytorch_metric_learning"):
@@ -22,29 +20,6 @@ for package in ("sentence_transformers", "datasets", "accelerate", "pytorch_metr
 from towers import save_sentence_transformer  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
-
-TRAINED = ("train sentences", "train classifier", "train retriever")
-UNLIKE = ("encoder", "keep", "query", "instruction_format", "seeds", "last_layers")
-"""Settings by which rows differ that the optimiser does not depend on."""
-
-
-def trained_rows() -> dict[str, tuple[Recipe, Row, str, str]]:
-    """The recipes' trainings, each with a set and its recipe's name; like ones once."""
-    rows: dict[str, tuple[Recipe, Row, str, str]] = {}
-    for name in recipe_names():
-        recipe = read_recipe(name)
-        for row in recipe.rows if name.partition(":")[0] != "uor-ncl" else ():
-            if row.run and recipe.command_of(row) in TRAINED:
-                settings = {n: v for n, v in recipe.settings_of(row).items() if n not in UNLIKE}
-                place = recipe.sets_of(row)[0]
-                rows.setdefault(f"{recipe.command_of(row)} {settings}", (recipe, row, place, name))
-    return {
-        f"{name}, {recipe.name_of(row)}": (recipe, row, place, name)
-        for recipe, row, place, name in rows.values()
-    }
-
-
-ROWS = trained_rows()
 
 
 @pytest.fixture(scope="module")
@@ -59,63 +34,13 @@ def benchmark(tmp_path: Path) -> Path:
     return tmp_path / "idiolink"
 
 
-class Stopped(Exception):  # noqa: N818
-    """Raised at the optimiser's first step."""
-
-
-@pytest.mark.parametrize("key", ROWS)
-def test_each_trained_row_begins_with_these_groups_of_weights(
-    monkeypatch, tmp_path, write_table, encoder, benchmark, key
-):
-    recipe, row, place, name = ROWS[key]
-    job = prepare(recipe, row, place, None, name)
-    groups = write_table(*training_rows(GROUPS), name="train.csv")
-    sts = write_benchmark(tmp_path / "sts.tsv")
-    columns = {"Language": "EN", "Setting": "zero_shot", "Previous": "", "Next": ""}
-    uses = write_table(
-        *(
-            columns
-            | {"ID": f"{k}", "MWE": "night owl", "Target": "a night owl", "Label": f"{k % 2}"}
-            for k in range(8)
-        ),
-        name="uses.csv",
-    )
-    from_pairs = job.options.get("objective") in ("regression", "classification", "cosent")
-    data = {
-        "train sentences": sts if from_pairs else groups,
-        "train classifier": uses,
-        "train retriever": benchmark,
-    }[job.command]
-    small: dict[str, Any] = {"encoder": encoder, "validation_gold": None, "batch_size": 4}
-    small["validation"] = uses if job.command == "train classifier" else sts
-    small |= {"mwes": (groups,), "sts": (sts,), "leave_out": (), "drop_dense": False}
-    options = job.options | {k: v for k, v in small.items() if k in job.options} | {"batch_size": 4}
-    seen: list[list[tuple[float, float, int]]] = []
-
-    def step(self: torch.optim.Optimizer, *_: object, **__: object) -> None:
-        seen.append(
-            [
-                (group["initial_lr"], group["weight_decay"], len(group["params"]))
-                for group in self.param_groups
-            ]
-        )
-        raise Stopped
-
-    monkeypatch.setattr(torch.optim.AdamW, "step", step)
-    with pytest.raises(Stopped):
-        task_of(job.command).train([data], options | {"out": tmp_path / "out"})
-    (found,) = seen
-    print(key, found)
-    rate, decay = options.get("learning_rate", 2e-5), options.get("weight_decay", 0.01)
-    assert [group[:2] for group in found[:2]] == [(rate, decay), (rate, 0.0)]
-    # Norms and biases never decay, and neither do the vectors of tokens where some are added: with
-    # decay those of old tokens, which get no gradients, would not stay.
-    own = [(options["token_rate"], 0.0, 1)] if options.get("mwe_tokens") else []
-    assert found[2:] == own
-    paper = name.partition(":")[0]
-    if paper in ("he", "ynu-hpcc"):
-        assert rate == 2e-5
-        assert {group[0] for group in found} == {2e-5}, "the papers have one rate for all weights"
+@pytest.mark.parametrize("paper", ["he", "ynu-hpcc"])
+def test_the_papers_have_one_rate_for_all_weights(paper):
+    recipes = [read_recipe(name) for name in recipe_names() if name.startswith(f"{paper}:")]
+    rows = [recipe.settings_of(row) for recipe in recipes for row in recipe.rows]
+    rates = {row.get("learning_rate", FitSettings().learning_rate) for row in rows}
+    rates |= {row["token_rate"] for row in rows if row.get("mwe_tokens")}
+    assert rates == {2e-5}
 
 
 def test_a_table_of_several_seeds_has_deviations_and_a_run_folder_of_each(
