@@ -390,7 +390,7 @@ def test_runs_without_gold_or_of_few_compounds_cannot_be_weighed(two_runs, capsy
         path.write_text(path.read_text().replace('["person", "bird", "bike"]', "null", 1))
     with pytest.raises(UserError, match=r"half: item 1 \('owl0'\) has no gold order"):
         tune_weights(two_runs)
-    assert "Give two run folders or more" in ended(capsys, "weights", two_runs[0])
+    assert "Give two run folders or more" in ended(capsys, "tune-fusion", two_runs[0])
 
 
 def test_a_fused_run_has_no_scoring_to_tune(two_runs, tmp_path):

@@ -34,6 +34,12 @@ def test_kemeny_by_hand_puts_the_condorcet_winner_before_the_one_with_more_point
     assert kemeny(stood).tolist() == [2, 1, 0]
 
 
+def test_of_several_nearest_orders_that_counts_which_agrees_with_borda():
+    # Each order of b before c contradicts two pairs; b has 3 points, a 2 and c 1.
+    stood = places([("a", "b", "c"), ("b", "c", "a")], ("a", "b", "c"))
+    assert kemeny(stood).tolist() == [1, 2, 0]
+
+
 def test_a_circle_is_equal_for_each_of_the_three():
     stood = places([("a", "b", "c"), ("b", "c", "a"), ("c", "a", "b")], ("a", "b", "c"))
     for scores in (borda(stood), kemeny(stood), bradley_terry(wins_of(stood))):

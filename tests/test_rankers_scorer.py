@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from admire import Scoring
-from admire.rankers.scorer import contributions, query_weights, rank_names, score
+from admire.core.choices import Fusion
+from admire.rankers.scorer import contributions, fuse_scores, query_weights, rank_names, score
 from admire.senses.meaning import TEXTS
 from admire.senses.sense import NO_SENSE, Sense
 
@@ -146,3 +149,58 @@ def test_an_order_is_a_permutation_with_falling_scores(scored):
     assert sorted(order) == sorted(scored)
     values = [round(scored[name], 9) for name in order]
     assert values == sorted(values, reverse=True)
+
+
+# ------------------------------------------------------------------------------------ fusion
+
+METHODS = get_args(Fusion)
+A, B = np.array([0.9, 0.5, 0.1]), np.array([2.0, 4.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("method", "weights", "expected"),
+    [
+        # A stands at 1, 2, 3 and B at 3, 1, 2; with weights 3 and 1.
+        ("borda", [1, 1], [(2 + 0) / 2, (1 + 2) / 2, (0 + 1) / 2]),
+        ("borda", [3, 1], [6 / 4, 5 / 4, 1 / 4]),
+        ("rrf", [1, 1], [(1 / 61 + 1 / 63) / 2, (1 / 62 + 1 / 61) / 2, (1 / 63 + 1 / 62) / 2]),
+        ("rrf", [3, 1], [(3 / 61 + 1 / 63) / 4, (3 / 62 + 1 / 61) / 4, (3 / 63 + 1 / 62) / 4]),
+        # A's deviation is 0.4 √(2/3), B's √(2/3).
+        ("scores", [1, 1], [0, sqrt(1.5) / 2, -sqrt(1.5) / 2]),
+        ("scores", [3, 1], [sqrt(1.5) / 2, sqrt(1.5) / 4, -3 * sqrt(1.5) / 4]),
+    ],
+)
+def test_fused_scores_are_those_worked_out_by_hand(method, weights, expected):
+    assert fuse_scores([A, B], weights, method) == pytest.approx(expected, abs=1e-12)
+
+
+SCORES = arrays(float, 5, elements=st.integers(-50, 50).map(lambda k: k / 10))
+NAMES = "abcde"
+ANY = st.sampled_from(METHODS)
+
+
+@given(SCORES, ANY)
+def test_a_ranker_fused_with_itself_gives_its_order(scores, method):
+    fused = fuse_scores([scores] * 3, [1, 2, 0.5], method)
+    assert rank_names(NAMES, fused) == rank_names(NAMES, scores)
+
+
+@given(SCORES, SCORES, ANY)
+def test_a_weight_of_0_is_as_if_the_ranker_were_not_there(one, other, method):
+    fused = fuse_scores([one, other, one], [1, 0, 1], method)
+    assert rank_names(NAMES, fused) == rank_names(NAMES, one)
+
+
+@given(SCORES, SCORES, ANY, st.permutations(range(5)))
+def test_neither_the_order_of_rankers_nor_that_of_candidates_matters(one, other, method, places):
+    fused = fuse_scores([one, other], [1, 2], method)
+    assert fuse_scores([other, one], [4, 2], method) == pytest.approx(fused)
+    moved = fuse_scores([one[places], other[places]], [1, 2], method)
+    assert moved == pytest.approx(fused[places])
+
+
+@given(SCORES, SCORES, ANY)
+def test_what_both_rankers_prefer_is_preferred(one, other, method):
+    fused = fuse_scores([one, other], [1, 1], method)
+    both = (one[:, None] > one) & (other[:, None] > other)
+    assert (fused[:, None] > fused)[both].all()

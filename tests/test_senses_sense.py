@@ -9,12 +9,20 @@ from admire.core.errors import UserError
 from admire.core.files import read_table
 from admire.data.items import Item
 from admire.senses import Sense, given, known_senses, read_senses, sense_table, write_senses
+from admire.senses.sense import likelier, mean_probability
 
 
 def test_data_without_a_sense_is_named():
     with pytest.raises(UserError, match="'night owl'") as caught:
         given(Item("night owl", "…"))
     assert caught.value.settings == ("sense",)
+
+
+def test_the_mean_is_of_decided_senses_and_a_tie_is_literal():
+    senses = [Sense(None, 0.5), Sense("idiomatic", 1.0), Sense("literal", 0.2), Sense("literal", 0)]
+    assert mean_probability(senses) == pytest.approx(0.4)
+    assert mean_probability(senses[:1]) is None
+    assert likelier(0.5, "detector").label == "literal"
 
 
 def test_a_table_tells_what_was_decided_and_how_often_it_is_right():
