@@ -27,6 +27,7 @@ WORDS = '{"phrase": "kalte Füße", "words": "cold feet"}'
         ("a small, round ear", ["pig's ear"], True),
         ("a bridge made of logs", ["Eselsbrücke", "donkey bridge"], True),
         ("bridges", ["donkey bridge"], True),
+        ("boxes", ["red box"], True),
         ("something done badly", ["pig's ear"], False),
         ("a person who is awake at night", ["night owl"], False),
         ("to kick a bucket", ["kick the bucket"], True),

@@ -54,6 +54,7 @@ def test_each_vote_has_a_seed_of_its_own(votes: int, seed: int):
                 "Idiomatic",
                 "Idiomático, não literal",
                 "Não é literal, é idiomático.",
+                "It is literal?\nNo, a person is meant.\nIdiomatic",
                 "Idiomatic\nThe literal reading, a bird, does not fit.",
                 "## Reason\nLiterally: a bird. Idiomatically: a person.\n\nAnswer: **Idiomatic**\n",
                 "Taken literally, it is a bird.\nThe sentence is about a person.\nIdiomatic",
@@ -75,6 +76,15 @@ def test_each_vote_has_a_seed_of_its_own(votes: int, seed: int):
 )
 def test_the_sense_that_a_reply_names(label: str | None, replies: list[str]):
     assert [read_label(reply) for reply in replies] == [label] * len(replies)
+
+
+@pytest.mark.parametrize(
+    ("begins", "cut", "most"),
+    [("It is", False, 30), ("It is", True, 12), ("Okay, it is", False, 8)],
+)
+def test_a_line_of_more_words_is_a_thought(begins: str, cut: bool, most: int):
+    reply = f"{begins} literal" + " here" * (most - 1 - len(begins.split()))
+    assert [read_label(reply + more, cut=cut) for more in ("", " now")] == ["literal", None]
 
 
 WORDS = [I.lower(), L.lower(), "not", "não é", "figurado", "isn't", ":", "**", "\n", "\u2028", " "]

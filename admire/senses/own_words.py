@@ -46,8 +46,7 @@ def repeats_words(definition: str, phrases: Sequence[str]) -> bool:
     stems = set(_stems(definition))
     if stems and stems <= {stem for stems_of_phrase in own for stem in stems_of_phrase}:
         return True
-    if words[:1] == ["to"]:  # a verb means little: take heart, take advice
-        return False
+    # A verb means little: of "to take advice" nothing is left, because "to" ends a head.
     end = next((k for k, word in enumerate(words) if word in _AFTER_HEAD), len(words))
     head = _stems(" ".join(words[:end]))[-1:]
     return any(head == stems_of_phrase[-1:] for stems_of_phrase in own if head)
