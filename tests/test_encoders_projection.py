@@ -38,6 +38,15 @@ def test_vectors_are_projected_to_unit_length_and_without_dropout():
     assert Projection(head, {}).project(VECTORS[:0]).shape == (0, 6)
 
 
+def test_a_residual_head_adds_to_the_vectors_and_may_be_for_glosses_alone():
+    head = fresh(8, residual=True, glosses_only=True, dropout=0.4)
+    for vector, row in zip(VECTORS, Projection(head, {}).project(VECTORS), strict=True):
+        assert row == pytest.approx(projected(head, vector), abs=1e-5)
+    assert head.layers[2].p == 0.4
+    assert [Projection(head, {}).projects(role) for role in ("gloss2", "compound")] == [True, False]
+    assert Projection(fresh(8), {}).projects("compound")
+
+
 @given(st.integers(0, 999), st.booleans())
 def test_scores_sum_the_cosines_of_image_and_caption(seed, trained):
     """Of these alone: variants are for training."""

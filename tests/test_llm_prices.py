@@ -86,6 +86,8 @@ def test_an_image_costs_a_small_model_more_tokens(tmp_path: Path):
     assert image_tokens(picture, "gpt-4o-mini-2024-07-18") == 2833 + 4 * 5667
     question = Question(("Which is it?", picture), max_tokens=50)
     assert estimate(question, gpt()) == Usage(prompt=8 + 3 + 765, completion=50, images=765)
+    words = Question("é" * 8, max_tokens=9, schema={"a": 1}, target="an owl.")
+    assert estimate(words, gpt()).prompt == 8 + 8  # 16, 8 and 7 bytes
 
 
 @pytest.mark.parametrize("model", ["o3", "gpt-5", "gpt-6.1-sol"])

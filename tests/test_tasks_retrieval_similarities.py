@@ -87,6 +87,8 @@ def test_okapis_bm25_is_that_of_rank_bm25(split, of, k1, b):
     expected = [theirs.get_scores(tokens(getattr(query, of))) for query in split.queries]
     scores = bm25(split, of, k1=k1, b=b, variant="okapi")
     np.testing.assert_allclose(scores, expected, atol=1e-9)
+    if (k1, b) == (0.9, 0.4):
+        assert (bm25(split, of, variant="okapi") == scores).all(), "the paper's are the defaults"
     assert not np.allclose(scores, bm25(split, of, k1=k1, b=b), atol=1e-3)
 
 
@@ -181,6 +183,18 @@ def test_dense_is_the_cosines_of_whole_sentences():
     cosines = dense(OWLS, WordEncoder())
     assert cosines.dtype == np.float64
     np.testing.assert_allclose(cosines, bags(OWLS.queries) @ bags(OWLS.documents).T, atol=1e-12)
+
+
+def test_documents_are_encoded_as_such_and_queries_as_queries():
+    roles = []
+
+    class Roles(WordEncoder):
+        def encode_texts(self, texts, *, role):
+            roles.append((len(texts), role))
+            return super().encode_texts(texts, role=role)
+
+    dense(OWLS, Roles())
+    assert roles == [(2, "query"), (6, "document")]
 
 
 @pytest.mark.parametrize("form", ["span", "instruction+span"])

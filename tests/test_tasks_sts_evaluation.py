@@ -191,6 +191,7 @@ def test_a_submission_with_missing_ratings_is_not_written(tmp_path):
         ("between 0.2 and 0.4", None),
         ("8/10", None),
         ("-0.1", None),
+        ("1.5", None),
         ("", None),
     ],
 )
