@@ -178,12 +178,6 @@ def test_programs_read_the_list(capsys):
     assert [*rows[0]] == ["name", "what", "size", "licence", "commercial", "here"]
 
 
-def test_a_missing_extra_is_named_with_its_command(capsys, monkeypatch):
-    hide(monkeypatch, "open_clip", "huggingface_hub", "torch")
-    assert "'.[clip]'" in run(capsys, "models")[1]
-    assert "'.[clip]'" in run(capsys, "models", "pull", "sbert:you/your-model")[2]
-
-
 def test_a_model_is_found_by_the_name_that_is_used():
     assert find_model("openai:llama3.2:1b").name == "openai:MODEL"
     assert find_model("openclip:ViT-B-32/openai").name == "openclip:MODEL/TAG"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -18,8 +17,6 @@ from admire import UserError, reproduce_table
 from admire.apps.reproduce import rows
 from admire.apps.reproduce.recipe import RECIPES, differences, read_recipe, recipe_names
 from admire.tasks.rank import Rank
-from admire.tasks.retrieval.query_scores import score_queries
-from admire.tasks.retrieval.similarities import bm25
 
 RECIPE = """
 paper = "Ours (2026)"
@@ -382,26 +379,6 @@ def test_wrong_names_of_chat_models_end_the_command(capsys, tmp_path, recipe):
     recipe.write_text(SENSES, encoding="utf-8")
     message = ended(capsys, *call, "embedded", "--llm", "openai:gpt-6")
     assert message.endswith("`admire sense` takes only one. (--llm, --rows)")
-
-
-def test_retrieval_has_figures_by_the_usage_of_documents(tmp_path):
-    write_split(tmp_path / "data", "test", OWLS)
-    names = [f"{usage} documents:ndcg" for usage in ("idiomatic", "simplification", "sense")]
-    recipe = tmp_path / "mine.toml"
-    recipe.write_text(
-        'paper = "P"\ntable = "T"\ntitle = "t"\ncommand = "retrieve"\n'
-        f"metrics = {json.dumps(['idiomatic:ndcg', *names])}\n"
-        'rows = [{ name = "a", settings = { encoder = "bm25", k1 = 0.9, b = 0.4 } }]\n'
-        'sets.test.settings = { split = "test" }\n'
-    )
-    table = reproduce_table(recipe, tmp_path / "data", tmp_path / "out").set_index("metric")
-    relevant, similarities = ["d1", "d3", "d4"], bm25(OWLS)
-    for name, wanted in zip(names, relevant, strict=True):
-        kept = [k for k, d in enumerate(OWLS.documents) if d.id == wanted or d.id not in relevant]
-        alone = replace(OWLS, documents=tuple(OWLS.documents[k] for k in kept))
-        scores = score_queries(alone, similarities[:, kept]).set_index("id")
-        assert table.loc[name, "ours"] == pytest.approx(100 * scores.loc["q1", "ndcg"])
-    assert table["ours"].nunique() > 2
 
 
 def test_pairs_are_counted_and_those_of_several_files_together(capsys, tmp_path, write_table):

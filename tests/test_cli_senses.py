@@ -222,17 +222,6 @@ def test_a_classifier_is_trained_on_files_and_decides_in_detect_and_sense(
     assert told["predicted_type"].tolist() == ["literal", "literal", "idiomatic", "idiomatic"]
 
 
-def test_what_cannot_be_is_refused(capsys, command, write_table, tmp_path):
-    data = write_table(*training(), name="train.csv")
-    for options, flag in (
-        ({"validation-gold": "gold.csv"}, "--validation"),
-        ({"epochs": 0}, "--epochs"),
-        ({"max-length": 2}, "--max-length"),
-    ):
-        error = ended(capsys, *command(data, out=tmp_path / "mine", **options))
-        assert error.endswith(f"({flag})")
-
-
 def test_a_light_detector_leaves_compounds_unseen(capsys, write_table, tmp_path):
     mwes = (*MWES, "cold feet", "couch potato", "pipe dream")
     data = write_table(*training(mwes), name="train.csv")

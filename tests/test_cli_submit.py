@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pandas as pd
 import pytest
-from commands import ended, run
+from commands import run
 from conftest import admire_row
 from toys import WordEncoder, open_words
 
@@ -83,25 +83,6 @@ def plain(folder: Path) -> Path:
     path = folder / "submission_Turkish.tsv"
     pd.DataFrame([admire_row()]).to_csv(path, sep="\t", index=False)
     return path
-
-
-def test_a_broken_file_ends_a_run_before_it_starts(capsys, tmp_path):
-    path = plain(tmp_path / "blind")
-    path.write_text(path.read_text().replace(", 'e.png'", ""))
-    message = ended(capsys, "rank", tmp_path / "blind", "--out", tmp_path / "run")
-    assert all(word in message for word in (str(path), "row 1", "expected_order"))
-    message = ended(capsys, "submit", tmp_path / "run", "--out", tmp_path / "mine.zip")
-    assert "run.json" in message
-    assert [path.name for path in tmp_path.iterdir()] == ["blind"]
-
-
-def test_a_run_is_written_again_though_its_zip_lies_in_it(capsys, tmp_path, opened):
-    plain(tmp_path / "blind")
-    out = tmp_path / "run"
-    command = ["rank", tmp_path / "blind", "--query", "compound", "--out", out]
-    assert run(capsys, *command)[0] == 0
-    assert run(capsys, "submit", out, "--out", out / "mine.zip")[0] == 0
-    assert run(capsys, *command)[0] == 0
 
 
 def test_a_run_finds_its_data_from_any_folder(capsys, tmp_path, monkeypatch, opened):

@@ -126,18 +126,6 @@ def test_a_run_and_its_scores_tell_what_the_head_saw_and_what_the_others_give(
 
 
 @needs_torch
-def test_of_a_head_that_saw_other_things_nothing_is_said(capsys, tmp_path, trained, write_table):
-    _, head, card = trained
-    others = write_table(row("cold turkey"), row("big fish"), name="others/others.tsv")
-    command = ("rank", others, "--llm", "x", "--head", head, "--out", tmp_path / "run")
-    code, _, err = run(capsys, *command)
-    assert (code, lines(err)) == (0, [])
-    (head / "head.json").write_text(json.dumps(card | {"saw": ["night owl"]}))
-    code, _, err = run(capsys, *command)
-    assert (code, "the head cannot be read" in err) == (2, True)
-
-
-@needs_torch
 def test_training_warns_if_what_is_tested_shares_captions_with_other_compounds(
     capsys, tmp_path, toys, write_table
 ):

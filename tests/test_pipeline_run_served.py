@@ -19,7 +19,6 @@ from strict_server import SLOW, Answer, Body, StrictServer, prompt_of
 from toys import WordEncoder, open_words
 
 from admire import Settings, UserError, rank, write_run
-from admire.core.storage import cache_dir
 from admire.pipeline.past_runs import read_run
 
 FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SLOW)]
@@ -93,41 +92,12 @@ def test_a_run_tells_calls_tokens_and_prices_by_stage_and_model(served: StrictSe
     assert sums(again, "prompt_tokens") == sums(first, "prompt_tokens")
 
 
-@pytest.mark.parametrize(("temperature", "tokens"), [(None, None), (1.2, 90)])
-def test_how_votes_are_sampled_and_how_long_a_gloss_is_are_settings_in_the_record(
-    served: StrictServer, temperature: float | None, tokens: int | None
-):
-    chosen = {"vote_temperature": temperature, "gloss_tokens": tokens} if tokens else {}
-    settings = Settings(llms=("openai:gpt-4o",), meanings="gloss", **chosen)
-    record = rank(ITEMS[:1], settings, encoder=WordEncoder()).record["settings"]
-    assert record["vote_temperature"] == (temperature or 0.7)
-    assert record["gloss_tokens"] == (tokens or 60)
-    asked = {(body["temperature"], body["max_tokens"]) for body in served.requests}
-    assert asked == {(temperature or 0.7, 40), (0.0, tokens or 60)}
-
-
 def test_without_the_extra_prices_are_unknown(monkeypatch, served: StrictServer):
     hide(monkeypatch, "genai_prices")
     assert sums(ranked(), "price_usd") == ["unknown"] * 2
     with pytest.raises(UserError, match=r"unknown \(.*'rankers': pip install") as caught:
         ranked(budget=5.0)
     assert caught.value.settings == ("budget",)
-
-
-def test_a_spent_budget_ends_the_run_and_what_was_answered_is_kept(served):
-    whole = sum(sums(ranked(), "price_usd"))
-    (cache_dir() / "replies.sqlite").unlink()
-    served.requests.clear()
-    budget = whole / 2
-    with pytest.raises(UserError, match="run the same command again") as caught:
-        ranked(budget=budget, parallel=1)
-    assert f"${budget:g}" in str(caught.value)
-    assert caught.value.settings == ("budget",)
-    assert 0 < len(served.requests) < CALLS
-    record = ranked()
-    assert len(served.requests) == CALLS
-    spent = sum(sums(record, "price_usd")) - sum(sums(record, "price_usd_now"))
-    assert budget <= spent <= budget + whole / 8  # by one question
 
 
 def test_as_many_questions_as_wanted_are_under_way_at_once(served: StrictServer):

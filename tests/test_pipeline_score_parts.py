@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from judges import Judge
 from toys import IDIOMATIC, LITERAL, OWL, WordEncoder, explains
 
 from admire import Settings, rank
 from admire.pipeline.ranking import Ranking
-from admire.pipeline.score_parts import explain_first, parts_by_candidate, score_parts
+from admire.pipeline.score_parts import explain_first, score_parts
 
 MEANING = rank(
     [OWL],
@@ -67,30 +64,6 @@ def test_a_sentence_says_why_the_first_candidate_is_first(parts, reason):
         assert said.startswith(f"“bird.png” is first because {reason}")
     else:
         assert said.startswith("“bike.png” and “bird.png” have the same score")
-
-
-def test_parts_sum_to_the_scores_with_several_models_and_rankers():
-    worths = {c.caption or "": w for c, w in zip(OWL.candidates, (0.1, 0.5, 0.9), strict=True)}
-    several = Settings(rankers=("embeddings", "listwise", "pointwise"), sense="vote")
-    judges = [Judge(worths, sense=sense) for sense in ("literal", "idiomatic")]
-    for number, judge in enumerate(judges):
-        judge.name = judge.identity = f"judge{number}"
-    (ranking,) = rank([OWL], several, llms=judges, encoder=WordEncoder()).rankings
-    rows: list[dict[str, Any]] = [*ranking.parts]
-    assert len(rows) == 3 * 2 * 3
-    for candidate, score in zip(ranking.candidates, ranking.scores, strict=True):
-        cells = [
-            value
-            for row in rows
-            if row["candidate"] == candidate.name
-            for column, value in row.items()
-            if column.startswith("part_")
-        ]
-        assert sum(cells) == pytest.approx(score, abs=1e-6)
-        parts = parts_by_candidate(ranking)[candidate.name]
-        assert sum(part["value"] for part in parts) == pytest.approx(score, abs=1e-6)
-    kinds = {(part.of, part.text) for part in score_parts(ranking)}
-    assert {("listwise", None), ("pointwise", None), ("caption", "compound")} <= kinds
 
 
 def test_runs_that_recorded_no_parts_have_none():

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from admire import Scoring
-from admire.core.choices import Fusion
 from admire.rankers.scorer import contributions, fuse_scores, query_weights, rank_names, score
 from admire.senses.meaning import TEXTS
 from admire.senses.sense import NO_SENSE, Sense
@@ -153,7 +150,6 @@ def test_an_order_is_a_permutation_with_falling_scores(scored):
 
 # ------------------------------------------------------------------------------------ fusion
 
-METHODS = get_args(Fusion)
 A, B = np.array([0.9, 0.5, 0.1]), np.array([2.0, 4.0, 3.0])
 
 
@@ -172,35 +168,3 @@ A, B = np.array([0.9, 0.5, 0.1]), np.array([2.0, 4.0, 3.0])
 )
 def test_fused_scores_are_those_worked_out_by_hand(method, weights, expected):
     assert fuse_scores([A, B], weights, method) == pytest.approx(expected, abs=1e-12)
-
-
-SCORES = arrays(float, 5, elements=st.integers(-50, 50).map(lambda k: k / 10))
-NAMES = "abcde"
-ANY = st.sampled_from(METHODS)
-
-
-@given(SCORES, ANY)
-def test_a_ranker_fused_with_itself_gives_its_order(scores, method):
-    fused = fuse_scores([scores] * 3, [1, 2, 0.5], method)
-    assert rank_names(NAMES, fused) == rank_names(NAMES, scores)
-
-
-@given(SCORES, SCORES, ANY)
-def test_a_weight_of_0_is_as_if_the_ranker_were_not_there(one, other, method):
-    fused = fuse_scores([one, other, one], [1, 0, 1], method)
-    assert rank_names(NAMES, fused) == rank_names(NAMES, one)
-
-
-@given(SCORES, SCORES, ANY, st.permutations(range(5)))
-def test_neither_the_order_of_rankers_nor_that_of_candidates_matters(one, other, method, places):
-    fused = fuse_scores([one, other], [1, 2], method)
-    assert fuse_scores([other, one], [4, 2], method) == pytest.approx(fused)
-    moved = fuse_scores([one[places], other[places]], [1, 2], method)
-    assert moved == pytest.approx(fused[places])
-
-
-@given(SCORES, SCORES, ANY)
-def test_what_both_rankers_prefer_is_preferred(one, other, method):
-    fused = fuse_scores([one, other], [1, 1], method)
-    both = (one[:, None] > one) & (other[:, None] > other)
-    assert (fused[:, None] > fused)[both].all()

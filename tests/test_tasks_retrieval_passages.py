@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 from benchmarks import OWLS, USAGES, passage, write_split
-from hypothesis import given
-from hypothesis import strategies as st
 
 from admire.core.errors import UserError
 from admire.tasks.retrieval.passages import (
@@ -60,22 +58,6 @@ def write(path: Path, rows: Sequence[Any]) -> Path:
 )
 def test_the_nth_occurrence_is_found_as_written_or_else_in_any_case(text, span, occurrence, place):
     assert locate(text, span, occurrence) == place
-
-
-LETTERS = st.text("aAbBİi\u0307ßẞ ", max_size=12)
-
-
-@given(LETTERS, LETTERS, st.integers(1, 4))
-def test_a_position_is_never_another_text_though_lower_case_may_be_longer(text, span, occurrence):
-    exact = [k for k in range(len(text)) if span and text[k:].startswith(span)]
-    try:
-        start, end = locate(text, span, occurrence)
-    except ValueError:
-        assert len(exact) < occurrence
-        return
-    assert text[start:end].lower() == span.lower()
-    if len(exact) >= occurrence:
-        assert start == exact[occurrence - 1]
 
 
 # ------------------------------------------------------------------------------------ relevance
