@@ -224,5 +224,8 @@ def test_settings_that_do_not_suit_the_data_are_refused_before_a_model_is_opened
     row, _ = training_rows(GROUPS[:1])
     command = ["train", "sentences", write_table(row, name="train.csv"), *validation]
     options = ["--encoder", "sbert:x", "--objective", "simcse", "--out", tmp_path / "out"]
-    message = ended(capsys, *command, *options)
-    assert message.endswith("needs another group to draw one from. (--objective)")
+    code, _, err = run(capsys, *command, *options)
+    assert (code, err.endswith("needs another group to draw one from. (--objective)\n")) == (
+        2,
+        True,
+    )

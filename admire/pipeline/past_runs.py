@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -147,22 +146,8 @@ def read_record(folder: Path) -> dict[str, Any]:
             f"{path}: has format {versioned.version}, but this version of admire reads {VERSION}. "
             "Run admire rank again."
         )
-    record: dict[str, Any] = _with_lists(json.loads(text))
+    record: dict[str, Any] = json.loads(text)
     _checked(Fused if versioned.fused else Made, json.dumps(record), path)
-    return record
-
-
-def _with_lists(record: Any) -> Any:
-    """Return the record of a run from before encoders were averaged as it would be today."""
-    if isinstance(record, dict) and isinstance(record.get("fused"), list):
-        for member in record["fused"]:
-            if isinstance(member, dict):
-                member["record"] = _with_lists(member.get("record"))
-    with suppress(KeyError, TypeError, AttributeError):  # damaged: the check says how
-        record["settings"]["scoring"].pop("pairs", None)
-        encoders = record["models"]["encoders"]
-        for track, encoder in encoders.items():
-            encoders[track] = [encoder] if isinstance(encoder, dict) else encoder
     return record
 
 

@@ -85,14 +85,13 @@ def _labels(path: Path) -> pd.Series[str]:
     return table.set_index("ID")["Label"]
 
 
-def read_idiomaticity(path: Path, gold: Path | None = None) -> list[Item]:
+def read_idiomaticity(path: Path) -> list[Item]:
     """Read items with their senses from a Task 2A file, or from one that ``admire rank`` reads.
 
-    Gold files and errors are as for :func:`read_uses`; a missing sense is also an error.
+    Errors are as for :func:`read_uses`; a missing sense is also an error.
     """
-    if gold or _is_task2a(path):
-        required = () if gold else ("Label",)
-        return [use.item for use in read_uses(path, gold, required=required)]
+    if _is_task2a(path):
+        return [use.item for use in read_uses(path, required=("Label",))]
     items = read_items(path)
     for number, item in enumerate(items, start=1):
         if item.sentence_type is None:
