@@ -24,7 +24,6 @@ from admire.metrics.published import (
     standings,
 )
 
-SIZES = {"en-dev": 15, "en-test": 15, "en-extended": 100, "pt-dev": 10, "pt-test": 13}
 BOTH, CAPTIONS = get_args(BoardTrack)
 
 
@@ -60,18 +59,6 @@ def test_the_boards_are_the_organisers(shared):
                 continue
             (figures,) = found[list(board.ranked)].to_numpy().tolist()
             assert figures == pytest.approx([float(one) for one in wanted], abs=0.0051)
-
-
-def test_rows_of_uor_ncl_fit_each_other():
-    test, extended, both = (named(f"en-{part}") for part in ("test", "extended", "both"))
-    for name, row in both.iterrows():
-        for metric in ("top1", "dcg", "corr_official"):
-            parts = 15 * test.loc[name, metric] + 100 * extended.loc[name, metric]
-            assert row[metric] == pytest.approx(parts / 115, abs=1.5e-3), (name, metric)
-    for name, size in SIZES.items():
-        table = named(name)
-        right = table.loc[table["decimals"] == 3, "top1"] * size
-        assert (right - right.round()).abs().max() < 0.001 * size
 
 
 def summary(group: str = "all", **figures: tuple[float, float, float]) -> pd.DataFrame:

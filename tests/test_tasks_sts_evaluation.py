@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import bootstrap, spearmanr
+from scipy.stats import spearmanr
 from sentences import pair
 from toys import Replies, WordEncoder
 
@@ -61,20 +61,6 @@ def test_the_correlation_of_a_sample_is_that_of_its_pairs(values, seed):
     found = resampled_spearman(first, second)(drawn)
     expected = [spearman(first[sample], second[sample]) for sample in drawn]
     assert found == pytest.approx(expected, abs=1e-9, nan_ok=True)
-
-
-def test_the_interval_is_scipys_percentile_bootstrap():
-    rng = np.random.default_rng(3)
-    first = rng.integers(0, 9, size=40).tolist()  # many ties
-    second = [value + noise for value, noise in zip(first, rng.normal(0, 4, size=40), strict=True)]
-    pairs = [pair(f"{k}", similarity=value) for k, value in enumerate(second)]
-    rated = {(one.first, one.second): value for one, value in zip(pairs, first, strict=True)}
-    found = correlate(pairs, rated, seed=0).iloc[0]
-    expected = bootstrap(
-        (first, second), lambda a, b: spearmanr(a, b).statistic, paired=True, vectorized=False,
-        n_resamples=1500, method="percentile", rng=rng,
-    ).confidence_interval  # fmt: skip
-    assert (found.spearman_low, found.spearman_high) == pytest.approx(expected, abs=0.03)
 
 
 def test_few_or_equal_pairs_have_no_interval():
