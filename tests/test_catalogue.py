@@ -30,14 +30,14 @@ def test_the_rows_name_what_the_options_take():
 # ------------------------------------------------------------------- encoders from the hub
 
 ABSENT = "no: fetched at first use"
-HUB_ROWS = [m.name for m in MODELS if m.name.startswith(("mclip:", "openclip:", "dual:", "sbert:"))]
+HUB_ROWS = [m.name for m in MODELS if m.name.startswith(("mclip:", "openclip:", "sbert:"))]
 NAMED = [name for name in HUB_ROWS if not name.rpartition(":")[2].isupper() and "TAG" not in name]
 
 
 def towers(name: str) -> list[tuple[str, str]]:
     """Repository and file of weights of all that a row's encoder reads, as its family says."""
     family, _, source = name.partition(":")
-    if family in ("sbert", "dual"):
+    if family == "sbert":
         return [(source, "model.safetensors")]
     text = []
     if family == "mclip":

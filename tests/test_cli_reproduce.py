@@ -183,7 +183,7 @@ def test_figures_of_several_languages_have_their_mean_over_languages(tmp_path, w
     assert whole == pytest.approx((en + 3 * pt) / 4)
 
 
-@pytest.mark.parametrize("name", ["sbert:/nowhere", "sbert:a b", "sbert:../x", "dual:a/b/c"])
+@pytest.mark.parametrize("name", ["sbert:/nowhere", "sbert:a b", "sbert:../x", "sbert:a/b/c"])
 def test_a_model_that_cannot_be_is_lacking(capsys, tmp_path, recipe, name):
     recipe.write_text(RECIPE.replace('"e5"', f'"{name}"'))
     _, out, _ = run(capsys, "reproduce", recipe, "--data", tmp_path, "--out", tmp_path / "o")

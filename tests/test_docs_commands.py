@@ -37,7 +37,7 @@ PAGES = (ROOT / "README.md", *DOCS)
 SKIPPED = {
     r"openai:(?!.*--dry-run)|^batch ": "needs a key",
     r"^rank.*--profile|run\.toml|uor-ncl:2(?!.*--dry-run)": "needs a key and the hub",
-    r"(mclip|openclip|dual|sbert|opus|t5):|models pull": "needs the hub",
+    r"(mclip|openclip|sbert|opus|t5):|models pull": "needs the hub",
     r"--ray-address|--workers": "starts other processes",
     r"^serve": "runs until it is stopped",
     r"^(demo|sweep|train|augment captions)|admire:ablation|--head": "takes long",

@@ -23,7 +23,7 @@ from clips import (
     texts_of,
     unit,
 )
-from duals import save_vlm
+from seeing import save_vlm
 from towers import reconfigured
 
 from admire.core.errors import UserError

@@ -43,8 +43,7 @@ def open_encoder(
     With the extra ``clip`` there are, each from a folder, the hub's cache or the hub:
 
     - ``mclip:NAME``: M-CLIP's text tower with OpenAI's image tower, as in the UoR-NCL paper;
-    - ``openclip:MODEL/TAG``: any model and weights that open_clip knows;
-    - ``dual:REPOSITORY``: any dual encoder of transformers (SigLIP 2, MetaCLIP 2, CLIP);
+    - ``openclip:MODEL/TAG``: any model and weights that open_clip knows (SigLIP 2, MetaCLIP 2);
     - ``sbert:REPOSITORY``: any sentence-transformers model; for images too if it reads them.
 
     ``@REVISION`` after the name selects that revision on the hub. No weights are loaded before the

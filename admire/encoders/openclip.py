@@ -1,4 +1,4 @@
-"""Any model of open_clip: OpenAI's CLIP, LAION's multilingual ones, SigLIP 2, NLLB-CLIP."""
+"""Any model of open_clip: OpenAI's CLIP, LAION's multilingual ones, SigLIP 2, MetaCLIP 2."""
 
 from __future__ import annotations
 
@@ -48,6 +48,13 @@ WEIGHTS = (
             "4.8 GB",
             "MIT",
             ("laion/CLIP-ViT-H-14-frozen-xlm-roberta-large-laion5B-s13B-b90k",),
+        ),
+        Variant(
+            "ViT-H-14-worldwide-quickgelu/metaclip2_worldwide",
+            "texts and images, MetaCLIP 2, 300 languages",
+            "7.4 GB",
+            "CC-BY-NC-4.0",
+            ("timm/vit_huge_patch14_clip_224.metaclip2_worldwide",),
         ),
         Variant(
             "nllb-clip-base/v1",

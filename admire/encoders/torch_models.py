@@ -109,14 +109,10 @@ def register_family(name: str, **facts: Any) -> Callable[[Model], Model]:
     return register("encoder", name, **facts)
 
 
-def encode(tower: Callable[..., Any], *inputs: Any, **options: Any) -> Vectors:
-    """Run a tower without gradients; return its vectors as float32 on the CPU.
-
-    Some towers return the vectors themselves, others an object that contains them.
-    """
+def encode(tower: Callable[..., Any], *inputs: Any) -> Vectors:
+    """Run a tower without gradients; return its vectors as float32 on the CPU."""
     import torch
 
     with torch.inference_mode():
-        output = tower(*inputs, **options)
-    vectors: Vectors = getattr(output, "pooler_output", output).float().cpu().numpy()
+        vectors: Vectors = tower(*inputs).float().cpu().numpy()
     return vectors

@@ -340,7 +340,7 @@ def _check_images(
         cure = "Use the track 'caption', or" if settings.track else "Without captions, use"
         raise UserError(
             f"{subject} not encode images. {cure} one that does "
-            "(sight, mclip:NAME, openclip:MODEL/TAG, dual:REPOSITORY).",
+            "(sight, mclip:NAME, openclip:MODEL/TAG).",
             *(["track"] if settings.track else []),
             "encoder",
         )

@@ -68,7 +68,7 @@ sbert_folder, seeing_folder = _fixture("sbert"), _fixture("seeing")
 @pytest.fixture(scope="session")
 def folders(folder_of: Callable[[str], Path]) -> dict[str, Path]:
     """One for each family."""
-    return {family: folder_of(family) for family in ("mclip", "openclip", "dual", "sbert")}
+    return {family: folder_of(family) for family in ("mclip", "openclip", "sbert")}
 
 
 @pytest.fixture(scope="session")

@@ -23,13 +23,12 @@ import numpy as np
 import open_clip
 import torch
 import transformers
-from duals import CONTEXT, save_dual, save_seeing
 from PIL import Image
+from seeing import save_seeing
 from towers import PREPROCESS, TEXT, save_mclip, save_openclip, save_sentence_transformer
 
 from admire import UserError
 from admire.encoders import CachedEncoder, Precision, Role, Vectors, open_encoder
-from admire.encoders.dual import DualEncoder
 from admire.encoders.mclip import MClipEncoder
 from admire.encoders.openclip import OpenClipEncoder
 from admire.encoders.sentence import SentenceEncoder
@@ -44,8 +43,8 @@ TEXTS = [
 ]
 LONG = " ".join((TEXT.split() * 4)[:150])
 CPU = Placement("cpu")
-Encoder = MClipEncoder | OpenClipEncoder | DualEncoder | SentenceEncoder
-FAMILIES = pytest.mark.parametrize("family", ["mclip", "openclip", "dual", "sbert"])
+Encoder = MClipEncoder | OpenClipEncoder | SentenceEncoder
+FAMILIES = pytest.mark.parametrize("family", ["mclip", "openclip", "sbert"])
 
 
 def unit(vectors: object) -> Vectors:
@@ -150,20 +149,6 @@ def plain_mclip(folder: Path, texts: Sequence[str]) -> Vectors:
         return unit(tower.eval()(list(texts), tokenizer))
 
 
-def plain_dual(folder: Path, *, texts: Sequence[str] = (), images: Sequence[Path] = ()) -> Vectors:
-    model = transformers.AutoModel.from_pretrained(folder).eval()
-    processor = transformers.AutoProcessor.from_pretrained(folder)
-    padding = "max_length" if "siglip" in model.config.model_type else True
-    with torch.inference_mode():
-        if images:
-            shown = [Image.open(path).convert("RGB") for path in images]
-            ready = processor(images=shown, return_tensors="pt")
-            return unit(model.get_image_features(**ready).pooler_output)
-        reading = {"padding": padding, "truncation": True, "max_length": CONTEXT}
-        ready = processor(text=list(texts), return_tensors="pt", **reading)
-        return unit(model.get_text_features(**ready).pooler_output)
-
-
 def plain_sbert(folder: Path, given: Sequence[str | Path], prompt: str = "") -> Vectors:
     from sentence_transformers import SentenceTransformer
 
@@ -185,16 +170,6 @@ class Kind:
     words: int
 
 
-def _dual(kind: str, words: int = CONTEXT - 2) -> Kind:
-    return Kind(
-        "dual",
-        lambda folder: save_dual(folder, kind),
-        lambda folder, texts: plain_dual(folder, texts=texts),
-        lambda folder, images: plain_dual(folder, images=images),
-        words,
-    )
-
-
 MODELS = {
     "mclip": Kind(
         "mclip",
@@ -210,11 +185,7 @@ MODELS = {
         lambda folder, images: plain_images(f"local-dir:{folder}", images),
         14,
     ),
-    "dual": _dual("siglip"),
     "sbert": Kind("sbert", save_sentence_transformer, plain_sbert, None, 62),
-    "clip": _dual("clip"),
-    "metaclip_2": _dual("metaclip_2"),
-    "siglip2": _dual("siglip2", words=0),  # its tokens are characters here
     "seeing": Kind("sbert", save_seeing, plain_sbert, plain_sbert, 14),
 }
 

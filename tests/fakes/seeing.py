@@ -1,8 +1,7 @@
-"""Small models with random weights that read texts and pictures, saved as their packages do."""
+"""Small models of sentence-transformers with random weights that read texts and pictures."""
 
 from __future__ import annotations
 
-import string
 from pathlib import Path
 
 import torch
@@ -15,25 +14,6 @@ LAYERS = {
     "hidden_size": 32,
     "intermediate_size": 64,
 }
-CONTEXT = 16
-"""Tokens that the text towers read."""
-
-READS = LAYERS | {
-    "vocab_size": len(WORDS),
-    "max_position_embeddings": CONTEXT,
-    "bos_token_id": 0,
-    "pad_token_id": 1,
-    "eos_token_id": 2,
-}
-SEES = LAYERS | {"patch_size": 8}
-KINDS = {
-    "clip": ("CLIP", "CLIP"),
-    "metaclip_2": ("MetaClip2", "CLIP"),
-    "siglip": ("Siglip", "Siglip"),
-    "siglip2": ("Siglip2", "Siglip2"),
-}
-"""Model types, with what transformers calls the model and its processor. google's SigLIP 2 of fixed
-resolution has the type ``siglip``; ``siglip2`` takes pictures of any shape (NaFlex)."""
 
 
 def _random(model: type, config: transformers.PretrainedConfig) -> transformers.PreTrainedModel:
@@ -47,38 +27,24 @@ def _random(model: type, config: transformers.PretrainedConfig) -> transformers.
     return made
 
 
-def save_dual(folder: Path, kind: str) -> Path:
-    """A dual encoder of transformers: weights, configuration, tokenizer and image processor."""
-    named, processed = KINDS[kind]
-    space = {"projection_dim": 16} if processed == "CLIP" else {}
-    side = {"num_patches": 16, "patch_size": 16} if kind == "siglip2" else {"image_size": 32}
-    config = getattr(transformers, f"{named}Config")(
-        text_config=READS | space, vision_config=SEES | side | space, **space
-    )
-    _random(getattr(transformers, f"{named}Model"), config).save_pretrained(folder)
-
-    square = {"height": 32, "width": 32}
-    sizes = {
-        "CLIP": {"size": {"shortest_edge": 32}, "crop_size": square},
-        "Siglip": {"size": square},
-        "Siglip2": {},
-    }
-    images = getattr(transformers, f"{processed}ImageProcessor")(**sizes[processed])
-    tokenizer = word_tokenizer(limit=10**30 if kind == "siglip" else CONTEXT)
-    if kind == "siglip2":  # its own class of tokenizer, here by character
-        marks = ("<bos>", "<pad>", "<eos>", "<unk>", "▁", *string.ascii_lowercase)
-        tokenizer = transformers.Siglip2Tokenizer({mark: k for k, mark in enumerate(marks)})
-    processor = getattr(transformers, f"{processed}Processor")
-    processor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
-    return folder
-
-
 def save_seeing(folder: Path) -> Path:
     """A CLIP as a sentence-transformers model, which reads images, as the package saves it."""
     from sentence_transformers import SentenceTransformer
 
-    dual = save_dual(folder.with_name(folder.name + "-clip"), "clip")
-    SentenceTransformer(str(dual), device="cpu", local_files_only=True).save(str(folder))
+    clip = folder.with_name(folder.name + "-clip")
+    context, square = 16, {"height": 32, "width": 32}
+    reads = LAYERS | {"vocab_size": len(WORDS), "max_position_embeddings": context}
+    reads |= {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "projection_dim": 16}
+    sees = LAYERS | {"patch_size": 8, "image_size": 32, "projection_dim": 16}
+    config = transformers.CLIPConfig(text_config=reads, vision_config=sees, projection_dim=16)
+    _random(transformers.CLIPModel, config).save_pretrained(clip)
+    transformers.CLIPProcessor(
+        image_processor=transformers.CLIPImageProcessor(
+            size={"shortest_edge": 32}, crop_size=square
+        ),
+        tokenizer=word_tokenizer(limit=context),
+    ).save_pretrained(clip)
+    SentenceTransformer(str(clip), device="cpu", local_files_only=True).save(str(folder))
     return folder
 
 
