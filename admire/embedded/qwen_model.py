@@ -6,9 +6,7 @@ uses all of the processor's and multiplies bytes, in a third of the time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property, reduce
-from itertools import accumulate
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +16,12 @@ from onnx import TensorProto
 from admire.core.machine import cores
 from admire.core.progress import show_progress
 from admire.core.threads import prefetch
-from admire.embedded.gguf_file import BLOCK, GgufFile, to_numbers
+from admire.embedded.gguf_file import GgufFile, to_numbers
 from admire.embedded.onnx_graph import MICROSOFT, OnnxGraph
 from admire.encoders.protocols import Vectors
 
 if TYPE_CHECKING:
-    import tiktoken
+    from tokenizers import Tokenizer
 
 MATRICES = [f"attn_{part}" for part in ("q", "k", "v", "output")]
 MATRICES += [f"ffn_{part}" for part in ("gate", "up", "down")]
@@ -55,7 +53,8 @@ class QwenModel:
     """
 
     def __init__(self, file: GgufFile, layers: int, limit: int):
-        self._tensors, self._fields = file.tensors, file.fields
+        self._tensors = {tensor.name: tensor for tensor in file.tensors}
+        self._fields = file.fields
         self._layers, self._limit = layers, limit
         self._width = self._setting("embedding_length")
         self._heads = self._setting("attention.head_count")
@@ -63,36 +62,39 @@ class QwenModel:
         self._head = self._width // self._heads
 
     def _setting(self, name: str) -> Any:
-        return self._fields[f"qwen2.{name}"]
+        return self._fields[f"qwen2.{name}"].contents()
 
     # ------------------------------------------------------------------------------------ texts
 
     @cached_property
-    def _tokenizer(self) -> tiktoken.Encoding:
-        import tiktoken
+    def _tokenizer(self) -> Tokenizer:
+        from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
-        byte_of = {letter: byte for byte, letter in enumerate(_letters())}
-        words, kinds = (self._fields[f"tokenizer.ggml.{name}"] for name in ("tokens", "token_type"))
-        ranks = {
-            bytes(byte_of[letter] for letter in word): token
-            for token, (word, kind) in enumerate(zip(words, kinds, strict=True))
-            if kind == 1  # others are special
-        }
-        return tiktoken.Encoding("qwen2", pat_str=WORDS, mergeable_ranks=ranks, special_tokens={})
+        words, merges = (
+            self._fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "merges")
+        )
+        vocabulary = {word: token for token, word in enumerate(words)}
+        tokenizer = Tokenizer(models.BPE(vocabulary, [tuple(pair.split(" ")) for pair in merges]))
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(WORDS), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+        return tokenizer
 
-    def tokens(self, text: str) -> tuple[list[int], list[int]]:
-        """Return a text's tokens, and where each ends in the text's UTF-8.
+    def tokens(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return a text's tokens, and the characters that each has a part of, start and end.
 
         Special tokens in the text, such as ``<|im_end|>``, are read as plain text.
         """
-        tokens = self._tokenizer.encode_ordinary(text)
-        lengths = map(len, self._tokenizer.decode_tokens_bytes(tokens))
-        return tokens, list(accumulate(lengths))
+        encoding = self._tokenizer.encode(text)
+        return encoding.ids, encoding.offsets
 
     def inputs(self, tokens: list[int]) -> dict[str, npt.NDArray[Any]]:
         """Return the network's input for a text: its words, and an empty state."""
         return {
-            "words": to_numbers(self._tensors["token_embd.weight"][tokens])[None],
+            "words": to_numbers(self._tensors["token_embd.weight"], tokens)[None],
             "past": np.zeros((1, self._groups, 0, self._head), np.float32),
             "end": np.array([len(tokens) - 1], np.int32),
             "length": np.array([len(tokens)], np.int32),
@@ -125,21 +127,19 @@ class QwenModel:
 
     def _shape(self, name: str) -> tuple[int, int]:
         """Return how many inputs and outputs a matrix has."""
-        tensor = self._tensors[f"{name}.weight"]
-        outputs, blocks = tensor.shape
-        return blocks * (BLOCK if tensor.dtype.names else 1), outputs
+        inputs, outputs = self._tensors[f"{name}.weight"].shape.tolist()
+        return inputs, outputs
 
     def _as_bytes(self, name: str) -> tuple[Bytes, Vectors]:
         tensor = self._tensors[f"{name}.weight"]
         matrix = np.empty(self._shape(name), np.int8)
-        scales = np.empty(len(tensor), np.float32)
-        for rows in (slice(at, at + ROWS) for at in range(0, len(tensor), ROWS)):
-            weights = to_numbers(tensor[rows])
+        scales = np.empty(len(tensor.data), np.float32)
+        for rows in (slice(at, at + ROWS) for at in range(0, len(scales), ROWS)):
+            weights = to_numbers(tensor, rows)
             if name.endswith("ffn_down"):
                 weights = (weights.reshape(-1, len(ROTATION)) @ ROTATION).reshape(weights.shape)
             scales[rows] = np.abs(weights).max(axis=1) / WEIGHT
-            weights /= scales[rows, None]
-            matrix[:, rows] = np.rint(weights, out=weights).astype(np.int8).T
+            matrix[:, rows] = np.rint(weights / scales[rows, None]).astype(np.int8).T
         return matrix, scales
 
     # ---------------------------------------------------------------------------------- network
@@ -159,7 +159,7 @@ class QwenModel:
         epsilon = self._setting("attention.layer_norm_rms_epsilon")
 
         def vector(name: str) -> str:
-            return constant(name, self._tensors[name])
+            return constant(name, self._tensors[name].data)
 
         def norm(states: str, name: str) -> str:
             weight = vector(f"{name}.weight")
@@ -231,11 +231,3 @@ class QwenModel:
 
 def _aligned(size: int) -> int:
     return -(-size // PAGE) * PAGE
-
-
-def _letters() -> Iterator[str]:
-    """Yield the letter for each byte in the file's tokens, as in GPT-2."""
-    plain = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    others = iter(range(256, 512))
-    for byte in range(256):
-        yield chr(byte if byte in plain else next(others))

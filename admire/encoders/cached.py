@@ -55,7 +55,6 @@ class CachedEncoder:
         self.batch = encoder.batch
         self.encoded = 0
         """How many texts and images the encoder has encoded, without those from the cache."""
-        self._sizes: dict[str, int] = {}  # of a vector, in bytes, by the kind of input
         self._cache = open_cache(VECTORS) if cache is None else cache
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
@@ -114,7 +113,7 @@ class CachedEncoder:
 
         The longest go first: inputs of a batch are padded to the longest of them.
         """
-        vectors = {key: self._cache.get(key) for key in keys}
+        vectors: dict[str, Any] = {key: self._cache.get(key) for key in keys}
         uncached = [pair for pair in zip(keys, inputs, strict=True) if vectors[pair[0]] is None]
         missing = dict(sorted(uncached, key=lambda pair: -length(pair[1])))
         names = getattr(self.encoder, "progress", PROGRESS)[kind]
@@ -141,13 +140,7 @@ class CachedEncoder:
                 self.encoded += len(part)
         if not inputs:
             return np.zeros((0, 0), dtype="<f4")
-        size = self._sizes.setdefault(kind, len(vectors[keys[0]] or b""))
-        if size % 4 or not size or any(len(vectors[key] or b"") != size for key in keys):
-            raise UserError(
-                f"{self._cache.path}: is damaged: vectors of {self.name} have different lengths. "
-                f"Remove them (admire cache --clear {self.name}) to compute them again."
-            )
-        return np.stack([np.frombuffer(vectors[key] or b"", dtype="<f4") for key in keys])
+        return np.stack([np.frombuffer(vectors[key], dtype="<f4") for key in keys])
 
     def _encode_or_halve(
         self, encode: Callable[[Sequence[Any]], Vectors], part: Sequence[Any], kind: str

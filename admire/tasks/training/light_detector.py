@@ -101,25 +101,24 @@ def train_detector(
 
     items = sample_items(items, settings, leave_out=leave_out, expressions=expressions)
     groups = np.array([_expression(item, expressions) for item in items])
-    labels = np.array([item.sentence_type == "idiomatic" for item in items])
-    sizes = Counter(zip(groups, labels, strict=True))
-    both = np.array([(g, True) in sizes and (g, False) in sizes for g in groups], dtype=bool)
-    if len(set(groups[both])) < HEADS:
+    labels = np.array([item.sentence_type == "idiomatic" for item in items], dtype=bool)
+    in_both = np.intersect1d(groups[labels], groups[~labels])
+    if len(in_both) < HEADS:
         raise UserError(f"A detector needs at least {HEADS} compounds that occur in both senses.")
     places = read_contexts(items, encoders, neutral=settings.neutral)
     splitter = StratifiedGroupKFold(HEADS, shuffle=True, random_state=settings.seed)
     folds = list(splitter.split(labels, labels, groups))
     weights = np.ones(len(items))
     if settings.neutral:
-        folds = [(train, test[both[test]]) for train, test in folds]
+        folds = [(train, test[np.isin(groups[test], in_both)]) for train, test in folds]
+        sizes = Counter(zip(groups, labels, strict=True))
         weights = np.array([1 / sizes[pair] for pair in zip(groups, labels, strict=True)])
     parts = detector_parts(items)
     named = [replace(i, compound=expressions.get(i.compound, i.compound)) for i in items]
     warn_of_shared(parts, folds, [item.compound for item in items], "the detector's heads")
 
     heads = [
-        _fit_head([place[train] for place in places], labels[train], weights[train], settings)
-        for train, _ in folds
+        _fit_head(places, train, labels[train], weights[train], settings) for train, _ in folds
     ]
     contexts = np.concatenate(places, axis=1)
     scores = [contexts[test] @ head for head, (_, test) in zip(heads, folds, strict=True)]
@@ -162,6 +161,7 @@ def train_detector(
 
 def _fit_head(
     places: Sequence[Features],
+    rows: npt.NDArray[np.intp],
     labels: npt.NDArray[np.bool_],
     weights: npt.NDArray[np.float64],
     settings: DetectorTraining,
@@ -171,6 +171,7 @@ def _fit_head(
     Each place has weights of its own, scaled so that the scores of all places have the same spread.
 
     Args:
+        rows: those of the places that it is trained on, which the labels and weights are of.
         weights: of the contexts, within their sense; both senses together weigh the same.
     """
     from sklearn.linear_model import LogisticRegression
@@ -179,7 +180,7 @@ def _fit_head(
         weights = np.where(labels == sense, weights / weights[labels == sense].sum(), weights)
     weights = weights * len(labels) / 2
     parts = []
-    for number, place in enumerate(places):
+    for number, place in enumerate(place[rows] for place in places):
         spread = place.std() or 1
         strength = settings.strength * (1 if number < PLACES else STRENGTH)
         head = LogisticRegression(C=strength, max_iter=5000)
