@@ -42,7 +42,11 @@ def write_qwen(path: Path, layers: int) -> Path:
             values = np.ones(shape)
         else:
             values = numbers.normal(scale=1.0 if len(shape) == 1 else 0.1, size=shape)
-        writer.add_tensor(name, values.astype(np.float32))
+        content, kind = values.astype(np.float32), gguf.GGMLQuantizationType.F32
+        if len(shape) == 2:
+            kind = gguf.GGMLQuantizationType.Q8_0
+            content = gguf.quantize(content, kind)
+        writer.add_tensor(name, content, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -88,7 +92,7 @@ def test_states_are_those_of_transformers(qwen: Path, encoder: StateEncoder):
     peer = Qwen2Model(Qwen2Config(**sizes, rms_norm_eps=1e-6, rope_parameters=rope)).eval()
     weights = {
         ".".join(HF_NAMES.get(part, part) for part in tensor.name.split(".")): torch.tensor(
-            tensor.data
+            gguf.dequantize(tensor.data, tensor.tensor_type)
         )
         for tensor in GgufFile(qwen).tensors
         if not tensor.name.startswith(("blk.2.", "output.weight"))

@@ -6,7 +6,7 @@ from struct import Struct
 from typing import Any
 
 import numpy as np
-from gguf import GGUFReader, GGUFValueType, ReaderTensor, dequantize
+from gguf import GGML_QUANT_SIZES, GGUFReader, GGUFValueType, ReaderTensor, quants
 
 from admire.encoders.protocols import Vectors
 
@@ -23,7 +23,7 @@ class GgufFile(GGUFReader):
     def _get_field_parts(self, orig_offs: int, raw_type: int) -> tuple[int, Any, Any, Any]:
         if raw_type != GGUFValueType.ARRAY:
             return super()._get_field_parts(orig_offs, raw_type)
-        data, at = memoryview(self.data), orig_offs + LIST.size
+        data, at = self.data.data, orig_offs + LIST.size
         kind, count = LIST.unpack_from(data, orig_offs)
         if kind != GGUFValueType.STRING:
             numbers = self._get(at, self.gguf_scalar_to_np[kind], count)
@@ -37,8 +37,9 @@ class GgufFile(GGUFReader):
 
 
 def to_numbers(tensor: ReaderTensor, rows: slice | list[int]) -> Vectors:
-    """Return rows of a matrix as numbers, shape (rows, weights)."""
-    # As one row: of several, the package takes 16 at a time, which takes twice as long.
-    packed = tensor.data[rows]
-    numbers: Vectors = dequantize(packed.reshape(1, -1), tensor.tensor_type)
+    """Return rows of a quantized matrix as numbers, shape (rows, weights)."""
+    packed = np.asarray(tensor.data[rows])
+    blocks = packed.reshape(-1, GGML_QUANT_SIZES[tensor.tensor_type][1])
+    # Not by gguf.dequantize, which takes 16 rows at a time and copies the result.
+    numbers: Vectors = getattr(quants, tensor.tensor_type.name).dequantize_blocks(blocks)
     return numbers.reshape(len(packed), -1)

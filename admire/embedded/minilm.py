@@ -37,7 +37,7 @@ def open_tokenizer() -> Tokenizer:
     tokenizer = Tokenizer(models.WordPiece.from_file(str(VOCABULARY), unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    first, last = ((mark, tokenizer.token_to_id(mark)) for mark in ("[CLS]", "[SEP]"))
+    first, last = ((mark, tokenizer.token_to_id(mark) or 0) for mark in ("[CLS]", "[SEP]"))
     tokenizer.post_processor = processors.BertProcessing(last, first)
     tokenizer.enable_truncation(LIMIT)
     return tokenizer

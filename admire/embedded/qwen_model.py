@@ -139,7 +139,8 @@ class QwenModel:
             if name.endswith("ffn_down"):
                 weights = (weights.reshape(-1, len(ROTATION)) @ ROTATION).reshape(weights.shape)
             scales[rows] = np.abs(weights).max(axis=1) / WEIGHT
-            matrix[:, rows] = np.rint(weights / scales[rows, None]).astype(np.int8).T
+            weights /= scales[rows, None]
+            matrix[:, rows] = np.rint(weights, out=weights).astype(np.int8).T
         return matrix, scales
 
     # ---------------------------------------------------------------------------------- network
