@@ -98,11 +98,7 @@ class OpenClipEncoder(LazyModel):
 
         device, dtype = self._placement.resolve()
         options = dict(self._tag)
-        try:
-            text = open_clip.get_model_config(self._model_name)["text_cfg"]
-        except (ValueError, LookupError, TypeError, AttributeError):
-            config = f"{self._folder}/open_clip_config.json"
-            raise UserError(f"{config}: is not a config of an open_clip model.") from None
+        text = open_clip.get_model_config(self._model_name)["text_cfg"]
         if "hf_model_name" in text:  # only its configuration: the weights are the checkpoint's
             base = str(hub.base_folder(self._folder or Path(), text["hf_model_name"]))
             own = {"hf_model_name": base, "hf_model_pretrained": False}

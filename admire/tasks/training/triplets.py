@@ -170,12 +170,8 @@ def encode_triplets(
     shape = (len(items), width, len(inputs))
     documents = np.zeros((*shape, anchors.shape[1]), dtype=np.float32)
     present = np.zeros(shape, dtype=bool)
-    for m, (modality, by_candidate) in enumerate(inputs.items()):
+    for m, by_candidate in enumerate(inputs.values()):
         vectors = _encode(list(by_candidate.values()), encoder)
-        if vectors.shape[1] != anchors.shape[1]:
-            raise UserError(
-                f"The encoder '{encoder.name}' has no common space for {modality}s.", "encoder"
-            )
         for (s, c), vector in zip(by_candidate, vectors, strict=True):
             documents[s, c, m], present[s, c, m] = vector, True
     return Triplets(
