@@ -88,7 +88,7 @@ class LightDetector:
             encoders: none opens those with the names in :attr:`encoders`.
 
         Raises:
-            UserError: the heads were trained on other encoders.
+            UserError: the heads were trained on other encoders, or by another version of admire.
         """
         if not uses:
             return []
@@ -102,6 +102,10 @@ class LightDetector:
             )
         places = read_contexts([use.item for use in uses], encoders, neutral=self.neutral)
         contexts = np.concatenate(places, axis=1)
+        if contexts.shape[1] != self.weights.shape[1]:
+            raise UserError(
+                "Another version of admire trained the detector. Train it again.", "detector"
+            )
         # The last bits of one product for all contexts would depend on their number.
         products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
         self._warn_of({base_language(use.item.language) for use in uses})
