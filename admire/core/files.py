@@ -11,9 +11,10 @@ import os
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal
 
@@ -26,16 +27,11 @@ ROWS = 512
 """How many rows of a table :func:`table_parts` reads at a time."""
 
 LINE = 16 * 2**20
-"""The most bytes of a line."""
-
-PART = 4 * LINE
-"""The most characters of the rows that :func:`table_parts` reads at a time."""
+"""The most bytes of a line, and the most characters of a cell with several lines."""
+csv.field_size_limit(LINE)
 
 WHOLE = 16 * LINE
 """The most bytes of a file that is read whole."""
-
-COLUMNS = 10_000
-"""The most columns of a table."""
 
 LONGEST_PATH = 4096
 """The most bytes of a path, as Linux has it."""
@@ -158,8 +154,8 @@ def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 
 
 def numbered_rows(table: pd.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows of a table that was read here, with their numbers in the file, from 1."""
-    for place, cells in zip(table.index, table.to_dict("records"), strict=True):
-        yield place + 1, {str(column): cell for column, cell in cells.items()}
+    for place, cells in zip(table.index, table.to_numpy().tolist(), strict=True):
+        yield place + 1, dict(zip(table.columns, cells, strict=True))
 
 
 def table_parts(
@@ -176,154 +172,97 @@ def table_parts(
             missing quotation mark makes one cell of several.
     """
     with open_text(path, header=True) as text:
-        text.reconfigure(newline="")  # a lone carriage return ends a line for pandas too
-        header = next(filter(str.strip, text))
-        if path.suffix.lower() == ".tsv":
-            separator = "\t"
-        else:  # where the comma is the decimal point, spreadsheets write semicolons
-            separator = ";" if header.count(";") > header.count(",") else ","
-        if header.count(separator) >= COLUMNS:
-            raise UserError(f"{path}: has more than {COLUMNS:,} columns. Remove some.")
+        text.reconfigure(newline="")  # a lone carriage return ends a line too
+        first = next(filter(str.strip, text))
         text.seek(0)
-        if quoting != csv.QUOTE_NONE:
-            _check_quotations(text, path, separator, header)
-            text.seek(0)
-        rows: Any = _Rows(text, path)  # pandas reads and iterates alone
-        options: dict[str, Any] = {"dtype": str, "keep_default_na": False}  # "NA" is a word
-        try:
-            for part in pd.read_csv(
-                rows, sep=separator, quoting=quoting, chunksize=ROWS, **options
-            ):
-                if not isinstance(part.index, pd.RangeIndex):  # surplus cells are rows' names
-                    raise UserError(f"{path}, row 1: has more cells than the header has columns.")
-                check_columns(path, part, required)
-                filled = [any(map(str.strip, cells)) for cells in part.to_numpy().tolist()]
-                yield part if all(filled) else part[filled]
-                rows.start_part(part.index[-1] + 1 if len(part) else 0)
-        except pd.errors.EmptyDataError:  # it holds more than one byte order mark
-            raise UserError(f"{path}: the file is empty.") from None
-        except pd.errors.ParserError as error:
-            raise UserError(f"{path}{_table_fault(str(error))}.") from None
+        separator = "\t"
+        if path.suffix.lower() != ".tsv":  # where the comma is the decimal point: semicolons
+            separator = ";" if first.count(";") > first.count(",") else ","
+        records = _records(text, path, separator, quoting)
+        part = pd.DataFrame(columns=next(records), dtype=str)
+        check_columns(path, part, required)
+        rows = ((k, row) for k, row in enumerate(records) if any(map(str.strip, row)))
+        while cells := dict(islice(rows, ROWS)):
+            part = pd.DataFrame(list(cells.values()), list(cells), part.columns, dtype=str)
+            yield part
+        if part.empty:
+            yield part
 
 
-class _Rows:
-    """The text of a table, for pandas; refuses more than :data:`PART` for :data:`ROWS` rows.
+def _records(
+    text: Iterable[str], path: Path, separator: str, quoting: Literal[0, 3]
+) -> Iterator[list[str]]:
+    """Yield the header and the rows, which get empty cells for those that they lack.
 
-    A cell in quotation marks can have any number of lines.
+    Blank lines are left out.
     """
+    lines: list[str] = []  # of the row
 
-    def __init__(self, text: IO[str], path: Path):
-        self._text, self._path = text, path
-        self.start_part(0)
+    def noted() -> Iterator[str]:
+        for line in text:
+            lines.append(line)
+            yield line
 
-    def start_part(self, row: int) -> None:
-        """Begin to count anew, after this row."""
-        self._row, self._read = row, 0
-
-    def __iter__(self) -> Iterator[str]:
-        """Do what pandas asks of a file, although it only reads."""
-        return iter(self._text)
-
-    def read(self, size: int = -1) -> str:
-        """Read so many characters."""
-        content = self._text.read(size)
-        self._read += len(content)
-        if self._read > PART:
-            raise UserError(
-                f"{self._path}, after row {self._row}: {ROWS} rows or a cell in quotation marks "
-                f"have more than {PART >> 20} MB. Split the file, or close the quotation mark."
-            )
-        return content
-
-
-_BREAK = re.compile(r"[\r\n]+")
-_TO_END = re.compile(r'[^"]*+(?:""[^"]*+)*+"')
+    options: Any = {"delimiter": separator, "quoting": quoting}
+    header: list[str] = []
+    row = 0
+    try:
+        for cells in csv.reader(noted(), strict=True, **options):
+            if len(cells) > 1 or "".join(cells).strip():
+                header = header or cells
+                if _is_joined(cells, lines, separator, len(header)):
+                    raise csv.Error
+                if len(cells) > len(header):
+                    has = f"has {len(cells)} cells for {len(header)} columns"
+                    raise UserError(f"{path}, row {row}: {has}.")
+                yield cells + [""] * (len(header) - len(cells))
+                row += 1
+            lines.clear()
+    except csv.Error:
+        raise _joined(path, row, header, lines, options) from None
 
 
-def _check_quotations(lines: Iterable[str], path: Path, separator: str, header: str) -> None:
-    """Refuse a table in which a missing quotation mark makes one cell of several.
-
-    A mark where a cell begins quotes all up to the next one, which may be rows below. What is
-    never closed is left to pandas.
-    """
-    clear = rf'(?:"[^"\r\n]*+(?:""[^"\r\n]*+)*+"|[^"{separator}\r\n][^{separator}\r\n]*+)?+'
-    clear_row = re.compile(rf"{clear}(?:{separator}{clear})*+[\r\n]*+")
-    # The cell's text, and what follows the mark that closes it, None where nothing does.
-    quoted = re.compile(rf'"(?<![^{separator}]")([^"]*+(?:""[^"]*+)*+)(?:"([^{separator}\r\n]*))?')
-    row, size = 0, 0  # the header is row 0
-    record: list[str] = []
-    for line in lines:
-        size = size * bool(record) + len(line)
-        if size > PART:  # pandas will not read it
-            return
-        closes = not record or _TO_END.match(line)
-        record.append(line)
-        if not closes:
-            continue
-        content, record = "".join(record), []
-        if '"' in content and not clear_row.fullmatch(content):
-            for cell in quoted.finditer(content):
-                if cell[2] is None:
-                    record = [content]
-                elif _is_joined(cell, separator, header):
-                    column = quoted.sub("x", content[: cell.start()]).count(separator)
-                    raise _joined(path, row, cell[1], header.split(separator)[column:])
-        row += not record and bool(content.strip(" \r\n"))
-
-
-def _is_joined(cell: re.Match[str], separator: str, header: str) -> bool:
-    """Return whether a quoted cell looks as if it were several, of one row or more.
-
-    It has separators or line breaks, and either something follows the mark that closes it, which
-    was to begin another cell; or its lines look like rows: in a TSV they have tabs, in a CSV at
-    least as many separators as rows have. Commas before a space or line break are a sentence's.
-    Where the neighbours are quoted too, a program wrote the row, and did so correctly.
-    """
-    inside, behind = cell.groups()
-    breaks = len(_BREAK.findall(inside))
-    prose = "" if separator == "\t" else r'(?!\s|"")'
-    gaps = len(re.findall(separator + prose, inside + behind))
-    if behind:
-        return bool(breaks or gaps)
-    before, after = cell.string[: cell.start()], cell.string[cell.end() :].rstrip("\r\n")
-    least = 1 if separator == "\t" else breaks * header.count(separator)
-    by_program = (not before or before.endswith(f'"{separator}')) and (
-        not after or after.startswith(f'{separator}"')
-    )
-    return bool(breaks) and gaps >= least and not by_program
-
-
-def _joined(path: Path, row: int, inside: str, columns: Sequence[str]) -> UserError:
-    """Return the error of a quoted cell that looks as if it were several.
-
-    Args:
-        columns: the names of its column and of those behind.
-    """
-    name = columns[0].strip('"\r\n')[:40] if columns and row else ""
-    where = f"{path}, {f'row {row}' if row else 'header'}{name and f', {name}'}"
-    last = row + len(_BREAK.findall(inside))
-    place = f"row {last}, so these rows are one" if last > row else "a later one"
+def _joined(
+    path: Path, row: int, header: list[str], lines: list[str], options: Mapping[str, Any]
+) -> UserError:
+    """Return the error of a cell that begins with a quotation mark and does not end with one."""
+    where, several = f"{path}, {f'row {row}' if row else 'header'}", ""
+    if len(lines) > 1:
+        last = row - 1 + sum(map(bool, map(str.strip, lines)))
+        several = f", so rows {row} to {last} are one"
+        with suppress(csv.Error):
+            joined = zip(header, next(csv.reader(lines, **options)), strict=False)  # not strict
+            where += next((f", {n}" for n, cell in joined if options["delimiter"] in cell), "")
     return UserError(
-        f"{where}: the quotation mark that begins this cell is closed only in {place}. Close it in "
-        "its cell, or remove it. If all of this is one cell, quote every cell of the row."
+        f"{where}: a cell begins with a quotation mark and does not end with one{several}. Close "
+        "it in its cell, or remove it. If all of this is one cell, quote every cell of the row, "
+        "and double the marks inside."
     )
 
 
-def _table_fault(message: str) -> str:
-    """Say what pandas' parser complains of; it counts the header as line 1, or as row 0."""
-    if cells := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", message):
-        columns, line, count = map(int, cells.groups())
-        return f", row {line - 1}: has {count} cells for {columns} columns"
-    if quote := re.search(r"EOF inside string starting at row (\d+)", message):
-        return f", row {quote[1]}: has a quotation mark that is never closed. Close or remove it"
-    return f": is not a well-formed table ({message.rpartition('C error: ')[2].strip()})"
+def _is_joined(cells: list[str], lines: list[str], separator: str, width: int) -> bool:
+    """Return whether a cell has the line breaks and separators of rows.
+
+    The mark that begins it may belong to one cell, and the one that ends it to another, rows below.
+    Where every cell of the row is quoted, a program wrote it. Commas before a space or a quotation
+    mark are a sentence's.
+    """
+    if len(lines) == 1 or "".join(lines).count(f'"{separator}"') >= width - 1:
+        return False
+    tabs = separator == "\t"
+    gap = re.compile(separator if tabs else rf'{separator}(?![\s"])')
+    for cell in cells:
+        breaks = len(re.findall(r"[\r\n]+", cell))
+        if breaks and len(gap.findall(cell)) >= (1 if tabs else breaks * (width - 1)):
+            return True
+    return False
 
 
 def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> None:
     """Refuse a table that lacks one of these columns, or has it twice."""
     names = list(map(str, table.columns))
     for column in required:
-        if names.count(column) > 1 or {column, f"{column}.1"} <= set(names):  # .1 is pandas'
+        if names.count(column) > 1:
             raise UserError(f"{path}: the column '{column}' appears twice. Remove one of them.")
         if column not in names:
             similar = [name for name in names if plain_name(name) == plain_name(column)]
@@ -347,11 +286,9 @@ def _spelling(names: tuple[str, ...], known: tuple[str, ...]) -> str:
     spellings = {plain_name(name): name for name in known}
     renamed = {}
     for name in names:
-        numbered = re.fullmatch(r"(.*)\.\d+", name, re.DOTALL)  # by pandas, where it appears twice
-        base = numbered[1] if numbered and numbered[1] in names else name
-        meant = spellings.get(plain_name(base))
-        if meant and (base != name or names.count(name) > 1):
-            return f"the column '{base}' appears twice. Remove one of them."
+        meant = spellings.get(plain_name(name))
+        if meant and names.count(name) > 1:
+            return f"the column '{name}' appears twice. Remove one of them."
         if meant and name != meant:
             if meant in names:
                 return f"the column '{name}' is not read, beside '{meant}'. Remove one of them."
