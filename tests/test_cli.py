@@ -85,9 +85,9 @@ def test_a_command_gives_each_warning_once(capsys, monkeypatch):
             log.warning("%s: is odd.", name)
             log.info("Wrote a file")
 
-    monkeypatch.setattr("admire.apps.cli.app._run", warn)
+    monkeypatch.setattr("admire.apps.cli.app.load", warn)
     for _ in range(2):
-        told = run(capsys, "any")[2].splitlines()
+        told = run(capsys, "--version")[2].splitlines()
         assert [told.count(line) for line in ("one: is odd.", "Wrote a file")] == [1, 3]
 
 
@@ -126,7 +126,7 @@ def test_a_file_that_admire_did_not_write_is_replaced_by_force_alone(capsys, tmp
     assert str(mine) not in ended(capsys, *arguments, "--force")  # but that the data are missing
     mine.write_text("")
     assert str(mine) not in ended(capsys, *arguments)
-    assert ": is a folder. Name the file" in ended(
+    assert ": is a folder or device. Name the file" in ended(
         capsys, *arguments[:-1], tmp_path / f"folder.{suffix}"
     )
     assert mine.read_text() == ""

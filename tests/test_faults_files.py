@@ -7,19 +7,14 @@ and ten thousand where ``pytest -m slow`` is asked for.
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pandas as pd
 import pytest
-from commands import run
 from conftest import admire_row, sequence_row
 from damage import Harm, harmed, harms
 from hypothesis import HealthCheck, Phase, given, settings
@@ -28,7 +23,6 @@ from toys import OWL, PAPER, WordEncoder, explains
 
 import admire
 from admire import UserError
-from admire.data.image_files import check_header, read_bytes, read_image, read_sidecar
 from admire.data.submission import Prediction, add_predictions
 from admire.pipeline.past_runs import open_run_replies, read_cosines, read_record, read_run
 from admire.pipeline.scoring import compare_runs, summarise_run
@@ -132,83 +126,6 @@ KINDS: dict[str, Kind] = {
         ("items.jsonl", "scores.csv", "run.json"),
     ),
 }
-
-
-@pytest.fixture
-def in_time() -> Iterator[None]:
-    """What waits for the other end of a pipe is interrupted."""
-
-    def interrupt(*_: object) -> NoReturn:
-        pytest.fail("It waits.")
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.alarm(20)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
-
-
-def make_special(path: Path, special: str) -> None:
-    if special == "pipe":
-        os.mkfifo(path)
-    elif special == "device":
-        path.symlink_to("/dev/zero")
-    else:
-        with closing(socket.socket(socket.AF_UNIX)) as server:
-            server.bind(str(path))
-
-
-COMMANDS = """
-check x.csv
-rank x.jsonl
-rank data.tsv --prompts prompts
-rank data.tsv --llm recorded:x.csv
-rank data.tsv --llm gguf:x.gguf
-rank data.tsv --encoder e5 --head weights
-rank data.tsv --dictionary glossary:x.csv
-rank data.tsv --dictionary kaikki:x.jsonl
-sense x.csv
-sense data.tsv --out x.csv
-audit data.tsv --against x.json
-score x.csv --gold data.tsv
-score data.tsv --gold x.csv
-score data.tsv --gold data.tsv --judgements x.json
-config --config x.toml
-train head data.tsv --config x.toml --out head
-sweep data.tsv --out x.jsonl
-reproduce x.toml
-sts x.csv
-detect x.csv
-index x.jsonl --out x
-score run
-rank data.tsv --like run
-"""
-
-
-@pytest.mark.usefixtures("in_time")
-@pytest.mark.parametrize("special", ["pipe", "device", "socket"])
-def test_a_command_opens_no_pipe_or_device(capsys, monkeypatch, tmp_path, write_table, special):
-    monkeypatch.chdir(tmp_path)
-    write_table(admire_row(), admire_row("cold feet"), name="data.tsv")
-    for name in ("prompts", "weights", "run"):
-        Path(name).mkdir()
-    for name in ("csv", "toml", "json", "jsonl", "gguf"):
-        make_special(Path(f"x.{name}"), special)
-    for name in ("prompts/x.j2", "weights/head.json", "run/run.json", "run/items.jsonl"):
-        make_special(Path(name), special)
-    for command in COMMANDS.strip().splitlines():
-        code, _, err = run(capsys, *command.split())
-        assert (code, f"is a {special}, not a file" in err.splitlines()[-1]) == (2, True), command
-
-
-@pytest.mark.usefixtures("in_time")
-@pytest.mark.parametrize("special", ["pipe", "device", "socket"])
-def test_a_picture_is_a_file(tmp_path, special):
-    for name in ("a.png", "a.txt"):
-        make_special(tmp_path / name, special)
-    for read in (read_bytes, read_image, check_header, read_sidecar):
-        with pytest.raises(UserError, match=f"is a {special}, not a file"):
-            read(tmp_path / "a.png")
 
 
 def refusal(read: Callable[[Path], Any], path: Path) -> str:

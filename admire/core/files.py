@@ -51,8 +51,7 @@ def path_inside(folder: str | Path, name: str, *, follow_links: bool) -> str:
         UserError: the path or, unless they are followed, a link in it leads out of the folder, or
             no file can have this name. The message does not name the list.
     """
-    encoded = name.encode(errors="replace")  # half of a surrogate pair
-    if not name.strip() or "\0" in name or len(encoded) > LONGEST_PATH or encoded.decode() != name:
+    if not name.strip() or "\0" in name or len(name) > LONGEST_PATH:
         raise UserError(f"{name[:80]!r}{'…' * (len(name) > 80)} cannot be the name of a file.")
     path = os.path.normpath(name)
     if os.path.isabs(path):
@@ -112,7 +111,7 @@ def open_text(path: Path, *, header: bool = False, whole: bool = False) -> io.Te
             f"{where}: is not UTF-8 text. Save the file as UTF-8; in Excel as 'CSV UTF-8'."
         ) from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from None
 
 
 def _open_utf8(path: Path) -> BinaryIO:
@@ -339,29 +338,11 @@ def json_rows_or_errors(path: Path) -> Iterator[tuple[int, dict[str, Any] | User
                 continue
             try:
                 value = row if listed else _from_json(row.removesuffix("\n"), where)
-                yield number, _json_object(value, where)
             except UserError as error:
-                yield number, error
-
-
-def _json_object(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise UserError(f"{where}: is not a JSON object.")
-    if not _is_utf8(value):  # it could not be written again
-        key = next(key for key in value if not _is_utf8({key: value[key]}))
-        place = f", {key}" if _is_utf8(key) else ""
-        raise UserError(
-            f"{where}{place}: contains half a surrogate pair (\\ud800 to \\udfff). Remove it."
-        )
-    return value
-
-
-def _is_utf8(value: Any) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+                value = error
+            if not isinstance(value, dict | UserError):
+                value = UserError(f"{where}: is not a JSON object.")
+            yield number, value
 
 
 def _from_json(text: str, where: object) -> Any:

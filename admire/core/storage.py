@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -46,60 +45,15 @@ def temporary_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="admire-"))
 
 
-def refuse_special(path: Path) -> None:
-    """Refuse what may block for ever or have no end when it is opened: pipes, devices, sockets.
-
-    Where nothing is, nothing is refused.
-
-    Raises:
-        UserError: the path is one of these.
-        OSError, ValueError: nothing can be found out about it, or it cannot be a path.
-    """
-    kinds = {
-        stat.S_IFIFO: "pipe",
-        stat.S_IFSOCK: "socket",
-        stat.S_IFCHR: "device",
-        stat.S_IFBLK: "device",
-    }
-    try:
-        kind = kinds.get(stat.S_IFMT(path.stat().st_mode))
-    except FileNotFoundError:
-        return
-    if kind:
-        raise UserError(
-            f"{path}: is a {kind}, not a file. Name a file; save the output of a pipe to one first."
-        )
-
-
-def check_name(path: str | Path) -> None:
-    """Refuse a path that is not UTF-8 text: no JSON, table or report that names it can be read.
-
-    The folder that the process runs in counts too.
-
-    Raises:
-        UserError: some part of the path is not UTF-8.
-    """
-    full = os.path.abspath(path)
-    try:
-        full.encode()
-    except UnicodeEncodeError:
-        shown = full.encode(errors="backslashreplace").decode()
-        raise UserError(f"{shown}: the name is not UTF-8. Rename the file or folder.") from None
-
-
 def open_file(path: Path) -> BufferedReader:
     """Open a file that the user named, or that is in a folder of the user's, in binary mode.
 
-    Pipes are refused, ``<(…)`` and /dev/stdin too: most files are read twice, once to check them.
-
     Raises:
-        UserError: it is missing, cannot be read, or is not a file, or its name is not UTF-8.
+        UserError: it is missing, is a folder, or cannot be read.
     """
     try:
-        check_name(path)
-        refuse_special(path)
         return path.open("rb")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL in a name from a file
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"{path}: cannot be read ({reason}).") from None
 
@@ -122,17 +76,12 @@ def writing(path: Path, inside: Path | None = None) -> Iterator[None]:
             a full or failing disk that name nothing. All others are raised as they are.
 
     Raises:
-        UserError: it cannot be written, or its name is not UTF-8.
+        UserError: it cannot be written.
     """
     try:
-        check_name(path)
         yield
     except OSError as error:
         if inside and not _concerns(error, inside):
-            raise
-        raise unwritable(path, error) from error
-    except ValueError as error:  # of a name with a NUL
-        if inside:
             raise
         raise unwritable(path, error) from error
 
@@ -154,15 +103,14 @@ def check_place(path: Path) -> None:
     Raises:
         UserError: no file can be written there, or something other than a file is there.
     """
-    if os.path.isdir(path):
-        raise UserError(f"{path}: is a folder. Name the file to write.", "out")
+    if os.path.exists(path) and not os.path.isfile(path):  # a device would be replaced
+        raise UserError(f"{path}: is a folder or device. Name the file to write.", "out")
     with writing(path):
-        refuse_special(path)
         _try_place(partial_of(path))
 
 
 def _try_place(place: Path) -> None:
-    """Raise OSError or ValueError where no file or folder of this name can be made."""
+    """Raise OSError where no file or folder of this name can be made."""
     place = Path(os.path.abspath(place))
     above = next(folder for folder in place.parents if os.path.lexists(folder))
     trial = Path(tempfile.mkdtemp(prefix=".admire-", dir=above))
@@ -185,8 +133,7 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    with writing(place):
-        path = _lock_path(place)
+    path = _lock_path(place)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path, is_singleton=True)
@@ -209,20 +156,8 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
 
 
 def _lock_path(place: Path) -> Path:
-    name = hashlib.sha256(os.fsencode(_resolved(place))).hexdigest()[:32]
+    name = hashlib.sha256(os.fsencode(os.path.realpath(place))).hexdigest()[:32]
     return cache_dir() / "locks" / f"{name}.lock"
-
-
-def _resolved(path: Path) -> Path:
-    """Return the path without links.
-
-    Raises:
-        OSError, ValueError: it cannot be a path, or the current folder is gone.
-    """
-    try:
-        return path.resolve()
-    except RuntimeError:  # of Python before 3.13
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
 
 
 def partial_of(path: Path) -> Path:
@@ -235,8 +170,7 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a file beside ``path`` for writing and rename it to ``path`` once it is complete.
 
     If anything fails on the way, such as a full disk, ``path`` is left as it was. What a killed
-    process leaves beside ``path`` is overwritten by the next one. Devices and pipes are never
-    replaced.
+    process leaves beside ``path`` is overwritten by the next one.
 
     Raises:
         UserError: the folder cannot be made or written to, or the disk is full. Other errors of the
@@ -246,7 +180,6 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     options: Any = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     try:
         with writing(path):
-            refuse_special(path)
             path.parent.mkdir(parents=True, exist_ok=True)
         with writing(path, inside=partial), open(partial, mode, **options) as file:
             yield file
@@ -255,7 +188,7 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         with writing(path):
             os.replace(partial, path)
     finally:
-        with suppress(OSError, ValueError):
+        with suppress(OSError):
             partial.unlink()
 
 
@@ -301,7 +234,7 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
             command. Other errors of the block are raised as they are; see :func:`writing`.
     """
     check_folder(folder, kind)
-    folder = folder.resolve()
+    folder = Path(os.path.realpath(folder))
     _remove_leftovers(folder.parent)
     part = _part_of(folder)
     with only_writer(folder):
@@ -366,46 +299,49 @@ def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
     Raises:
         UserError: it is another one; the message names what is in the way.
     """
+    folder = Path(os.path.realpath(folder))
+    if reason := _why_unwritable(folder, adding) or _why_kept(folder, kind, adding):
+        raise UserError(f"{folder}: {reason}. Choose another place for the {kind}.", "out")
 
-    def refusal(reason: str) -> UserError:
-        return UserError(f"{folder}: {reason}. Choose another place for the {kind}.", "out")
 
-    above = None
+def _why_unwritable(folder: Path, adding: bool) -> str:
+    """Return why no folder can be made or written there; empty if it can."""
+    above = next((place for place in folder.parents if os.path.lexists(place)), None)
+    if above is None:
+        return "is the root of the file system"
+    if not above.is_dir():
+        return f"{above} is not a folder"
+    if os.path.lexists(folder) and not folder.is_dir():
+        return "is a file"
     try:
-        folder = _resolved(folder)
-        above = next((place for place in folder.parents if os.path.lexists(place)), folder)
-        if above == folder:
-            raise refusal("is the root of the file system")
-        if not above.is_dir():
-            raise refusal(f"{above} is not a folder")
         _try_place(folder / MARKER if adding and folder.is_dir() else _part_of(folder))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise refusal(f"cannot be written{f' in {above}' * bool(above)} ({reason})") from None
-    try:
-        if not folder.exists():
-            return
-        if not folder.is_dir():
-            raise refusal("is a file")
-        _remove_leftovers(folder)
-        names = sorted(_names(folder) - {partial_of(folder / MARKER).name})
     except OSError as error:
-        raise refusal(f"cannot be read ({error.strerror or error})") from None
+        return f"cannot be written in {above} ({error.strerror or error})"
+    return ""
+
+
+def _why_kept(folder: Path, kind: str, adding: bool) -> str:
+    """Return what in a folder must not be lost; empty if there is nothing."""
+    _remove_leftovers(folder)
+    names = sorted(_names(folder) - {partial_of(folder / MARKER).name})
     if not names:
-        return
+        return ""
     if MARKER not in names:
-        raise refusal(f"admire did not write this folder, and it contains '{names[0]}'")
+        return f"admire did not write this folder, and it contains '{names[0]}'"
     try:
         marker = _read_marker(folder)
         wrote, holds = str(marker["what"]), {MARKER, *map(str, marker["holds"])}
     except DAMAGED:
-        raise refusal(f"its {MARKER} is damaged, so it may contain other files") from None
+        return f"its {MARKER} is damaged, so it may contain other files"
     if wrote != kind:
-        raise refusal(f"contains a {wrote}")
+        return f"contains a {wrote}"
     holds |= {partial_of(folder / name).name for name in holds}
     others = [name for name in names if name not in holds]
-    if others and not adding:
-        raise refusal(f"contains '{others[0]}', which admire did not write. Move it")
+    return (
+        f"contains '{others[0]}', which admire did not write. Move it"
+        if others and not adding
+        else ""
+    )
 
 
 DAMAGED = (UserError, OSError, ValueError, KeyError, TypeError, RecursionError)
@@ -429,7 +365,7 @@ def note_addition(file: Path) -> None:
     So the folder can be replaced, and the file with it. Call it before the file is written.
     """
     try:
-        folder = _resolved(file).parent
+        folder = Path(os.path.realpath(file)).parent
         content = _read_marker(folder)
         kind, holds = content["what"], {*content["holds"], file.name}
     except DAMAGED:  # then the folder is not admire's

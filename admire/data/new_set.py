@@ -13,7 +13,7 @@ import pandas as pd
 
 from admire.core.errors import UserError
 from admire.core.files import add_table
-from admire.core.storage import check_name, open_file, write_whole
+from admire.core.storage import open_file, write_whole
 from admire.data.image_files import SUFFIXES, read_sidecar
 
 
@@ -64,7 +64,6 @@ def _picture_files(path: Path) -> Iterator[Path]:
     for file in path.rglob("*") if path.is_dir() else [path]:
         hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
         if file.suffix.lower() in SUFFIXES and file.is_file() and not hidden:
-            check_name(file)
             yield file
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from admire.core.errors import UserError, needs_extra
-from admire.core.storage import refuse_special, replace_folder
+from admire.core.storage import replace_folder
 from admire.encoders import Vectors
 from admire.encoders.training_settings import HeadTraining
 from admire.metrics.leakage import check_card
@@ -98,8 +98,6 @@ class Projection:
 
 def load_projection(folder: Path) -> Projection:
     """Read the head that :meth:`Projection.save` wrote."""
-    for name in ("head.json", "head.safetensors"):
-        refuse_special(folder / name)
     try:
         card = json.loads((folder / "head.json").read_text(encoding="utf-8"))
         head = Head(card["width"], HeadTraining(**card["settings"]))

@@ -13,7 +13,7 @@ from typing import Any
 
 from admire.core.errors import DISTRIBUTION, UserError
 from admire.core.machine import installed_version
-from admire.core.storage import check_name, open_file
+from admire.core.storage import open_file
 from admire.data.reader import data_files, full_name
 
 PACKAGES = (
@@ -74,8 +74,6 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
     """
     others = {kind: os.path.abspath(where) for kind, where in apart.items() if where}
     paths = {"path": full_name(path)} | others
-    for where in paths.values():
-        check_name(where)
     parts = [part for file in data_files(path) for part in file.parts()]
     try:
         digest = hashlib.sha256()

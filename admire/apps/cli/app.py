@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from admire.apps.cli.panels import EVERYTHING, OWN, show_default
-from admire.apps.cli.streams import BROKEN_PIPE, flush_stdout, reader_left
+from admire.apps.cli.streams import BROKEN_PIPE, flush_stdout
 from admire.core.errors import DISTRIBUTION, UserError
 from admire.core.terminal import Formatter, visible
 
@@ -30,6 +30,8 @@ REMEMBERED = 1_000
 """How many warnings are remembered, so that each is printed once; a server may run for long."""
 
 HELP = ("--help", "-h", "--help-all")
+REPORTED = (UserError, CycloptsError, OSError, UnicodeError, RecursionError, MemoryError)
+"""What is no bug, and ends in one line without a traceback."""
 
 
 def _convert(hint: Any, tokens: Any) -> Any:
@@ -152,13 +154,14 @@ def run(arguments: Sequence[str] | None = None) -> None:
     code: str | int | None = 0
     problems = []
     try:
-        _run(words)
+        load(words[1:] if words[:1] == ["__complete"] else words)
+        app(words)
     except SystemExit as stopped:
         code = stopped.code
-    except (UserError, CycloptsError, OSError, RecursionError, MemoryError) as error:
+    except REPORTED as error:
         problems.append(_as_user_error(error))
     unprinted = flush_stdout()
-    if reader_left(unprinted):
+    if isinstance(unprinted, BrokenPipeError):  # its reader left, as head does
         sys.exit(BROKEN_PIPE)
     if unprinted:
         problems.insert(0, _of_the_system(unprinted, "stdout: cannot be written"))
@@ -189,21 +192,6 @@ def _new_warnings() -> Callable[[logging.LogRecord], bool]:
     return is_new
 
 
-def _run(words: Sequence[str]) -> None:
-    for word in words:
-        if "\0" in word:
-            raise UserError(f"'{word}': contains a NUL character. Remove it.")
-        if any("\udc80" <= sign <= "\udcff" for sign in word):  # how Python stores invalid bytes
-            raise UserError(f"'{word}': is not UTF-8. Rename the file, or write the text in UTF-8.")
-    try:
-        load(words[1:] if words[:1] == ["__complete"] else words)
-        app(words)
-    except ValueError as error:
-        if "embedded null" not in str(error):
-            raise
-        raise UserError("A file name contains a NUL character. Remove it.") from error
-
-
 def _as_user_error(error: Exception) -> UserError:
     """Return an error that is not a bug as one sentence for the user."""
     if isinstance(error, UserError):
@@ -212,6 +200,8 @@ def _as_user_error(error: Exception) -> UserError:
         return _of_the_parser(error)
     if isinstance(error, OSError):
         return _of_the_system(error)
+    if isinstance(error, UnicodeError):
+        return UserError(f"A name or text is not UTF-8 ({error}). Rename it, or save it as UTF-8.")
     if isinstance(error, RecursionError):
         return UserError("A file is nested too deeply to be parsed.")
     why = f" ({error})" if str(error) else ""
@@ -236,7 +226,6 @@ CURES = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Check its permissions."),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "Allow more open files (ulimit -n)."),
     errno.ENAMETOOLONG: "Choose a shorter name.",
-    errno.EBADF: "It is closed.",
 }
 """What to do about errors of the operating system, by error number."""
 

@@ -18,7 +18,7 @@ from admire.core.errors import UserError, needs_extra
 from admire.core.machine import cores
 from admire.core.progress import show_progress
 from admire.core.schema import check_setting
-from admire.core.storage import only_writer, refuse_special, write_whole, writing
+from admire.core.storage import only_writer, write_whole, writing
 from admire.data.items import Item
 from admire.data.submission import Prediction
 from admire.encoders.training_settings import Folds, HeadTraining
@@ -257,7 +257,6 @@ def _outcome(data: Triplets, job: _Job) -> tuple[str, dict[str, Any]]:
 
 def _append(path: Path, text: str) -> None:
     with writing(path):
-        refuse_special(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
