@@ -10,7 +10,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from admire.core.certificates import check_certificates
 from admire.core.errors import UserError, needs_extra
 from admire.core.storage import MARKER
 
@@ -107,7 +106,6 @@ def hub_file(
     for name in names:
         with suppress(errors.LocalEntryNotFoundError, ValueError):  # ValueError: not a valid name
             return Path(download(name, local_files_only=True))
-    check_certificates()
     reasons: dict[type[Exception], str] = {
         errors.LocalEntryNotFoundError: "cannot be reached",
         errors.RepositoryNotFoundError: "does not know it, or requires a login",

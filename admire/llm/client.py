@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
+import re
 import sys
 import threading
 import time
@@ -12,14 +12,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import parse_qsl
 
 import httpx2
 import openai
 from pydantic import SecretStr
 
-from admire.core.certificates import check_certificates
 from admire.core.errors import UserError
 from admire.llm.address import Address
 
@@ -86,19 +84,23 @@ def open_client(
     def begin(request: httpx2.Request) -> None:
         request.extensions["deadline"] = time.monotonic() + timeout
 
-    secure = not (address.on_this_machine and address.shown.startswith("http:"))
-    if secure:
-        check_certificates()
+    local = address.on_this_machine
     try:
         http_client = openai.DefaultHttpxClient(
             timeout=timeout,
             follow_redirects=False,
             event_hooks={"request": [begin], "response": [_read]},
-            trust_env=not address.on_this_machine,  # without a proxy for servers on this machine
-            verify=httpx2.create_ssl_context(trust_env=secure),
+            trust_env=not local,  # without a proxy for servers on this machine
+            verify=httpx2.create_ssl_context(
+                trust_env=not (local and address.shown.startswith("http:"))
+            ),
         )
-    except (ImportError, ValueError, httpx2.InvalidURL):
-        raise _wrong_proxy() from None
+    except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
+        reason = re.sub("//[^@]*@", "//***@", str(error))
+        raise UserError(
+            f"{model}: the proxies or certificates that the environment names cannot be used "
+            f"({reason})."
+        ) from None
     client = Client(
         # The package requires a key; other servers need none.
         api_key=key.get_secret_value() or "none",
@@ -129,38 +131,6 @@ def say_when_late(model: str, where: str, timeout: float) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-
-
-def _wrong_proxy() -> UserError:
-    """Return the error of the first proxy in the environment that cannot be used."""
-    for scheme, proxy in getproxies().items():
-        try:
-            httpx2.HTTPTransport(proxy=proxy if "://" in proxy else f"http://{proxy}")
-        except ImportError:
-            why = "SOCKS proxies need the package socksio (pip install socksio)"
-        except (ValueError, httpx2.InvalidURL):
-            why = "it is not the address of a proxy"
-        else:
-            continue
-        return UserError(
-            f"{_variable(scheme)}: the proxy cannot be used: {why}. Correct it, or unset it."
-        )
-    return UserError("A proxy in the environment cannot be used. Correct it, or unset it.")
-
-
-def proxy_variable(address: Address) -> str | None:
-    """Return the environment variable of the proxy for a server, if there is one."""
-    parts, proxies = urlsplit(address.shown), getproxies()
-    if address.on_this_machine or proxy_bypass(parts.hostname or ""):
-        return None
-    return next(
-        (_variable(scheme) for scheme in (parts.scheme, "all") if proxies.get(scheme)), None
-    )
-
-
-def _variable(scheme: str) -> str:
-    name = f"{scheme}_proxy"
-    return name if name in os.environ else name.upper()
 
 
 def _read(response: httpx2.Response) -> None:

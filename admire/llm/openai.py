@@ -7,12 +7,11 @@ import logging
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from admire.core.certificates import named_certificates
 from admire.core.errors import UserError
 from admire.core.registry import register
 from admire.llm.address import api_key, redact, server_address
@@ -26,7 +25,7 @@ from admire.llm.answers import (
     read_reply,
     read_target,
 )
-from admire.llm.chat import ChatModel, Price, Question, Reply, ServerError, Usage
+from admire.llm.chat import ChatModel, Image, Price, Question, Reply, ServerError, Usage
 from admire.llm.pictures import data_uri
 from admire.llm.retired import retired
 
@@ -51,6 +50,35 @@ SEEING = (
     "or Qwen-VL."
 )
 """What to do if a model does not accept images."""
+REFUSALS: Mapping[int | str, tuple[str, ...]] = {
+    "too long": (
+        "the question is too long for {where} ({message}). Give the server more context "
+        "(llama-server -c 16384), or use smaller images, or captions only.",
+        *("image_side", "track"),
+    ),
+    "blind": (f"it cannot see images ({{message}}). {SEEING}", "track", "llms"),
+    "images": ("{where} refused a question with images ({message}). They are: {paths}.",),
+    **dict.fromkeys(
+        (301, 302, 303, 307, 308),
+        ("{where} redirects to another address. Use that address if you trust it.", "llm_url"),
+    ),
+    **dict.fromkeys((401, 403), ("{where} refused the key. Check OPENAI_API_KEY.",)),
+    402: ("{where} reports that the key has no credit left ({message}). Add credit.",),
+    404: (
+        "{where} does not know the model '{model}', or is not the address of an API. Use another "
+        "model, or another server.",
+        *("llms", "llm_url"),
+    ),
+    413: (
+        "the question is too large for {where} (status 413). Use smaller images.",
+        *("image_side", "track"),
+    ),
+    429: ("{where} returned 'too many requests'{again}. Wait, or check the quota.",),
+    500: ("{where} failed with status {status}{again}. Try again later.",),
+    "other": ("{where} refused the request: {message}",),
+}
+"""Why a server refuses a question, by status (500 and above are alike) or by what its message says,
+and the settings to look at."""
 
 
 class OpenAIChat(ChatModel):
@@ -261,78 +289,47 @@ class OpenAIChat(ChatModel):
         import httpx2
         import openai
 
-        from admire.llm.client import TooLong, proxy_variable
+        from admire.llm.client import TooLong
 
-        where = self.address.shown
-        images = question.images if question else []
-        settings: list[str] = []
-        later = False
-        response = getattr(error, "response", None)
+        where, later = self.address.shown, True
         message = self._redact(error)[:300]
-        again = _retried(error)
-        if isinstance(error, openai.APIStatusError) and _CONTEXT.search(message):
-            reason = (
-                f"the question is too long for {where} ({message}). Give the server more context "
-                "(llama-server -c 16384), or use smaller images, or captions only."
-            )
-            settings = ["image_side", "track"]
-        elif images and isinstance(error, openai.APIStatusError) and _BLIND.search(message):
-            reason = f"it cannot see images ({message}). {SEEING}"
-            settings = ["track", "llms"]
-        elif images and isinstance(error, openai.BadRequestError):
-            paths = ", ".join(str(image.path) for image in images)
-            reason = f"{where} refused a question with images ({message}). They are: {paths}."
-        elif isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
-            reason = f"{where} refused the key. Check OPENAI_API_KEY."
-        elif isinstance(error, openai.NotFoundError):
-            reason = (
-                f"{where} does not know the model '{self.model}', or is not the address of an "
-                "API. Use another model, or another server."
-            )
-            settings = ["llms", "llm_url"]
-        elif getattr(error, "status_code", 0) == 402 or "insufficient_quota" in (
-            getattr(error, "code", None),
-            getattr(error, "type", None),
-        ):
-            reason = f"{where} reports that the key has no credit left ({message}). Add credit."
-        elif isinstance(error, openai.RateLimitError):
-            reason = f"{where} returned 'too many requests'{again}. Wait, or check the quota."
-            later = True
-        elif isinstance(error, openai.APITimeoutError):
-            reason = f"{where} did not answer within {self._timeout:g} s{again}. Is it busy?"
-            later = True
-        elif isinstance(error, openai.APIConnectionError) and "VERIFY_FAILED" in _cause(error):
-            name, value = named_certificates()
-            reason = (
-                f"the certificate of {where} is not trusted ({_cause(error)}). {name}"
-                f"{f' (now {value})' * bool(value)} sets the certificates to trust."
-            )
+        if isinstance(error, openai.APIStatusError):
+            return self._refusal(error, message, question.images if question else [])
+        if isinstance(error, openai.APITimeoutError):
+            reason = f"did not answer within {self._timeout:g} s{_retried(error)}. Is it busy?"
         elif isinstance(error.__cause__, httpx2.DecodingError):
-            reason = f"{where} returned an answer that cannot be decompressed ({_cause(error)})."
-            later = True
+            reason = f"returned an answer that cannot be decompressed ({_cause(error)})."
         elif isinstance(error, openai.APIConnectionError):
-            reason = f"{where} cannot be reached{again} ({_cause(error)}). Is the server running?"
-            if variable := proxy_variable(self.address):
-                reason = (
-                    f"{where} cannot be reached by the proxy of {variable}{again} "
-                    f"({_cause(error)}). Is the proxy running? Unset {variable}, or add the "
-                    "server to NO_PROXY, to connect without it."
-                )
-            later = True
-        elif isinstance(error, openai.InternalServerError):
-            reason = f"{where} failed with status {error.status_code}{again}. Try again later."
-            later = True
-        elif isinstance(error, openai.APIStatusError) and error.status_code == 413:
-            reason = f"the question is too large for {where} (status 413). Use smaller images."
-            settings = ["image_side", "track"]
+            reason = f"cannot be reached{_retried(error)} ({_cause(error)}). Is the server running?"
         elif isinstance(error, TooLong):
-            reason = f"{where} cannot be used: {error}. Is it an OpenAI-compatible API?"
-        elif response is not None and response.is_redirect:
-            reason = f"{where} redirects to another address. Use that address if you trust it."
-            settings = ["llm_url"]
+            reason, later = f"cannot be used: {error}. Is it an OpenAI-compatible API?", False
         else:
-            reason = f"{where} refused the request: {message}"
-        return ServerError(f"{self.name}: {reason}", *settings, later=later)
+            reason, later = f"refused the request: {message}", False
+        return ServerError(f"{self.name}: {where} {reason}", later=later)
+
+    def _refusal(
+        self, error: openai.APIStatusError, message: str, images: Sequence[Image]
+    ) -> UserError:
+        """Return the error of an answer whose status is not success; see :data:`REFUSALS`."""
+        why: int | str = min(error.status_code, 500)
+        if _CONTEXT.search(message):
+            why = "too long"
+        elif images and _BLIND.search(message):
+            why = "blind"
+        elif images and why == 400:
+            why = "images"
+        elif "insufficient_quota" in (error.code, error.type):
+            why = 402
+        reason, *settings = REFUSALS.get(why, REFUSALS["other"])
+        reason = reason.format(
+            where=self.address.shown,
+            model=self.model,
+            message=message,
+            status=error.status_code,
+            again=_retried(error),
+            paths=", ".join(str(image.path) for image in images),
+        )
+        return ServerError(f"{self.name}: {reason}", *settings, later=why in (429, 500))
 
     def _redact(self, error: Exception) -> str:
         """Return the error's text without secrets, and store it in the error, for tracebacks."""
