@@ -101,5 +101,5 @@ def test_a_dry_run_shows_an_unknown_price_and_why(capsys, write_table, served: S
     code, out, err = run(capsys, "rank", write_table(admire_row()), *local, "--dry-run")
     assert code == 0
     assert "unknown" in out
-    assert f"genai-prices knows none of 'gemma-4' at {served.url}" in err
+    assert f"genai-prices does not list openai:gemma-4@{served.url}" in err
     assert served.headers == []

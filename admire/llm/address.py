@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Self
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from pydantic import SecretStr
 
@@ -67,18 +67,12 @@ class Address:
             raise UserError(
                 f"'{shown}' is not a valid address like http://localhost:8000/v1.", "llm_url"
             )
-        login = [unquote(part) for part in (parts.username or "", parts.password or "")]
-        login_text, _, place = parts.netloc.rpartition("@")
-        secrets = [parts.username, parts.password, login_text, *login]
-        if any(login):
-            secrets.append(b64encode(":".join(login).encode()).decode())
-        secrets += [parts.fragment, parts.query, *(value for _, value in parse_qsl(parts.query))]
-        secrets += [pair.partition("=")[2] for pair in parts.query.split("&")]
+        place = parts.netloc.rpartition("@")[2]
         return cls(
             SecretStr(parts._replace(query="", fragment="").geturl()),
             SecretStr(parts.query),
             f"{parts.scheme}://{place}{parts.path}".rstrip("/"),
-            tuple(map(SecretStr, filter(None, dict.fromkeys(secrets)))),
+            tuple(map(SecretStr, filter(None, dict.fromkeys(_secrets(parts))))),
         )
 
     @property
@@ -95,6 +89,16 @@ class Address:
         except ValueError:
             return host == "localhost"
         return address.is_loopback or address.is_unspecified
+
+
+def _secrets(parts: SplitResult) -> Iterator[str | None]:
+    """Yield what is secret in an address, as it is written there and as requests contain it."""
+    login = [unquote(part) for part in (parts.username or "", parts.password or "")]
+    yield from (parts.username, parts.password, parts.netloc.rpartition("@")[0], *login)
+    if any(login):
+        yield b64encode(":".join(login).encode()).decode()
+    yield from (parts.fragment, parts.query, *(value for _, value in parse_qsl(parts.query)))
+    yield from (pair.partition("=")[2] for pair in parts.query.split("&"))
 
 
 def server_address(url: str | None = None) -> Address:

@@ -207,6 +207,10 @@ class ChatModel(Identified, Protocol):
         """Return what a reply of this usage costs, by a batch API or not; None if unknown."""
         return None
 
+    def most_tokens(self, question: Question) -> int:
+        """Return the maximum tokens of a reply, reasoning included."""
+        return question.max_tokens
+
 
 def inner(llm: ChatModel) -> ChatModel:
     """Return the model itself, without its session."""

@@ -27,6 +27,7 @@ from admire.llm.answers import (
 )
 from admire.llm.chat import ChatModel, Image, Price, Question, Reply, ServerError, Usage
 from admire.llm.pictures import data_uri
+from admire.llm.prices import listed_price
 from admire.llm.retired import retired
 
 if TYPE_CHECKING:
@@ -147,9 +148,7 @@ class OpenAIChat(ChatModel):
 
     def price(self, usage: Usage, *, batched: bool = False) -> Price | None:
         """See :class:`admire.llm.ChatModel`; by the price lists of genai-prices."""
-        from admire.llm.prices import listed_price
-
-        return listed_price(self, usage, batched=batched)
+        return listed_price(self.model, self.address.shown, usage, batched=batched)
 
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.llm.ChatModel`.
@@ -247,7 +246,7 @@ class OpenAIChat(ChatModel):
         return {"model": self.model, "messages": messages, **accepted}
 
     def most_tokens(self, question: Question) -> int:
-        """Return the maximum tokens of a reply, reasoning included; 1 for a target."""
+        """See :class:`admire.llm.ChatModel`; 1 for a target."""
         if question.target:
             return 1
         thinks = self._thinks or "max_tokens" in self._refused

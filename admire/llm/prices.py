@@ -7,7 +7,6 @@ from math import ceil
 
 from admire.core.errors import pip_install
 from admire.llm.chat import ChatModel, Image, Price, Question, Usage, inner
-from admire.llm.openai import OpenAIChat
 from admire.llm.pictures import image_size
 
 TILE, LONGEST, SHORTEST = 512, 2048, 768
@@ -20,8 +19,8 @@ def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | Non
     return inner(llm).price(usage, batched=batched)
 
 
-def listed_price(model: OpenAIChat, usage: Usage, *, batched: bool = False) -> Price | None:
-    """Return the price in the lists of genai-prices; None if they lack it."""
+def listed_price(model: str, url: str, usage: Usage, *, batched: bool = False) -> Price | None:
+    """Return a server's price in the lists of genai-prices; None if they lack it."""
     if find_spec("genai_prices") is None:
         return None
     from genai_prices import Usage as Taken
@@ -33,9 +32,8 @@ def listed_price(model: OpenAIChat, usage: Usage, *, batched: bool = False) -> P
         output_tokens=usage.completion,
     )
     way = {"processing": "batch"} if batched else None
-    url = model.address.shown
     try:
-        price = calc_price(counted, model.model, provider_api_url=url, price_context=way)
+        price = calc_price(counted, model, provider_api_url=url, price_context=way)
     except LookupError:
         return None
     ways = [variant.when.get("processing") for variant in price.model.price_variants or ()]
@@ -48,10 +46,7 @@ def why_unknown(llm: ChatModel) -> str:
         return "not all replies came with the number of their tokens"
     if find_spec("genai_prices") is None:
         return f"prices need genai-prices, of the extra 'rankers': {pip_install('rankers')}"
-    model = inner(llm)
-    if isinstance(model, OpenAIChat):
-        return f"genai-prices knows none of '{model.model}' at {model.address.shown}"
-    return "it has no price"
+    return f"genai-prices does not list {inner(llm).identity}"
 
 
 def estimate(question: Question, llm: ChatModel) -> Usage:
@@ -61,13 +56,11 @@ def estimate(question: Question, llm: ChatModel) -> Usage:
     tiles, by OpenAI's published rule.
     """
     model = inner(llm)
-    name, most = "", question.max_tokens
-    if isinstance(model, OpenAIChat):
-        name, most = model.model, model.most_tokens(question)
     texts = [*question.texts, str(question.schema or ""), question.target]
     text = ceil(sum(len(text.encode(errors="replace")) for text in texts) / 4)
-    images = sum(image_tokens(image, name) for image in question.images)
-    return Usage(prompt=8 + text + images, completion=most, images=images)
+    images = sum(image_tokens(image, model.name) for image in question.images)
+    completion = model.most_tokens(question)
+    return Usage(prompt=8 + text + images, completion=completion, images=images)
 
 
 def image_tokens(image: Image, model: str = "") -> int:
@@ -81,5 +74,5 @@ def image_tokens(image: Image, model: str = "") -> int:
     scale = min(1.0, min(image.side, LONGEST) / max(width, height))
     scale *= min(1.0, SHORTEST / (scale * min(width, height)))
     tiles = ceil(scale * width / TILE) * ceil(scale * height / TILE)
-    whole, each = (2833, 5667) if model.startswith("gpt-4o-mini") else (85, 170)
+    whole, each = (2833, 5667) if "gpt-4o-mini" in model else (85, 170)
     return whole + each * tiles
