@@ -15,6 +15,7 @@ from admire import SAMPLES, Candidate, Item, UserError, rank, read_items, write_
 from admire.apps.audit.audit import Audit, audit
 from admire.apps.audit.candidate_order import check_order
 from admire.data.reader import iter_items
+from admire.data.rows import RowReader
 from admire.senses.dictionaries import WordNet
 
 
@@ -121,7 +122,7 @@ def test_what_is_missing_is_counted_and_named_and_no_error(tmp_path, write_table
     )
     with pytest.raises(UserError, match="row 2"):
         read_items(path)
-    found = audit(list(iter_items(path, whole=False, notes={})))
+    found = audit(list(iter_items(path, rows=RowReader(whole=False))))
     lacks = {lack["what"]: lack for lack in found.lacks}
     assert {name: (lack["count"], lack["of"], lack["items"]) for name, lack in lacks.items()} == {
         "a sentence or sequence": (1, 4, [2]),

@@ -17,10 +17,13 @@ from admire import SAMPLES
 from admire.data.check import SetCounts, check_set
 from admire.data.image_files import check_image
 from admire.data.reader import iter_items
-from admire.data.rows import Fault
+from admire.data.rows import Fault, RowReader
 from admire.pipeline.past_runs import read_run
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'report'")
+
+
+SKIPPING = RowReader(look=check_image, skip=lambda fault: None)
 
 
 @pytest.fixture(autouse=True)
@@ -89,14 +92,14 @@ LOST = ["candidate", "picture", *["candidate"] * 6, *["item"] * 5]
 
 def test_all_faults_of_a_set_are_found_at_once_with_what_each_spoils(bad_set: Path):
     faults: list[Fault] = []
-    assert len(list(iter_items(bad_set, look=check_image, skip=faults.append))) == 3
+    assert len(list(iter_items(bad_set, rows=RowReader(look=check_image, skip=faults.append)))) == 3
     for fault, words in zip(faults, FAULTS, strict=True):
         assert [word for word in words if word not in fault.what] == []
     assert [fault.lost for fault in faults] == LOST
 
 
 def test_what_is_left_of_a_bad_set_keeps_its_captions_and_its_gold(bad_set: Path):
-    first, second, last = iter_items(bad_set, look=check_image, skip=lambda fault: None)
+    first, second, last = iter_items(bad_set, rows=SKIPPING)
     names = [[candidate.name for candidate in one.candidates] for one in (first, second, last)]
     both = ["owl.png", "lamp.png"]
     assert names == [[*both, "gone.png"], [*both, "far.png"], both]
@@ -109,7 +112,7 @@ def test_a_small_set_is_kept_and_a_large_one_read_again(monkeypatch, bad_set, ke
     monkeypatch.setattr("admire.data.check.KEPT", kept)
     read = Mock(side_effect=partial(iter_items, bad_set))
     checked = check_set(read, partial(SetCounts, bad_set), lambda counts: True, check_image)
-    again = iter_items(bad_set, look=check_image, skip=lambda fault: None)
+    again = iter_items(bad_set, rows=SKIPPING)
     assert list(checked.items()) == list(again)
     assert read.call_count == readings
 

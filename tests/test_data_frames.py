@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from admire import SAMPLES, Candidate, Item, UserError, items_from_frame, items_to_frame, read_items
-from admire.data.frames import take_items
+from admire.data.reader import take_items
 
 ROW = {
     "compound": "cold feet",

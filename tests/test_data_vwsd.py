@@ -10,6 +10,7 @@ from conftest import refused
 
 from admire import Candidate, Item, UserError, read_items
 from admire.data.reader import iter_items
+from admire.data.rows import RowReader
 
 NAMES = [f"image.{k}.jpg" for k in range(10)]
 LINES = ["\t".join(row) for row in (("bank", "bank erosion", *NAMES), ("bat", "fruit bat", *NAMES))]
@@ -68,7 +69,7 @@ def test_gold_and_language_can_be_named(write, images, tmp_path, caplog):
     items = read_items(blind, "fa", images=images, gold=other)
     assert [(one.language, one.best) for one in items] == [("fa", best) for best in GOLD]
     data = write(*LINES, gold=GOLD, name="fa.test.data.txt")
-    items = list(iter_items(data, whole=False))  # to score, which needs no images
+    items = list(iter_items(data, rows=RowReader(whole=False)))  # to score, which needs no images
     assert [(one.language, one.best) for one in items] == [("fa", best) for best in GOLD]
     assert caplog.messages == []
 

@@ -20,6 +20,7 @@ from admire.core import registry
 from admire.core.registry import PluginError, register
 from admire.data.image_files import check_image
 from admire.data.reader import iter_items
+from admire.data.rows import RowReader
 from admire.pipeline.record import source_record
 
 RANK = ("--query", "sentence", "--track", "caption", "--encoder", "bag")
@@ -167,7 +168,7 @@ def test_bad_items_are_left_out_if_they_are_skipped(tmp_path):
         "owl", "An owl.", candidates=(Candidate("a.png", picture), Candidate("b", None, "b"))
     )
     data, faults = reading(7, row(), bad, row(compound="cat")), []
-    items = list(iter_items(data, skip=faults.append, look=check_image))
+    items = list(iter_items(data, rows=RowReader(skip=faults.append, look=check_image)))
     assert [item.compound for item in items] == ["owl", "cat"]
     assert [fault.lost for fault in faults] == ["item", "candidate", "item"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from admire.core.errors import UserError
 from admire.data.items import Item
-from admire.data.rows import Fault, Look, log_notes
+from admire.data.rows import Fault, Look, RowReader, log_notes
 
 log = logging.getLogger("admire")
 
@@ -53,31 +53,25 @@ def check_set(
         reads_pictures: decides by the first reading's collector whether to look at pictures.
         look: raises UserError for a picture that cannot be used.
     """
-    notes: dict[str, tuple[str, int]] = {}
-    checked = _check(read, collect(), notes, look=None)
+    rows = RowReader()
+    checked = _check(read, collect(), rows)
     if reads_pictures(checked.collector) and find_spec("PIL"):
-        notes = {}  # a missing picture is now a fault
-        checked = _check(read, collect(), notes, look=look)
-    log_notes(notes)
+        rows = RowReader(look=look)  # a missing picture is now a fault
+        checked = _check(read, collect(), rows)
+    log_notes(rows.notes)
     return checked
 
 
-def _check(
-    read: Callable[..., Iterator[Item]],
-    collector: C,
-    notes: dict[str, tuple[str, int]],
-    *,
-    look: Look | None,
-) -> CheckedSet[C]:
+def _check(read: Callable[..., Iterator[Item]], collector: C, rows: RowReader) -> CheckedSet[C]:
     faults: list[Fault] = []
     kept: list[Item] = []
     count = 0
-    for count, item in enumerate(read(notes=notes, look=look, skip=faults.append), start=1):
+    for count, item in enumerate(read(rows=replace(rows, skip=faults.append)), start=1):
         collector.add(item)
         if count <= KEPT:
             kept.append(item)
     skip = (lambda fault: None) if faults else None
-    read_again = partial(read, notes={}, look=look, skip=skip)
+    read_again = partial(read, rows=RowReader(look=rows.look, skip=skip))
     return CheckedSet(collector, faults, read_again if count > KEPT else lambda: iter(kept))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -22,9 +22,6 @@ from admire.data.items import Candidate, Item
 from admire.data.languages import check_language, detect_language
 from admire.data.limits import check_text
 from admire.data.rows import RowReader, log_notes, texts_to_detect
-
-Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
-"""A file or folder of items, ``READER:PATH``, a table, rows as dicts, or the items themselves."""
 
 COLUMNS = ("compound", "sentence", "word", "language")
 """The texts of an item itself."""
@@ -85,7 +82,7 @@ def manifest_row(
     """
     if not isinstance(thing, Item):
         return _manifest_row(_plain(thing), where, reader)
-    item = _checked(thing, where)
+    item = check_item(thing, where)
     row: dict[str, Any] = {name: getattr(item, name) or "" for name in (*COLUMNS, *GOLD)}
     paths = {}
     for key in CANDIDATE_COLUMNS:
@@ -194,54 +191,18 @@ def _cell(value: Any) -> Any:
     return "" if pd.api.types.is_scalar(value) and pd.isna(value) else value
 
 
-def take_items(data: Data) -> Sequence[Item]:
-    """Return items from any of the forms that Python functions accept."""
-    if isinstance(data, str | Path):
-        from admire.data.reader import read_items
-
-        return read_items(data)
-    if isinstance(data, pd.DataFrame):
-        return items_from_frame(data)
-    if isinstance(data, Iterable) and not isinstance(data, Mapping | bytes):
-        values: list[Any] = list(data)
-        if all(isinstance(value, Item) for value in values):
-            return [_checked(item, f"item {number}") for number, item in enumerate(values, start=1)]
-        if all(isinstance(value, Mapping) for value in values):
-            return items_from_frame(values)
-    raise UserError(
-        f"items are a path, a DataFrame, dicts or Items, not {describe_type(data)}.", "items"
-    )
-
-
-def _checked(item: Item, where: str) -> Item:
+def check_item(item: Item, where: str) -> Item:
     """Check an item that no reader has checked; return it with tuples in place of other lists."""
     lists: dict[str, Any] = {}
     for key in LISTS:
         things = getattr(item, key)
-        if isinstance(things, tuple) or (things is None and key == "expected_order"):
+        if things is None and key == "expected_order":
             continue
         if isinstance(things, str | bytes | Mapping) or not isinstance(things, Iterable):
             raise UserError(f"{where}, {key}: is a tuple, not {describe_type(things)}.")
         lists[key] = tuple(things)
-    item = replace(item, **lists) if lists else item
-    parts = [(f"{where}, {column}", column, getattr(item, column)) for column in COLUMNS]
-    for key in CANDIDATE_COLUMNS:
-        for number, candidate in enumerate(getattr(item, key), start=1):
-            place = f"{where}, {key.removesuffix('s')} {number}"
-            if not isinstance(candidate, Candidate):
-                raise UserError(
-                    f"{place}: is {describe_type(candidate)}, "
-                    "not admire.Candidate(name, image, caption)."
-                )
-            if not isinstance(candidate.image, Path | None):
-                wrong = describe_type(candidate.image)
-                raise UserError(f"{place}, image: is {wrong}, not pathlib.Path.")
-            parts += [(f"{place}, name", "image", candidate.name)]
-            parts += [(f"{place}, caption", "caption", candidate.caption)]
-    parts += [(f"{where}, definitions", "definition", text) for text in item.definitions]
-    parts += [(f"{where}, expected_order", "image", name) for name in item.expected_order or ()]
-    parts += [(f"{where}, expected_item", "image", item.expected_item)]
-    for place, column, text in parts:
+    item = replace(item, **lists)
+    for place, column, text in _texts(item, where):
         if not isinstance(text, str | None):
             raise UserError(f"{place}: is {describe_type(text)}, not a text.")
         try:
@@ -249,6 +210,28 @@ def _checked(item: Item, where: str) -> Item:
         except ValueError as error:
             raise UserError(f"{place}: {error}.") from None
     return item
+
+
+def _texts(item: Item, where: str) -> Iterator[tuple[str, str, str | None]]:
+    """Yield an item's texts with their places and with the columns that limit them."""
+    for column in COLUMNS:
+        yield f"{where}, {column}", column, getattr(item, column)
+    for key in CANDIDATE_COLUMNS:
+        for number, candidate in enumerate(getattr(item, key), start=1):
+            place = f"{where}, {key.removesuffix('s')} {number}"
+            if not isinstance(candidate, Candidate):
+                wrong = describe_type(candidate)
+                raise UserError(f"{place}: is {wrong}, not admire.Candidate(name, image, caption).")
+            if not isinstance(candidate.image, Path | None):
+                wrong = describe_type(candidate.image)
+                raise UserError(f"{place}, image: is {wrong}, not pathlib.Path.")
+            yield f"{place}, name", "image", candidate.name
+            yield f"{place}, caption", "caption", candidate.caption
+    for text in item.definitions:
+        yield f"{where}, definitions", "definition", text
+    for name in item.expected_order or ():
+        yield f"{where}, expected_order", "image", name
+    yield f"{where}, expected_item", "image", item.expected_item
 
 
 def describe_type(value: object) -> str:

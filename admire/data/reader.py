@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from admire.core import registry
 from admire.core.errors import UserError
@@ -24,7 +26,7 @@ from admire.data.columns import (
     check_item_keys,
     with_candidates,
 )
-from admire.data.frames import describe_type, manifest_row
+from admire.data.frames import check_item, describe_type, items_from_frame, manifest_row
 from admire.data.image_files import SUFFIXES
 from admire.data.items import Item
 from admire.data.languages import (
@@ -36,13 +38,15 @@ from admire.data.languages import (
     named_language,
     task_code,
 )
-from admire.data.rows import DETECTED, NOWHERE, Fault, Look, RowReader, log_notes, texts_to_detect
+from admire.data.rows import DETECTED, NOWHERE, RowReader, log_notes, texts_to_detect
 from admire.data.vwsd import word_language
 
 log = logging.getLogger("admire")
 
 FileRow = tuple[int, dict[str, Any] | UserError]
 """A row's number in a file, and the row as a JSONL manifest has it, or what is wrong with it."""
+Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
+"""A file or folder of items, ``READER:PATH``, a table, rows as dicts, or the items themselves."""
 Given = tuple[str, object]
 """What a reader yielded, and where, for messages."""
 
@@ -71,11 +75,8 @@ def iter_items(
     *,
     images: str | Path | None = None,
     gold: str | Path | None = None,
-    notes: dict[str, tuple[str, int]] | None = None,
-    whole: bool = True,
-    look: Look | None = None,
     limit: int | None = None,
-    skip: Callable[[Fault], object] | None = None,
+    rows: RowReader | None = None,
 ) -> Iterator[Item]:
     """Read an AdMIRe TSV, an image set's manifest (CSV or JSONL), or a folder, item by item.
 
@@ -98,53 +99,48 @@ def iter_items(
             :func:`guess_language`.
         images: folder of V-WSD's images; None is that of the file.
         gold: of V-WSD, see :func:`admire.data.vwsd.word_rows`.
-        notes: takes the warnings, which are otherwise logged at the end; see :func:`log_notes`.
-        whole: refuse items without a sentence and candidates with neither image nor caption;
-            otherwise they come as they are.
-        look: is called with each picture, such as :func:`admire.data.image_files.check_image`;
-            a picture that is missing is then a fault even where there is a caption.
         limit: how many items of each file are read, the first ones.
-        skip: takes each fault, and the item comes without what it spoils: a caption stands without
-            its picture; a candidate that has nothing is dropped, from the gold too; an item with
-            fewer than two is left out.
+        rows: how rows are read. It also takes the warnings, which are otherwise logged at the end.
 
     Raises:
-        UserError: the file, the row and the column that cannot be used, and why; with ``skip`` only
-            if the file cannot be read any further.
+        UserError: the file, the row and the column that cannot be used, and why; where faults
+            are skipped, only if the file cannot be read any further.
     """
-    if images and not Path(images).is_dir():
-        raise UserError(f"{images}: is not a folder of images.", "images")
-    counted: dict[str, tuple[str, int]] = {} if notes is None else notes
-    faults, told = 0, list[str]()
-
-    def report(fault: Fault) -> None:
-        nonlocal faults
-        faults += 1
-        if skip:
-            skip(fault)
-
+    reader = rows or RowReader()
+    detected: list[str] = []
     try:
         for file in data_files(path, language):
-            if (images or gold) and "gold" not in file.reader.arguments:
-                option = "images" if images else "gold"
-                raise UserError(f"{path}: {option} can be given only for V-WSD (.txt).", option)
-            folder = Path(images) if images else file.folder
-            rows = RowReader(folder, file.language, whole, look, skip and report, counted)
-            given = file.rows(gold, rows)
+            _check_apart(file, images, gold)
+            reader = replace(reader, folder=Path(images or file.folder), language=file.language)
+            things = file.rows(gold, reader)
             if not (language or file.names_language):
-                first = list(islice(given, DETECTED))
-                given = chain(first, given)
-                text = texts_to_detect(_cells(thing) for _, thing in first)
-                rows = replace(rows, language=language_of(text) or rows.language)
-            if not language and base_language(rows.language) != "en":
-                by = "name" if rows.language == file.language else "sentences"
-                told.append(f"{language_name(rows.language)} ({rows.language}) by the {by}")
-            yield from islice(_items(file, given, rows), limit)
-        if told and not faults:
-            _log_languages(str(path), ", ".join(told))
+                tag, things = _detect(things)
+                reader = replace(reader, language=tag or file.language)
+            if not language and base_language(reader.language) != "en":
+                by = "name" if reader.language == file.language else "sentences"
+                detected.append(f"{language_name(reader.language)} ({reader.language}) by the {by}")
+            yield from islice(_items(file, things, reader), limit)
+        if detected:
+            _log_languages(str(path), ", ".join(detected))
     finally:  # the first items may be enough
-        if notes is None:
-            log_notes(counted)
+        if rows is None:
+            log_notes(reader.notes)
+
+
+def _check_apart(file: DataFile, images: str | Path | None, gold: str | Path | None) -> None:
+    """Refuse a folder of images that is none, and images and gold where V-WSD is not read."""
+    if (images or gold) and "gold" not in file.reader.arguments:
+        option = "images" if images else "gold"
+        raise UserError(f"{file.name}: {option} can be given only for V-WSD (.txt).", option)
+    if images and not Path(images).is_dir():
+        raise UserError(f"{images}: is not a folder of images.", "images")
+
+
+def _detect(things: Iterator[Given]) -> tuple[str | None, Iterator[Given]]:
+    """Detect the language of what a reader yields; return it, and all of what it yields."""
+    first = list(islice(things, DETECTED))
+    text = texts_to_detect(_cells(thing) for _, thing in first)
+    return language_of(text), chain(first, things)
 
 
 def _items(file: DataFile, given: Iterable[Given], reader: RowReader) -> Iterator[Item]:
@@ -162,9 +158,26 @@ def _items(file: DataFile, given: Iterable[Given], reader: RowReader) -> Iterato
 
 
 @cache
-def _log_languages(path: str, told: str) -> None:
+def _log_languages(path: str, languages: str) -> None:
     """Log the languages that were not given; once, as most sets are read several times."""
-    log.info("%s: read as %s.", path, told)
+    log.info("%s: read as %s.", path, languages)
+
+
+def take_items(data: Data) -> Sequence[Item]:
+    """Return items from any of the forms that Python functions accept."""
+    if isinstance(data, str | Path):
+        return read_items(data)
+    if isinstance(data, pd.DataFrame):
+        return items_from_frame(data)
+    if isinstance(data, Iterable) and not isinstance(data, Mapping | bytes):
+        values: list[Any] = list(data)
+        if all(isinstance(value, Item) for value in values):
+            return [check_item(item, f"item {number}") for number, item in enumerate(values, 1)]
+        if all(isinstance(value, Mapping) for value in values):
+            return items_from_frame(values)
+    raise UserError(
+        f"items are a path, a DataFrame, dicts or Items, not {describe_type(data)}.", "items"
+    )
 
 
 @dataclass(frozen=True)

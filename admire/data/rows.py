@@ -60,17 +60,24 @@ class Fault:
 
 @dataclass(frozen=True)
 class RowReader:
-    """How rows become items; see :func:`admire.data.reader.iter_items`.
+    """How rows become items.
 
     Attributes:
         folder: of the images.
         language: of rows without one of their own.
+        whole: refuse items without a sentence and candidates with neither image nor caption;
+            otherwise they come as they are.
+        look: is called with each picture, such as :func:`admire.data.image_files.check_image`;
+            a picture that is missing is then a fault even where there is a caption.
+        skip: takes each fault, and the item comes without what it spoils: a caption stands without
+            its picture; a candidate that has nothing is dropped, from the gold too; an item with
+            fewer than two is left out.
         notes: by warning, the first row that it is about and the number of rows.
         listings: of folders, the paths in them by :func:`spelling_key` of their names.
     """
 
-    folder: Path
-    language: str
+    folder: Path = Path()
+    language: str = "en"
     whole: bool = True
     look: Look | None = None
     skip: Callable[[Fault], object] | None = None
@@ -158,15 +165,18 @@ class RowReader:
             return self._looked_at(file, where)
         if needed or (cells.caption and self.look):
             lacks = "neither a caption nor an image" if needed else "a caption but no image"
-            why = f"is not in {self.folder} or its folder '{row.compound}'."
-            links = (os.path.join(self.folder, place) for place in places)
-            if link := next(filter(os.path.islink, links), None):
-                why = f"is a broken link to {os.readlink(link)}."
-            settings = ["images"] if row.word else []
-            raise UserError(f"{where}: has {lacks}: '{name}' {why}", *settings)
+            raise self._missing(f"{where}: has {lacks}: '{name}'", places, row)
         if cells.caption:
             self.note("the image is missing; only the caption is used.", f"{where}, '{name}'")
         return None
+
+    def _missing(self, what: str, places: Sequence[str], row: Row) -> UserError:
+        """Return the error of a picture that is at none of these paths."""
+        why = f"is not in {self.folder} or its folder '{row.compound}'."
+        links = (os.path.join(self.folder, place) for place in places)
+        if link := next(filter(os.path.islink, links), None):
+            why = f"is a broken link to {os.readlink(link)}."
+        return UserError(f"{what} {why}", *(["images"] if row.word else []))
 
     def _looked_at(self, file: str, where: str) -> Path:
         """Return a picture's file after a look at it."""

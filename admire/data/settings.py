@@ -11,6 +11,7 @@ from admire.core.schema import Count, settings
 
 if TYPE_CHECKING:
     from admire.data.items import Item
+    from admire.data.rows import RowReader
 
 
 @settings(frozen=True, kw_only=True)
@@ -28,9 +29,9 @@ class ItemFiles:
     skip_bad: Annotated[bool, Option("Data and output", in_file=False)] = False
     """Skip unusable items, candidates and pictures."""
 
-    def read(self, data: str | Path, **how: Any) -> Iterator[Item]:
-        """Read the items; for the other arguments see :func:`admire.data.reader.iter_items`."""
+    def read(self, data: str | Path, rows: RowReader | None = None) -> Iterator[Item]:
+        """Read the items; see :func:`admire.data.reader.iter_items`."""
         from admire.data.reader import iter_items
 
         files: Any = {"images": self.images, "gold": self.gold, "limit": self.limit}
-        return iter_items(data, self.lang, **files, **how)
+        return iter_items(data, self.lang, **files, rows=rows)

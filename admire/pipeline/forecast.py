@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from admire.core.progress import hidden_progress
-from admire.data.frames import Data, take_items
 from admire.data.items import Item
+from admire.data.reader import Data, take_items
 from admire.llm import BoundModel, ChatModel, Question, Reply, Session, Unanswered, Usage
 from admire.llm.chat import Price
 from admire.llm.prices import estimate, price, why_unknown

@@ -26,10 +26,10 @@ from admire.core.progress import (
 )
 from admire.core.registry import PluginError
 from admire.core.schema import suggesting
-from admire.data.frames import Data, take_items
 from admire.data.items import Item
 from admire.data.languages import base_language
 from admire.data.overlap import Digests, Kind
+from admire.data.reader import Data, take_items
 from admire.encoders import TextEncoder
 from admire.llm.address import Address
 from admire.llm.session import Session

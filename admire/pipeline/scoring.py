@@ -15,8 +15,8 @@ import pandas as pd
 
 from admire.core.choices import BoardTrack
 from admire.core.errors import UserError
-from admire.data.frames import Data, take_items
 from admire.data.items import Item, SenseLabel, item_keys
+from admire.data.reader import Data, take_items
 from admire.data.submission import Prediction, read_submission
 from admire.metrics.agreement import describe_shared, order_agreement, shared_items, shared_places
 from admire.metrics.figures import paired_difference, summarise

@@ -15,6 +15,7 @@ from admire.core.storage import note_addition, write_whole
 from admire.data.items import Item
 from admire.data.languages import ADMIRE_1, ADMIRE_2, task_code
 from admire.data.reader import iter_items
+from admire.data.rows import RowReader
 from admire.data.submission import HANDED_IN, Prediction, add_predictions
 from admire.pipeline.past_runs import read_record, read_rows
 from admire.pipeline.ranking import Row
@@ -93,7 +94,7 @@ def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> list[Ro
     """Return the run's rows; refuse them if they are not those of the blind files."""
     rows = list(read_rows(run))
     try:
-        items = list(iter_items(source, notes={}, whole=False))
+        items = list(iter_items(source, rows=RowReader(whole=False)))
     except UserError as error:
         raise UserError(f"{error} Give the path of the blind files.", "data") from None
     refuse_limited(run, record, len(rows), len(items))

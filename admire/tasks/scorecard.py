@@ -14,6 +14,7 @@ from admire.core.choices import BoardTrack, PublishedSet
 from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.data.reader import iter_items
+from admire.data.rows import RowReader
 from admire.data.submission import Prediction
 from admire.metrics.agreement import order_agreement, shared_places
 from admire.metrics.figures import paired_difference, summarise, summarise_languages, with_ndcg
@@ -139,7 +140,7 @@ def _read(
     """
     compares = len(paths) == 2 and not gold
     if gold:
-        items = list(iter_items(gold, whole=False))
+        items = list(iter_items(gold, rows=RowReader(whole=False)))
     elif compares and not paths[0].is_dir() and not published:
         items = []
     else:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from admire.pipeline.forecast import Forecast
     from admire.pipeline.ranking import Ranking
+    from admire.pipeline.scoring import RunSummary
     from admire.senses.interpretation import Interpretation
     from admire.senses.sense import Sense
 
@@ -55,15 +56,12 @@ def show_run(
     """
     from admire.apps.audit.run_leakage import warn_if_runs_leaked
     from admire.metrics.figures import summarise
-    from admire.metrics.item_figures import describe_coverage
-    from admire.metrics.reliability import summarise_sure
     from admire.pipeline.scoring import abstained_below, summarise_run
 
     summary = summarise_run(out, SHOWN)
-    record = summary.record
-    items, languages = record["items"], record.get("languages", ())
-    scored, senses = summary.scored, summary.senses
-    if senses is not None and len(senses) <= (0 if scored is None else len(scored)):
+    record, scored, senses = summary.record, summary.scored, summary.senses
+    count = 0 if scored is None else len(scored)
+    if senses is not None and len(senses) <= count:
         senses = None  # the scored items include them
     below = abstained_below(record)
     figures, sense_figures = (
@@ -73,29 +71,24 @@ def show_run(
         print_json(
             {
                 "run": str(out),
-                "items": items,
-                "scored": 0 if scored is None else len(scored),
+                "items": record["items"],
+                "scored": count,
                 "unsure": None if below is None else summary.unsure,
                 "tied": summary.tied,
                 "submissions": [str(path) for path in written],
                 "report": str(out / REPORT) if report else None,
                 "figures": figures,
                 "senses": sense_figures,
-                "languages": languages,
+                "languages": record.get("languages", ()),
             }
         )
     else:
-        print_rankings(summary.first, items)
-        print_languages(languages)
-        if sense_figures is not None:
-            print_figures(sense_figures, "Senses")
-        if figures is not None:
-            print_figures(figures, str(out))
-        if scored is not None and len(scored) < items:
-            print(describe_coverage(len(scored), items))
-        if below is not None:
-            sure = None if scored is None else summarise_sure(scored)
-            print_unsure(summary.unsure, items, below, sure)
+        print_rankings(summary.first, record["items"])
+        print_languages(record.get("languages", ()))
+        for table, title in ((sense_figures, "Senses"), (figures, str(out))):
+            if table is not None:
+                print_figures(table, title)
+        _print_counts(summary, below)
     if scored is not None:
         warn_if_runs_leaked(scored, out)
     print_account(record.get("asked", ()))
@@ -105,6 +98,19 @@ def show_run(
         written = [*written, write_report([out], out / REPORT, data=data)]
     for path in written:
         log.info("Wrote %s", path)
+
+
+def _print_counts(summary: RunSummary, below: float | None) -> None:
+    """Print how many items of a run are scored, if not all, and how many are unsure."""
+    from admire.metrics.item_figures import describe_coverage
+    from admire.metrics.reliability import summarise_sure
+
+    items, scored = summary.record["items"], summary.scored
+    if scored is not None and len(scored) < items:
+        print(describe_coverage(len(scored), items))
+    if below is not None:
+        sure = None if scored is None else summarise_sure(scored)
+        print_unsure(summary.unsure, items, below, sure)
 
 
 def print_languages(summary: Sequence[Mapping[str, Any]]) -> None:

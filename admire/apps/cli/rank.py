@@ -87,13 +87,14 @@ def rank(
         admire rank my_set/ --limit 5 --dry-run --llm openai:gpt-6.1-sol
     """
     from admire.data.image_files import check_image
+    from admire.data.rows import RowReader
     from admire.pipeline.forecast import plan
 
     started = time.monotonic()
     if dry_run:
         files, asking = opt.make(ItemFiles, options), opt.make(RequestOptions, options)
-        look, skip = (check_image, lambda fault: None) if files.skip_bad else (None, None)
-        items = list(files.read(data, look=look, skip=skip))
+        skipping = RowReader(look=check_image, skip=lambda fault: None)
+        items = list(files.read(data, skipping if files.skip_bad else None))
         print_forecasts(plan(items, run_settings(options), asking=asking), json=json)
         return
     if report:

@@ -146,11 +146,12 @@ def audit(
     from admire.apps.report.audit_tables import audit_tables
     from admire.core.storage import check_file, note_addition, write_whole
     from admire.data.reader import iter_items
+    from admire.data.rows import RowReader
     from admire.senses.dictionaries import open_dictionaries
 
     if out:
         check_file(out, '"against": ', force=force)
-    read = partial(iter_items, notes={}, whole=False)
+    read = partial(iter_items, rows=RowReader(whole=False))
     items = list(read(data, opt.make(ItemFiles, options).lang))
     cards = {str(path): read_training_digests(path) for path in against or ()}
     findings = audit_items(

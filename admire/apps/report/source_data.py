@@ -13,6 +13,7 @@ from admire.core.files import path_inside
 from admire.data.image_files import check_image
 from admire.data.items import Item, item_keys
 from admire.data.reader import data_files, iter_items
+from admire.data.rows import RowReader
 from admire.pipeline.ranking import Run
 from admire.pipeline.record import is_source
 
@@ -73,7 +74,7 @@ def _read_source(run: Run, name: str, data: Path | None) -> list[Item]:
         for path in apart.values():
             path_inside(data_files(where)[0].folder, path, follow_links=True)
     if run.record.get("left_out"):
-        apart |= {"look": check_image, "skip": lambda fault: None}
+        apart["rows"] = RowReader(look=check_image, skip=lambda fault: None)
     return list(iter_items(where, limit=run.record.get("limit"), **apart))
 
 

@@ -10,9 +10,9 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from admire.data.frames import take_items
 from admire.data.items import Item, SenseLabel
 from admire.data.languages import detect_language
+from admire.data.reader import take_items
 from admire.encoders import TextEncoder, open_encoder
 from admire.llm import ChatModel, Session
 from admire.pipeline.forecast import Forecast
