@@ -30,10 +30,6 @@ def test_copies_of_a_text_are_plainly_the_same(copy):
     assert plain(copy) == "a cat s eyes glow at night"
 
 
-def test_a_number_of_many_digits_is_no_character():
-    assert plain(f"&#{'9' * 5_000}; a&#{'0' * 5_000}65;") == "aa"
-
-
 def test_an_items_parts_have_digests_that_stay_what_cards_say():
     item = Item(
         "Night-Owls 2",

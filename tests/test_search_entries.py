@@ -279,7 +279,7 @@ def test_large_texts_and_pictures_are_refused_before_they_are_read(tmp_path: Pat
     os.truncate(tmp_path / "set" / "b.png", 1 << 40)  # without blocks on disk
     table = write(tmp_path / "t.jsonl", [{"image": "a.png", "caption": long}, {"text": long}])
     for source, *words in (
-        (tmp_path / "set", "a.txt: has more than 10,000 characters"),
+        (tmp_path / "set", "a.txt: has 50,000 characters"),
         (table, "row 1, caption: has 50,000", "row 2, text: has 50,000"),
     ):
         faults: list[UserError] = []

@@ -27,11 +27,8 @@ ROWS = 512
 """How many rows of a table :func:`table_parts` reads at a time."""
 
 LINE = 16 * 2**20
-"""The most bytes of a line, and the most characters of a cell with several lines."""
+"""The most characters of a cell, which a missing quotation mark may make of many lines."""
 csv.field_size_limit(LINE)
-
-WHOLE = 16 * LINE
-"""The most bytes of a file that is read whole."""
 
 LONGEST_PATH = 4096
 """The most bytes of a path, as Linux has it."""
@@ -72,33 +69,27 @@ def path_inside(folder: str | Path, name: str, *, follow_links: bool) -> str:
 
 def read_text(path: Path) -> str:
     """Return the file's text, which :func:`open_text` checks."""
-    with open_text(path, whole=True) as text:
+    with open_text(path) as text:
         return text.read()
 
 
-def open_text(path: Path, *, header: bool = False, whole: bool = False) -> io.TextIOWrapper:
+def open_text(path: Path, *, header: bool = False) -> io.TextIOWrapper:
     """Open a file of any size: validate it whole, then stream it as UTF-8.
 
     UTF-16 is read too, because spreadsheets and Windows write it.
 
     Args:
         header: whether rows are counted from the second line.
-        whole: whether the caller reads all of it at once: the file is limited, not its lines.
 
     Raises:
-        UserError: it is missing, unreadable, not a file, not UTF-8 or empty; or a line is longer
-            than :data:`LINE`, or the file than :data:`WHOLE`.
+        UserError: it is missing, unreadable, not a file, not UTF-8 or empty.
     """
-    empty, row, size, most = True, -header, 0, WHOLE if whole else LINE
+    empty, row = True, -header
     try:
         with ExitStack() as stack:
             file = stack.enter_context(_open_utf8(path))
-            while line := file.readline(most + 1):
+            for line in file:
                 row += 1
-                size = size * whole + len(line)
-                if size > most:
-                    what = path if whole else f"{path}, row {row}" if row else f"{path}, header"
-                    raise UserError(f"{what}: has more than {most >> 20} MB. Split it.")
                 empty &= not line.decode("utf-8-sig").strip()
             if empty:
                 raise UserError(f"{path}: the file is empty.")
@@ -117,31 +108,20 @@ def open_text(path: Path, *, header: bool = False, whole: bool = False) -> io.Te
 def _open_utf8(path: Path) -> BinaryIO:
     """Open a file; one in UTF-16 is converted in memory."""
     file = open_file(path)
-    start = file.peek(4)[:4]
-    if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        encoding = "utf-16"
-    elif {start[::2], start[1::2]} > {b"\0\0"}:  # no mark, but two signs of ASCII
-        encoding = "utf-16-be" if start[:1] == b"\0" else "utf-16-le"
-    else:
+    if file.peek(2)[:2] not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return file
     with file:
-        content = file.read(WHOLE + 1)
-    if len(content) > WHOLE:
-        raise UserError(f"{path}: has more than {WHOLE >> 20} MB in UTF-16. Save it as UTF-8.")
-    return io.BytesIO(content.decode(encoding).encode())
+        return io.BytesIO(file.read().decode("utf-16").encode())
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        UserError: it is missing, unreadable, not UTF-8, empty or not TOML; or it is nested so
-            deeply, or has numbers of so many digits, that it cannot be written as JSON.
+        UserError: it is missing, unreadable, not UTF-8, empty or not TOML.
     """
     try:
-        content = tomllib.loads(read_text(path).replace("\r\n", "\n"))
-        json.dumps(content, default=str)
-        return content
+        return tomllib.loads(read_text(path).replace("\r\n", "\n"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: is not TOML ({error}).") from None
 
@@ -326,7 +306,7 @@ def json_rows_or_errors(path: Path) -> Iterator[tuple[int, dict[str, Any] | User
     Raises:
         UserError: the file cannot be read, or is not a JSON list.
     """
-    with open_text(path, whole=path.suffix.lower() == ".json") as text:
+    with open_text(path) as text:
         rows: Iterable[Any] = text
         if listed := path.suffix.lower() == ".json":
             rows = _from_json(text.read(), path)

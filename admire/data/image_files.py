@@ -60,19 +60,15 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 def read_sidecar(path: Path) -> str | None:
     """Read the caption in the text file beside a picture, if there is one."""
     from admire.core.files import read_text
-    from admire.data.limits import LIMITS, check_text
+    from admire.data.limits import check_text
 
     sidecar = path.with_suffix(".txt")
     if not sidecar.exists():
         return None
-    most = LIMITS["caption"]
     with open_file(sidecar) as file:
-        content = file.read(4 * most + 1)
-    if not content.strip():
-        return None
+        if not file.read().strip():
+            return None
     try:
-        if len(content) > 4 * most:
-            raise ValueError(f"has more than {most:,} characters. Shorten it")
         return str(check_text("caption", " ".join(read_text(sidecar).splitlines()).strip()))
     except ValueError as error:
         raise UserError(f"{sidecar}: {error}.") from None
@@ -151,8 +147,6 @@ def _decoding(path: Path) -> Iterator[ImageFile]:
             raise UserError(f"{path}: the image has too many pixels. Scale it down.") from None
         except UnidentifiedImageError:
             raise UserError(f"{path}: {OTHER_FORMAT}") from None
-        except MemoryError:
-            raise UserError(f"{path}: the image does not fit into memory. Scale it down.") from None
         except Exception as error:  # damaged files make the decoders raise nearly anything
             reason = str(error) or type(error).__name__
             raise UserError(

@@ -107,8 +107,6 @@ def _words(hashes: Collection[str]) -> np.ndarray:
 
 def plain(text: str) -> str:
     r"""Return a text's words; copies may differ in case, spaces, punctuation, Markdown and HTML."""
-    # Python makes no number of thousands of digits.
-    text = re.sub(r"&#(?:0++(?=\d))?+(\d{1,8})\d*", r"&#\1", text)
     text = unicodedata.normalize("NFKC", html.unescape(text)).casefold().replace("\\n", " ")
     return " ".join(re.findall(r"\w+", text.replace("_", " ")))
 

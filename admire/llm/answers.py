@@ -26,15 +26,11 @@ class NoReply(Exception):  # noqa: N818  it becomes a UserError, which names the
     """An answer without a reply, and what it has instead."""
 
 
-class Malformed(Exception):  # noqa: N818  it becomes a UserError, which names the model
-    """An answer that is JSON but cannot be parsed, and why."""
-
-
 def read_json(response: httpx2.Response) -> Any:
     """Parse the JSON of an answer, whatever its media type.
 
     Raises:
-        Malformed: it begins like JSON, but is invalid.
+        Withheld: it begins like JSON, but is invalid.
         NoReply: it is not JSON.
     """
     text = response.text.removeprefix("\ufeff").strip()
@@ -42,7 +38,7 @@ def read_json(response: httpx2.Response) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         if text[:1] in ("{", "["):
-            raise Malformed(str(error)) from error
+            raise Withheld(f"returned malformed or truncated JSON ({error})") from error
     kind = response.headers.get("content-type", "").partition(";")[0].strip()
     start = " ".join(text[:60].split())
     raise NoReply(f"{kind or 'a text'} ('{start}')" if start else "nothing")

@@ -16,7 +16,6 @@ from admire.core.errors import UserError
 from admire.core.registry import register
 from admire.llm.address import api_key, redact, server_address
 from admire.llm.answers import (
-    Malformed,
     NoReply,
     Withheld,
     holds_thoughts,
@@ -183,12 +182,6 @@ class OpenAIChat(ChatModel):
         except Withheld as why:
             reason = f"{where} {self._redact(why)[:300]}. Try again later, or use another model."
             raise ServerError(f"{self.name}: {reason}", "llms") from why
-        except Malformed as why:
-            raise ServerError(
-                f"{self.name}: {where} returned malformed or truncated JSON "
-                f"({self._redact(why)[:100]}). Try again; if it happens again, the server's log "
-                "may say why."
-            ) from why
         except NoReply as why:
             raise ServerError(
                 f"{self.name}: the answer has no message, but {self._redact(why)[:200]}. Is "
