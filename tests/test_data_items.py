@@ -90,11 +90,6 @@ def test_what_a_person_says_of_a_meaning_is_a_text_or_a_list_of_two(write_table,
         assert read_items(path)[0].definitions == meant
 
 
-def test_an_address_is_no_file():
-    with pytest.raises(UserError, match="https://here/items"):
-        read_items(Path("https://here/items"))
-
-
 def test_a_byte_order_mark_and_the_case_of_senses_do_not_matter(write_table):
     path = write_table(admire_row(sentence_type=" LITERAL "))
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())

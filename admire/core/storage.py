@@ -87,11 +87,10 @@ def writing(path: Path, inside: Path | None = None) -> Iterator[None]:
 
 
 def _concerns(error: OSError, place: Path) -> bool:
-    named = [name for name in (error.filename, error.filename2) if name is not None]
+    named = [name for name in (error.filename, error.filename2) if isinstance(name, str)]
     if not named:
         return error.errno in WRITE_ERRORS
-    paths = [Path(os.path.abspath(os.fsdecode(name))) for name in named if type(name) is not int]
-    return any(path.is_relative_to(os.path.abspath(place)) for path in paths)
+    return any(Path(os.path.abspath(n)).is_relative_to(os.path.abspath(place)) for n in named)
 
 
 def check_place(path: Path) -> None:

@@ -360,9 +360,6 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _checked_file(path: Path, reader: Plugin | None) -> Path:
-    address = re.match("(https?:)/+(.+)", str(path))  # a Path has one slash for two
-    if address and not os.path.exists(path):
-        raise UserError(f"{address[1]}//{address[2]}: is an address. Download the file.")
     open_file(path).close()
     if reader:
         return path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -232,15 +231,9 @@ CURES = {
 
 def _of_the_system(error: OSError, message: str = "") -> UserError:
     """Return an error of the operating system, with a message or with the files that it names."""
-    files = filter(None, (error.filename, error.filename2))
-    paths = [os.fsdecode(file) for file in files if not isinstance(file, int)]
+    files = (error.filename, error.filename2)
+    paths = [file for file in files if isinstance(file, str)]
     place = " and ".join(dict.fromkeys(paths)) or "A file or connection"
-    if not paths and error.errno in (errno.ENOSPC, errno.EDQUOT):  # libraries write there
-        import tempfile
-
-        from admire.core.storage import cache_dir
-
-        place = f"{tempfile.gettempdir()} or {cache_dir()}"
     reason = error.strerror or str(error) or type(error).__name__
     cure = CURES.get(error.errno or 0, "")
     return UserError(f"{message or f'{place}: cannot be used'} ({reason}). {cure}".strip())
