@@ -37,7 +37,6 @@ from werkzeug import Request, Response
 from admire.core.errors import UserError
 from admire.llm import Image, Question, Usage, open_llm
 from admire.llm.address import OFFICIAL
-from admire.llm.answers import MOST_TOKENS
 from admire.llm.openai import RETRIES, THINKING_TOKENS, OpenAIChat
 
 pytestmark = pytest.mark.usefixtures("waits")
@@ -266,7 +265,7 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
     ),
     "no choices": (answered('{"choices": []}'), 1, NO_MESSAGE),
     "a message that is no text": (completion(7), 1, NO_MESSAGE),
-    "a list": (answered("[1]"), 1, [*NO_MESSAGE, "a list"]),
+    "a list": (answered("[1]"), 1, [*NO_MESSAGE, "[1] in place of an object"]),
     "null": (answered("null"), 1, [*NO_MESSAGE, "null in place of an object"]),
     "no credit": (refusal(402, "Insufficient credits"), 1, ["no credit left", "Insufficient"]),
     "broken compression": (
@@ -397,8 +396,6 @@ LIKELIEST = [{"token": token, "logprob": value} for token, value in TOKENS.items
     ("logprobs", "read"),
     [
         ({"content": [TOKEN_A | {"top_logprobs": LIKELIEST}]}, (TOKENS,)),
-        ({"content": [TOKEN_A | {"top_logprobs": TOKENS}]}, (TOKENS,)),
-        ({"content": [TOKEN_A | {"top_logprobs": [*LIKELIEST, {"token": "C"}, 7]}]}, (TOKENS,)),
         *(({"content": [TOKEN_A | {"top_logprobs": none}]}, ({"A": -0.1},)) for none in (None, [])),
         ({"content": [TOKEN_A]}, ({"A": -0.1},)),
         *((odd, None) for odd in (None, True, [TOKEN_A], {"content": None}, {"tokens": ["A"]})),
@@ -656,7 +653,7 @@ def test_a_reply_tells_what_it_took(httpserver: HTTPServer, tiny):
         ({"prompt_tokens": 5, "prompt_tokens_details": None}, Usage(5)),
         ({"prompt_tokens": "5", "completion_tokens": "many"}, Usage(5)),
         ({"prompt_tokens": 5.0, "prompt_tokens_details": [{"tokens": 5}]}, Usage(5)),
-        ({"prompt_tokens": -5, "completion_tokens": 1e300}, Usage(0, 0, MOST_TOKENS)),
+        ({"prompt_tokens": -5}, Usage(0)),
         ({"prompt_tokens": 5, "completion_tokens_details": "odd"}, Usage(5)),
     ],
 )

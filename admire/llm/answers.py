@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from admire.llm.chat import Reply, Usage
@@ -12,8 +12,6 @@ from admire.llm.thoughts import without_thoughts
 if TYPE_CHECKING:
     import httpx2
 
-MOST_TOKENS = 1_000_000_000
-"""Upper limit for a server's count of tokens."""
 TEXT_PARTS = ("text", "output_text")
 """The types of parts of a message that are its text; others are thoughts, pictures and tools."""
 
@@ -53,74 +51,61 @@ def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
         Withheld: the answer is an error in spite of its status, or was filtered.
         NoReply: it has no reply.
     """
-    choice = _choice(answer)
-    if reason := _error(answer) or _error(choice):
+    if not isinstance(answer, Mapping):
+        raise NoReply(f"{json.dumps(answer)[:60]} in place of an object")
+    choice = _at(answer, "choices", 0)
+    finish = _at(choice, "finish_reason")
+    reason = answer.get("error") or (answer.get("detail") if "choices" not in answer else None)
+    if reason := reason or _at(choice, "error"):
+        reason = " ".join(str(_at(reason, "message") or reason).split())
         raise Withheld(f"returned an error: {reason}")
     text = message_text(answer)
-    if choice.get("finish_reason") == "content_filter":
+    if finish == "content_filter":
         raise Withheld("filtered the answer (content_filter)")
     return Reply(
         without_thoughts(text) or "",
         _usage(answer.get("usage")),
         seconds,
-        choice.get("finish_reason") == "length",
-        tuple(_places(choice.get("logprobs"))) or None,
+        finish == "length",
+        _places(_at(choice, "logprobs", "content")),
         model=str(answer.get("model") or "")[:200],
     )
 
 
 def message_text(answer: Any) -> str:
     """Return the text of an answer's message, with the model's thoughts in it."""
-    choice = _choice(answer)
-    message = choice.get("message") or answer.get("message")  # Ollama's own API
-    content = message.get("content") if isinstance(message, Mapping) else choice.get("text")
+    choice = _at(answer, "choices", 0)
+    message = _at(choice, "message") or _at(answer, "message")  # Ollama's own API
+    content = _at(message, "content") if isinstance(message, Mapping) else _at(choice, "text")
     if isinstance(content, list):
-        return "".join(_part_text(part) for part in content)
+        parts = [_at(part, "text") if _at(part, "type") in TEXT_PARTS else part for part in content]
+        return "".join(part for part in parts if isinstance(part, str))
     if not isinstance(content, str) and not (content is None and isinstance(message, Mapping)):
         keys = ", ".join(map(str, answer))
         raise NoReply(f"only {keys[:100]}" if keys else "nothing")
     return content or ""
 
 
-def _choice(answer: Any) -> Mapping[str, Any]:
-    if not isinstance(answer, Mapping):
-        kinds = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
-        raise NoReply(f"{kinds.get(type(answer), 'a number')} in place of an object")
-    choices = answer.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else {}
-    return first if isinstance(first, Mapping) else {}
+def _at(value: Any, *path: str | int) -> Any:
+    """Return what JSON has at a path of keys and places; None if it has nothing there."""
+    for step in path:
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            return None
+    return value
 
 
-def _error(answer: Mapping[str, Any]) -> str:
-    """Return the error in an answer; empty if there is none."""
-    error = answer.get("error") or (answer.get("detail") if "choices" not in answer else None)
-    message = error.get("message") if isinstance(error, Mapping) else error
-    return " ".join(str(message or error or "").split())
-
-
-def _part_text(part: Any) -> str:
-    if isinstance(part, Mapping):
-        part = part.get("text") if part.get("type") in TEXT_PARTS else ""
-    return part if isinstance(part, str) else ""
-
-
-def _places(logprobs: Any) -> Iterator[dict[str, float]]:
-    """Yield the likeliest tokens at each position; without alternatives, the reply's token."""
-    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-    for place in content if isinstance(content, list) else ():
-        if not isinstance(place, Mapping):
-            return
-        others = place.get("top_logprobs")
-        if isinstance(others, Mapping):
-            others = [{"token": token, "logprob": value} for token, value in others.items()]
-        rows = others if isinstance(others, list) and others else [place]
-        yield {
-            str(row["token"]): float(row["logprob"])
-            for row in rows
-            if isinstance(row, Mapping)
-            and isinstance(row.get("token"), str)
-            and isinstance(row.get("logprob"), int | float)
-        }
+def _places(content: Any) -> tuple[dict[str, float], ...] | None:
+    """Return the likeliest tokens at each position; without alternatives, the reply's token."""
+    try:
+        places = [
+            {row["token"]: float(row["logprob"]) for row in place.get("top_logprobs") or [place]}
+            for place in content
+        ]
+        return tuple(places) or None
+    except (AttributeError, LookupError, TypeError, ValueError):  # none, or in another format
+        return None
 
 
 def read_target(answer: Any, target: str) -> tuple[Mapping[str, float], ...] | None:
@@ -144,28 +129,24 @@ def read_target(answer: Any, target: str) -> tuple[Mapping[str, float], ...] | N
 
 def holds_thoughts(answer: Any, text: str) -> bool:
     """Return whether thoughts used up the tokens of an answer that was cut off."""
-    usage = answer.get("usage")
-    details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
-    reasoned = isinstance(details, Mapping) and bool(details.get("reasoning_tokens"))
-    return reasoned or not text.strip()
+    reasoned = _at(answer, "usage", "completion_tokens_details", "reasoning_tokens")
+    return bool(reasoned) or not text.strip()
 
 
 def _usage(usage: Any) -> Usage | None:
     """Return the valid counts of tokens."""
     if not isinstance(usage, Mapping):
         return None
-    details = usage.get("prompt_tokens_details")
-    details = details if isinstance(details, Mapping) else {}
     return Usage(
         _count(usage.get("prompt_tokens")),
-        _count(details.get("cached_tokens")),
+        _count(_at(usage, "prompt_tokens_details", "cached_tokens")),
         _count(usage.get("completion_tokens")),
-        _count(details.get("image_tokens")),
+        _count(_at(usage, "prompt_tokens_details", "image_tokens")),
     )
 
 
 def _count(value: Any) -> int:
     try:
-        return min(max(int(value), 0), MOST_TOKENS)
+        return max(int(value), 0)
     except (TypeError, ValueError, OverflowError):
         return 0

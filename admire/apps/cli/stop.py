@@ -30,9 +30,7 @@ def stoppable() -> Iterator[None]:
     library call of minutes. Other threads are not waited for, and C++ objects are not destroyed.
     If the block ends without an error after Ctrl-C, as a server does, the exit code is 0.
     """
-    if (
-        signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    ):  # ignored, or handled by others
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or others'
         yield
         return
     receiver, sender = socket.socketpair()
@@ -81,8 +79,6 @@ def _end(code: int) -> NoReturn:
     """End the process at once, with a message if it was interrupted."""
     _ending.acquire()  # never released: only one thread ends the process
     if code:
-        with suppress(OSError):
-            os.write(
-                2, b"Interrupted. Run the same command again to resume.\n"
-            )  # sys.stderr may be locked
+        with suppress(OSError):  # sys.stderr may be locked
+            os.write(2, b"Interrupted. Run the same command again to resume.\n")
     os._exit(code)
