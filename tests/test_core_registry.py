@@ -34,8 +34,8 @@ def announce(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]
 
     def add(name: str, value: str, distribution: str) -> None:
         kind, _, plain = name.partition(".")
-        point = registry._Announced(EntryPoint(name, value, "admire"), distribution)
-        announced[kind, plain] = (*announced.get((kind, plain), ()), point)
+        point = {distribution: EntryPoint(name, value, "admire")}
+        announced[kind, plain] = {**announced.get((kind, plain), {}), **point}
 
     monkeypatch.setattr(registry, "_announced", lambda: announced)
     monkeypatch.setattr(registry.metadata, "version", lambda name: "1.0")

@@ -21,7 +21,7 @@ from functools import cache
 from importlib import metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -269,29 +269,17 @@ def noun(kind: Kind) -> str:
     return NOUNS.get(kind, kind)
 
 
-class _Announced(NamedTuple):
-    """An entry point and the name of its distribution, which takes milliseconds to read."""
-
-    point: EntryPoint
-    distribution: str
-
-
 @cache
-def _announced() -> Mapping[tuple[str, str], tuple[_Announced, ...]]:
-    """Return the entry points of all distributions by kind and name, in alphabetical order."""
-    names: dict[int, str] = {}
-    by_name: dict[tuple[str, str], tuple[_Announced, ...]] = {}
-    # A distribution that is twice on the path announces everything twice.
-    points: dict[tuple[str, str, str], EntryPoint] = {}
+def _announced() -> Mapping[tuple[str, str], Mapping[str, EntryPoint]]:
+    """Return the entry points of each kind and name by distribution."""
+    names: dict[int, str] = {}  # of distributions, which take milliseconds to read
+    by_name: dict[tuple[str, str], dict[str, EntryPoint]] = {}
     for point in metadata.entry_points(group=GROUP):
         owner = id(point.dist)
         if owner not in names:
             names[owner] = point.dist.name if point.dist else ""
-        points[point.name, names[owner], point.value] = point
-    for (full, distribution, _), point in sorted(points.items()):
-        kind, _, name = full.partition(".")
-        announced = _Announced(point, distribution)
-        by_name[kind, name] = (*by_name.get((kind, name), ()), announced)
+        kind, _, name = point.name.partition(".")
+        by_name.setdefault((kind, name), {})[names[owner]] = point
     return by_name
 
 
@@ -302,11 +290,7 @@ def names(kind: Kind) -> list[str]:
 
 def foreign_names(kind: Kind) -> list[str]:
     """Return the names of plug-ins of a kind that do not ship with admire. Imports none of them."""
-    return [
-        name
-        for name in names(kind)
-        if [p.distribution for p in _announced().get((kind, name), ())] != [DISTRIBUTION]
-    ]
+    return [name for name in names(kind) if [*_announced().get((kind, name), ())] != [DISTRIBUTION]]
 
 
 def find(kind: Kind, name: str) -> Plugin:
@@ -315,12 +299,11 @@ def find(kind: Kind, name: str) -> Plugin:
     Raises:
         UserError: the name is unknown, two distributions have it, or it cannot be imported.
     """
-    points = _announced().get((kind, name), ())
-    owners = sorted({point.distribution for point in points})
+    points = _announced().get((kind, name), {})
     if len(points) > 1:
         raise PluginError(
             f"The name '{name}' is taken by more than one {noun(kind)}: those of "
-            f"{' and '.join(owners)}. Uninstall one of these distributions.",
+            f"{' and '.join(sorted(points))}. Uninstall one of these distributions.",
             *SETTINGS.get(kind, ()),
         )
     registered = _REGISTERED.get((kind, name))
@@ -328,7 +311,7 @@ def find(kind: Kind, name: str) -> Plugin:
         if registered is None:
             raise unknown(kind, name)
         return registered
-    ((point, owner),) = points
+    ((owner, point),) = points.items()
     try:
         make = point.load()
     except Exception as error:
