@@ -43,16 +43,8 @@ def ends(stdout: TextIO | None, *arguments: object) -> object:
     return stopped.value.code
 
 
-@pytest.mark.parametrize("names", [(), ("rank",), ("train", "head")], ids=" ".join)
-def test_what_no_command_can_print_is_reported_once(names, capsys):
-    with reader_gone() as stream:
-        assert (ends(stream, *names, "--help"), capsys.readouterr().err) == (141, "")
-    with full_disk() as stream:
-        assert (ends(stream, *names, "--help"), capsys.readouterr().err) == (2, FULL)
-
-
-@pytest.mark.parametrize("command", ["models", "models --json", "config", "cache"])
-def test_tables_json_and_lines_are_printed_in_one_way(capsys, command):
+@pytest.mark.parametrize("command", ["--help", "rank --help", "models", "models --json", "config"])
+def test_what_no_command_can_print_is_reported_once(capsys, command):
     with reader_gone() as stream:
         assert (ends(stream, *command.split()), capsys.readouterr().err) == (141, "")
     with full_disk() as stream:

@@ -45,7 +45,6 @@ def check_item_columns(names: Iterable[object], where: str, reader: RowReader) -
 @lru_cache(maxsize=16)
 def _known_columns(columns: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
     """Return the columns that could be read, and those that look like a candidate's."""
-    # Not as numbers: Python makes none of thousands of digits.
     numbers = {number for name in columns for number in re.findall("[0-9]+", plain_name(name))}
     known = (*FIELDS, *(column.format(k) for column in OF_NUMBER for k in numbers))
     return known, [name for name in columns if name not in known and _LOOKS_SO.fullmatch(name)]
@@ -84,9 +83,8 @@ def candidate_columns(columns: Iterable[object]) -> Numbers:
         matches = (re.fullmatch(pattern, name) for name in names)
         return sorted({int(match[1]) for match in matches if match})
 
-    # Python makes no number of more digits.
-    candidates = numbers(r"image(0|[1-9]\d{,3999})_(?:name|caption)")
-    return candidates, numbers(r"sequence_(?:image|caption)(0|[1-9]\d{,3999})")
+    candidates = numbers(r"image(0|[1-9]\d{,8})_(?:name|caption)")
+    return candidates, numbers(r"sequence_(?:image|caption)(0|[1-9]\d{,8})")
 
 
 def with_candidates(

@@ -6,6 +6,7 @@ import errno
 import logging
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from inspect import cleandoc
@@ -176,16 +177,14 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 def _new_warnings() -> Callable[[logging.LogRecord], bool]:
     """Return a filter of log messages that lets each warning pass once."""
-    printed: set[str] = set()
+    printed: deque[str] = deque(maxlen=REMEMBERED)
 
     def is_new(record: logging.LogRecord) -> bool:
         message = record.getMessage()
         if record.levelno < logging.WARNING:
             return True
-        if len(printed) == REMEMBERED:
-            printed.clear()
         fresh = message not in printed
-        printed.add(message)
+        printed.append(message)
         return fresh
 
     return is_new
