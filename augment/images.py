@@ -16,7 +16,7 @@ from admire.core.errors import UserError, needs_extra
 from admire.core.progress import show_progress
 from admire.core.schema import Count, check_setting
 from admire.core.storage import MARKER, check_folder, mark_folder, write_whole
-from admire.data.image_files import read_bytes, read_image
+from admire.data.image_files import SUFFIXES, read_bytes, read_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -67,7 +67,7 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
     PNG says what it was made from, so a second run makes only the variants that are missing or
     would be different now. Nothing is deleted.
 
-    Pictures are the files with a suffix that Pillow reads, except hidden files, files in hidden
+    Pictures are the files with one of :data:`~admire.data.image_files.SUFFIXES`, except hidden files, files in hidden
     folders, and ``folder/contact_sheet.png``.
 
     Args:
@@ -163,19 +163,14 @@ def _pipeline(width: int, height: int) -> Any:
 
 def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
     """Find each picture below the folder, by path, and name its variants."""
-    from PIL import Image
-
     check_setting("per_image", per_image, Count)
     if not folder.is_dir():
         raise UserError(f"{folder}: is not a folder of pictures.")
-    extensions = Image.registered_extensions()
-    formats = Image.OPEN.keys() - {"BUFR", "GRIB", "HDF5", "MPEG"}  # which it cannot decode
-    suffixes = {suffix for suffix, name in extensions.items() if name in formats}
     sources: dict[Path, Path] = {}  # the picture by its place below `folder`, less the suffix
     for source in sorted(folder.rglob("*")):
         place = source.relative_to(folder)
         hidden = any(part.startswith(".") for part in place.parts)
-        if hidden or place == Path(SHEET) or source.suffix.lower() not in suffixes:
+        if hidden or place == Path(SHEET) or source.suffix.lower() not in SUFFIXES:
             continue
         if not source.is_file():
             continue
