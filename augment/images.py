@@ -67,8 +67,8 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
     PNG says what it was made from, so a second run makes only the variants that are missing or
     would be different now. Nothing is deleted.
 
-    Pictures are the files with one of :data:`~admire.data.image_files.SUFFIXES`, except hidden files, files in hidden
-    folders, and ``folder/contact_sheet.png``.
+    Pictures are the files with one of :data:`~admire.data.image_files.SUFFIXES`, except hidden
+    files, files in hidden folders, and ``folder/contact_sheet.png``.
 
     Args:
         out: a new or empty folder, or one that this function wrote.

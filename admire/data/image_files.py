@@ -32,7 +32,9 @@ OTHER_FORMAT = f"is not a picture in {FORMAT_NAMES}. Save it as PNG or JPEG."
 def read_bytes(path: Path) -> bytes:
     """Read the content of an image file; refuse one that cannot be read, is empty or too large."""
     with _opened(path) as file:
-        return file.read()
+        content = file.read(PICTURE + 1)  # a device that an index names does not know its size
+    check_size(path, len(content))
+    return content
 
 
 def check_size(path: Path, size: int) -> None:
@@ -58,13 +60,13 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 def read_sidecar(path: Path) -> str | None:
     """Read the caption in the text file beside a picture, if there is one."""
     from admire.core.files import read_text
-    from admire.data.limits import check_text
+    from admire.data.limits import LIMITS, check_text
 
     sidecar = path.with_suffix(".txt")
     if not sidecar.exists():
         return None
     with open_file(sidecar) as file:
-        if not file.read().strip():
+        if not file.read(4 * LIMITS["caption"]).strip():
             return None
     try:
         return str(check_text("caption", " ".join(read_text(sidecar).splitlines()).strip()))
