@@ -124,10 +124,13 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        UserError: it is missing, unreadable, not UTF-8, empty or not TOML.
+        UserError: it is missing, unreadable, not UTF-8, empty or not TOML; or it is nested so
+            deeply, or has numbers of so many digits, that it cannot be written as JSON.
     """
     try:
-        return tomllib.loads(read_text(path).replace("\r\n", "\n"))
+        content = tomllib.loads(read_text(path).replace("\r\n", "\n"))
+        json.dumps(content, default=str)
+        return content
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: is not TOML ({error}).") from None
 
