@@ -24,7 +24,8 @@ from admire.core.schema import descriptions
 project = "admire"
 author = "The admire developers"
 project_copyright = author
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid"]
+myst_fence_as_directive = ["mermaid"]
 root_doc = "docs/index"
 include_patterns = ["**.md", "docs/reference.rst"]
 exclude_patterns = ["build", "**/node_modules", ".*"]

@@ -34,7 +34,7 @@ from admire.embedded.e5 import E5Encoder, open_network
 from admire.embedded.minilm import MiniLMEncoder
 from admire.encoders import Precision, open_encoder
 from admire.encoders.cached import CachedEncoder
-from admire.llm import Question, Session, ask_each, open_llm
+from admire.llm import Conversation, Question, Session, converse, open_llm
 from admire.tasks.retrieval.passages import Passage, Split
 from admire.tasks.retrieval.query_scores import score_queries
 
@@ -386,13 +386,14 @@ def test_a_chat_server_is_kept_busy(seconds: float, parallel: int, share: float)
         llm = Session().bind(open_llm("openai:slow", url=url, parallel=parallel))
         llm.ask(Question("to load the client"))
 
-        def ask(number: int) -> str:
-            return llm.ask(Question(f"{number} " + "word " * 300, purpose="senses")).text
+        def ask(number: int) -> Conversation[str]:
+            (reply,) = yield [Question(f"{number} " + "word " * 300, purpose="senses")]
+            return reply.text
 
         numbers = range(25 * parallel)
         taken, _ = measured(
             f"{parallel} at a time, {seconds:g} s each",
-            lambda: np.array(ask_each(ask, numbers, llm, "answers", name_of=str)),
+            lambda: np.array(converse(map(ask, numbers), llm)),
             "answers",
         )
     possible = parallel / seconds

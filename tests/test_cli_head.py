@@ -20,7 +20,6 @@ from toys import ScriptedChat, WordEncoder, open_words
 
 from admire.encoders.projection import Projection, load_projection
 from admire.encoders.training_settings import HeadTraining
-from admire.senses.source import ChatSource
 from admire.tasks.training import sweep as sweep_module
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -43,19 +42,19 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         opened.append((name, options))
         return Others() if name == "others" else open_words(name)
 
-    def open_llms(name: str, *, url: str | None = None, **_: Any) -> list[ChatSource]:
+    def open_llm(name: str, *, url: str | None = None, **_: Any) -> ScriptedChat:
         opened.append((name, url))
-        chat = ScriptedChat(
+        return ScriptedChat(
             lambda prompt: "Idiomatic" if "or literally" in prompt else "a woman awake late"
         )
-        return [ChatSource(chat)]
 
     for module in ("tasks.training.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.tasks.training.triplets.open_llm", open_llm)
     monkeypatch.setattr(
-        "admire.tasks.training.triplets.open_source", lambda *a, **k: open_llms(*a, **k)[0]
+        "admire.pipeline.models.open_models",
+        lambda *names, session, **options: [session.bind(open_llm(*names, **options))],
     )
-    monkeypatch.setattr("admire.pipeline.sources.open_sources", open_llms)
     return opened
 
 

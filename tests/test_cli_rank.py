@@ -156,7 +156,7 @@ def test_the_first_items_are_enough_for_a_first_try(
     assert len(table.read_text().splitlines()) == 3
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     model = ("--llm", "openai:x", "--votes", 1, "--meanings", "gloss")
-    _, printed, _ = run(capsys, "batch", data, "--dry-run", *model, "--limit", 2)
+    _, printed, _ = run(capsys, "rank", data, "--dry-run", *model, "--limit", 2)
     assert re.search(r"openai:x │ (at most )?2 ", printed)
     assert "(--limit)" in ended(capsys, "check", data, "--limit", 0)
 
@@ -403,7 +403,7 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver):
     slow = [True]
 
     def answer(prompt: str) -> str:
-        if slow[0] and "cold feet" in prompt:
+        if slow[0] and "night owl" in prompt:
             reached.set()
             release.wait(30)
         return "Literal" if "or literally" in prompt else "Someone who is awake at night."
@@ -430,12 +430,12 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver):
     assert err.endswith(f"{done}Interrupted. Run the same command again to resume.\n")
     assert not out.exists()
 
-    owls = sum("night owl" in prompt for prompt in prompts)
-    assert owls == 5
+    feet = sum("cold feet" in prompt for prompt in prompts)
+    assert feet == 5
     prompts.clear()
     subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True)
     assert (out / "submission_en.tsv").is_file()
-    assert sum("night owl" in prompt and "or literally" in prompt for prompt in prompts) == 0
+    assert sum("cold feet" in prompt and "or literally" in prompt for prompt in prompts) == 0
 
 
 @pytest.mark.usefixtures("words", "owls")

@@ -17,7 +17,8 @@ from admire.embedded.e5 import E5Encoder
 from admire.embedded.sight import VECTORS, SightEncoder, conse
 from admire.encoders import families
 from admire.encoders.cached import CachedEncoder
-from admire.rankers import RunEncoder, compare
+from admire.rankers import RunEncoder
+from admire.rankers.embeddings import Embeddings
 from admire.senses import Sense
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
@@ -116,10 +117,11 @@ def test_a_picture_is_put_in_words_beside_a_caption_alone(sight, caplog, sense, 
         Meaning(("a person who works late by the light of a lamp",)),
     )
     item = Item("hot air balloon", "", candidates=(balloon, desk))
-    encoders = RunEncoder(dict.fromkeys(TRACKS, CachedEncoder(sight)))
-    (comparison,) = compare([item], [[reading]], Settings(), [encoders])[0]
-    assert np.argsort(-comparison.scores).tolist() == order
-    assert comparison.scores.all()
+    ranker = Embeddings([RunEncoder(dict.fromkeys(TRACKS, CachedEncoder(sight)))])
+    ranker.settings = Settings()
+    (judgement,) = ranker.judge([item], [reading])[0]
+    assert np.argsort(np.negative(judgement.scores)).tolist() == order
+    assert all(judgement.scores)
     assert "balloon" in sight.in_words(balloon.image)
     assert "no modality in common" in caplog.text
 

@@ -24,7 +24,7 @@ from toys import OWL, PAPER, WordEncoder, explains
 import admire
 from admire import UserError
 from admire.data.submission import Prediction, add_predictions
-from admire.pipeline.past_runs import open_run_replies, read_cosines, read_record, read_run
+from admire.pipeline.past_runs import open_run, read_cosines, read_record, read_run
 from admire.pipeline.scoring import compare_runs, summarise_run
 from admire.senses.recorded import open_replies
 
@@ -120,7 +120,7 @@ KINDS: dict[str, Kind] = {
             read_record,
             summarise_run,
             read_cosines,
-            open_run_replies,
+            lambda folder: open_run(str(folder)),
             lambda folder: compare_runs([folder]),
         ),
         ("items.jsonl", "scores.csv", "run.json"),

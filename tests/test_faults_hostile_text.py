@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from judges import Judge, item_of, settings
 from PIL import Image
 from strict_server import Body, StrictServer, prompt_of
-from toys import OWL, PAPER, ScriptedChat, WordEncoder, open_words
+from toys import OWL, PAPER, ScriptedChat, WordEncoder, open_words, talk
 
 from admire import UserError, rank
 from admire.apps.cli import main
@@ -29,7 +29,7 @@ from admire.core.terminal import visible
 from admire.llm import Reply
 from admire.prompts import FOLDER, Prompts, quoted
 from admire.rankers.pointwise import read_letters
-from admire.senses.meaning import ask_gloss, ask_meaning
+from admire.senses.meaning import describe
 from admire.tasks.sts.evaluation import rate
 from admire.tasks.sts.pairs import Pair
 
@@ -191,10 +191,10 @@ def test_a_meaning_is_none_of_the_questions_or_the_datas_own_words():
     true = '{"idiom": "night owl", "definitions": ["someone up late"], "scene": "a lamp"}'
     for reply in (f"The sentence: {said}\n{true}", f"%s\n{true}", f"%s\n{item.sentence}\n{true}"):
         llm = ScriptedChat(lambda prompt, reply=reply: reply.replace("%s", prompt))
-        assert ask_meaning(item, "idiomatic", llm, PROMPTS).definitions == ("someone up late",)
+        assert talk(describe(item, "idiomatic", PROMPTS), llm).definitions == ("someone up late",)
     llm = ScriptedChat(lambda prompt: f"{prompt}\n{item.sentence}\nMeaning: someone up late")
-    assert ask_gloss(item, llm, PROMPTS, max_tokens=60).definitions == ("someone up late",)
-    assert not ask_gloss(item, ScriptedChat(lambda prompt: prompt), PROMPTS, max_tokens=60)
+    assert talk(describe(item, "gloss", PROMPTS), llm).definitions == ("someone up late",)
+    assert not talk(describe(item, "gloss", PROMPTS), ScriptedChat(lambda prompt: prompt))
 
 
 def test_a_rating_and_a_paraphrase_are_the_models_own():

@@ -7,10 +7,10 @@ from datetime import date
 import pytest
 from chats import KEY, echo
 from pytest_httpserver import HTTPServer
-from toys import ScriptedChat, said
+from toys import said
 
 from admire.core.errors import UserError
-from admire.llm import ask_each, open_llm, retired
+from admire.llm import open_llm, retired
 from admire.rankers.settings import PROFILES
 
 
@@ -69,16 +69,3 @@ def test_a_model_name_may_hold_colons(httpserver: HTTPServer):
     assert said(llm, "hi") == "HI"
     assert llm.name == "openai:llama3.2:1b"
     assert httpserver.log[0][0].get_json()["model"] == "llama3.2:1b"
-
-
-def test_the_answers_come_in_the_order_of_the_things_and_an_error_names_one():
-    def question(thing: str) -> str:
-        if thing == "bad":
-            raise UserError("No.", "llms")
-        return thing.upper()
-
-    model = ScriptedChat(str, parallel=3)
-    assert ask_each(question, ["c", "a", "b"], model, "things", name_of=str) == ["C", "A", "B"]
-    with pytest.raises(UserError, match=r"'<bad>': No\. The answers so far are cached") as caught:
-        ask_each(question, ["a", "bad"], model, "things", name_of=lambda thing: f"<{thing}>")
-    assert caught.value.settings == ("llms",)

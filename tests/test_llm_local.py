@@ -9,8 +9,6 @@ import os
 import re
 import signal
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from werkzeug import Request, Response
 
 from admire.core.errors import UserError
 from admire.core.storage import cache_dir
-from admire.llm import Image, Question, Reply, Usage, ask_each, local, open_llm
+from admire.llm import Image, Question, Reply, Usage, local, open_llm
 from admire.llm.chat import ServerError
 from admire.llm.local import (
     EMBEDDED_FILE,
@@ -295,8 +293,9 @@ def together(llama: Path, httpserver: HTTPServer) -> list[tuple[str, object]]:
 
 
 def asked_at_once(llm: LocalChat, texts: list[str], **settings: Any) -> list[Reply]:
-    with ThreadPoolExecutor(len(texts)) as pool:
-        return list(pool.map(lambda text: llm.ask(Question(text, **settings)), texts))
+    asked = [Question(text, **settings) for text in sorted(texts)]
+    replies = dict(zip(sorted(texts), llm.ask_together(asked), strict=True))
+    return [replies[text] for text in texts]
 
 
 LEAD = "Say what it means.\n" * 3
@@ -313,7 +312,7 @@ def test_questions_that_begin_alike_are_answered_together(model: Path, together)
         ("completion", LEAD),  # read once, and given to each
         ("slots/0?action=save", f"{text.stem}.part"),
         *((f"slots/{slot}?action=restore", text.stem) for slot in range(4)),
-        ("completion", sorted(texts)),  # in the same order, whoever came first
+        ("completion", sorted(texts)),
     ]
     together.clear()
     cut = asked_at_once(llm, [f'{LEAD}cut "{name}"' for name in "ef"])
@@ -347,18 +346,6 @@ def test_a_beginning_without_room_in_the_slots_is_read_once_and_done_without(mod
     assert [asked for asked, _ in together] == ["completion", "slots/0?action=save", *KNOWN[:1] * 2]
 
 
-def test_a_model_waits_for_as_many_questions_as_there_are(model, together, monkeypatch):
-    monkeypatch.setattr("admire.llm.local.GATHER", 10.0)
-    llm = LocalChat(model, prefills_reply=True)
-    started = time.perf_counter()
-    for names in ("a", "ab"):
-        questions = [Question(f"{LEAD}{name}'") for name in names]
-        replies = ask_each(llm.ask, questions, llm, "Asking", name_of=str)
-        assert [reply.text for reply in replies] == [f" of {name}" for name in names]
-        assert together[-1] == ("completion", [question.text for question in questions])
-    assert time.perf_counter() - started < 10
-
-
 def test_a_question_that_is_unlike_the_others_is_asked_alone(model: Path, together):
     llm = LocalChat(model, prefills_reply=True)
     unlike = [f"{LEAD}'a'", "What is 'owl'"]
@@ -373,7 +360,7 @@ def test_a_question_that_is_unlike_the_others_is_asked_alone(model: Path, togeth
     refused = [len(prompt) for _, prompt in together if isinstance(prompt, list)]
     assert refused == [1, 1, 2]
     plain = LocalChat(model)  # what else its template puts into a reply is not known
-    assert plain.parallel == 1
+    assert (plain.batch, llm.batch) == (1, 4)
     assert asked_at_once(plain, [f"{LEAD}a", f"{LEAD}b"])[0].text == "Literal"
 
 
@@ -411,5 +398,5 @@ def test_the_weights_of_embedded_behave_alike_under_any_name(tmp_path: Path):
     path.write_bytes(b"GGUF")
     copy, embedded = LocalChat(path, sha256=local.EMBEDDED_SHA256), embedded_chat()
     other = LocalChat(path)
-    for name in ("identity", "parallel", "judges_senses", "describes_both_senses"):
+    for name in ("identity", "batch", "judges_senses", "describes_both_senses"):
         assert getattr(copy, name) == getattr(embedded, name) != getattr(other, name)

@@ -22,22 +22,10 @@ def gpt(model: str = "gpt-4o", url: str | None = None) -> ChatModel:
 
 
 @pytest.mark.parametrize(
-    ("model", "batched", "dollars"),
-    [
-        ("gpt-4o", False, 0.6 * 2.5 + 0.4 * 1.25 + 1.0),
-        ("gpt-3.5-turbo", False, 0.5 + 0.15),
-        ("gpt-3.5-turbo", True, (0.5 + 0.15) / 2),
-    ],
+    ("model", "dollars"), [("gpt-4o", 0.6 * 2.5 + 0.4 * 1.25 + 1.0), ("gpt-3.5-turbo", 0.5 + 0.15)]
 )
-def test_a_known_models_price_is_that_of_the_list(model: str, batched: bool, dollars: float):
-    assert price(gpt(model), MILLION, batched=batched) == Price(pytest.approx(dollars))
-
-
-def test_where_no_price_of_batches_is_known_the_ordinary_one_is_the_most():
-    old = gpt("gpt-4-vision-preview")
-    ordinary = price(old, MILLION)
-    assert ordinary is not None
-    assert price(old, MILLION, batched=True) == Price(ordinary.dollars, at_most=True)
+def test_a_known_models_price_is_that_of_the_list(model: str, dollars: float):
+    assert price(gpt(model), MILLION) == Price(pytest.approx(dollars))
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def test_one_reply_that_tells_nothing_makes_the_sum_unknown():
 
 def test_a_budget_ends_the_questions_once_it_is_spent_but_cached_replies_are_free():
     model = ScriptedChat(str.upper)
-    model.price = lambda usage, batched: Price(usage.completion / 100)
+    model.price = lambda usage: Price(usage.completion / 100)
     llm = Session(1.0).bind(model)
     for text in ("first", "second", "first"):
         assert said(llm, text, max_tokens=50) == text.upper()

@@ -14,7 +14,7 @@ import pytest
 from commands import run
 from conftest import admire_row
 from PIL import Image
-from toys import MarkedEncoder, ScriptedChat, marked, open_words
+from toys import MarkedEncoder, ScriptedChat, marked, open_words, opens
 
 from admire import SAMPLES, Candidate, Item, Settings, rank, read_items, write_run
 from admire.apps.report.tables import ranking_tables
@@ -23,7 +23,6 @@ from admire.embedded.light_detector import LightDetector, Reader
 from admire.metrics.leakage import find_leaks, training_digests
 from admire.pipeline.past_runs import read_run
 from admire.senses import open_detector
-from admire.senses.source import ChatSource
 from admire.tasks.training import train_detector
 
 needs_torch, learning = (
@@ -47,9 +46,9 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     llm = ScriptedChat(lambda prompt: "Idiomatic" if "or literally" in prompt else "a late woman")
     for module in ("tasks.training.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_words)
-    monkeypatch.setattr("admire.tasks.training.triplets.open_source", lambda *_, **__: llm)
-    monkeypatch.setattr("admire.pipeline.sources.open_sources", lambda *_, **__: [ChatSource(llm)])
-    monkeypatch.setattr("admire.pipeline.sources.open_source", lambda *_, **__: llm)
+    monkeypatch.setattr("admire.tasks.training.triplets.open_llm", lambda *_, **__: llm)
+    monkeypatch.setattr("admire.llm.open_llm", lambda *_, **__: llm)
+    monkeypatch.setattr("admire.pipeline.models.open_models", opens(llm))
     monkeypatch.setattr("admire.tasks.training.sweep.cores", lambda: 1)
 
 

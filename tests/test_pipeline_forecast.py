@@ -70,7 +70,7 @@ def test_of_meanings_that_are_meant_there_may_be_fewer_until_the_senses_are_know
     meant = replace(SETTINGS, meanings="meant")
     soft = replace(meant, scoring=Scoring(gate="soft"))
     told = [plan(ITEMS, settings)[1] for settings in (meant, soft)]
-    assert [(one.questions, one.at_most) for one in told] == [(8, True), (8, False)]
+    assert [(one.questions, one.at_most) for one in told] == [(4, True), (8, False)]
     rank(ITEMS, meant, encoder=WordEncoder())
     told = [plan(ITEMS, settings)[1] for settings in (meant, soft)]
     assert [(one.questions, one.kept, one.at_most) for one in told] == [

@@ -17,7 +17,7 @@ from admire.apps.report import gallery
 from admire.apps.serve import schemas
 from admire.pipeline.ranking import Ranking
 from admire.senses import Sense
-from admire.senses.dictionary_source import NO_ENTRY
+from admire.senses.dictionary_model import NO_ENTRY
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import REPEATS, Meaning
 

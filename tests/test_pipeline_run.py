@@ -120,18 +120,18 @@ def test_a_model_that_fails_names_the_item_and_keeps_what_was_answered():
     broken = True
 
     def answer(prompt: str) -> str:
-        if broken and "cold feet" in prompt:
+        if broken and "night owl" in prompt:
             raise UserError("the server died.")
         return "Literal"
 
     chat = ScriptedChat(answer)
     chat.identity = "scripted, version 1"  # so its replies are cached
-    with pytest.raises(UserError, match=r"'cold feet': the server died.*same command again"):
+    with pytest.raises(UserError, match=r"'night owl': the server died.*same command again"):
         rank([OWL, other], PAPER, llms=[chat], encoder=WordEncoder())
     broken = False
     chat.prompts.clear()
     rank([OWL, other], PAPER, llms=[chat], encoder=WordEncoder())
-    assert all("cold feet" in prompt for prompt in chat.prompts)
+    assert all("night owl" in prompt for prompt in chat.prompts)
     assert len(chat.prompts) == 5
 
 

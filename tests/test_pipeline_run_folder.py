@@ -29,7 +29,7 @@ from admire import (
     write_run,
 )
 from admire.metrics.item_figures import score_items
-from admire.pipeline.past_runs import open_run_replies, read_record, read_run
+from admire.pipeline.past_runs import open_run, read_record, read_run
 from admire.pipeline.record import used_gold_sense
 from admire.pipeline.scoring import judged_track, summarise_run
 from admire.pipeline.tuning import tune
@@ -128,7 +128,7 @@ def test_what_dictionaries_said_is_kept(tmp_path, owls):
     (known,) = made.known.idiomatic
     assert (known.gloss, known.source) == ("who stays up late", "wordnet")
     assert read_run(folder).rankings[0].interpretations == (made,)
-    (replay,) = open_run_replies(folder)
+    (replay,) = open_run(str(folder))
     again = rank([OWL], settings, llms=[replay], encoder=WordEncoder()).rankings[0]
     assert again.scores.tolist() == run.rankings[0].scores.tolist()
 

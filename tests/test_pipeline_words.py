@@ -12,7 +12,7 @@ from commands import ended, run
 from lexica import wordnet
 from PIL import Image
 from test_report_write import shown
-from toys import PictureEncoder, ScriptedChat, opener
+from toys import PictureEncoder, ScriptedChat, opener, opens
 
 from admire import Scoring, Settings, UserError, compare_runs, plan, rank, read_items
 from admire.apps.report import write_report
@@ -52,7 +52,7 @@ def data(tmp_path: Path) -> Path:
 def chat(monkeypatch: pytest.MonkeyPatch) -> ScriptedChat:
     """Toys in place of the models that the embedded profile opens."""
     chat = ScriptedChat(lambda prompt: RIVER if '"bank erosion", "def' in prompt else "?")
-    monkeypatch.setattr("admire.pipeline.sources.open_named", lambda *_, **__: chat)
+    monkeypatch.setattr("admire.pipeline.models.open_models", opens(chat))
     encoder = PicturesThatSay()
     monkeypatch.setattr("admire.rankers.embeddings.open_encoder", opener(encoder))
     return chat

@@ -101,7 +101,7 @@ def test_a_file_of_settings_and_a_dry_run_take_the_names(capsys, tmp_path):
     code, out, _ = run(capsys, *call, "--dry-run", "--json")
     assert code == 0
     stages = {row["stage"]: row["questions"] for row in json.loads(out)}
-    assert stages["ranking"] == 10
+    assert stages["ranking"] == 5  # both items have the same captions and meaning
     code, _, err = run(capsys, *call, "--out", tmp_path / "run")
     assert code == 0, err
     scores = admire.read_run(tmp_path / "run").rankings[0].judgements[0].scores

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from admire.llm import Question
 from admire.rankers.listwise import schema
 from admire.rankers.pairwise import SCHEMA, read_better
 from admire.rankers.pointwise import NUMBERS
@@ -59,5 +60,5 @@ def test_schemas_are_strict_and_the_same_bytes_in_every_cache_key(made, expected
     ],
 )
 def test_a_comparison_is_read_from_the_object_that_has_it(reply, order):
-    answer = read_better(reply, ("one", "two"))
+    answer = read_better(Question("", shown=("one", "two")), reply)
     assert (answer and answer.order) == order

@@ -35,7 +35,7 @@ class Counted:
 def test_a_sense_that_no_chat_model_decides_is_decided_once(monkeypatch):
     detector, opened = Counted(), []
     monkeypatch.setattr(
-        "admire.pipeline.run.open_detector", lambda path: opened.append(path) or detector
+        "admire.pipeline.chat_stage.open_detector", lambda path: opened.append(path) or detector
     )
     settings = Settings(sense="detector", detector="mine.json", meanings="gloss")
     run = rank([OWL, OWL], settings, llms=[says("Idiomatic")] * 3, encoder=WordEncoder())
@@ -244,7 +244,7 @@ def test_one_gloss_is_asked_for_or_none(sense, options, question):
 def test_what_the_words_of_a_compound_say_is_asked_once_for_all_its_sentences():
     chat = explains("Idiomatic")
     found = read(OWL, LITERAL_USE, OWL, chat=chat, meanings="both")
-    assert asked(chat) == ["sense"] * 3 + ["idiomatic"] * 2 + ["literal"]
+    assert asked(chat) == ["sense"] * 2 + ["idiomatic"] * 2 + ["literal"]
     assert [one.literal for one in found] == [BIRD] * 3
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from repeats import quickly, repeating
-from toys import Replies, ScriptedChat
+from toys import Replies, ScriptedChat, talk
 
 from admire.data.items import Item
 from admire.data.limits import LIMITS
@@ -16,9 +16,8 @@ from admire.senses.meaning import (
     ATTEMPTS,
     DEFINITIONS,
     Meaning,
-    ask_gloss,
-    ask_meaning,
     clean_gloss,
+    describe,
     is_copied,
     read_meaning,
 )
@@ -219,7 +218,7 @@ def test_a_long_reply_is_read_at_once_and_kept_in_part(reply: str):
     llm = ScriptedChat(lambda prompt: reply)
     for compound in ("night owl", "'"):
         with quickly(2):
-            meaning = ask_meaning(Item(compound, f"A {compound}."), "literal", llm, Prompts())
+            meaning = talk(describe(Item(compound, f"A {compound}."), "literal", Prompts()), llm)
             clean_gloss(reply, compound)
         assert len(meaning.unread or "") <= LIMITS["reply"]
         assert all(len(text) <= LIMITS["definition"] for text in meaning.definitions)
@@ -230,7 +229,7 @@ def test_what_is_no_text_is_left_out_of_a_meaning(escape: str):
     reply = f'{{"definitions": ["awake{escape} late"], "scene": "a {escape}lamp"}}'
     assert read_meaning(reply, ITEM) == Meaning(("awake late",), "a lamp")
     llm = ScriptedChat(lambda prompt: "x\0\ud800")
-    assert ask_meaning(ITEM, "literal", llm, Prompts()).unread == "x"
+    assert talk(describe(ITEM, "literal", Prompts()), llm).unread == "x"
 
 
 SENTENCE = "The concentrate is then passed through a tower of hot air to dry it."
@@ -282,20 +281,20 @@ def test_a_thought_is_no_definition(reply: str, cut: bool, expected: str | None)
             return replace(super().ask(question), cut=cut)
 
     chat = Chat(lambda _: reply)
-    gloss = ask_gloss(ITEM, chat, Prompts(), max_tokens=60)
+    gloss = talk(describe(ITEM, "gloss", Prompts()), chat)
     assert gloss.definitions == ((expected,) if expected else ())
     assert bool(gloss.fault) == (not expected)
-    meaning = ask_meaning(ITEM, "idiomatic", chat, Prompts())
+    meaning = talk(describe(ITEM, "idiomatic", Prompts()), chat)
     assert meaning.definitions[:1] == gloss.definitions
 
 
 @pytest.mark.parametrize("sense", ["idiomatic", "literal"])
 def test_the_prompt_of_a_sense_is_asked_until_a_reply_can_be_used(sense):
     llm = Replies("", "I'm sorry.", OBJECT)
-    assert ask_meaning(ITEM, sense, llm, Prompts(), seed=7) == WHOLE
+    assert talk(describe(ITEM, sense, Prompts(), seed=7), llm) == WHOLE
     assert llm.sampled == [(0.0, 7), (1.0, 8), (1.0, 9)]
     chat = ScriptedChat(lambda _: "")
-    meaning = ask_meaning(ITEM, sense, chat, Prompts())
+    meaning = talk(describe(ITEM, sense, Prompts()), chat)
     assert (meaning.unread, meaning.fault) == ("", "no line of it is a definition")
     assert chat.prompts == [Prompts().about(ITEM, sense)] * ATTEMPTS
 
@@ -315,7 +314,7 @@ HINT = ("who stays up late", "an owl")
 )
 def test_a_dictionary_may_be_repeated_and_stands_in_for_what_cannot_be_used(reply, expected):
     chat = Replies(reply)  # asked again, it has no reply
-    meaning = ask_meaning(ITEM, "idiomatic", chat, Prompts(), hint=HINT)
+    meaning = talk(describe(ITEM, "idiomatic", Prompts(), hint=HINT), chat)
     assert replace(meaning, fault=None) == expected
 
 
@@ -326,6 +325,6 @@ def test_a_dictionary_may_be_repeated_and_stands_in_for_what_cannot_be_used(repl
 def test_a_useless_reply_is_asked_for_again_with_another_seed(useless: str):
     # At temperature 0 the second reply would be the first one again.
     llm = Replies(useless, useless, "someone awake at night")
-    gloss = ask_gloss(ITEM, llm, Prompts(), max_tokens=60, seed=7)
+    gloss = talk(describe(ITEM, "gloss", Prompts(), seed=7, gloss_tokens=60), llm)
     assert gloss == Meaning(("someone awake at night",))
     assert llm.sampled == [(0.0, 7), (1.0, 8), (1.0, 9)]

@@ -3,13 +3,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from toys import Replies, ScriptedChat
+from toys import Replies, ScriptedChat, talk
 
 from admire.data.items import Item
-from admire.llm import Question, Reply, Unanswered
 from admire.prompts import Prompts
-from admire.senses.meaning import ATTEMPTS, REPEATS, Meaning, ask_gloss, ask_meaning
-from admire.senses.own_words import ask_words, repeats_words
+from admire.senses.meaning import ATTEMPTS, REPEATS, Meaning, describe
+from admire.senses.own_words import repeats_words, translate_words
 
 FEET = Item("kalte Füße", "Vor der Hochzeit bekam er kalte Füße.", language="de")
 EAR = Item("pig's ear", "He made a pig's ear of the repair.")
@@ -54,11 +53,13 @@ def test_a_definition_may_only_repeat_the_words(definition, phrases, expected):
     ],
 )
 def test_the_words_are_read_from_a_reply(reply: str, expected: str | None):
-    assert ask_words(FEET, Replies(reply), Prompts()) == expected
+    words = (FEET.phrase, expected) if expected else (FEET.phrase,)
+    assert talk(translate_words(FEET, Prompts()), Replies(reply)) == words
 
 
 def test_english_has_its_words():
-    assert ask_words(EAR, ScriptedChat(lambda _: pytest.fail("asked")), Prompts()) is None
+    llm = ScriptedChat(lambda _: pytest.fail("asked"))
+    assert talk(translate_words(EAR, Prompts()), llm) == (EAR.phrase,)
 
 
 def chat(*definitions: str, words: str = WORDS) -> ScriptedChat:
@@ -77,13 +78,10 @@ def chat(*definitions: str, words: str = WORDS) -> ScriptedChat:
 FEAR = "a sudden fear"
 
 
-@pytest.mark.parametrize("ask", [ask_meaning, ask_gloss])
-def test_words_are_asked_for_again_and_marked(ask):
+@pytest.mark.parametrize("kind", ["idiomatic", "gloss"])
+def test_words_are_asked_for_again_and_marked(kind):
     def definitions(*replies: str, item: Item = FEET, words: str = WORDS) -> Meaning:
-        llm = chat(*replies, words=words)
-        if ask is ask_gloss:
-            return ask_gloss(item, llm, Prompts(), max_tokens=60)
-        return ask_meaning(item, "idiomatic", llm, Prompts())
+        return talk(describe(item, kind, Prompts()), chat(*replies, words=words))
 
     assert definitions("cold feet", "feet that are cold", FEAR) == Meaning((FEAR,))
     marked = definitions(*["cold feet"] * ATTEMPTS)
@@ -101,21 +99,10 @@ def test_words_are_asked_for_again_and_marked(ask):
 )
 def test_a_dictionary_stands_in_for_words(hint, expected):
     llm = chat("cold feet")
-    assert ask_meaning(FEET, "idiomatic", llm, Prompts(), hint=hint) == expected
+    assert talk(describe(FEET, "idiomatic", Prompts(), hint=hint), llm) == expected
 
 
 def test_the_literal_sense_may_have_the_words():
     llm = ScriptedChat(lambda _: '{"definitions": ["feet that are cold"]}')
-    assert ask_meaning(FEET, "literal", llm, Prompts()) == Meaning(("feet that are cold",))
+    assert talk(describe(FEET, "literal", Prompts()), llm) == Meaning(("feet that are cold",))
     assert len(llm.prompts) == 1
-
-
-def test_recorded_replies_may_lack_the_words():
-    class Recorded(ScriptedChat):
-        def ask(self, question: Question) -> Reply:
-            if "one by one" in question.text:
-                raise Unanswered("not recorded")
-            return super().ask(question)
-
-    llm = Recorded(lambda _: '{"definitions": ["cold feet"]}')
-    assert ask_meaning(FEET, "idiomatic", llm, Prompts()) == Meaning(("cold feet",))

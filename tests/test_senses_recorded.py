@@ -7,18 +7,20 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from conftest import refused
-from toys import OWL, WordEncoder, explains
+from toys import OWL, WordEncoder, explains, talk
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
-from admire.pipeline.sources import open_source, open_sources
+from admire.llm import Question, open_llm
+from admire.llm.families import open_models
 from admire.prompts import Prompts
 from admire.senses.interpretation import interpret
-from admire.senses.meaning import Meaning
-from admire.senses.recorded import open_replies
+from admire.senses.meaning import Meaning, describe
+from admire.senses.recorded import Recorded, open_replies
 from admire.senses.sense import Sense
 from admire.senses.settings import SenseSettings
 
@@ -82,19 +84,18 @@ def test_votes_are_the_probability_and_the_majority_is_the_sense(write):
         ({"sense": "idiomatic"}, Sense("idiomatic", 1.0, by="recorded")),
         ({"sense": "LITERAL"}, Sense("literal", 0.0, by="recorded")),
     ):
-        assert open_replies(write(row | cells, name="replies.jsonl")).senses([OWL]) == [expected]
+        model = open_replies(write(row | cells, name="replies.jsonl"))
+        assert known(model, OWL, "senses") == expected
 
 
 def test_what_is_said_of_a_sentence_goes_before_what_is_said_of_the_compound(write):
     row = SENSE | {"meaning": "someone who works late", "scene": "a lamp"}
     model = open_replies(write(*MEANINGS, row, row))
     other = replace(OWL, sentence="Night owls sleep late.")
-    assert model.meanings([OWL, other], "idiomatic") == {
-        OWL: Meaning(("someone who works late",), "a lamp"),
-        other: LATE,
-    }
-    assert model.meanings([OWL], "literal") == {OWL: BIRD}
-    assert model.meanings([OWL], "gloss") == {OWL: Meaning(("someone who works late",))}
+    late = Meaning(("someone who works late",), "a lamp")
+    assert [known(model, item, sense="idiomatic") for item in (OWL, other)] == [late, LATE]
+    assert known(model, OWL, sense="literal") == BIRD
+    assert talk(describe(OWL, "gloss", Prompts()), model) == replace(late, scene=None)
 
 
 def test_an_order_is_that_of_the_items_candidates(write):
@@ -105,12 +106,12 @@ def test_an_order_is_that_of_the_items_candidates(write):
     orders = [["b", "a"], ["person.png", "bike.png", "bird.png"]]
     path = write(*(row | {"order": order} for order in orders), name="replies.jsonl")
     model = open_replies(path)
-    assert model.order(OWL) == tuple(orders[1])
-    assert model.order(other) == ("b", "a")
-    assert model.order(HOOTED) is None
+    assert known(model, OWL, "ranking") == tuple(orders[1])
+    assert known(model, other, "ranking") == ("b", "a")
+    assert known(model, HOOTED, "ranking") == ()
     triple = replace(OWL, candidates=(*pair, Candidate("c", caption="c")))
     with pytest.raises(UserError, match=r"replies\.jsonl, row 1, order"):
-        model.order(triple)
+        known(model, triple, "ranking")
 
 
 def test_items_without_a_sense_are_named_and_the_data_or_a_detector_can_give_it(write):
@@ -133,6 +134,11 @@ def test_an_item_that_the_file_does_not_know_is_named(write):
     settings = Settings(llms=(f"recorded:{write(*MEANINGS)}",), sense="given")
     with pytest.raises(UserError, match=r"'red tape' in “Red tape\.”\.$"):
         rank([HOOTED, bike], settings, encoder=WordEncoder())
+
+
+def known(model: Recorded, item: Item, purpose: str = "meanings", **fields: Any) -> Any:
+    """What a recording has of an item."""
+    return model.ask(Question("", purpose=purpose, about=item, **fields)).data
 
 
 ITEM = {"compound": "night owl", "sentence": "A night owl."}
@@ -200,14 +206,16 @@ def test_a_run_ranked_again_from_its_own_replies_is_the_same(tmp_path):
     pd.testing.assert_frame_equal(scores[0], scores[1], check_exact=True)
     assert scores[2]["score"].tolist() != scores[1]["score"].tolist()
 
-    (model, _), (kept, _) = (open_sources(f"run:{run}") for run in (one, again))
+    (model, _), (kept, _) = (open_models(f"run:{run}") for run in (one, again))
     digest = hashlib.sha256((one / "items.jsonl").read_bytes()).hexdigest()
     assert model.identity == f"run:{digest}:1:explains Idiomatic"
-    assert model.senses(items) == kept.senses(items) == [Sense("idiomatic", 2 / 3, 2, 1)] * 2
+    for recording in (model.unbound, kept.unbound):
+        senses = [known(recording, item, "senses") for item in items]
+        assert senses == [Sense("idiomatic", 2 / 3, 2, 1)] * 2
     orders = [row["order"] for row in map(json.loads, (one / "items.jsonl").open())]
-    assert [list(model.order(item) or ()) for item in items] == orders
+    assert [[*known(model.unbound, item, "ranking")] for item in items] == orders
     with pytest.raises(UserError, match="2 chat models"):
-        open_source(f"run:{one}")
+        open_llm(f"run:{one}")
 
 
 def test_a_run_of_glosses_gives_glosses_and_says_what_it_lacks(tmp_path, caplog):
@@ -216,7 +224,7 @@ def test_a_run_of_glosses_gives_glosses_and_says_what_it_lacks(tmp_path, caplog)
     chat.answer = lambda p: hear(p) if "or literally" in p else "A person awake late."
     items = [OWL, HOOTED]
     write_run(rank(items, settings, llms=[chat], encoder=WordEncoder()), tmp_path / "run")
-    llm = open_source(f"run:{tmp_path / 'run'}")
+    llm = open_llm(f"run:{tmp_path / 'run'}")
     caplog.set_level("WARNING")
     caplog.clear()
     (same,) = interpret(items, [llm], Prompts(), SenseSettings(meanings="gloss"))
@@ -231,11 +239,11 @@ def test_a_run_without_a_chat_model_or_a_damaged_one_has_no_replies(tmp_path):
     folder = tmp_path / "run"
     write_run(rank([OWL], Settings(query="compound"), encoder=WordEncoder()), folder)
     with pytest.raises(UserError, match="run: no chat model") as caught:
-        open_source(f"run:{folder}")
+        open_llm(f"run:{folder}")
     assert caught.value.settings == ("llms",)
     rows = (folder / "items.jsonl").read_text()
     (folder / "items.jsonl").write_text(rows.replace("interpretations", "readings"))
     with pytest.raises(UserError, match=r"items\.jsonl, row 1, interpretations"):
-        open_source(f"run:{folder}")
+        open_llm(f"run:{folder}")
     with pytest.raises(UserError, match=r"none/run\.json"):
-        open_source(f"run:{tmp_path / 'none'}")
+        open_llm(f"run:{tmp_path / 'none'}")

@@ -5,7 +5,7 @@ from hypothesis import given as every
 from hypothesis import settings
 from hypothesis import strategies as st
 from repeats import quickly, repeating
-from toys import Replies
+from toys import Replies, talk
 
 from admire.data.items import Item
 from admire.prompts import Prompts
@@ -31,14 +31,14 @@ I, L, NEITHER = "Idiomatic", "Literal", "I cannot say."  # noqa: E741
 )
 def test_the_majority_of_the_readable_votes_decides(replies: list[str], expected: Sense):
     voter = Replies(*replies)
-    assert vote([ITEM], voter, Prompts(), votes=len(replies), temperature=0.7) == [expected]
+    assert talk(vote(ITEM, Prompts(), votes=len(replies), temperature=0.7), voter) == expected
 
 
 @pytest.mark.parametrize(("votes", "seed"), [(1, 0), (5, 0), (5, 100)])
 def test_each_vote_has_a_seed_of_its_own(votes: int, seed: int):
     # With one seed every vote would be the same and come from the cache.
     voter = Replies(*[I] * votes)
-    vote([ITEM], voter, Prompts(), votes=votes, temperature=0.5, seed=seed)
+    talk(vote(ITEM, Prompts(), votes=votes, temperature=0.5, seed=seed), voter)
     assert [ask.seed for ask in voter.questions] == list(range(seed, seed + votes))
     assert {ask.temperature for ask in voter.questions} == {0.5}
     expected = Prompts().render("sense", "en", compound=ITEM.compound, sentence=ITEM.sentence)

@@ -9,13 +9,14 @@ from benchmarks import OWLS, QUERY_FORMS, RecordingEncoder, answer, scattered, w
 from commands import chat_server
 from toys import ScriptedChat, WordEncoder
 
+from admire.pipeline.forecast import DryRun, Forecast
 from admire.rankers.settings import Scoring
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
 from admire.senses.sense import Sense
 from admire.tasks.retrieval.passages import Split
 from admire.tasks.retrieval.query_scores import score_queries
-from admire.tasks.retrieval.retrieve import Retrieval, plan_retrieval, retrieve_split
+from admire.tasks.retrieval.retrieve import Retrieval, rehearse_retrieval, retrieve_split
 from admire.tasks.retrieval.settings import RetrieveSettings
 from admire.tasks.retrieval.similarities import bm25, by_meaning, dense, tune_bm25
 
@@ -83,13 +84,20 @@ def test_a_plan_counts_what_retrieval_by_meaning_then_asks(data, httpserver, sen
     prompts = chat_server(httpserver, answer)
     url = httpserver.url_for("/v1")
     settings = RetrieveSettings(query="meaning", sense=sense, llm="openai:toy", llm_url=url)
-    stages, again = plan_retrieval(data, settings, set()), set[str]()
+
+    def rehearse(*runs: RetrieveSettings) -> list[Forecast]:
+        session = DryRun()
+        for settings in runs:
+            rehearse_retrieval(data, settings, session)
+        return session.forecasts()
+
+    stages = rehearse(settings)
     retrieve_split(data, settings, encoder=WordEncoder())
     assert sum(stage.questions - stage.kept for stage in stages) == len(prompts)
-    for stage in plan_retrieval(data, settings, again):
+    for stage in (again := rehearse(settings)):
         assert stage.kept == stage.questions
-    assert plan_retrieval(data, replace(settings, contrast=0.5), again) == []
-    assert plan_retrieval(data, replace(settings, query="span"), set()) == []
+    assert rehearse(settings, replace(settings, contrast=0.5)) == again  # asked once for both
+    assert rehearse(replace(settings, query="span")) == []
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_captions_in_other_words_are_a_modality_for_each_maker(tmp_path):
 def chat(monkeypatch: pytest.MonkeyPatch) -> ScriptedChat:
     """Toys in place of the models."""
     chat = ScriptedChat(lambda prompt: "a late worker")
-    for name, model in (("open_encoder", PictureEncoder()), ("open_source", chat)):
+    for name, model in (("open_encoder", PictureEncoder()), ("open_llm", chat)):
         monkeypatch.setattr(
             f"admire.tasks.training.triplets.{name}", lambda *_, model=model, **__: model
         )

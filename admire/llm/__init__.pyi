@@ -1,4 +1,5 @@
-from .chat import ChatModel, Image, Question, Reply, Unanswered, Usage, ask_each, evict
+from .chat import ChatModel, Image, Question, Reply, Usage
+from .conversation import Conversation, Unusable, converse
 from .families import open_llm
 from .retired import retired
 from .session import BoundModel, Session
@@ -6,14 +7,14 @@ from .session import BoundModel, Session
 __all__ = [
     "BoundModel",
     "ChatModel",
+    "Conversation",
     "Image",
     "Question",
     "Reply",
     "Session",
-    "Unanswered",
+    "Unusable",
     "Usage",
-    "ask_each",
-    "evict",
+    "converse",
     "open_llm",
     "retired",
 ]

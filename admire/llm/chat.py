@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
-from copy import copy
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol
 
 from admire.core.errors import UserError
 from admire.core.identity import Identified
-from admire.core.progress import Cancelled, cancellation, show_progress
-
-log = logging.getLogger("admire")
-
-Subject = TypeVar("Subject")
-Answer = TypeVar("Answer")
+from admire.data.items import Item, SenseLabel
 
 IMAGE_SIDE = 768
 """The longest side of an image that is sent, in pixels, unless a question sets another one."""
-EXPECTED: ContextVar[float] = ContextVar("EXPECTED", default=inf)
-"""How many answers :func:`ask_each` expects in all; set in its threads. A model that answers
-questions in batches waits for no more than these."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +42,12 @@ class Question:
         logprobs: how many of the likeliest tokens to return at each place, 0 for none.
         target: a text to rate as the reply, instead of writing one: the reply is this text, with
             the log-probability of each of its tokens.
-        purpose: "senses", "meanings", …, for the cost of a run by stage. Not part of equality or
-            of the cache key.
-        shown: the names of the candidates that it shows, in their order. Not part of them either.
+        purpose: "senses", "meanings", "ranking", …: the stage of a run. Like all fields below, it
+            is not part of equality or of the cache key.
+        about: what it asks about: an item, or a text that names it in messages.
+        sense: the sense whose meaning it asks for.
+        shown: the names of the candidates that it shows, in their order.
+        task: what the model does, to show the progress: "Writing the meaning".
     """
 
     parts: str | tuple[str | Image, ...]
@@ -68,7 +58,10 @@ class Question:
     logprobs: int = 0
     target: str = ""
     purpose: str = field(default="", compare=False)
+    about: Item | str = field(default="", compare=False)
+    sense: SenseLabel | None = field(default=None, compare=False)
     shown: tuple[str, ...] = field(default=(), compare=False)
+    task: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:
@@ -118,8 +111,9 @@ class Reply:
             or of a target's token its own; None if they were not asked for or the server returns
             none.
         cached: whether it came from the cache.
-        batched: whether it came by OpenAI's Batch API, which has its own prices.
         model: the server's name of the model that answered; empty if unknown.
+        data: what it says, from a model that has it as data (see :attr:`ChatModel.recorded`): a
+            sense, a meaning or an order of candidates, in place of a text to parse.
     """
 
     text: str
@@ -128,8 +122,8 @@ class Reply:
     cut: bool = False
     logprobs: tuple[Mapping[str, float], ...] | None = None
     cached: bool = field(default=False, compare=False)
-    batched: bool = False
     model: str = ""
+    data: Any = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -137,7 +131,7 @@ class Price:
     """A price in US dollars.
 
     Attributes:
-        at_most: whether it may be lower: for batches where only the ordinary price is known.
+        at_most: whether it may be lower, because fewer questions may be asked.
     """
 
     dollars: float
@@ -163,10 +157,6 @@ class ServerError(UserError):
         self.later = later
 
 
-class Unanswered(Exception):  # noqa: N818  nothing has gone wrong
-    """Raised for a question without a cached reply by a model that only reads the cache."""
-
-
 class ChatModel(Identified, Protocol):
     """A model that answers one question at a time.
 
@@ -177,6 +167,9 @@ class ChatModel(Identified, Protocol):
         identity: everything that its replies depend on, such as server and weights; defaults to
             the name.
         parallel: how many questions may be asked at the same time.
+        batch: how many questions :meth:`ask_together` answers best at once; 1 for a model without.
+        recorded: whether it returns what is known already, as a file of replies does. It is asked
+            without a cache, an account or a budget.
         free: whether asking it costs nothing, because it runs on this machine.
         accepts_images: whether it accepts images, as far as is known before one is sent.
         scores_text: whether it rates a :attr:`Question.target`, as far as is known before it is
@@ -188,6 +181,8 @@ class ChatModel(Identified, Protocol):
     """
 
     parallel: int = 1
+    batch: int = 1
+    recorded: bool = False
     free: bool = False
     accepts_images: bool = False
     scores_text: bool = False
@@ -203,8 +198,20 @@ class ChatModel(Identified, Protocol):
         """
         ...
 
-    def price(self, usage: Usage, *, batched: bool = False) -> Price | None:
-        """Return what a reply of this usage costs, by a batch API or not; None if unknown."""
+    def ask_together(self, questions: Sequence[Question]) -> Iterator[Reply]:
+        """Yield the replies to several questions, at most :attr:`batch`, in their order."""
+        return map(self.ask, questions)
+
+    def check(self, items: Sequence[Item], purposes: Collection[str]) -> None:
+        """Refuse items that the model cannot be asked about, before anything is asked.
+
+        Args:
+            purposes: of the questions besides those about meanings: "senses", "ranking".
+        """
+        return
+
+    def price(self, usage: Usage) -> Price | None:
+        """Return what a reply of this usage costs; None if unknown."""
         return None
 
     def most_tokens(self, question: Question) -> int:
@@ -216,66 +223,3 @@ def inner(llm: ChatModel) -> ChatModel:
     """Return the model itself, without its session."""
     model: ChatModel = getattr(llm, "unbound", llm)
     return model
-
-
-def evict(llm: ChatModel, *questions: Question) -> None:
-    """Remove replies from the model's cache, if it has one, because they could not be parsed.
-
-    So the same command asks again, perhaps when the server works again.
-    """
-    if drop := getattr(llm, "evict", None):
-        for question in questions:
-            drop(question)
-
-
-def ask_each(
-    ask: Callable[[Subject], Answer],
-    subjects: Sequence[Subject],
-    llm: ChatModel,
-    task: str,
-    *,
-    name_of: Callable[[Subject], str],
-) -> list[Answer]:
-    """Ask a question about each subject, several at a time if the model allows it.
-
-    Args:
-        task: what the model does, to show the progress: "Writing the meaning".
-        name_of: returns a subject's name for messages.
-
-    Returns:
-        The answers, in the subjects' order.
-
-    Raises:
-        UserError: a question raised one; the message names the subject.
-        Unanswered: the cache lacks a reply; every question was tried.
-        Cancelled: the answers are no longer needed.
-    """
-    missing: list[Unanswered] = []
-    check = cancellation()
-
-    def ask_named(subject: Subject) -> Answer | None:
-        check()
-        try:
-            return ask(subject)
-        except Unanswered as unanswered:
-            missing.append(unanswered)
-            return None
-        except UserError as error:
-            named_error = copy(error)
-            cached = "The answers so far are cached: run the same command again to resume."
-            named_error.args = (f"'{name_of(subject)}': {error} {cached}",)
-            raise named_error from error
-
-    pool = ThreadPoolExecutor(llm.parallel, initializer=EXPECTED.set, initargs=(len(subjects),))
-    waits = True
-    try:
-        replies = pool.map(ask_named, subjects)
-        answers = list(show_progress(replies, f"{task} (model {llm.name})", len(subjects)))
-    except (KeyboardInterrupt, Cancelled):
-        waits = False  # pending replies are cached when they arrive
-        raise
-    finally:  # after an error or Ctrl-C, questions that have not begun are dropped
-        pool.shutdown(waits, cancel_futures=True)
-    if missing:
-        raise missing[0]
-    return cast(list[Answer], answers)

@@ -14,12 +14,12 @@ import time
 import urllib.error
 import urllib.request
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from http.client import HTTPException
 from importlib import metadata
+from itertools import takewhile
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ from admire.core.progress import show_progress
 from admire.core.registry import register
 from admire.core.storage import cache_dir, only_writer, open_file, write_whole
 from admire.llm import llama_process
-from admire.llm.chat import EXPECTED, ChatModel, Question, Reply, ServerError, Usage
+from admire.llm.chat import ChatModel, Question, Reply, ServerError, Usage
 from admire.llm.openai import SEEING, OpenAIChat
 
 log = logging.getLogger("admire")
@@ -48,8 +48,6 @@ CONTEXT = 4096
 BATCH_SIZE = 4
 """Questions that are answered in one batch. The weights are then read from memory once for all of
 them: on two cores four tokens took 1.5 to 3 times as long as one, depending on the processor."""
-GATHER = 0.1
-"""Seconds to wait for other threads to ask."""
 PATIENCE = 600.0
 """Seconds to wait while another command writes a model's file."""
 ENDING = 2.0
@@ -257,8 +255,8 @@ class LocalChat(ChatModel):
 
     The file is loaded at the first prompt, so a run whose replies are all cached loads nothing.
 
-    Several threads may ask at the same time. If the model supports ``prefills_reply``, their
-    questions for plain text are answered in one batch.
+    Several threads may ask at the same time. If the model supports ``prefills_reply``, questions
+    for plain text that share a prefix are answered in one batch.
 
     Args:
         path: the file, or a function that downloads it and returns its path.
@@ -288,9 +286,7 @@ class LocalChat(ChatModel):
         self.identity = f"gguf:{sha256}" + (":continues" if prefills_reply else "")
         self._prefills_reply = prefills_reply
         self.judges_senses = self.describes_both_senses = not is_embedded
-        self.parallel = BATCH_SIZE if prefills_reply else 1
-        self._asking: list[tuple[Question, Future[Reply]]] = []
-        self._asked = threading.Condition()
+        self.batch = BATCH_SIZE if prefills_reply else 1
         self._answering = threading.Lock()
         self._last: LlamaServer | None = None
         self._asks: tuple[LlamaServer, OpenAIChat] | None = None
@@ -317,8 +313,8 @@ class LocalChat(ChatModel):
         """Return the running server of the file; start it if there is none."""
         if not (self._last and self._last.runs()):
             path = self._path if isinstance(self._path, Path) else self._path()
-            start = partial(LlamaServer, path, batch_size=self.parallel)
-            self._last = SERVERS.get((path, self.parallel), start)
+            start = partial(LlamaServer, path, batch_size=self.batch)
+            self._last = SERVERS.get((path, self.batch), start)
         return self._last
 
     def _client(self, server: LlamaServer) -> OpenAIChat:
@@ -331,42 +327,27 @@ class LocalChat(ChatModel):
 
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.llm.ChatModel`."""
-        if question.images:
-            raise UserError(f"{self.name} cannot see images. {SEEING}", "track", "llms")
-        if question.target:
-            return self._with_server(lambda server: server.rate(question.text, question.target))
-        reply = Future[Reply]()
-        with self._asked:
-            self._asking.append((question, reply))
-            leads = len(self._asking) == 1
-            self._asked.notify_all()
-        if leads:  # the first thread answers for all that ask within GATHER seconds
-            with self._answering:
-                expected = min(self.parallel, EXPECTED.get())
-                with self._asked:
-                    self._asked.wait_for(lambda: len(self._asking) >= expected, GATHER)
-                    waiting, self._asking = self._asking, []
-                self._answer(waiting)
-        return reply.result()
+        (reply,) = self.ask_together([question])
+        return reply
 
-    def _answer(self, waiting: list[tuple[Question, Future[Reply]]]) -> None:
-        waiting.sort(key=lambda entry: entry[0].text)  # independent of the order of arrival
-        try:
-            while waiting:
-                first, *others = waiting
-                group = [first, *(entry for entry in others if _share_prefix(first[0], entry[0]))]
-                replies = self._with_server(partial(self._replies, [q for q, _ in group]))
-                for (_, future), reply in zip(group, replies, strict=True):
-                    future.set_result(reply)
-                waiting = [entry for entry in waiting if not entry[1].done()]
-        except Exception as error:
-            for _, future in waiting:
-                if not future.done():
-                    future.set_exception(error)
+    def ask_together(self, questions: Sequence[Question]) -> Iterator[Reply]:
+        """See :class:`admire.llm.ChatModel`."""
+        if any(question.images for question in questions):
+            raise UserError(f"{self.name} cannot see images. {SEEING}", "track", "llms")
+        while questions:
+            first, *others = questions
+            alike = [first, *takewhile(partial(_share_prefix, first), others)]
+            with self._answering:
+                replies = self._with_server(partial(self._replies, alike))
+            yield from replies
+            questions = questions[len(alike) :]
 
     def _replies(self, questions: Sequence[Question], server: LlamaServer) -> list[Reply]:
+        first = questions[0]
+        if first.target:
+            return [server.rate(first.text, first.target)]
         client = self._client(server)
-        if self._prefills_reply and _plain(questions[0]):
+        if self._prefills_reply and _plain(first):
             try:
                 return server.complete([client.request(question) for question in questions])
             except ServerError:

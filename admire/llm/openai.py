@@ -145,9 +145,9 @@ class OpenAIChat(ChatModel):
         limits: Any = {"timeout": self._timeout, "retries": self._retries}
         return open_client(self.address, self._key, model=self.name, **limits)
 
-    def price(self, usage: Usage, *, batched: bool = False) -> Price | None:
+    def price(self, usage: Usage) -> Price | None:
         """See :class:`admire.llm.ChatModel`; by the price lists of genai-prices."""
-        return listed_price(self.model, self.address.shown, usage, batched=batched)
+        return listed_price(self.model, self.address.shown, usage)
 
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.llm.ChatModel`.

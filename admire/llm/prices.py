@@ -12,14 +12,14 @@ from admire.llm.pictures import image_size
 TILE, LONGEST, SHORTEST = 512, 2048, 768
 
 
-def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | None:
-    """Return what a reply of this usage costs today, by a batch API or not; None if unknown."""
+def price(llm: ChatModel, usage: Usage) -> Price | None:
+    """Return what a reply of this usage costs today; None if unknown."""
     if llm.free:
         return Price(0.0)
-    return inner(llm).price(usage, batched=batched)
+    return inner(llm).price(usage)
 
 
-def listed_price(model: str, url: str, usage: Usage, *, batched: bool = False) -> Price | None:
+def listed_price(model: str, url: str, usage: Usage) -> Price | None:
     """Return a server's price in the lists of genai-prices; None if they lack it."""
     if find_spec("genai_prices") is None:
         return None
@@ -31,13 +31,11 @@ def listed_price(model: str, url: str, usage: Usage, *, batched: bool = False) -
         cache_read_tokens=min(usage.cached, usage.prompt),
         output_tokens=usage.completion,
     )
-    way = {"processing": "batch"} if batched else None
     try:
-        price = calc_price(counted, model, provider_api_url=url, price_context=way)
+        price = calc_price(counted, model, provider_api_url=url)
     except LookupError:
         return None
-    ways = [variant.when.get("processing") for variant in price.model.price_variants or ()]
-    return Price(float(price.total_price), at_most=batched and "batch" not in ways)
+    return Price(float(price.total_price))
 
 
 def why_unknown(llm: ChatModel) -> str:

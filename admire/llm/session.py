@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from math import inf
 from typing import Any
@@ -15,7 +15,8 @@ from weakref import WeakValueDictionary
 from admire.core import registry
 from admire.core.cache import open_cache
 from admire.core.errors import UserError
-from admire.llm.chat import ChatModel, Image, Price, Question, Reply, Unanswered, Usage, inner
+from admire.data.items import Item
+from admire.llm.chat import ChatModel, Image, Price, Question, Reply, Usage, inner
 from admire.llm.pictures import digest
 from admire.llm.prices import estimate, price, why_unknown
 
@@ -25,6 +26,8 @@ REPLIES = "replies.sqlite"
 """File name in the cache directory."""
 RECORD = b"\x1e"
 """First byte of a cached reply; its record in JSON follows."""
+UNSTORED = ("cached", "data")
+"""The fields of a reply that its record does not have."""
 UNKNOWN = "unknown"
 _LOCKS = WeakValueDictionary[str, threading.Lock]()
 """Locks of pending questions, by their keys."""
@@ -38,7 +41,6 @@ class Entry:
     Attributes:
         why: why the price is unknown; empty if it is known.
         answered_by: the server's names of the models that answered, each once.
-        seconds: unknown for replies from batches.
         price_now: of the replies that were not in the cache.
     """
 
@@ -80,6 +82,20 @@ SUMS = [field.name for field in fields(Entry)[4:]]
 NOT_RECORDED = ("why", "price", "price_now")  # but under other names
 
 
+def _tokens(question: Question, usage: Usage | None) -> dict[str, Any]:
+    """Return the fields of an entry about tokens, None for what the server does not report."""
+    if usage is None:
+        return dict.fromkeys(
+            ("prompt_tokens", "cached_tokens", "completion_tokens", "image_tokens")
+        )
+    return {
+        "prompt_tokens": usage.prompt,
+        "cached_tokens": usage.cached,
+        "completion_tokens": usage.completion,
+        "image_tokens": usage.images if usage.images or not question.images else None,
+    }
+
+
 class Session:
     """Asks the questions of a command: each once, within a budget, with an account of the costs.
 
@@ -91,38 +107,33 @@ class Session:
             ``parallel``), are still answered and paid for. A reply without a token count from its
             server costs nothing.
         fresh: whether to ignore and overwrite replies that were cached before.
-        note: makes it a session that only reads the cache: a question without a cached reply raises
-            :class:`Unanswered`. It is called with each question and its reply, None if there is
-            none.
 
     Attributes:
-        missing: in such a session, how many questions had no reply.
+        seconds: how long conversations took, by purpose.
+        imagines: whether its models make up replies, see :class:`admire.pipeline.forecast.DryRun`.
     """
 
-    def __init__(
-        self,
-        budget: float | None = None,
-        *,
-        fresh: bool = False,
-        note: Callable[[Question, Reply | None], None] | None = None,
-    ):
+    imagines = False
+
+    def __init__(self, budget: float | None = None, *, fresh: bool = False):
         self.cache = open_cache(REPLIES)
         # Dates do not show which replies are new, because clocks may be set back.
         self.fresh: set[str] | None = set() if fresh else None
-        self.note, self.missing = note, 0
         self._budget = inf if budget is None else budget
         self._spent = 0.0
+        self.seconds: dict[str, float] = {}
         self._entries: dict[tuple[str, str], Entry] = {}
         self._lock = threading.Lock()
 
     def bind(self, model: ChatModel) -> BoundModel:
-        """Return the same model, to be asked through this session.
+        """Return the same model, to be asked through this session; a recorded one as it is.
 
         Raises:
             UserError: there is a budget and the model's price is unknown.
         """
-        bound = BoundModel(inner(model), self)
-        if self._budget < inf:
+        recorded = getattr(model, "recorded", False)
+        bound = BoundModel(inner(model), None if recorded else self)
+        if self._budget < inf and not recorded:
             check_price(bound)
         return bound
 
@@ -156,28 +167,25 @@ class Session:
         """Add a reply to the account."""
         usage, cost = reply.usage, None
         if usage or llm.free:
-            cost = price(llm, usage or Usage(), batched=reply.batched)
-        images_known = usage and (usage.images or not question.images)
+            cost = price(llm, usage or Usage())
         with self._lock:
             if not reply.cached:
                 spent = cost or price(llm, estimate(question, llm))
                 self._spent += spent.dollars if spent else 0.0
             place = question.purpose, llm.name
-            entry = Entry(
-                *place,
-                why="" if place in self._entries else why_unknown(llm),
-                answered_by=[reply.model] if reply.model else [],
-                calls=1,
-                from_cache=int(reply.cached),
-                prompt_tokens=usage.prompt if usage else None,
-                cached_tokens=usage.cached if usage else None,
-                completion_tokens=usage.completion if usage else None,
-                image_tokens=usage.images if usage and images_known else None,
-                seconds=reply.seconds or None,
-                price=cost,
-                price_now=Price(0.0) if reply.cached else cost,
+            self._add(
+                Entry(
+                    *place,
+                    why="" if place in self._entries else why_unknown(llm),
+                    answered_by=[reply.model] if reply.model else [],
+                    calls=1,
+                    from_cache=int(reply.cached),
+                    **_tokens(question, usage),
+                    seconds=reply.seconds or None,
+                    price=cost,
+                    price_now=Price(0.0) if reply.cached else cost,
+                )
             )
-            self._add(entry)
 
     def _add(self, new: Entry) -> None:
         """Add an entry; warn once if the server changes the model that answers."""
@@ -201,7 +209,7 @@ class Session:
 
 
 class BoundModel(ChatModel):
-    """A chat model that is asked through a :class:`Session`.
+    """A chat model that is asked through a :class:`Session`, or, without one, directly.
 
     Replies are cached on disk by model, question and settings, unless the model's identity is only
     its name, which does not change when its replies do. Empty replies are not cached. If several
@@ -209,50 +217,75 @@ class BoundModel(ChatModel):
 
     Attributes:
         unbound: the model itself.
+        imagines: see :attr:`Session.imagines`.
     """
 
-    def __init__(self, model: ChatModel, session: Session):
+    def __init__(self, model: ChatModel, session: Session | None = None):
         self.unbound, self.session = model, session
         self.name, self.identity = model.name, model.identity
         for name in ChatModel.__annotations__:
             setattr(self, name, getattr(model, name, getattr(ChatModel, name)))
-        self._caches = self.identity != self.name
+        self.imagines = bool(session and session.imagines)
+        self._caches = session is not None and self.identity != self.name
 
     def ask(self, question: Question) -> Reply:
-        """See :class:`admire.llm.ChatModel`.
+        """Return the cached reply, or ask; see :class:`admire.llm.ChatModel`.
 
         Raises:
             UserError: the budget is spent, or the model fails.
-            Unanswered: the session only reads the cache, which lacks the reply.
         """
-        session = self.session
-        if session.note:
-            reply = self.cached(self.key(question)) if self._caches else None
-            session.note(question, reply)
-            if reply is None:
-                session.missing += 1
-                raise Unanswered
-            return reply
-        reply = self._cached_or_asked(question) if self._caches else self._ask(question)
-        session.record(self, question, reply)
+        reply = self.cached(question)
+        if not reply:
+            self.check_budget()
+            reply = self.answer(question)
+        self.record(question, reply)
         return reply
 
-    def _cached_or_asked(self, question: Question) -> Reply:
-        key = self.key(question)
+    def answer(self, question: Question) -> Reply:
+        """Ask the model, and cache the reply."""
+        if not self._caches:
+            return self._ask(question)
         with _GUARD:
-            lock = _LOCKS.setdefault(key, threading.Lock())
+            lock = _LOCKS.setdefault(key := self.key(question), threading.Lock())
         with lock:
-            return self.cached(key) or self.store(key, self._ask(question))
+            return self.cached_at(key) or self.store(key, self._ask(question))
 
     def _ask(self, question: Question) -> Reply:
-        """Ask the model, unless the budget is spent; a plug-in is blamed for its errors."""
-        self.session.check_budget()
+        """Ask the model; a plug-in is blamed for its errors."""
         with registry.blamed(self.unbound):
             reply = self.unbound.ask(question)
         plugin = registry.plugin_of(self.unbound)
         if plugin and not (isinstance(reply, Reply) and isinstance(reply.text, str)):
             raise plugin.error(f"returned {type(reply).__name__}, not a Reply with a text.")
         return reply
+
+    def ask_together(self, questions: Sequence[Question]) -> Iterator[Reply]:
+        """Ask the model several questions, and cache the replies as they come."""
+        with registry.blamed(self.unbound):
+            for question, reply in zip(
+                questions, self.unbound.ask_together(questions), strict=True
+            ):
+                yield self.store(self.key(question), reply)
+
+    def check_budget(self) -> None:
+        """Refuse a question that is not cached if the budget is spent."""
+        if self.session:
+            self.session.check_budget()
+
+    def record(self, question: Question, reply: Reply, *, again: bool = False) -> None:
+        """Add a reply to the account of the session.
+
+        Args:
+            again: whether other replies may have decided that the question is asked.
+        """
+        if self.session:
+            self.session.record(self, question, reply)
+
+    def check(self, items: Sequence[Item], purposes: Collection[str]) -> None:
+        """See :class:`admire.llm.ChatModel`."""
+        with registry.blamed(self.unbound):
+            if check := getattr(self.unbound, "check", None):
+                check(items, purposes)
 
     def key(self, question: Question) -> str:
         """Return the SHA-256 of everything that the reply depends on; of images, the content."""
@@ -267,17 +300,26 @@ class BoundModel(ChatModel):
             parts += [question.schema, question.logprobs]
         if question.target:
             parts.append({"target": question.target})
+        if self.recorded:
+            parts.append(str(question.about))
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
-    def cached(self, key: str) -> Reply | None:
+    def cached(self, question: Question) -> Reply | None:
         """Return the cached reply; None if there is none, or it is damaged."""
-        if self.session.fresh is not None and key not in self.session.fresh:
+        return self.cached_at(self.key(question)) if self._caches else None
+
+    def cached_at(self, key: str) -> Reply | None:
+        """Return the cached reply to a question with this key."""
+        if not self.session or (self.session.fresh is not None and key not in self.session.fresh):
             return None
         value = self.session.cache.get(key)
         if value is None:
             return None
         try:
             record = json.loads(value.removeprefix(RECORD))
+            record.pop(
+                "batched", None
+            )  # of replies by OpenAI's Batch API, which older versions used
             if record["usage"] is not None:
                 record["usage"] = Usage(**record["usage"])
             if record["logprobs"] is not None:
@@ -288,19 +330,22 @@ class BoundModel(ChatModel):
 
     def store(self, key: str, reply: Reply) -> Reply:
         """Cache a reply, if it has text, and return it as stored."""
+        if not (self._caches and self.session):
+            return reply
         # Half an emoji cannot be encoded in a file.
         reply = replace(reply, text=reply.text.encode(errors="replace").decode())
         if reply.text.strip():
-            record = {name: value for name, value in asdict(reply).items() if name != "cached"}
+            record = {name: value for name, value in asdict(reply).items() if name not in UNSTORED}
             self.session.cache.put(key, RECORD + json.dumps(record).encode(), self.name)
             if self.session.fresh is not None:
                 self.session.fresh.add(key)
         return reply
 
-    def evict(self, question: Question) -> None:
-        """See :func:`admire.llm.chat.evict`."""
-        if self._caches:
-            self.session.cache.drop(self.key(question))
+    def evict(self, *questions: Question) -> None:
+        """Remove the replies to questions from the cache."""
+        if self._caches and self.session:
+            for question in questions:
+                self.session.cache.drop(self.key(question))
 
 
 def check_price(llm: ChatModel) -> None:

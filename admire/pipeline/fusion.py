@@ -20,7 +20,7 @@ from admire.pipeline.past_runs import read_run
 from admire.pipeline.ranking import FusedRun, Ranking, Run
 from admire.pipeline.record import VERSION, source_record, versions
 from admire.pipeline.score_parts import part_column
-from admire.rankers.embeddings import Part
+from admire.rankers.judgement import Part
 from admire.rankers.scorer import comparable, fuse_scores
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import NO_MEANING

@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 from admire.core.choices import TRACKS, Fusion
 from admire.core.errors import UserError
 from admire.core.files import check_columns, open_text, read_table, read_text, table_parts
+from admire.core.registry import register
 from admire.core.schema import Count, read_as
 from admire.data.items import Item
 from admire.pipeline.ranking import Ranking, Row, Run
@@ -301,8 +302,10 @@ def with_gold(item: Item, folder: Path | str, number: int) -> Item:
     return item
 
 
-def open_run_replies(folder: Path) -> list[Recorded]:
-    """Read the replies of each chat model of a run, and the run's orders."""
+@register("chat", "run", takes="FOLDER")
+def open_run(name: str) -> list[Recorded]:
+    """Replies of the chat models of an earlier run."""
+    folder = Path(name).expanduser()
     read_record(folder)
     rows = list(read_rows(folder))
     digest = hashlib.sha256((folder / ITEMS).read_bytes()).hexdigest()

@@ -32,45 +32,34 @@ from admire.data.overlap import Digests, Kind
 from admire.data.reader import Data, take_items
 from admire.encoders import TextEncoder
 from admire.llm.address import Address
+from admire.llm.chat import ChatModel
 from admire.llm.session import Session
 from admire.metrics.leakage import find_leaks, training_digests
 from admire.metrics.metrics import confidence
+from admire.pipeline.chat_stage import ChatStage, Judged
 from admire.pipeline.language_summary import Tally, count_items, summarise_languages
+from admire.pipeline.models import Model, ResolvedModels, resolve_models
 from admire.pipeline.ranking import Ranking, Run, agreed_sense, blocks
 from admire.pipeline.record import VERSION, source_record, versions
 from admire.pipeline.score_parts import as_counted, part_column
-from admire.pipeline.sources import Model, ResolvedModels, resolve_models
 from admire.prompts import Prompts
 from admire.rankers import (
-    Comparison,
     Judgement,
+    Part,
     Ranker,
     RunEncoder,
-    any_ranker,
-    check_answers,
-    compare,
-    judge,
     look_where_no_caption_is,
     open_encoders,
-    open_rankers,
+    open_together,
 )
-from admire.rankers.embeddings import Part
-from admire.rankers.scorer import Scores, comparable, fuse_scores
+from admire.rankers.scorer import Scores, fuse_scores
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import RequestOptions, Settings
-from admire.senses import Detector, open_detector
+from admire.senses import Detector
 from admire.senses.detector import trained_languages
-from admire.senses.dictionaries import Dictionary, open_dictionaries
-from admire.senses.interpretation import (
-    Glosses,
-    Interpretation,
-    interpret,
-    meanings_method,
-    sense_method,
-)
-from admire.senses.meaning import Meaning
-from admire.senses.sense import given, mean_probability
-from admire.senses.source import ChatSource, Source, check_contexts
+from admire.senses.dictionaries import Dictionary
+from admire.senses.interpretation import Interpretation, meanings_method
+from admire.senses.sense import mean_probability
 
 log = logging.getLogger("admire")
 
@@ -122,8 +111,9 @@ class RankingPipeline:
 
     Attributes:
         settings: resolved for this set.
-        models: the chat models and other sources; asked through the session.
+        stage: the conversations with chat models.
         encoders: see :func:`admire.rankers.open_encoders`.
+        rankers: those that judge many items at once, without a chat model.
         record: the record of the run, as in run.json.
         seconds: the time of each stage so far.
         done: how many items are ranked.
@@ -144,84 +134,78 @@ class RankingPipeline:
     ):
         self.skips_bad = skips_bad
         self.skipped: list[str] = []
+        self.seconds: dict[str, float] = {}
+        self.done = 0
+        self.tallies: dict[str, Tally] = {}
         settings = resolved.settings
         check_items(summary, settings)
         if settings.compares and not resolved.encoder and not resolved.caption_encoder:
             settings = look_where_no_caption_is(summary, settings)
+            resolved = replace(resolved, settings=settings)
         self.settings = settings
         self.prompts = Prompts(settings.prompts)
         # Before the encoders, which may download gigabytes.
         self.session = Session(resolved.asking.budget, fresh=resolved.asking.fresh)
-        models = resolved.open_sources()
-        self.dictionaries = open_dictionaries(settings.dictionaries) if models else ()
-        self.models: list[Source] = [
-            ChatSource(self.session.bind(model.llm)) if model.llm else model for model in models
-        ]
-        self.rankers: list[list[Ranker]] = [
-            open_rankers(summary, model, self.prompts, settings) for model in self.models
-        ]
-        tracks_seen = {track for row in self.rankers for r in row for track in r.tracks}
-        self.methods = sense_methods(settings, self.models)
-        check_senses(summary, self.models, self.methods)
-        detects = "detector" in self.methods
-        self.detector: Detector | None = None
-        if detects and "word" not in summary.contexts:
-            self.detector = resolved.detector or open_detector(settings.detector)
+        self.stage = ChatStage(summary, resolved, self.session, self.prompts)
+        self.detector = self.stage.interpreter.detector
         self.encoders: list[RunEncoder] = []
         if settings.compares:
             given_encoders = resolved.encoder, resolved.caption_encoder
             self.encoders = open_encoders(summary, settings, *given_encoders)
+        by_captions = (e.tracks["caption"] for e in self.encoders if "caption" in e.tracks)
+        self.stage.interpreter.encoder = next(by_captions, None)
+        self.rankers = open_together(self.prompts, settings, self.encoders)
         self.heads = [encoder.head for encoder in self.encoders if encoder.head]
-        trained = [*(("head", head) for head in self.heads), ("detector", self.detector)]
-        self._training_digests: dict[str, Digests] = {}
-        for kind, model in trained:
-            if model and (digests := training_digests(model)) is not None:
-                known = self._training_digests.get(kind, {})
-                more = {of: [*known.get(of, ()), *listed] for of, listed in digests.items()}
-                self._training_digests[kind] = {**known, **more}
-        self.record = self._begin(summary, source, tracks_seen)
-        self.seconds: dict[str, float] = {}
-        self.done = 0
-        self.tallies: dict[str, Tally] = {}
+        self._training_digests = _training_digests(self.heads, self.detector)
+        self.record = self._begin(summary, source)
 
-    def _begin(
-        self, summary: SetSummary, source: Mapping[str, str] | None, tracks_seen: Collection[str]
-    ) -> dict[str, Any]:
+    def _begin(self, summary: SetSummary, source: Mapping[str, str] | None) -> dict[str, Any]:
         """Return the first part of the record: settings, identities, prompts' hashes, versions."""
         settings = {
             name: str(value) if isinstance(value, Path) else value
             for name, value in asdict(self.settings).items()
             if name != "plugins" or value
         }
+        speakers = self.stage.speakers
+        seen = {track for speaker in speakers for r in speaker.rankers for track in r.tracks}
         compared = {track for encoder in self.encoders for track in encoder.tracks}
-        settings["track"] = "+".join(t for t in TRACKS if t in (compared or tracks_seen)) or None
+        settings["track"] = "+".join(t for t in TRACKS if t in (compared or seen)) or None
         settings["llm_url"] = self.settings.llm_url and Address.parse(self.settings.llm_url).shown
-
         return {
             "version": VERSION,
             "source": source,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "items": summary.items,
             "settings": settings,
-            "saw": [track for track in TRACKS if track in {*compared, *tracks_seen}],
-            "models": {
-                "llms": [
-                    _named(model)
-                    | {"sense": "none" if "word" in summary.contexts else method}
-                    | {"meanings": meanings_method(self.settings.meanings, model)}
-                    for model, method in zip(self.models, self.methods, strict=True)
-                ],
-                "encoders": {
-                    track: [_named(e.tracks[track]) for e in self.encoders if track in e.tracks]
-                    for track in TRACKS
-                    if track in compared
-                },
-                "detector": self.detector.identity if self.detector else None,
-                "head": " + ".join(head.identity for head in self.heads) or None,
-                "dictionaries": list(map(_named, self.dictionaries)),
-            },
+            "saw": [track for track in TRACKS if track in {*compared, *seen}],
+            "models": self._model_record(compared, words="word" in summary.contexts),
             "prompts": self.prompts.fingerprints(),
             "versions": versions(),
+        }
+
+    def _model_record(self, compared: Collection[str], *, words: bool) -> dict[str, Any]:
+        """Return the names and identities of all models.
+
+        Args:
+            compared: the tracks that encoders compare.
+            words: whether the items are words in phrases, without a sense.
+        """
+        encoders = {
+            track: [_named(e.tracks[track]) for e in self.encoders if track in e.tracks]
+            for track in TRACKS
+            if track in compared
+        }
+        return {
+            "llms": [
+                _named(speaker.llm)
+                | {"sense": "none" if words else speaker.method}
+                | {"meanings": meanings_method(self.settings.meanings, speaker.llm)}
+                for speaker in self.stage.speakers
+            ],
+            "encoders": encoders,
+            "detector": self.detector.identity if self.detector else None,
+            "head": " + ".join(head.identity for head in self.heads) or None,
+            "dictionaries": list(map(_named, self.stage.interpreter.dictionaries)),
         }
 
     def finish(self) -> dict[str, Any]:
@@ -282,60 +266,41 @@ class RankingPipeline:
         return left + self.rank_block(items[half:], first=False)
 
     def _rank_together(self, items: Sequence[Item], *, first: bool) -> list[Ranking]:
-        settings = self.settings
-        readings: list[list[Interpretation]] = []
-        judgements: list[list[tuple[Judgement, ...]]] = [[()] * len(items) for _ in self.models]
-        decided: dict[str, list[Judgement]] = {}
-        if self.models:
-            with self._timed("senses and meanings"):
-                for model, method, rankers in zip(
-                    self.models, self.methods, self.rankers, strict=True
-                ):
-                    for ranker in rankers:
-                        if model.llm and ranker.name == method:
-                            decided[model.name] = ranker.judge(items, [None] * len(items))
-                            check_answers(items, decided[model.name], model.llm, first=first)
-                readings = interpret(
-                    items,
-                    self.models,
-                    self.prompts,
-                    settings,
-                    seed=settings.seed,
-                    glosses=requested_glosses(settings),
-                    strict=first,
-                    detector=self.detector,
-                    encoder=next(
-                        (e.tracks["caption"] for e in self.encoders if "caption" in e.tracks), None
-                    ),
-                    senses={
-                        name: [judgement.sense for judgement in row if judgement.sense]
-                        for name, row in decided.items()
-                    },
-                    dictionaries=self.dictionaries,
-                )
-        if settings.looks:
-            with self._timed("rankers"):
-                for k, model in enumerate(self.models):
-                    inputs = (readings[k], decided.get(model.name))
-                    judgements[k] = judge(items, model, self.rankers[k], *inputs, first=first)
-                    readings[k] = list(map(_explained, readings[k], judgements[k]))
+        with self._timed("senses and meanings") if self.stage.speakers else nullcontext():
+            said = self.stage.run(items, strict=first)
+        if self.settings.looks:
+            ranking = self.session.seconds.pop("ranking", 0.0)
+            self.seconds["rankers"] = self.seconds.get("rankers", 0.0) + ranking
+            self.seconds["senses and meanings"] -= ranking
         with self._timed("encoding and scores"):
-            compared: Sequence[Sequence[Comparison]] = [()] * len(items)
-            if settings.compares:
-                compared = compare(items, readings, settings, self.encoders)
+            together = [self._judge_together(ranker, items, said) for ranker in self.rankers]
             pictures = any("image" in encoder.tracks for encoder in self.encoders)
             leaked = find_leaks(items, self._training_digests, pictures=pictures)
             return [
                 _rank_item(
                     item,
-                    compared[k],
-                    [row[k] for row in readings],
-                    [row[k] for row in judgements],
+                    [pair for rows in together for pair in rows[k]],
+                    [row[k] for row in said],
                     leaked[k],
-                    settings.abstain_below,
+                    self.settings.abstain_below,
                 )
                 for k, item in enumerate(items)
             ]
+
+    def _judge_together(
+        self, ranker: Ranker, items: Sequence[Item], said: Sequence[Sequence[Judged]]
+    ) -> list[list[Evidence]]:
+        """Return each item's judgements by a ranker, of each chat model's reading."""
+        readings: list[Interpretation | None] = [one.reading for row in said for one in row]
+        if self.settings.query != "meaning" or not readings:
+            readings = [None] * len(items)
+        rows = ranker.judge_all([*items] * (len(readings) // len(items)), readings)
+        pairs = [[(reading, j) for j in row] for reading, row in zip(readings, rows, strict=True)]
+        # First all chat models by one encoder, then by the next.
+        return [
+            list(chain.from_iterable(zip(*pairs[k :: len(items)], strict=True)))
+            for k in range(len(items))
+        ]
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -345,7 +310,18 @@ class RankingPipeline:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
 
 
-def _named(model: Source | TextEncoder | Dictionary) -> dict[str, str]:
+def _training_digests(heads: Sequence[Any], detector: Detector | None) -> dict[str, Digests]:
+    """Return what the heads and the detector of a run saw in training, by kind."""
+    by_kind: dict[str, Digests] = {}
+    for kind, model in [*(("head", head) for head in heads), ("detector", detector)]:
+        if model and (digests := training_digests(model)) is not None:
+            known = by_kind.get(kind, {})
+            more = {of: [*known.get(of, ()), *listed] for of, listed in digests.items()}
+            by_kind[kind] = {**known, **more}
+    return by_kind
+
+
+def _named(model: ChatModel | TextEncoder | Dictionary) -> dict[str, str]:
     return {"name": model.name, "identity": model.identity}
 
 
@@ -365,109 +341,80 @@ def _show_progress(before: int, count: int, total: int) -> AbstractContextManage
     return progress_told_to(log_progress)
 
 
-def sense_methods(settings: Settings, sources: Sequence[Source]) -> list[str]:
-    """Return how the sense is decided for each source: its own votes, a detector, a ranker."""
-    decide = (name for name in settings.judges if any_ranker([name], "decides_senses"))
-    decided_by = next(decide, "")
-    return [sense_method(settings.sense, source, decided_by) for source in sources]
-
-
-def check_senses(summary: SetSummary, sources: Sequence[Source], chosen: Sequence[str]) -> None:
-    """Refuse items whose sense cannot be decided.
-
-    Args:
-        chosen: how the sense is decided for each source.
-    """
-    pairs = zip(sources, chosen, strict=True)
-    methods = {method for source, method in pairs if source.llm or method != "vote"}
-    if "given" in methods and "sentence_type" in summary.first_missing:
-        given(summary.first_missing["sentence_type"][1])
-    if {"vote", "detector"} & methods and "context" in summary.first_missing:
-        check_contexts([summary.first_missing["context"][1]])
-
-
-def requested_glosses(settings: Settings) -> Glosses:
-    """Return the items whose gloss a run requests."""
-    if not any_ranker(settings.rankers, "uses_meanings"):
-        return "none"
-    both = settings.scoring.gate == "soft" or any_ranker(settings.rankers, "weighs_both_senses")
-    return "all" if both else "idiomatic"
-
-
-def _explained(reading: Interpretation, judgements: Sequence[Judgement]) -> Interpretation:
-    """Add the meaning from a ranker's answers to an interpretation without one."""
-    gloss = next((judgement.meaning for judgement in judgements if judgement.meaning), None)
-    if not gloss or reading.idiomatic or reading.literal:
-        return reading
-    meaning = Meaning((gloss,))
-    if reading.sense.label == "idiomatic":
-        return replace(reading, idiomatic=meaning)
-    return replace(reading, literal=meaning)
+Evidence = tuple[Interpretation | None, Judgement]
+"""A judgement, and the reading that it is of; None for a baseline."""
 
 
 def _rank_item(
     item: Item,
-    compared: Sequence[Comparison],
-    readings: Sequence[Interpretation],
-    judgements: Sequence[Sequence[Judgement]],
+    together: Sequence[Evidence],
+    said: Sequence[Judged],
     leaked: dict[str, list[Kind]],
     abstain_below: float | None,
 ) -> Ranking:
-    """Rank an item by its comparisons, if there are any, and each chat model's judgements."""
-    names = item.names
-    # Scores of chat models by what ranks, an encoder or another ranker; and by ranker, its members.
-    by_member: defaultdict[str, list[Scores]] = defaultdict(list)
-    members: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    """Rank an item by the judgements of all rankers and chat models.
+
+    Models have equal weights (section 2.3 of the paper), and so have a ranker's encoders and then
+    the rankers.
+    """
+    readings = [one.reading for one in said]
+    evidence = [*together, *((one.reading, j) for one in said for j in one.judgements)]
+    points: defaultdict[tuple[str, str], list[Scores]] = defaultdict(list)
+    for _, judgement in evidence:
+        points[judgement.ranker, judgement.encoder].append(judgement.points)
+    encoders: defaultdict[str, list[Scores]] = defaultdict(list)
+    for (ranker, _), of_models in points.items():
+        encoders[ranker].append(np.mean(of_models, axis=0))
+    rankers = {ranker: _together(means) for ranker, means in encoders.items()}
     rows: list[dict[str, Any]] = []
-    added: list[tuple[str, str, list[Part]]] = []
-    several = len({comparison.encoder for comparison in compared}) > 1
-    for comparison in compared:
-        member = f"encoder {comparison.encoder}"
-        by_member[member].append(comparison.scores)
-        members["embeddings"][member] = None
-        added.append(("embeddings", member, list(comparison.parts)))
-        own = {"ranker": "embeddings"} | ({"encoder": comparison.encoder} if several else {})
-        own |= _columns(comparison.interpretation)
-        for j, name in enumerate(names):
-            cosines = {
-                f"{track}_{role}": values[q, j]
-                for track, values in comparison.cosines.items()
-                for q, role in enumerate(comparison.roles)
-            }
-            scores = {"llm_score": comparison.scores[j]}
-            rows.append({"candidate": name} | own | cosines | scores)
-    for reading, row in zip(readings, judgements, strict=True):
-        for judgement in row:
-            points = comparable(np.array(judgement.scores))
-            by_member[judgement.ranker].append(points)
-            members[judgement.ranker][judgement.ranker] = None
-            part = Part(judgement.ranker, None, points)
-            added.append((judgement.ranker, judgement.ranker, [part]))
-            own = {"ranker": judgement.ranker} | _columns(reading)
-            answers = {"agreement": judgement.agreement, "unread": judgement.unread}
-            rows += [
-                {"candidate": name} | own | {"llm_score": value} | answers
-                for name, value in zip(names, judgement.scores, strict=True)
-            ]
-    # Models have equal weights (section 2.3 of the paper).
-    means: dict[str, Scores] = {m: np.mean(models, axis=0) for m, models in by_member.items()}
-    by_ranker = {ranker: _together([means[m] for m in own]) for ranker, own in members.items()}
-    for start, (ranker, member, parts) in zip(range(0, len(rows), len(names)), added, strict=True):
-        counted = [part._replace(values=part.values / len(by_member[member])) for part in parts]
-        counted = as_counted(counted, means[member], len(members[ranker]))
-        for part in as_counted(counted, by_ranker[ranker], len(by_ranker)):
-            for cells, value in zip(rows[start : start + len(names)], part.values, strict=True):
-                cells[part_column(part)] = value
+    for reading, judgement in evidence:
+        ranker, of_models = judgement.ranker, points[judgement.ranker, judgement.encoder]
+        parts = [
+            part._replace(values=part.values / len(of_models))
+            for part in judgement.parts or [Part(ranker, None, judgement.points)]
+        ]
+        parts = as_counted(parts, np.mean(of_models, axis=0), len(encoders[ranker]))
+        parts = as_counted(parts, rankers[ranker], len(rankers))
+        rows += _rows(item, reading, judgement, parts, several=len(encoders[ranker]) > 1)
     sure = confidence(mean_probability(r.sense for r in readings), agreed_sense(readings))
     return Ranking.of(
         item,
-        _together([*by_ranker.values()]),
+        _together([*rankers.values()]),
         rows,
         readings,
-        judgements=tuple(judgement for row in judgements for judgement in row),
+        judgements=tuple(j for _, j in evidence if not j.cells),
         seen=leaked,
         unsure=item.has_sense and abstain_below is not None and sure < abstain_below,
     )
+
+
+def _rows(
+    item: Item,
+    reading: Interpretation | None,
+    judgement: Judgement,
+    parts: Sequence[Part],
+    *,
+    several: bool,
+) -> list[dict[str, Any]]:
+    """Return a judgement's rows of scores.csv, one for each candidate.
+
+    Args:
+        several: whether the ranker has several encoders.
+    """
+    own: dict[str, Any] = {"ranker": judgement.ranker}
+    own |= {"encoder": judgement.encoder} if several else {}
+    own |= _columns(reading)
+    columns = {**judgement.cells, "llm_score": np.array(judgement.scores)}
+    answers = {"agreement": judgement.agreement, "unread": judgement.unread}
+    added = {part_column(part): part.values for part in parts}
+    return [
+        {"candidate": name}
+        | own
+        | {column: values[k] for column, values in columns.items()}
+        | ({} if judgement.cells else answers)
+        | {column: values[k] for column, values in added.items()}
+        for k, name in enumerate(item.names)
+    ]
 
 
 def _together(scores: Sequence[Scores]) -> Scores:

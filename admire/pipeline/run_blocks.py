@@ -23,17 +23,14 @@ from admire.llm.address import Address
 from admire.llm.openai import PARALLEL
 from admire.llm.session import Entry
 from admire.pipeline import ranking
+from admire.pipeline.models import ResolvedModels, resolve_models
 from admire.pipeline.ranking import Ranking
 from admire.pipeline.record import source_record
 from admire.pipeline.run import RankingPipeline
 from admire.pipeline.run_folder import submission_names, write_blocks
-from admire.pipeline.sources import ResolvedModels, resolve_models
 from admire.rankers.embeddings import reads_pictures
-from admire.rankers.judge import recorded_orders
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import RequestOptions, Settings
-from admire.senses.interpretation import sense_method
-from admire.senses.source import Source
 
 log = logging.getLogger("admire")
 
@@ -86,9 +83,9 @@ def rank_file(
         run.record["left_out"] = [fault.what for fault in faults]
     if files.limit:
         run.record["limit"] = files.limit
-    for model, rankers in zip(run.models, run.rankers, strict=True):
-        if model.llm is None:
-            _check_recorded(items, model, run, orders=any(ranker.asks for ranker in rankers))
+    for speaker in run.stage.speakers:
+        if speaker.llm.recorded:  # before anything is asked or encoded
+            speaker.check(list(items()))
     if workers:
         models, bad = run.record["models"], files.skip_bad
         open_worker = partial(_open_worker, summary, resolved, models, workers.count, bad)
@@ -122,24 +119,6 @@ def _check_for_workers(resolved: ResolvedModels) -> None:
             "Ray would store the address's password: set OPENAI_BASE_URL on workers instead.",
             "llm_url",
         )
-
-
-def _check_recorded(
-    items: Callable[[], Iterator[Item]], source: Source, run: RankingPipeline, *, orders: bool
-) -> None:
-    """Refuse incomplete recorded replies before anything is asked or encoded."""
-    settings = run.settings
-    source.check(items())
-    if sense_method(settings.sense, source) == "vote":
-        source.senses(
-            items(),
-            run.prompts,
-            votes=settings.votes,
-            temperature=settings.vote_temperature,
-            seed=settings.seed,
-        )
-    if orders:
-        recorded_orders(items(), source)
 
 
 def _rank_by_workers(

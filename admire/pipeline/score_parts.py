@@ -11,7 +11,7 @@ import numpy as np
 
 from admire.core.choices import TRACKS
 from admire.pipeline.ranking import Ranking
-from admire.rankers.embeddings import Part
+from admire.rankers.judgement import Part
 from admire.rankers.scorer import Scores
 from admire.senses.meaning import IDIOMATIC
 

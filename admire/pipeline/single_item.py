@@ -22,9 +22,9 @@ from admire.data.languages import check_language, detect_language
 from admire.data.limits import Limit
 from admire.data.rows import Definitions
 from admire.encoders import TextEncoder
+from admire.pipeline.models import Model
 from admire.pipeline.ranking import Run
 from admire.pipeline.run import rank
-from admire.pipeline.sources import Model
 from admire.rankers.settings import RequestOptions, Settings
 from admire.senses import Detector
 

@@ -1,34 +1,29 @@
 from .aggregate import agreement, borda, bradley_terry, kemeny
 from .embeddings import (
-    Comparison,
     RunEncoder,
-    compare,
     look_where_no_caption_is,
     open_encoders,
     shares_no_view,
 )
-from .judge import judge, open_rankers, recorded_orders
-from .judgement import Answer, Judgement, check_answers
+from .judge import open_rankers, open_together
+from .judgement import Answer, Judgement, Part
 from .ranker import Ranker, any_ranker, open_ranker
 
 __all__ = [
     "Answer",
-    "Comparison",
     "Judgement",
+    "Part",
     "Ranker",
     "RunEncoder",
     "agreement",
     "any_ranker",
     "borda",
     "bradley_terry",
-    "check_answers",
-    "compare",
-    "judge",
     "kemeny",
     "look_where_no_caption_is",
     "open_encoders",
     "open_ranker",
     "open_rankers",
-    "recorded_orders",
+    "open_together",
     "shares_no_view",
 ]

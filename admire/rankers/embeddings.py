@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from admire.data.items import Item
 from admire.data.languages import base_language, language_name
 from admire.encoders import ImageEncoder, Role, TextEncoder, open_encoder
 from admire.encoders.protocols import reads_images
+from admire.rankers.judgement import Judgement, Part
 from admire.rankers.ranker import Ranker
 from admire.rankers.scorer import Scores, Vector, contributions, query_weights, score
 from admire.rankers.set_summary import SetSummary
@@ -30,23 +31,6 @@ if TYPE_CHECKING:
     from admire.encoders.projection import Projection
 
 log = logging.getLogger("admire")
-
-
-class Part(NamedTuple):
-    """A part of candidates' scores.
-
-    Attributes:
-        of: the compared track, or a ranker or run.
-        text: the role of the text, see :data:`TEXTS`; ``unlike compound`` if similarity lowers the
-            score. None for a ranker.
-        values: shape (candidates,).
-        encoder: the encoder that compared, if the run has several.
-    """
-
-    of: str
-    text: str | None
-    values: Scores
-    encoder: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,97 +56,107 @@ class RunEncoder:
         return known and not shares_no_view(item, self.tracks)
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """An item's candidates compared with one chat model's texts, or a baseline's, by one encoder.
-
-    Attributes:
-        encoder: its name.
-        roles: of the texts: gloss, compound, …, see :data:`TEXTS`.
-        cosines: by track, shape (roles, candidates).
-        scores: shape (candidates,).
-        parts: the contribution of each text to the scores.
-        interpretation: the source of the texts; None for a baseline.
-    """
-
-    encoder: str
-    roles: tuple[str, ...]
-    cosines: dict[str, Scores]
-    scores: Scores
-    parts: tuple[Part, ...]
-    interpretation: Interpretation | None = None
-
-
 @register("ranker", "embeddings", needs=("embedded",))
 class Embeddings(Ranker):
     """Vectors: candidates are compared with texts about the compound.
 
-    :func:`compare` does it; a run also records its cosines.
-    """
-
-
-def compare(
-    items: Sequence[Item],
-    readings: Sequence[Sequence[Interpretation]],
-    settings: Settings,
-    encoders: Sequence[RunEncoder],
-) -> list[tuple[Comparison, ...]]:
-    """Compare each item's candidates with each chat model's texts about it.
-
-    Of several encoders, an item leaves out those that do not know its language, or that encode too
-    little of its candidates. If that leaves none, the first one compares.
-
     Args:
-        readings: for each chat model, its interpretation of each item.
-        encoders: see :func:`open_encoders`.
-
-    Returns:
-        For each item one comparison per encoder and chat model, or one per encoder for a baseline.
-
-    Raises:
-        UserError: a file cannot be read, or an encoder's vectors cannot be compared.
+        encoders: see :func:`open_encoders`. Of several, an item leaves out those that do not know
+            its language, or that encode too little of its candidates. If that leaves none, the
+            first one compares.
     """
-    compared: list[list[Comparison]] = [[] for _ in items]
-    for encoder in encoders:
-        places = [
-            k
-            for k, item in enumerate(items)
-            if len(encoders) == 1
-            or encoder.compares(item)
-            or (encoder is encoders[0] and not any(other.compares(item) for other in encoders))
+
+    def __init__(self, encoders: Sequence[RunEncoder] = ()):
+        self.encoders = encoders
+
+    def judge(
+        self, items: Sequence[Item], readings: Sequence[Interpretation | None]
+    ) -> list[tuple[Judgement, ...]]:
+        """Return a judgement by each encoder; see :class:`Ranker`.
+
+        Raises:
+            UserError: a file cannot be read, or an encoder's vectors cannot be compared.
+        """
+        judged: list[tuple[Judgement, ...]] = [()] * len(items)
+        for encoder in self.encoders:
+            places = [k for k, item in enumerate(items) if encoder in self._compared_by(item)]
+            own = [items[k] for k in places], [readings[k] for k in places]
+            for k, judgement in zip(places, self._compare(*own, encoder), strict=True):
+                judged[k] += (judgement,)
+        return judged
+
+    def _compared_by(self, item: Item) -> list[RunEncoder]:
+        """Return the encoders that compare an item's candidates."""
+        if len(self.encoders) == 1:
+            return [*self.encoders]
+        return [e for e in self.encoders if e.compares(item)] or [self.encoders[0]]
+
+    def _compare(
+        self,
+        items: Sequence[Item],
+        readings: Sequence[Interpretation | None],
+        run_encoder: RunEncoder,
+    ) -> list[Judgement]:
+        """Compare items by one encoder."""
+        encoders, head = run_encoder.tracks, run_encoder.head
+        viewed = {item: _share_a_view(item, encoders) for item in dict.fromkeys(items)}
+        items = [viewed[item] for item in items]
+        queries = [
+            _query(item, reading, self.settings)
+            for item, reading in zip(items, readings, strict=True)
         ]
-        own = [[reading[k] for reading in readings] for k in places]
-        rows = _compare([items[k] for k in places], own, settings, encoder)
-        for k, comparisons in zip(places, rows, strict=True):
-            compared[k] += comparisons
-    return [tuple(comparisons) for comparisons in compared]
+        texts = [text for query in queries for text in query.texts.values() if text]
+        plain = _encode(items, texts, encoders)
+        headed = {track: space.projected(head) for track, space in plain.items()} if head else plain
+        roles = {role for query in queries for role in query.texts}
+        spaces = {role: headed if head and head.projects(role) else plain for role in roles}
+        return [
+            self._compared(item, query, spaces, run_encoder.name)
+            for item, query in zip(items, queries, strict=True)
+        ]
+
+    def _compared(
+        self, item: Item, query: _Query, spaces: Mapping[str, Mapping[str, _Space]], encoder: str
+    ) -> Judgement:
+        cosines: dict[str, list[Scores]] = defaultdict(list)
+        for role, text in query.texts.items():
+            for track, space in spaces[role].items():
+                vector = space.texts[text] if role != "sequence" else space.sequence(item)
+                cosines[track].append(space.cosines(vector, item))
+        shown = (getattr(part, track) for part in item.sequence for track in cosines)
+        if "sequence" in query.texts and not any(shown):
+            raise UserError(f"'{item.compound}': its sequence has no {'+'.join(cosines)}.", "track")
+        scoring = self.settings.scoring
+        weights = [query.weights.get(role, 0.0) for role in query.texts]
+        arrays = {track: np.array(rows) for track, rows in cosines.items()}
+        scores = score(arrays, weights, scoring)
+        return Judgement(
+            self.name,
+            query.llm,
+            tuple(scores.tolist()),
+            (),
+            encoder=encoder,
+            parts=tuple(_parts(query, contributions(arrays, weights, scoring))),
+            cells={
+                f"{track}_{role}": values[q]
+                for track, values in arrays.items()
+                for q, role in enumerate(query.texts)
+            },
+        )
 
 
-def _compare(
-    items: Sequence[Item],
-    readings: Sequence[Sequence[Interpretation]],
-    settings: Settings,
-    run_encoder: RunEncoder,
-) -> list[list[Comparison]]:
-    """Compare items by one encoder; see :func:`compare`, where readings are by chat model."""
-    encoders, head = run_encoder.tracks, run_encoder.head
-    items = [_share_a_view(item, encoders) for item in items]
-    queries = [_queries(item, row, settings) for item, row in zip(items, readings, strict=True)]
-    texts = [text for row in queries for query in row for text in query.texts.values() if text]
+def _encode(
+    items: Sequence[Item], texts: Sequence[str], encoders: Mapping[str, TextEncoder]
+) -> dict[str, _Space]:
+    """Encode queries' texts and the candidates, by track."""
     distinct = {encoder.identity: encoder for encoder in encoders.values()}
     encoded = {name: _encode_texts(texts, encoder, "query") for name, encoder in distinct.items()}
-    plain: dict[str, _Space] = {}
+    spaces: dict[str, _Space] = {}
     for track, encoder in encoders.items():
         vectors, documents = encoded[encoder.identity], _encode_candidates(items, encoder, track)
         _check_space((*vectors.values(), *documents.values()), encoder.name)
-        plain[track] = _Space(track, vectors, documents)
-    headed = {track: space.projected(head) for track, space in plain.items()} if head else plain
-    roles = {role for row in queries for query in row for role in query.texts}
-    spaces = {role: headed if head and head.projects(role) else plain for role in roles}
-    return [
-        [_compared(item, query, spaces, settings, run_encoder.name) for query in row]
-        for item, row in zip(items, queries, strict=True)
-    ]
+        spaces[track] = _Space(track, vectors, documents)
+    return spaces
 
 
 def shares_no_view(item: Item, tracks: Iterable[str] = TRACKS) -> bool:
@@ -492,52 +486,18 @@ class _Query:
 
     texts: dict[str, str]
     weights: dict[str, float]
-    interpretation: Interpretation | None = None
+    llm: str = ""
 
 
-def _queries(
-    item: Item, interpretations: Sequence[Interpretation], settings: Settings
-) -> list[_Query]:
-    """Return a query for each chat model's interpretation, or one for a baseline."""
-    if settings.query != "meaning":
+def _query(item: Item, reading: Interpretation | None, settings: Settings) -> _Query:
+    """Return the query for a chat model's interpretation, or for a baseline."""
+    if reading is None or settings.query != "meaning":
         texts = {"compound": item.phrase, "sentence": item.sentence, "sequence": ""}
-        return [_Query({settings.query: texts[settings.query]}, {settings.query: 1.0})]
-    queries = []
-    for reading in interpretations:
-        texts = {"compound": item.phrase} | reading.texts()
-        if item.sequence:
-            texts["sequence"] = ""
-        weights = query_weights(settings.scoring, reading.sense, texts)
-        queries.append(_Query(texts, weights, reading))
-    return queries
-
-
-def _compared(
-    item: Item,
-    query: _Query,
-    spaces: Mapping[str, Mapping[str, _Space]],
-    settings: Settings,
-    encoder: str,
-) -> Comparison:
-    cosines: dict[str, list[Scores]] = defaultdict(list)
-    for role, text in query.texts.items():
-        by_track = spaces[role].items()
-        if role == "sequence":
-            vectors = {track: space.sequence(item) for track, space in by_track}
-            if not any(vector.any() for vector in vectors.values()):
-                raise UserError(
-                    f"'{item.compound}': its sequence has no {'+'.join(vectors)}.", "track"
-                )
-        else:
-            vectors = {track: space.texts[text] for track, space in by_track}
-        for track, space in by_track:
-            cosines[track].append(space.cosines(vectors[track], item))
-    weights = [query.weights.get(role, 0.0) for role in query.texts]
-    arrays = {track: np.array(rows) for track, rows in cosines.items()}
-    scores = score(arrays, weights, settings.scoring)
-    added = contributions(arrays, weights, settings.scoring)
-    parts = tuple(_parts(query, added))
-    return Comparison(encoder, tuple(query.texts), arrays, scores, parts, query.interpretation)
+        return _Query({settings.query: texts[settings.query]}, {settings.query: 1.0})
+    texts = {"compound": item.phrase} | reading.texts()
+    if item.sequence:
+        texts["sequence"] = ""
+    return _Query(texts, query_weights(settings.scoring, reading.sense, texts), reading.llm)
 
 
 def _parts(query: _Query, added: Mapping[str, Scores]) -> Iterator[Part]:

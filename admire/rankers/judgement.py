@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from pydantic import (
@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    SkipValidation,
     ValidationError,
     computed_field,
 )
@@ -22,8 +23,10 @@ from admire.core.errors import UserError
 from admire.core.schema import STRICT, UNLESS_EMPTY, UNLESS_NONE
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import LIMITS, without_invalid
-from admire.llm import ChatModel, Question, evict
+from admire.llm.chat import Question, Reply
+from admire.llm.conversation import Conversation, Unusable
 from admire.prompts.quotations import data_of, json_objects, without_objects
+from admire.rankers.scorer import Scores, comparable
 from admire.senses.sense import Sense
 
 log = logging.getLogger("admire")
@@ -64,15 +67,38 @@ def _rounded(scores: tuple[float, ...]) -> list[float]:
     return [float(score) for score in np.round(scores, 9)]
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """The scores that one ranker gives an item's candidates by the answers of one chat model.
+class Part(NamedTuple):
+    """A part of candidates' scores.
 
     Attributes:
+        of: the compared track, or a ranker or run.
+        text: the role of the text, see :data:`TEXTS`; ``unlike compound`` if similarity lowers the
+            score. None for a ranker.
+        values: shape (candidates,).
+        encoder: the encoder that compared, if the run has several.
+    """
+
+    of: str
+    text: str | None
+    values: Scores
+    encoder: str | None = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The scores that one ranker gives an item's candidates, for one chat model.
+
+    Attributes:
+        llm: the chat model; empty for a baseline.
         scores: of the candidates, in the item's order; higher is better.
         answers: one for each question, in the order of the questions.
         agreement: how far the answers agree, from 0 to 1; None where no two can be compared.
-        sense: which one is meant, if the answers say it; run folders do not keep it.
+        sense: which one is meant, if the answers say it. Run folders do not keep it, nor what
+            follows.
+        encoder: what compared, of a ranker that judges by several encoders.
+        parts: what adds up to the scores; without them the ranker is one part, standardised.
+        cells: further columns of scores.csv, each with a value for each candidate. A judgement that
+            has them is in that file alone.
     """
 
     __pydantic_config__ = STRICT | ConfigDict(extra="ignore")  # a file also has ``unread``
@@ -83,6 +109,17 @@ class Judgement:
     answers: tuple[Answer, ...]
     agreement: float | None = None
     sense: Annotated[Sense | None, Field(exclude=True)] = None
+    encoder: Annotated[str, Field(exclude=True)] = ""
+    parts: Annotated[tuple[Part, ...], SkipValidation, Field(exclude=True)] = ()
+    cells: Annotated[Mapping[str, Scores], SkipValidation, Field(exclude=True)] = field(
+        default_factory=dict
+    )
+
+    @property
+    def points(self) -> Scores:
+        """The scores on a scale that rankers share, shape (candidates,)."""
+        scores = np.array(self.scores)
+        return scores if self.parts else comparable(scores)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -99,73 +136,80 @@ class Judgement:
 
 
 def ask_twice(
-    llm: ChatModel,
-    question: Question,
-    read: Callable[[str], Answer | None],
-    candidates: tuple[str, ...],
+    questions: Sequence[Question],
+    read: Callable[[Question, str], Answer | None],
     item: Item,
     *,
     next_seed: int = 1,
-) -> Answer:
-    """Ask a question, and ask it again if the first reply cannot be parsed.
+) -> Conversation[tuple[Answer, ...]]:
+    """Ask questions about an item's candidates, and again those whose replies cannot be parsed.
 
-    The second has another seed and a temperature above 0, and twice as many tokens if the first
-    reply was cut off. A JSON object that a reply quotes from a caption or sentence is not an
-    answer; see :func:`admire.prompts.quotations.without_objects`.
+    The second time they have another seed and a temperature above 0, and twice as many tokens if
+    the first reply was cut off. A JSON object that a reply quotes from a caption or sentence is not
+    an answer; see :func:`admire.prompts.quotations.without_objects`.
 
     Args:
+        read: parses the reply to a question; None if that fails.
         next_seed: added to the seed for the second question.
     """
     data = data_of(item)
-    reply = llm.ask(question)
-    answer = read(without_objects(reply.text, data))
-    if answer is None:
-        tokens, seed = question.max_tokens * (2 if reply.cut else 1), question.seed + next_seed
-        # At a temperature of 0, another seed would give the same reply.
-        again = replace(question, temperature=0.7, max_tokens=tokens, seed=seed)
-        reply = llm.ask(again)
-        answer = read(without_objects(reply.text, data))
-        if answer is None:
-            evict(llm, question, again)
-    unread = without_invalid(reply.text[: LIMITS["reply"]])
-    return answer or Answer(candidates, unread=unread, cut=reply.cut)
 
+    def parse(question: Question, reply: Reply) -> Answer | None:
+        return read(question, without_objects(reply.text, data))
 
-def check_answers(
-    items: Sequence[Item], judgements: Sequence[Judgement], llm: ChatModel, *, first: bool = True
-) -> None:
-    """Warn about items without a valid answer.
-
-    Args:
-        first: whether these are the first items of a run.
-
-    Raises:
-        UserError: they are, and none of them has a valid answer.
-    """
-    answers = [judgement.answers for judgement in judgements]
-    lost = [all(answer.unread is not None for answer in row) for row in answers]
-    if items and all(lost) and first:
-        count = sum(map(len, answers))
-        if all(answer.cut for row in answers for answer in row):
-            raise UserError(
-                f"{llm.name}: all {count} replies were cut off, even with twice the tokens. Does "
-                "it think first? Turn that off (llama-server --reasoning-budget 0), or use another "
-                "model.",
-                "llms",
-            )
-        example = on_one_line(answers[0][0].unread)[:80]
-        raise UserError(
-            f"{llm.name}: none of the {count} replies could be parsed (the first is “{example}”). "
-            "Does its server support response_format with a JSON schema? A small model works "
-            "better with one candidate at a time: use the ranker pointwise.",
-            "rankers",
-            "llms",
-            "llm_url",
+    replies = yield questions
+    answers = list(map(parse, questions, replies))
+    lost = [place for place, answer in enumerate(answers) if answer is None]
+    again = [
+        replace(
+            questions[place],
+            temperature=0.7,  # at 0, another seed would give the same reply
+            max_tokens=questions[place].max_tokens * (2 if replies[place].cut else 1),
+            seed=questions[place].seed + next_seed,
         )
-    for item, is_lost in zip(items, lost, strict=True):
-        if is_lost:
+        for place in lost
+    ]
+    replies = yield again
+    for place, question, reply in zip(lost, again, replies, strict=True):
+        answer = parse(question, reply)
+        if answer is None:
+            yield Unusable([questions[place], question])
+            unread = without_invalid(reply.text[: LIMITS["reply"]])
+            answer = Answer(question.shown, unread=unread, cut=reply.cut)
+        answers[place] = answer
+    return tuple(filter(None, answers))
+
+
+def refuse_unread(judgements: Sequence[Judgement], name: str) -> None:
+    """Refuse a chat model none of whose answers, of at least one, could be read."""
+    answers = [answer for judgement in judgements for answer in judgement.answers]
+    if not answers or any(answer.unread is None for answer in answers):
+        return
+    if all(answer.cut for answer in answers):
+        raise UserError(
+            f"{name}: all {len(answers)} replies were cut off, even with twice the tokens. Does "
+            "it think first? Turn that off (llama-server --reasoning-budget 0), or use another "
+            "model.",
+            "llms",
+        )
+    example = on_one_line(answers[0].unread)[:80]
+    raise UserError(
+        f"{name}: none of the {len(answers)} replies could be parsed (the first is “{example}”). "
+        "Does its server support response_format with a JSON schema? A small model works "
+        "better with one candidate at a time: use the ranker pointwise.",
+        "rankers",
+        "llms",
+        "llm_url",
+    )
+
+
+def warn_of_unread(items: Sequence[Item], judgements: Mapping[Item, Judgement], name: str) -> None:
+    """Warn about items without an answer that could be read."""
+    for item in items:
+        answers = judgements[item].answers if item in judgements else ()
+        if answers and all(answer.unread is not None for answer in answers):
             text = "%s: no reply about '%s' could be parsed; its candidates get equal scores."
-            log.warning(text, llm.name, item.compound)
+            log.warning(text, name, item.compound)
 
 
 def on_one_line(value: object) -> str:

@@ -6,7 +6,6 @@ models that are too small to judge candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,8 @@ import numpy as np
 from admire.core.errors import UserError
 from admire.core.registry import register
 from admire.data.items import Item
-from admire.llm import ChatModel, Question, evict
+from admire.llm.chat import ChatModel, Question
+from admire.llm.conversation import Conversation, Unusable
 from admire.rankers.judgement import Answer, Judgement
 from admire.rankers.presentation import show
 from admire.rankers.ranker import Ranker
@@ -58,51 +58,30 @@ class Likelihood(Ranker):
         weights = query_weights(self._scoring, reading.sense, texts)
         return {role: (texts[role], weight) for role, weight in weights.items() if weight}
 
-    def questions(self, item: Item, reading: Interpretation | None) -> list[Question]:
+    def scores(self, item: Item, reading: Interpretation | None) -> Conversation[Judgement]:
         alone, side = replace(item, sequence=()), self.settings.image_side
-        texts = self._weighted_texts(item, reading).values()
-        return [
-            Question(parts, max_tokens=1, target=text, purpose="ranking", shown=(candidate.name,))
+        texts = self._weighted_texts(item, reading)
+        questions = [
+            Question(parts, max_tokens=1, target=text, shown=(candidate.name,))
             for candidate in item.candidates
             for parts in [show(self.prompts, "likelihood", alone, [candidate], self.tracks, side)]
-            for text, _ in texts
+            for text, _ in texts.values()
         ]
-
-    def answer(self, item: Item, reading: Interpretation | None, question: Question) -> Answer:
-        places = self.model.ask(question).logprobs
-        if not places:
-            evict(self.model, question)
+        replies = yield questions
+        if unrated := [q for q, r in zip(questions, replies, strict=True) if not r.logprobs]:
+            yield Unusable(unrated)
             raise UserError(
-                f"{self.model.name} returns no log-probabilities of a given text (prompt_logprobs)."
-                " vLLM does; for a GGUF file, use gguf:PATH.",
+                f"'{item.compound}': {self.llm and self.llm.name} returns no log-probabilities of "
+                "a given text (prompt_logprobs). vLLM does; for a GGUF file, use gguf:PATH.",
                 "rankers",
                 "llms",
             )
-        mean = float(np.mean([[*place.values()] for place in places]))
-        return Answer(question.shown, question.shown, likelihoods={"": mean})
-
-    def judgement(
-        self, item: Item, reading: Interpretation | None, answers: tuple[Answer, ...]
-    ) -> Judgement:
-        """Merge the answers about each candidate: one for each text, in the texts' order."""
-        roles = [*self._weighted_texts(item, reading)]
-        by_candidate = [
-            replace(
-                answers[start],
-                likelihoods={
-                    role: answer.likelihoods[""]
-                    for role, answer in zip(roles, answers[start:], strict=False)
-                },
-            )
-            for start in range(0, len(answers), len(roles))
-        ]
-        return super().judgement(item, reading, tuple(by_candidate))
-
-    def scores(
-        self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
-    ) -> list[float]:
-        texts = self._weighted_texts(item, reading)
-        rows = np.array([[answer.likelihoods[role] for answer in answers] for role in texts])
+        means = [float(np.mean([[*p.values()] for p in reply.logprobs or ()])) for reply in replies]
+        rows = np.array(means).reshape(len(item.candidates), len(texts)).T
         weights = [weight for _, weight in texts.values()]
-        scores: list[float] = score({"caption": rows}, weights, self._scoring).tolist()
-        return scores
+        points = score({"caption": rows}, weights, self._scoring)
+        answers = tuple(
+            Answer((name,), (name,), likelihoods=dict(zip(texts, column, strict=True)))
+            for name, column in zip(item.names, rows.T.tolist(), strict=True)
+        )
+        return Judgement(self.name, "", tuple(points.tolist()), answers)

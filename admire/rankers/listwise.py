@@ -10,15 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model
 
 from admire.core.errors import UserError
 from admire.core.registry import register
 from admire.data.items import Item, SenseLabel
-from admire.llm import ChatModel, Question
+from admire.llm.chat import ChatModel, Question
+from admire.llm.conversation import Conversation
 from admire.rankers.aggregate import aggregate, agreement, places
 from admire.rankers.judgement import (
     Answer,
@@ -59,12 +61,28 @@ class Listwise(Ranker):
         if summary.largest:
             check_letters(summary.largest)
 
-    def questions(self, item: Item, reading: Interpretation | None) -> list[Question]:
+    def scores(self, item: Item, reading: Interpretation | None) -> Conversation[Judgement]:
         check_letters(item)
-        settings, sense = self.settings, reading.sense.label if reading else None
-        questions = []
-        orders = shuffled(item, settings.shuffles, settings.seed)
-        for number, candidates in enumerate(orders):
+        sense = reading.sense if reading and reading.sense.label else None
+        questions = self._questions(item, sense.label if sense else None)
+        next_seed = self.settings.shuffles  # the next one that no question has
+        answers = yield from ask_twice(questions, self._read, item, next_seed=next_seed)
+        orders = [answer.order for answer in answers if answer.unread is None]
+        placed = places(orders, item.names)
+        points = aggregate(placed) if orders else np.zeros(len(item.names))
+        if sense:  # the question names it, so the reply does not
+            answers = tuple(
+                answer if answer.unread is not None else replace(answer, sense=sense.label)
+                for answer in answers
+            )
+        else:
+            sense = count_votes([answer.sense for answer in answers])
+        agreed = agreement(placed)
+        return Judgement(self.name, "", tuple(points.tolist()), answers, agreed, sense)
+
+    def _questions(self, item: Item, sense: SenseLabel | None) -> list[Question]:
+        settings, questions = self.settings, []
+        for number, candidates in enumerate(shuffled(item, settings.shuffles, settings.seed)):
             names = tuple(candidate.name for candidate in candidates)
             parts = show(
                 *(self.prompts, "listwise", item, candidates, self.tracks, settings.image_side),
@@ -76,45 +94,15 @@ class Listwise(Ranker):
                 max_tokens=300 + 100 * len(candidates),
                 seed=settings.seed + number,
                 schema=schema(LETTERS[: len(names)], sense),
-                purpose="ranking",
                 shown=names,
             )
             questions.append(question)
         return questions
 
-    def answer(self, item: Item, reading: Interpretation | None, question: Question) -> Answer:
-        read = partial(self.read, item, question)
-        seed = self.settings.shuffles  # the next one that no question has
-        return ask_twice(self.model, question, read, question.shown, item, next_seed=seed)
-
-    def read(self, item: Item, question: Question, reply: str) -> Answer | None:
+    def _read(self, question: Question, reply: str) -> Answer | None:
         names = dict(zip(LETTERS, question.shown, strict=False))
         asks_sense = "sense" in (question.schema or {}).get("properties", {})
         return read_order(reply, names, asks_sense)
-
-    def scores(
-        self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
-    ) -> list[float]:
-        orders = [answer.order for answer in answers if answer.unread is None]
-        names = item.names
-        return aggregate(places(orders, names)).tolist() if orders else [0.0] * len(names)
-
-    def judgement(
-        self, item: Item, reading: Interpretation | None, answers: tuple[Answer, ...]
-    ) -> Judgement:
-        orders = [answer.order for answer in answers if answer.unread is None]
-        sense = reading.sense if reading else None
-        if not (sense and sense.label):
-            sense = count_votes([answer.sense for answer in answers])
-        else:
-            # The question names the sense, so the reply does not.
-            answers = tuple(
-                answer if answer.unread is not None else replace(answer, sense=sense.label)
-                for answer in answers
-            )
-        agreed = agreement(places(orders, item.names))
-        judgement = super().judgement(item, reading, answers)
-        return replace(judgement, agreement=agreed, sense=sense)
 
 
 def check_letters(item: Item) -> None:

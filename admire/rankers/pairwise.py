@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from itertools import permutations
 from typing import Annotated, Literal
 
@@ -13,13 +11,15 @@ from pydantic import BeforeValidator
 from admire.core.errors import check_extra
 from admire.core.registry import register
 from admire.data.items import Item
-from admire.llm import ChatModel, Question
+from admire.llm.chat import ChatModel, Question
+from admire.llm.conversation import Conversation
 from admire.rankers.aggregate import bradley_terry
 from admire.rankers.judgement import (
     Answer,
     Judgement,
     Line,
     StructuredReply,
+    ask_twice,
     on_one_line,
     reply_schema,
 )
@@ -53,8 +53,8 @@ class Pairwise(Ranker):
     def check(self, summary: SetSummary, llm: ChatModel) -> None:
         check_extra("rankers", "The ranker pairwise", "choix")
 
-    def questions(self, item: Item, reading: Interpretation | None) -> list[Question]:
-        return [
+    def scores(self, item: Item, reading: Interpretation | None) -> Conversation[Judgement]:
+        questions = [
             Question(
                 show(
                     *(self.prompts, "pairwise", item, pair, self.tracks, self.settings.image_side),
@@ -65,46 +65,32 @@ class Pairwise(Ranker):
                 max_tokens=150,
                 seed=self.settings.seed,
                 schema=SCHEMA,
-                purpose="ranking",
                 shown=(pair[0].name, pair[1].name),
             )
             for pair in permutations(sorted(item.candidates, key=lambda c: c.name), 2)
         ]
-
-    def read(self, item: Item, question: Question, reply: str) -> Answer | None:
-        first, second = question.shown
-        return read_better(reply, (first, second))
-
-    def scores(
-        self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
-    ) -> list[float]:
+        answers = yield from ask_twice(questions, read_better, item)
         at = {name: k for k, name in enumerate(item.names)}
         wins = np.zeros((len(at), len(at)))
+        winners: dict[frozenset[str], list[tuple[str, ...]]] = {}
         for answer in answers:
             if answer.unread is None:
                 first, second = answer.order or answer.shown
                 wins[at[first], at[second]] += 1 if answer.order else 0.5
                 wins[at[second], at[first]] += 0 if answer.order else 0.5
-        strengths: list[float] = bradley_terry(wins).tolist()
-        return strengths
-
-    def judgement(
-        self, item: Item, reading: Interpretation | None, answers: tuple[Answer, ...]
-    ) -> Judgement:
-        winners: dict[frozenset[str], list[tuple[str, ...]]] = {}
-        for answer in answers:
-            if answer.unread is None:
                 winners.setdefault(frozenset(answer.shown), []).append(answer.order)
         both = [pair[0] == pair[1] for pair in winners.values() if len(pair) == 2]
-        judgement = super().judgement(item, reading, answers)
-        return replace(judgement, agreement=float(np.mean(both)) if both else None)
+        agreed = float(np.mean(both)) if both else None
+        strengths = tuple(bradley_terry(wins).tolist())
+        return Judgement(self.name, "", strengths, answers, agreed)
 
 
-def read_better(reply: str, names: tuple[str, str]) -> Answer | None:
+def read_better(question: Question, reply: str) -> Answer | None:
     """Return which of two candidates is better by a reply; None if it cannot be parsed."""
     comparison = Comparison.read(reply, "better")
     if comparison is None:
         return None
+    names = question.shown
     orders: dict[str, tuple[str, ...]] = {"A": names, "B": names[::-1], "equal": ()}
     order = orders[comparison.better]
     explained = order and comparison.reason

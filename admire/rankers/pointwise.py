@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -18,8 +16,9 @@ from pydantic import Field, WithJsonSchema
 
 from admire.core.registry import register
 from admire.data.items import Candidate, Item
-from admire.llm import Image, Question, Reply, evict
-from admire.rankers.judgement import Answer, StructuredReply, reply_schema
+from admire.llm.chat import Question, Reply
+from admire.llm.conversation import Conversation, Unusable
+from admire.rankers.judgement import Answer, Judgement, StructuredReply, ask_twice, reply_schema
 from admire.rankers.presentation import LETTERS, show
 from admire.rankers.ranker import Ranker
 from admire.senses.interpretation import Interpretation
@@ -61,72 +60,67 @@ class Pointwise(Ranker):
     weighs_both_senses = True
 
     def __init__(self) -> None:
-        self._silent = threading.Event()  # set once a reply comes without probabilities
+        self._first: Question | None = None
+        self._returns_logprobs: bool | None = None  # unknown before its reply
 
-    def questions(self, item: Item, reading: Interpretation | None) -> list[Question]:
-        return [
-            Question(
-                self._parts(item, reading, candidate, letters=True),
-                temperature=0.0,
-                max_tokens=4,
-                seed=self.settings.seed,
-                logprobs=10,
-                purpose="ranking",
-                shown=(candidate.name,),
-            )
-            for candidate in item.candidates
+    def scores(self, item: Item, reading: Interpretation | None) -> Conversation[Judgement]:
+        letters = [self._question(item, reading, c, letters=True) for c in item.candidates]
+        if self._returns_logprobs is None:  # the reply to the run's first question shows it
+            self._first = self._first or replace(letters[0], task="Asking for probabilities")
+            (reply,) = yield [self._first]
+            self._returns_logprobs = bool(read_letters(reply)) or reply.logprobs is not None
+        grades: list[dict[str, float] | None] = [None] * len(letters)
+        if self._returns_logprobs:
+            grades = list(map(read_letters, (yield letters)))
+        ungraded = [
+            self._question(item, reading, candidate, letters=False)
+            for candidate, graded in zip(item.candidates, grades, strict=True)
+            if not graded
         ]
+        numbers = iter((yield from ask_twice(ungraded, _read_numbers, item)))
+        answers = tuple(
+            Answer((name,), (name,), grades=graded) if graded else next(numbers)
+            for name, graded in zip(item.names, grades, strict=True)
+        )
+        lost = [q for q, answer in zip(letters, answers, strict=True) if answer.unread is not None]
+        yield Unusable(lost)
+        assert reading is not None
+        p = reading.sense.probability_idiomatic
+        if self.settings.scoring.gate == "hard" and reading.sense.label:
+            p = float(reading.sense.label == "idiomatic")
+        graded = [
+            p * answer.grades["idiomatic"] + (1 - p) * answer.grades["literal"]
+            for answer in answers
+            if answer.grades
+        ]
+        # A candidate without grades gets the mean of the others.
+        mean, rest = float(np.mean(graded)) if graded else 0.0, iter(graded)
+        points = tuple(next(rest) if answer.grades else mean for answer in answers)
+        return Judgement(self.name, "", points, answers)
 
-    def _parts(
+    def _question(
         self, item: Item, reading: Interpretation | None, candidate: Candidate, *, letters: bool
-    ) -> str | tuple[str | Image, ...]:
-        return show(
+    ) -> Question:
+        parts = show(
             *(self.prompts, "pointwise", item, [candidate], self.tracks, self.settings.image_side),
             idiomatic=reading and reading.gloss,
             literal=next(iter(reading.literal.definitions), None) if reading else None,
             letters=letters,
         )
-
-    def answer(self, item: Item, reading: Interpretation | None, question: Question) -> Answer:
-        if not self._silent.is_set():
-            reply = self.model.ask(question)
-            grades = read_letters(reply)
-            if grades:
-                return Answer(question.shown, question.shown, grades=grades)
-            if reply.logprobs is None:
-                self._silent.set()
-        candidate = next(c for c in item.candidates if c.name == question.shown[0])
-        numbers = replace(
-            question,
-            parts=self._parts(item, reading, candidate, letters=False),
-            max_tokens=60,
-            schema=NUMBERS,
-            logprobs=0,
+        return Question(
+            parts,
+            temperature=0.0,
+            max_tokens=4 if letters else 60,
+            seed=self.settings.seed,
+            schema=None if letters else NUMBERS,
+            logprobs=10 if letters else 0,
+            shown=(candidate.name,),
         )
-        answer = super().answer(item, reading, numbers)
-        if answer.unread is not None:
-            evict(self.model, question)
-        return answer
 
-    def read(self, item: Item, question: Question, reply: str) -> Answer | None:
-        grades = read_numbers(reply)
-        return Answer(question.shown, question.shown, grades=grades) if grades else None
 
-    def scores(
-        self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
-    ) -> list[float]:
-        """Return the candidates' scores; one without grades gets the mean of the others."""
-        assert reading is not None
-        p = reading.sense.probability_idiomatic
-        if self.settings.scoring.gate == "hard" and reading.sense.label:
-            p = float(reading.sense.label == "idiomatic")
-        scores = [
-            p * answer.grades["idiomatic"] + (1 - p) * answer.grades["literal"]
-            for answer in answers
-            if answer.grades
-        ]
-        mean, graded = float(np.mean(scores)) if scores else 0.0, iter(scores)
-        return [next(graded) if answer.grades else mean for answer in answers]
+def _read_numbers(question: Question, reply: str) -> Answer | None:
+    grades = read_numbers(reply)
+    return Answer(question.shown, question.shown, grades=grades) if grades else None
 
 
 def read_letters(reply: Reply) -> dict[str, float] | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from admire.core import registry
 from admire.core.registry import Plugin
 from admire.data.items import Item
-from admire.llm import ChatModel, Question, ask_each
-from admire.rankers.judgement import Answer, Judgement, ask_twice
+from admire.llm.chat import ChatModel, Question, Reply
+from admire.llm.conversation import Conversation, Unusable
+from admire.rankers.aggregate import aggregate, places
+from admire.rankers.judgement import Answer, Judgement
 
 if TYPE_CHECKING:
     from admire.prompts import Prompts
@@ -21,10 +24,9 @@ if TYPE_CHECKING:
 
 
 class Ranker:
-    """Scores the candidates of items one by one, with or without questions to a chat model.
+    """Scores the candidates of items, with or without questions to a chat model.
 
-    A ranker needs :meth:`scores`, and :meth:`questions` if it asks a chat model. The other methods
-    are for rankers that parse replies in their own way.
+    A ranker needs :meth:`scores`, or :meth:`judge` if it compares many items at once.
 
     Attributes:
         name: the name that ``--ranker`` takes.
@@ -32,143 +34,178 @@ class Ranker:
         decides_senses: whether its answers contain the intended sense; it is then asked first.
         weighs_both_senses: whether the meanings of both senses count for each use.
         uses_meanings: whether it needs meanings at all.
-        llm: the chat model; None for recorded replies, never for a ranker that asks.
+        llm: the chat model that answers; None for a baseline.
         prompts, settings: the run's.
         tracks: the parts of the candidates that the model sees: ``image``, ``caption`` or both.
     """
 
-    name: str
+    name: str = ""
     task = "Ranking candidates"
     decides_senses = False
     weighs_both_senses = False
     uses_meanings = True
 
-    llm: ChatModel | None
+    llm: ChatModel | None = None
     prompts: Prompts
     settings: Settings
-    tracks: Sequence[str]
+    tracks: Sequence[str] = ()
 
     _plugin: Plugin
 
-    def questions(self, item: Item, reading: Interpretation | None) -> Sequence[Question]:
-        """Return the questions about an item's candidates; none if the ranker asks nothing.
+    def scores(self, item: Item, reading: Interpretation | None) -> Any:
+        """Return a score for each candidate, in the item's order; higher is better.
+
+        A ranker that asks a chat model is a generator, see :class:`admire.llm.Conversation`: it
+        yields lists of questions, gets their replies, and returns the scores, or a
+        :class:`Judgement` with the answers behind them.
 
         Args:
             reading: the intended sense and its meaning; None for a ranker that decides senses, as
                 long as the sense is unknown.
         """
-        return ()
-
-    def scores(
-        self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
-    ) -> Sequence[float]:
-        """Return a score for each candidate, in the item's order; higher is better.
-
-        Args:
-            answers: to the questions, in their order.
-        """
         raise NotImplementedError
 
-    def read(self, item: Item, question: Question, reply: str) -> Answer | None:
-        """Parse a reply; None if that fails, and the question is asked once more."""
-        return Answer(question.shown or item.names, reply=reply)
+    def judge(
+        self, items: Sequence[Item], readings: Sequence[Interpretation | None]
+    ) -> Sequence[Any]:
+        """Return the scores of many items at once, for a ranker that asks no chat model.
 
-    def answer(self, item: Item, reading: Interpretation | None, question: Question) -> Answer:
-        """Ask one question and parse its reply."""
-        read = partial(self.read, item, question)
-        return ask_twice(self.model, question, read, question.shown or item.names, item)
+        Each item has an array or list of scores, a :class:`Judgement`, or a tuple of judgements,
+        whose scores are averaged.
 
-    def judgement(
-        self, item: Item, reading: Interpretation | None, answers: tuple[Answer, ...]
-    ) -> Judgement:
-        """Return the scores with the answers behind them."""
-        with self._plugin.blamed(f"'{item.compound}'"):
-            scores = [float(score) for score in self.scores(item, reading, answers)]
-        wrong = [score for score in scores if not math.isfinite(score)]
-        if len(scores) != len(item.candidates) or wrong:
-            returned = f"a score of {wrong[0]}" if wrong else f"{len(scores)} scores"
-            raise self._plugin.error(
-                f"returned {returned} for {len(item.candidates)} candidates.", f"'{item.compound}'"
-            )
-        return Judgement(self.name, self.judge_name, tuple(scores), answers)
+        Args:
+            readings: None for each item if the query is a baseline.
+        """
+        raise NotImplementedError
 
     def check(self, summary: SetSummary, llm: ChatModel) -> None:
         """Refuse a set or a chat model that the ranker does not support, before any question."""
 
     # ------------------------------------------------------------------------ not to be overridden
 
-    judge_name: str
-    """The name of the chat model, or of the source that replaces it."""
-
     @property
     def asks(self) -> bool:
         """Whether it asks a chat model."""
-        return type(self).questions is not Ranker.questions
+        return inspect.isgeneratorfunction(self.scores)
 
-    @property
-    def model(self) -> ChatModel:
-        """The chat model of a ranker that asks."""
-        assert self.llm is not None
-        return self.llm
+    def talk(self, item: Item, reading: Interpretation | None) -> Conversation[Judgement]:
+        """Hold the conversation about an item, and return the judgement.
 
-    def judge(
-        self, items: Sequence[Item], readings: Sequence[Interpretation | None]
-    ) -> list[Judgement]:
-        """Return the judgement of each item: questions, answers and scores.
+        A recorded model returns an order, as the answer to any ranker that asks.
 
         Raises:
-            UserError: the model cannot be asked, or the ranker fails.
+            PluginError: the ranker fails.
         """
-        turns: list[tuple[int, Question]] = []  # with the index of the item
-        for place, (item, reading) in enumerate(zip(items, readings, strict=True)):
-            with self._plugin.blamed(f"'{item.compound}'"):
-                turns += [(place, question) for question in self.questions(item, reading)]
-        answers: list[list[Answer]] = [[] for _ in items]
-        if turns:
-            replies = ask_each(
-                lambda turn: self.answer(items[turn[0]], readings[turn[0]], turn[1]),
-                turns,
-                self.model,
-                self.task,
-                name_of=lambda turn: items[turn[0]].compound,
-            )
-            for (place, _), answer in zip(turns, replies, strict=True):
-                answers[place].append(answer)
+        name = self.llm.name if self.llm else ""
+        if self.asks and self.llm and self.llm.recorded:
+            (reply,) = yield [Question(item.compound, purpose="ranking", about=item)]
+            points = aggregate(places([reply.data], item.names))
+            answer = Answer(item.names, reply.data)
+            return Judgement(self.name, name, tuple(points.tolist()), (answer,))
+        answers: list[Answer] = []
+        with self._plugin.blamed(f"'{item.compound}'"):
+            result = self.scores(item, reading)
+            if isinstance(result, Generator):
+                result = yield from self._ask(result, item, answers)
+        return self._judgement(result, item, name, answers)
+
+    def judge_all(
+        self, items: Sequence[Item], readings: Sequence[Interpretation | None]
+    ) -> list[list[Judgement]]:
+        """Return the judgements of many items by :meth:`judge`.
+
+        Raises:
+            PluginError: the ranker fails.
+        """
+        with self._plugin.blamed():
+            rows = list(self.judge(items, readings))
+        if len(rows) != len(items):
+            raise self._plugin.error(f"returned {len(rows)} judgements for {len(items)} items.")
         return [
-            self.judgement(item, reading, tuple(row))
-            for item, reading, row in zip(items, readings, answers, strict=True)
+            [
+                self._judgement(result, item, reading.llm if reading else "")
+                for result in (row if _are_judgements(row) else (row,))
+            ]
+            for row, item, reading in zip(rows, items, readings, strict=True)
         ]
+
+    def _judgement(
+        self, result: Any, item: Item, llm: str, answers: Sequence[Answer] = ()
+    ) -> Judgement:
+        """Return scores as a judgement; refuse wrong ones."""
+        where = f"'{item.compound}'"
+        with self._plugin.blamed(where):
+            if not isinstance(result, Judgement):
+                result = Judgement(self.name, llm, tuple(map(float, result)), tuple(answers))
+        wrong = [score for score in result.scores if not math.isfinite(score)]
+        if len(result.scores) != len(item.candidates) or wrong:
+            returned = f"a score of {wrong[0]}" if wrong else f"{len(result.scores)} scores"
+            count = len(item.candidates)
+            raise self._plugin.error(f"returned {returned} for {count} candidates.", where)
+        judgement: Judgement = replace(result, ranker=self.name, llm=llm)
+        return judgement
+
+    def _ask(
+        self, conversation: Conversation[Any], item: Item, answers: list[Answer]
+    ) -> Conversation[Any]:
+        """Let a conversation ask about an item, and keep the answers."""
+        replies: Sequence[Reply] | None = None
+        while True:
+            try:
+                asked = conversation.send(replies)  # type: ignore[arg-type]  # None starts it
+            except StopIteration as end:
+                return end.value
+            if isinstance(asked, Unusable) or not all(isinstance(q, Question) for q in asked):
+                replies = yield asked
+                continue
+            questions = [
+                replace(q, purpose=q.purpose or "ranking", about=item, task=q.task or self.task)
+                for q in asked
+            ]
+            replies = yield questions
+            answers += [
+                Answer(question.shown or item.names, reply=reply.text)
+                for question, reply in zip(questions, replies, strict=True)
+            ]
+
+
+def _are_judgements(row: Any) -> bool:
+    return isinstance(row, tuple) and all(isinstance(one, Judgement) for one in row)
 
 
 class _ByFunction(Ranker):
-    """A function ``(item, reading)`` that returns scores, as a ranker."""
+    """A function ``(item, reading)`` that returns scores, or a generator, as a ranker."""
 
-    def __init__(self, function: Callable[[Item, Interpretation | None], Sequence[float]]):
-        self._function = function
-
-    def scores(
-        self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
-    ) -> Sequence[float]:
-        return self._function(item, reading)
+    def __init__(self, function: Callable[[Item, Interpretation | None], Any]):
+        self.scores = function  # type: ignore[method-assign, assignment]
 
 
-def open_ranker(name: str, plugins: Mapping[str, Mapping[str, Any]] | None = None) -> Ranker:
-    """Open a ranker by its name; a function ``(item, reading)`` that returns scores is one as well.
+def open_ranker(
+    name: str, plugins: Mapping[str, Mapping[str, Any]] | None = None, **options: Any
+) -> Ranker:
+    """Open a ranker by its name; a function ``(item, reading)`` is one as well.
 
     Args:
         plugins: see :attr:`admire.Settings.plugins`.
+        options: further arguments that a ranker may accept, such as ``encoders``.
 
     Raises:
         UserError: the name is unknown, or a plug-in cannot be used.
     """
     plugin, _ = registry.resolve("ranker", name)
     if isinstance(plugin.make, type):
-        ranker: Ranker = plugin.open(plugins=plugins or {})
+        ranker: Ranker = plugin.open(plugins=plugins or {}, **options)
         plugin.check(ranker)
     else:
         ranker = _ByFunction(plugin.make)
     ranker.name, ranker._plugin = name, plugin  # also for shipped ones, for their messages
     return ranker
+
+
+def judges_together(name: str) -> bool:
+    """Return whether a ranker judges many items at once, without a chat model."""
+    make = registry.resolve("ranker", name)[0].make
+    return getattr(make, "judge", Ranker.judge) is not Ranker.judge
 
 
 def any_ranker(names: Sequence[str], attribute: str) -> bool:

@@ -1,36 +1,42 @@
-"""Interprets items: each one's sense and, on request, its meanings."""
+"""Interprets items: decides which senses and meanings a chat model is asked for."""
 
 from __future__ import annotations
 
 import logging
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal
 
 from admire.core import registry
 from admire.core.choices import TEXTS, Meanings, SenseMethod
 from admire.core.errors import UserError
 from admire.data.items import Item, SenseLabel
 from admire.encoders import TextEncoder, open_encoder
-from admire.llm import ChatModel, Unanswered
+from admire.llm.chat import ChatModel
+from admire.llm.conversation import Conversation, converse
 from admire.prompts import Prompts
 from admire.senses.detector import Detector, Use
 from admire.senses.dictionaries import NO_ENTRIES, Dictionary, Entries, look_up_item
 from admire.senses.dictionary_evidence import add_evidence
-from admire.senses.meaning import NO_MEANING, Meaning, MeaningKind
+from admire.senses.meaning import NO_MEANING, REPEATS, Meaning, MeaningKind, describe
 from admire.senses.opening import open_detector
-from admire.senses.sense import NO_SENSE, UNDECIDED, Sense, given
+from admire.senses.sense import NO_SENSE, Sense, given, likelier
 from admire.senses.sequence import read_sequences, shows_captions
 from admire.senses.settings import SenseSettings
-from admire.senses.source import Source, as_source, check_contexts
+from admire.senses.votes import vote
 
 log = logging.getLogger("admire")
 
 FEW = 3
 """If none of at least so many replies is usable, the model is at fault, not a compound."""
+HINTS = 2
+"""Maximum number of glosses from a dictionary in a prompt."""
+WORD_HINTS = 10
+"""The same for a word in a phrase, where any of them may be meant."""
+IMAGINED = likelier(1.0, "detector")
+"""A detector's sense in a dry run: idiomatic uses need the most questions."""
 
 Glosses = Literal["all", "idiomatic", "none"]
 """The items whose gloss is requested: all, those with the idiomatic sense, or none. With the
@@ -93,160 +99,274 @@ class Interpretation:
         return {role: text for role, text in texts.items() if text}
 
 
-def sense_method(method: SenseMethod, source: Source, decided_by: str = "") -> str:
-    """Resolve ``auto`` for this source; return other methods unchanged.
+def sense_method(method: SenseMethod, llm: ChatModel, decided_by: str = "") -> str:
+    """Resolve ``auto`` for this chat model; return other methods unchanged.
 
     Args:
         decided_by: the run's ranker that decides senses; empty if none does.
     """
     if method != "auto":
         return method
-    if not source.judges_senses:
+    if not llm.judges_senses:
         return "detector"
-    return decided_by if decided_by and source.llm else "vote"
+    return decided_by if decided_by and not llm.recorded else "vote"
 
 
-def meanings_method(meanings: Meanings, source: Source) -> Meanings:
-    """Resolve ``auto`` for this source; return other choices unchanged."""
+def meanings_method(meanings: Meanings, llm: ChatModel) -> Meanings:
+    """Resolve ``auto`` for this chat model; return other choices unchanged."""
     if meanings != "auto":
         return meanings
-    return "both" if source.describes_both_senses else "meant"
+    return "both" if llm.describes_both_senses else "meant"
+
+
+@dataclass
+class Heard:
+    """What conversations with one chat model have come to so far, with their items.
+
+    Attributes:
+        meant: of the meanings those of the intended senses, with the sense.
+    """
+
+    votes: list[tuple[Item, Sense]] = field(default_factory=list)
+    meanings: list[tuple[Item, Meaning]] = field(default_factory=list)
+    meant: list[tuple[Item, SenseLabel, Meaning]] = field(default_factory=list)
+
+    def refuse_unusable(self, name: str) -> None:
+        """Refuse a chat model none of whose votes, or none of whose meanings, can be used."""
+        unparsed = sum(sense.unparsed for _, sense in self.votes)
+        if unparsed >= FEW and not any(sense.label for _, sense in self.votes):
+            raise _unusable(name, f"none of the {unparsed} votes could be parsed", "sense")
+        unread = [meaning for _, meaning in self.meanings if meaning.unread is not None]
+        if len(unread) >= FEW and len(unread) == len(self.meanings):
+            example = textwrap.shorten(unread[0].unread or "", 80, placeholder="…")
+            first = f"the first reply is {f'“{example}”' if example else 'empty'}"
+            if example and unread[0].fault:
+                first += f": {unread[0].fault}"
+            raise _unusable(name, f"none of the {len(unread)} meanings is usable ({first})")
+
+    def warn(self, items: Sequence[Item], llm: ChatModel) -> None:
+        """Warn about votes and meanings that cannot be used: how many, and of which compounds."""
+        places = {item: place for place, item in enumerate(items)}
+        lists: list[list[Any]] = [self.votes, self.meanings, self.meant]
+        for entries in lists:  # replies come in any order
+            entries.sort(key=lambda entry: places[entry[0]])
+        for item, sense in self.votes:
+            if not sense.label:
+                log.warning("%s: no vote on '%s' could be parsed.", llm.name, item.compound)
+        count = len(self.meanings)
+        unread = [(item, meaning) for item, meaning in self.meanings if meaning.unread is not None]
+        if unread:
+            log.warning(
+                "%d of %d meanings of %s unusable (%s); the dictionary was used for %d.",
+                len(unread),
+                count,
+                llm.name,
+                _names(item for item, _ in unread),
+                sum(bool(meaning) for _, meaning in unread),
+            )
+        repeating = [item for item, m in self.meanings if m.fault == REPEATS and m.unread is None]
+        if repeating:
+            log.warning(
+                "%d of %d meanings of %s only repeat the compound's words (%s).",
+                len(repeating),
+                count,
+                llm.name,
+                _names(repeating),
+            )
+        if llm.recorded:
+            _warn_of_gaps(self.meant, llm.name)
+
+
+@dataclass
+class Interpreter:
+    """Interprets items, in the same way for all chat models of a run.
+
+    Attributes:
+        seed: of the first question; further ones have the next numbers.
+        detector: for the method ``detector`` (default: the built-in one).
+        encoder: compares captions of sequences with that method (default: ``e5``).
+        dictionaries: their entries are hints in the prompts for meanings, and additional evidence
+            for the detector.
+        entries: those of the items that were looked up.
+    """
+
+    prompts: Prompts
+    settings: SenseSettings = field(default_factory=SenseSettings)
+    seed: int = 0
+    glosses: Glosses = "idiomatic"
+    detector: Detector | None = None
+    encoder: TextEncoder | None = None
+    dictionaries: Sequence[Dictionary] = ()
+    entries: dict[Item, Entries] = field(default_factory=dict)
+    _decided: dict[str, dict[Item, Sense]] = field(default_factory=dict)
+
+    def look_up(self, items: Iterable[Item]) -> None:
+        """Look up the compounds of the items to interpret next in the dictionaries."""
+        self.entries = {item: look_up_item(self.dictionaries, item) for item in items}
+        self._decided = {}
+
+    def decide(self, items: Sequence[Item], method: str, llm: ChatModel) -> dict[Item, Sense]:
+        """Return the senses that no chat model decides: from the data, or from a detector.
+
+        Args:
+            items: those that were looked up last.
+            method: see :func:`sense_method`.
+
+        Raises:
+            UserError: an item has no sense in the data, or none can be decided.
+        """
+        uses = [item for item in items if item.has_sense]
+        if method == "given":
+            return {item: given(item) for item in uses}
+        if method != "detector" or not uses:
+            return {}
+        if getattr(llm, "imagines", False):  # a dry run opens no detector
+            return dict.fromkeys(uses, IMAGINED)
+        if method not in self._decided:
+            self._decided[method] = dict(zip(uses, self._detect(uses), strict=True))
+        return self._decided[method]
+
+    def _detect(self, items: Sequence[Item]) -> list[Sense]:
+        """Return the senses by a detector, by the captions of sequences, and by dictionaries."""
+        check_contexts(items)
+        sequences = [item for item in items if shows_captions(item)]
+        uses = [
+            # Without captions to compare, the captions of the sequence replace the sentence.
+            Use(
+                replace(item, sentence=self.prompts.about(item, "sequence"))
+                if item.sequence
+                else item
+            )
+            for item in items
+            if not shows_captions(item)
+        ]
+        by_captions: list[Sense] = []
+        if sequences:
+            by_captions = read_sequences(sequences, self.encoder or open_encoder("e5"))
+        by_detector = _detected(uses, self.detector or open_detector()) if uses else []
+        remaining = {True: iter(by_captions), False: iter(by_detector)}
+        senses = [next(remaining[shows_captions(item)]) for item in items]
+        return add_evidence(items, senses, self.entries)
+
+    def read(
+        self, item: Item, llm: ChatModel, sense: Sense | None, heard: Heard
+    ) -> Conversation[Interpretation]:
+        """Ask a chat model for what is needed to interpret an item.
+
+        A word in a phrase (V-WSD) has no sense to decide, and one meaning is requested.
+
+        Args:
+            sense: None if the model votes.
+            heard: gets its votes and meanings as they come.
+        """
+        if sense is None and item.has_sense:
+            if not llm.recorded:
+                check_contexts([item])
+            votes, temperature = self.settings.votes, self.settings.vote_temperature
+            sense = yield from vote(
+                item, self.prompts, votes=votes, temperature=temperature, seed=self.seed
+            )
+            heard.votes.append((item, sense))
+        sense = sense or NO_SENSE
+        meanings: dict[SenseLabel, Meaning] = {"idiomatic": NO_MEANING, "literal": NO_MEANING}
+        if item.definitions:
+            own: SenseLabel = "literal" if sense.label == "literal" else "idiomatic"
+            meanings[own] = Meaning(item.definitions)
+        for kind in self._kinds(item, sense, llm):
+            meaning = yield from describe(
+                item,
+                kind,
+                self.prompts,
+                seed=self.seed,
+                hint=self._hint(item, kind),
+                gloss_tokens=self.settings.gloss_tokens,
+            )
+            label: SenseLabel = "literal" if kind == "literal" else "idiomatic"
+            meanings[label] = meaning
+            heard.meanings.append((item, meaning))
+            if label == (sense.label or "idiomatic"):
+                heard.meant.append((item, label, meaning))
+        return Interpretation(llm.name, sense, **meanings, known=self.entries[item])
+
+    def _hint(self, item: Item, kind: MeaningKind) -> tuple[str, ...]:
+        if kind == "gloss":
+            return ()
+        return self.entries[item].glosses(kind)[: HINTS if item.has_sense else WORD_HINTS]
+
+    def _kinds(self, item: Item, sense: Sense, llm: ChatModel) -> list[MeaningKind]:
+        """Return the kinds of meaning to request from a model for an item in this sense."""
+        if self.glosses == "none":
+            return []
+        if not item.has_sense:
+            return [] if item.definitions else ["idiomatic"]
+        meanings, every = meanings_method(self.settings.meanings, llm), self.glosses == "all"
+        idiomatic, both = every or sense.label == "idiomatic", meanings == "both"
+        wanted: dict[MeaningKind, bool] = {"gloss": idiomatic}
+        if meanings != "gloss":
+            # After votes, both senses are requested for all items.
+            method = sense_method(self.settings.sense, llm)
+            votes = llm.recorded or method not in ("detector", "given")
+            literal = sense.label != "idiomatic" and llm.describes_both_senses
+            wanted = {
+                "idiomatic": idiomatic or (both and votes),
+                "literal": both or every or literal,
+            }
+        if item.definitions:  # they are the meaning of the decided sense
+            own: MeaningKind = "literal" if sense.label == "literal" else "idiomatic"
+            wanted |= {"gloss": False, own: False}
+        return [kind for kind, asks in wanted.items() if asks]
 
 
 def interpret(
     items: Sequence[Item],
-    llms: Sequence[ChatModel | Source],
+    llms: Sequence[ChatModel],
     prompts: Prompts,
     settings: SenseSettings | None = None,
     *,
-    seed: int = 0,
-    glosses: Glosses = "idiomatic",
-    guess: bool = False,
     strict: bool = True,
-    detector: Detector | None = None,
-    encoder: TextEncoder | None = None,
-    senses: Mapping[str, Sequence[Sense]] | None = None,
-    dictionaries: Sequence[Dictionary] = (),
+    **options: Any,
 ) -> list[list[Interpretation]]:
-    """Return each source's interpretations of the items, in the items' order.
-
-    A sense that does not depend on the source is decided once. A word in a phrase (V-WSD) has no
-    sense to decide, and one meaning is requested. If a session that only reads the cache lacks a
-    reply, the senses that need it are :data:`UNDECIDED` and the meanings empty.
+    """Return each chat model's interpretations of the items, in the items' order.
 
     Args:
-        llms: chat models, or other sources of senses and meanings.
-        seed: of the first question; further ones have the next numbers.
-        guess: whether :data:`UNDECIDED` items are asked about in both senses, or only about what
-            either sense needs.
-        strict: whether a chat model without any usable vote, or without any usable meaning, is an
+        strict: whether a model without any usable vote, or without any usable meaning, is an
             error; otherwise a warning lists the items.
-        detector: for the method ``detector`` (default: the built-in one).
-        encoder: compares captions of sequences with that method (default: ``e5``).
-        senses: senses that are decided already, by the source's name.
-        dictionaries: their entries are hints in the prompts for meanings, and additional evidence
-            for the detector.
+        options: fields of :class:`Interpreter`.
 
     Raises:
-        UserError: a model fails, or an item's sense cannot be decided; or see ``strict``.
+        UserError: the model fails, or an item's sense cannot be decided; or see ``strict``.
     """
-    settings = settings or SenseSettings()
-    sources = [as_source(llm) for llm in llms]
-    for source in sources:
-        source.check(items)  # before a detector reads all of them
-    entries = {item: look_up_item(dictionaries, item) for item in items}
-    uses = [item for item in items if item.has_sense]
-    shared: dict[str, list[Sense]] = {}
-    readings = []
-    for source in sources:
-        method = sense_method(settings.sense, source)
-        decided: Sequence[Sense] = ()
-        if senses and source.name in senses:
-            decided = senses[source.name]
-        elif uses and method == "vote":
-            decided = _vote(uses, source, prompts, settings, seed, strict=strict)
-        elif uses:
-            if method not in shared:
-                shared[method] = _decide(uses, method, detector, encoder, prompts, entries)
-            decided = shared[method]
-        left = iter(decided)
-        all_senses = [next(left) if item.has_sense else NO_SENSE for item in items]
-        ask = partial(
-            source.meanings,
-            prompts=prompts,
-            seed=seed,
-            entries=entries,
-            gloss_tokens=settings.gloss_tokens,
-        )
-        kinds = [
-            _meaning_kinds(item, sense, source, settings, glosses, guess=guess)
-            for item, sense in zip(items, all_senses, strict=True)
-        ]
-        idiomatic, literal = _ask_meanings(items, all_senses, kinds, source, ask, strict=strict)
-        readings.append(
-            [
-                Interpretation(source.name, sense, idiomatic[item], literal[item], entries[item])
-                for item, sense in zip(items, all_senses, strict=True)
-            ]
-        )
-    return readings
+    interpreter = Interpreter(prompts, settings or SenseSettings(), **options)
+    interpreter.look_up(items)
+    rows: list[Any] = []
+    for llm in llms:
+        method, heard = sense_method(interpreter.settings.sense, llm), Heard()
+        senses = interpreter.decide(items, method, llm)
+        llm.check(items, ["senses"] if method == "vote" else [])
+        talks = [interpreter.read(item, llm, senses.get(item), heard) for item in items]
+        check = partial(heard.refuse_unusable, llm.name) if strict else None
+        rows.append(converse(talks, llm, check=check))
+        heard.warn(items, llm)
+    return rows
 
 
-def _vote(
-    items: Sequence[Item],
-    source: Source,
-    prompts: Prompts,
-    settings: SenseSettings,
-    seed: int,
-    *,
-    strict: bool,
-) -> list[Sense]:
-    """Return the senses by the source's votes; warn about items without a valid vote."""
-    try:
-        senses = source.senses(
-            items,
-            prompts,
-            votes=settings.votes,
-            temperature=settings.vote_temperature,
-            seed=seed,
-        )
-    except Unanswered:
-        return [UNDECIDED] * len(items)
-    unread = [item for item, sense in zip(items, senses, strict=True) if not sense.label]
-    votes = sum(sense.unparsed for sense in senses)
-    if strict and len(unread) == len(items) and votes >= FEW:
-        raise _unusable(source.name, f"none of the {votes} votes could be parsed", "sense")
-    for item in unread:
-        log.warning("%s: no vote on '%s' could be parsed.", source.name, item.compound)
-    return senses
+def true_queries(
+    items: Sequence[Item], llm: ChatModel, prompts: Prompts, *, seed: int = 0
+) -> list[str]:
+    """Return the text for comparing items in their given sense: the gloss, or the compound."""
+    settings = SenseSettings(sense="given", meanings="gloss")
+    (readings,) = interpret(items, [llm], prompts, settings, seed=seed)
+    return [reading.gloss or item.phrase for item, reading in zip(items, readings, strict=True)]
 
 
-def _decide(
-    items: Sequence[Item],
-    method: str,
-    detector: Detector | None,
-    encoder: TextEncoder | None,
-    prompts: Prompts,
-    entries: Mapping[Item, Entries],
-) -> list[Sense]:
-    """Return the senses from the data, or from a detector and dictionaries."""
-    if method == "given":
-        return [given(item) for item in items]
-    check_contexts(items)
-    sequences = [item for item in items if shows_captions(item)]
-    uses = [
-        # Without captions to compare, the captions of the sequence replace the sentence.
-        Use(replace(item, sentence=prompts.about(item, "sequence")) if item.sequence else item)
-        for item in items
-        if not shows_captions(item)
-    ]
-    by_captions: list[Sense] = []
-    if sequences:
-        by_captions = read_sequences(sequences, encoder or open_encoder("e5"))
-    by_detector = _detected(uses, detector or open_detector()) if uses else []
-    remaining = {True: iter(by_captions), False: iter(by_detector)}
-    senses = [next(remaining[shows_captions(item)]) for item in items]
-    return add_evidence(items, senses, entries)
+def check_contexts(items: Iterable[Item]) -> None:
+    """Refuse items that have neither a sentence nor a sequence with captions."""
+    for item in items:
+        if not item.shows_sense:
+            raise UserError(
+                f"'{item.compound}': no sentence or sequence with captions to decide its sense.",
+                "sense",
+            )
 
 
 def _detected(uses: Sequence[Use], detector: Detector) -> list[Sense]:
@@ -261,91 +381,6 @@ def _detected(uses: Sequence[Use], detector: Detector) -> list[Sense]:
     return senses
 
 
-def _ask_meanings(
-    items: Sequence[Item],
-    senses: Sequence[Sense],
-    kinds: Sequence[set[MeaningKind]],
-    source: Source,
-    ask: Callable[[Sequence[Item], MeaningKind], dict[Item, Meaning]],
-    *,
-    strict: bool,
-) -> tuple[dict[Item, Meaning], dict[Item, Meaning]]:
-    """Ask a source for all meanings of one kind, then of the next; return them by sense.
-
-    An item's own ``definitions`` are the meaning of its sense.
-    """
-    by_kind: dict[MeaningKind, list[Item]] = {"gloss": [], "idiomatic": [], "literal": []}
-    for item, requested in zip(items, kinds, strict=True):
-        for kind in requested:
-            by_kind[kind].append(item)
-    idiomatic = dict.fromkeys(items, NO_MEANING)
-    literal = idiomatic.copy()
-    for item, sense in zip(items, senses, strict=True):
-        if item.definitions:
-            (literal if sense.label == "literal" else idiomatic)[item] = Meaning(item.definitions)
-    pairs: list[tuple[Item, Meaning]] = []
-    for kind, chosen in by_kind.items():
-        if chosen:
-            answers = literal if kind == "literal" else idiomatic
-            with suppress(Unanswered):
-                meanings = ask(chosen, kind)
-                answers |= meanings
-                pairs += meanings.items()
-    if source.llm:
-        _check_meanings(pairs, source.name, strict=strict)
-    meant = [item for item, sense in zip(items, senses, strict=True) if sense.label == "idiomatic"]
-    missing = [item for item in meant if not source.llm and idiomatic[item].fault]
-    if missing:
-        log.warning(
-            "%s has no idiomatic sense for the compounds of %d of %d idiomatic items (%s). They "
-            "are ranked by the compound only.",
-            source.name,
-            len(missing),
-            len(meant),
-            _names(missing),
-        )
-    return idiomatic, literal
-
-
-def _check_meanings(pairs: Sequence[tuple[Item, Meaning]], name: str, *, strict: bool) -> None:
-    """Warn about unusable meanings: how many there are, and for which compounds.
-
-    Raises:
-        UserError: ``strict``, and none can be used.
-    """
-    unread = [(item, meaning) for item, meaning in pairs if meaning.unread is not None]
-    if strict and len(pairs) >= FEW and len(unread) == len(pairs):
-        example = textwrap.shorten(unread[0][1].unread or "", 80, placeholder="…")
-        first = f"the first reply is {f'“{example}”' if example else 'empty'}"
-        if example and unread[0][1].fault:
-            first += f": {unread[0][1].fault}"
-        raise _unusable(name, f"none of the {len(pairs)} meanings is usable ({first})")
-    if unread:
-        log.warning(
-            "%d of %d meanings of %s unusable (%s); the dictionary was used for %d.",
-            len(unread),
-            len(pairs),
-            name,
-            _names(item for item, _ in unread),
-            sum(bool(meaning) for _, meaning in unread),
-        )
-    repeating = [item for item, meaning in pairs if meaning.fault and meaning.unread is None]
-    if repeating:
-        log.warning(
-            "%d of %d meanings of %s only repeat the compound's words (%s).",
-            len(repeating),
-            len(pairs),
-            name,
-            _names(repeating),
-        )
-
-
-def _names(items: Iterable[Item]) -> str:
-    """Return the first compounds of these items, and the number of further ones."""
-    names = [f"'{compound}'" for compound in dict.fromkeys(item.compound for item in items)]
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
 def _unusable(name: str, reason: str, *settings: str) -> UserError:
     return UserError(
         f"{name}: {reason}. See its answers on one item (admire one), or use another model.",
@@ -353,49 +388,34 @@ def _unusable(name: str, reason: str, *settings: str) -> UserError:
     )
 
 
-def _meaning_kinds(
-    item: Item,
-    sense: Sense,
-    source: Source,
-    settings: SenseSettings,
-    glosses: Glosses,
-    *,
-    guess: bool,
-) -> set[MeaningKind]:
-    """Return the kinds of meaning to request from a source for an item in this sense."""
-    if glosses == "none":
-        return set()
-    kinds_of = partial(
-        _meaning_kinds, source=source, settings=settings, glosses=glosses, guess=guess
-    )
-    if item.definitions:
-        others = kinds_of(replace(item, definitions=()), sense)
-        return others & {"idiomatic" if sense.label == "literal" else "literal"}
-    if not item.has_sense:
-        return {"idiomatic"}
-    if sense == UNDECIDED:
-        either = [Sense(label, 0.5) for label in get_args(SenseLabel)]
-        first, second = (kinds_of(item, sense) for sense in either)
-        return first | second if guess else first & second
-    meanings = meanings_method(settings.meanings, source)
-    idiomatic = glosses == "all" or sense.label == "idiomatic"
-    if meanings == "gloss":
-        return {"gloss"} if idiomatic else set()
-    kinds: set[MeaningKind] = set()
-    # After votes, both senses are requested for all items, in one batch.
-    first_known = source.llm and sense_method(settings.sense, source) in ("detector", "given")
-    if idiomatic or (meanings == "both" and not first_known):
-        kinds.add("idiomatic")
-    literal = sense.label != "idiomatic" and source.describes_both_senses
-    if meanings == "both" or glosses == "all" or literal:
-        kinds.add("literal")
-    return kinds
+def _warn_of_gaps(meant: Sequence[tuple[Item, SenseLabel, Meaning]], name: str) -> None:
+    """Warn about the items whose intended meaning a recording or dictionary does not have."""
+    idiomatic = [(item, meaning) for item, label, meaning in meant if label == "idiomatic"]
+    if unknown := [item for item, meaning in idiomatic if meaning.fault]:
+        log.warning(
+            "%s has no idiomatic sense for the compounds of %d of %d idiomatic items (%s). They "
+            "are ranked by the compound only.",
+            name,
+            len(unknown),
+            len(idiomatic),
+            _names(unknown),
+        )
+    gaps = [(item, label) for item, label, meaning in meant if not (meaning or meaning.fault)]
+    for label in dict.fromkeys(label for _, label in gaps):
+        missing = [item for item, other in gaps if other == label]
+        log.warning("%s has no %s meaning for %s.", name, label, describe_uses(missing))
 
 
-def true_queries(
-    items: Sequence[Item], llm: ChatModel | Source, prompts: Prompts, *, seed: int = 0
-) -> list[str]:
-    """Return the text for comparing items in their given sense: the gloss, or the compound."""
-    settings = SenseSettings(sense="given", meanings="gloss")
-    (readings,) = interpret(items, [llm], prompts, settings, seed=seed)
-    return [reading.gloss or item.phrase for item, reading in zip(items, readings, strict=True)]
+def describe_uses(items: Sequence[Item]) -> str:
+    """Return the items by compound and sentence, the first three of many."""
+    names = [
+        f"'{item.compound}' in “{textwrap.shorten(item.sentence, 60, placeholder='…')}”"
+        for item in items
+    ]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _names(items: Iterable[Item]) -> str:
+    """Return the first compounds of these items, and the number of further ones."""
+    names = [f"'{compound}'" for compound in dict.fromkeys(item.compound for item in items)]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

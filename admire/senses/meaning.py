@@ -1,22 +1,23 @@
-"""Asks a chat model for the meaning of a compound: definitions and a scene for each sense."""
+"""The meaning of a compound, as a chat model writes it: definitions and a scene for each sense."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from admire.core.choices import TEXTS
 from admire.core.schema import UNLESS_NONE
-from admire.data.items import Item, SenseLabel
+from admire.data.items import Item
 from admire.data.limits import LIMITS, without_invalid
-from admire.llm import ChatModel, Question, Reply, evict
+from admire.llm.chat import Question
+from admire.llm.conversation import Conversation, Unusable
 from admire.llm.thoughts import thinks_aloud
 from admire.prompts import Prompts, quoted
 from admire.prompts.quotations import data_of, runs_of, without_lines, without_objects, words_of
-from admire.senses.own_words import ask_words, repeats_words
+from admire.senses.own_words import repeats_words, translate_words
 
 MEANING_TOKENS = 90
 ATTEMPTS = 3
@@ -64,58 +65,73 @@ class Meaning:
 NO_MEANING = Meaning()
 
 
-def ask_gloss(
-    item: Item, llm: ChatModel, prompts: Prompts, *, max_tokens: int, seed: int = 0
-) -> Meaning:
-    """Ask for one definition of the idiomatic sense, as in section 2.1 of the UoR-NCL paper.
-
-    The model is first asked for its likeliest reply. If that is empty, a refusal, a thought, only
-    the compound or its words, or a copy of the sentence, it is asked again at temperature 1.
-    """
-    prompt = prompts.about(item, "gloss")
-
-    def read(reply: Reply) -> Meaning:
-        text = without_lines(_text(reply), prompt, item.sentence)
-        definitions = _read_json(text, item.phrase)[0] if '"definitions"' in text else None
-        lines = _answers(text, cut=reply.cut) if definitions is None else definitions
-        return _usable(lines, "", item, "", 1)
-
-    return _ask(prompt, read, llm, max_tokens, seed, own=_own_words(item, llm, prompts, seed))
-
-
-def ask_meaning(
+def describe(
     item: Item,
-    sense: SenseLabel,
-    llm: ChatModel,
+    kind: MeaningKind,
     prompts: Prompts,
     *,
     seed: int = 0,
     hint: Sequence[str] = (),
-) -> Meaning:
-    """Ask for one sense of the compound: short definitions and a scene, in one reply.
+    gloss_tokens: int = MEANING_TOKENS,
+) -> Conversation[Meaning]:
+    """Ask for a meaning: short definitions and a scene, or one definition of the idiomatic sense.
 
-    If the reply is not usable, the model is asked again as for :func:`ask_gloss`. If there is a
-    hint, the dictionary's glosses are used instead.
+    The latter is section 2.1 of the UoR-NCL paper. The model is first asked for its likeliest
+    reply. If that is empty, a refusal, a thought, only the compound or its words, or a copy of the
+    sentence, it is asked again at temperature 1. If there is a hint, the dictionary's glosses are
+    used instead.
 
     Args:
-        hint: dictionary glosses of that sense, which the model may repeat.
+        seed: of the first question; further ones have the next numbers.
+        hint: dictionary glosses of that sense, which the model may repeat. Not for a ``gloss``.
+        gloss_tokens: the most tokens of a ``gloss``.
     """
-    prompt = prompts.about(item, template(item, sense), hint=hint)
-    examples = prompts.about(item, template(item, sense), hint=())
-
-    def read(reply: Reply) -> Meaning:
-        return read_meaning(_text(reply), item, examples, cut=reply.cut)
-
+    repeats = kind == "gloss" or (kind == "idiomatic" and item.has_sense)
+    own = (yield from translate_words(item, prompts, seed=seed)) if repeats else ()
     stand_in = tuple(hint)[:DEFINITIONS] if item.has_sense else ()
-    own = _own_words(item, llm, prompts, seed) if sense == "idiomatic" and item.has_sense else ()
-    attempts = 1 if stand_in else ATTEMPTS
-    meaning = _ask(prompt, read, llm, MEANING_TOKENS, seed, attempts, own=own)
-    if not meaning:
-        return replace(meaning, definitions=stand_in)
-    if meaning.fault and stand_in:  # a dictionary's gloss with the same words is right
-        agreed = repeats_words(stand_in[0], own)
-        return replace(meaning, fault=None) if agreed else Meaning(stand_in)
-    return meaning
+    prompt = prompts.about(item, template(item, kind), hint=hint)
+    first = _question(item, kind, prompt, seed, gloss_tokens)
+    again = [replace(first, temperature=1.0, seed=seed + k) for k in range(1, ATTEMPTS)]
+    questions = [first] if stand_in else [first, *again]
+    read = _read_gloss if kind == "gloss" else read_meaning
+    examples = prompts.about(item, template(item, kind), hint=())
+    meaning = repeating = NO_MEANING
+    for question in questions:
+        (reply,) = yield [question]
+        if isinstance(reply.data, Meaning):
+            return _cut(reply.data, kind)
+        text = without_invalid(reply.text[: LIMITS["reply"]])
+        meaning = read(text, item, examples, cut=reply.cut)
+        if meaning and not repeats_words(meaning.definitions[0], own):
+            return meaning
+        repeating = repeating or meaning
+    if not repeating:
+        yield Unusable(questions)
+        return replace(meaning, definitions=stand_in, unread=text)
+    if stand_in:  # a dictionary's gloss with the same words is right
+        return repeating if repeats_words(stand_in[0], own) else Meaning(stand_in)
+    return replace(repeating, fault=REPEATS)
+
+
+def _question(item: Item, kind: MeaningKind, prompt: str, seed: int, gloss_tokens: int) -> Question:
+    literal = kind == "literal"
+    return Question(
+        prompt,
+        temperature=0.0,
+        max_tokens=gloss_tokens if kind == "gloss" else MEANING_TOKENS,
+        seed=seed,
+        purpose="meanings",
+        about=item,
+        sense="literal" if literal else "idiomatic",
+        task="Writing the literal meaning" if literal else "Writing the meaning",
+    )
+
+
+def _cut(meaning: Meaning, kind: MeaningKind) -> Meaning:
+    """Return a recorded meaning; of a gloss the first definition."""
+    if kind != "gloss":
+        return meaning
+    return replace(meaning, definitions=meaning.definitions[:1], scene=None)
 
 
 def template(item: Item, kind: MeaningKind) -> str:
@@ -123,44 +139,12 @@ def template(item: Item, kind: MeaningKind) -> str:
     return kind if item.has_sense else "word"
 
 
-def _own_words(item: Item, llm: ChatModel, prompts: Prompts, seed: int) -> tuple[str, ...]:
-    """Return the compound and its words in English."""
-    return (item.phrase, *filter(None, [ask_words(item, llm, prompts, seed=seed)]))
-
-
-def _text(reply: Reply) -> str:
-    return without_invalid(reply.text[: LIMITS["reply"]])
-
-
-def _ask(
-    prompt: str,
-    read: Callable[[Reply], Meaning],
-    llm: ChatModel,
-    max_tokens: int,
-    seed: int,
-    attempts: int = ATTEMPTS,
-    *,
-    own: Sequence[str] = (),
-) -> Meaning:
-    """Ask until a reply can be parsed and does more than repeat the compound's own words.
-
-    If there is none, the first reply that repeats them is used. If no reply can be parsed, the last
-    one is ``unread``.
-    """
-    first = Question(prompt, temperature=0.0, max_tokens=max_tokens, seed=seed, purpose="meanings")
-    again = [replace(first, temperature=1.0, seed=seed + k) for k in range(1, attempts)]
-    questions = [first, *again]
-    repeating = NO_MEANING
-    for question in questions:
-        reply = llm.ask(question)
-        meaning = read(reply)
-        if meaning and not repeats_words(meaning.definitions[0], own):
-            return meaning
-        repeating = repeating or meaning
-    if repeating:
-        return replace(repeating, fault=REPEATS)
-    evict(llm, *questions)
-    return replace(meaning, unread=_text(reply))
+def _read_gloss(reply: str, item: Item, prompt: str = "", *, cut: bool = False) -> Meaning:
+    """Parse one definition, from a line or from JSON."""
+    text = without_lines(reply, prompt, item.sentence)
+    definitions = _read_json(text, item.phrase)[0] if '"definitions"' in text else None
+    lines = _answers(text, cut=cut) if definitions is None else definitions
+    return _usable(lines, "", item, "", 1)
 
 
 def read_meaning(reply: str, item: Item, prompt: str = "", *, cut: bool = False) -> Meaning:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from admire.data.items import Item
 from admire.data.languages import base_language
-from admire.llm import ChatModel, Question, Unanswered
+from admire.llm.chat import Question
+from admire.llm.conversation import Conversation
 from admire.prompts import Prompts
 from admire.prompts.quotations import json_objects, words_of
 
@@ -61,26 +62,31 @@ def _stems(text: str) -> list[str]:
     ]
 
 
-def ask_words(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) -> str | None:
-    """Ask for a word-by-word translation of a compound into English.
+def translate_words(
+    item: Item, prompts: Prompts, *, seed: int = 0
+) -> Conversation[tuple[str, ...]]:
+    """Return the compound, and its words in English, one by one, if it is in another language.
 
-    Returns:
-        None for an English compound, for a reply that cannot be parsed, and if a session that only
-        reads the cache has none.
+    A reply that cannot be parsed counts as none.
     """
     if base_language(item.language) == "en":
-        return None
+        return (item.phrase,)
     prompt = prompts.about(item, "words")
-    question = Question(prompt, max_tokens=WORDS_TOKENS, seed=seed, purpose="meanings")
-    try:
-        reply = llm.ask(question).text
-    except Unanswered:
-        return None
-    for *_, answer in json_objects(reply):
+    (reply,) = yield [
+        Question(
+            prompt,
+            max_tokens=WORDS_TOKENS,
+            seed=seed,
+            purpose="meanings",
+            about=item,
+            task="Translating the words",
+        )
+    ]
+    for *_, answer in json_objects(reply.text):
         words = answer.get("words")
         if isinstance(words, str) and words_of(str(answer.get("phrase"))) == words_of(item.phrase):
-            return words
-    return _continued(prompt, reply)
+            return tuple(filter(None, (item.phrase, words)))
+    return tuple(filter(None, (item.phrase, _continued(prompt, reply.text))))
 
 
 def _continued(prompt: str, reply: str) -> str | None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,10 +18,10 @@ from admire.core.schema import read_as
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
 from admire.data.rows import SenseCell, parse_order
-from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, MeaningKind, clean_gloss
+from admire.llm.chat import ChatModel, Question, Reply
+from admire.senses.interpretation import describe_uses
+from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, clean_gloss
 from admire.senses.sense import Sense, likelier, majority
-
-log = logging.getLogger("admire")
 
 VOTE_COLUMNS = ("votes_idiomatic", "votes_literal")
 ITEM_COLUMNS = (*VOTE_COLUMNS, "order")
@@ -59,65 +57,53 @@ class RecordedReply:
     orders: dict[frozenset[str], tuple[tuple[str, ...], str]] = field(default_factory=dict)
 
 
-@dataclass
-class Recorded:
-    """A :class:`Source` of earlier replies of a chat model, a person or a run."""
+class Recorded(ChatModel):
+    """A chat model that returns earlier replies of a chat model, a person or a run."""
 
-    llm = None
-    judges_senses = True
-    describes_both_senses = True
+    recorded = True
 
-    name: str
-    identity: str
-    replies: dict[Key, RecordedReply]
+    def __init__(self, name: str, identity: str, replies: dict[Key, RecordedReply]):
+        self.name, self.identity, self.replies = name, identity, replies
 
-    def senses(self, items: Iterable[Item], *_: object, **__: object) -> list[Sense]:
-        """Return the recorded sense of each item; refuse items without one."""
-        senses = [(item, self._reply(item).sense) for item in items]
-        missing = [item for item, sense in senses if not sense]
-        if missing:
+    def ask(self, question: Question) -> Reply:
+        """Return what is recorded about the question's item, as the reply's data.
+
+        Replies about the item take precedence over those about its compound in any sentence.
+        """
+        item = question.about
+        assert isinstance(item, Item)
+        recorded = self._reply(item)
+        if question.purpose == "senses":
+            return Reply("", data=recorded.sense)
+        if question.purpose == "ranking":
+            return Reply("", data=self._order(item))
+        meanings = (
+            reply.meanings.get(question.sense or "literal") for reply in self._replies(item)
+        )
+        return Reply("", data=next(filter(None, meanings), NO_MEANING))
+
+    def check(self, items: Sequence[Item], purposes: Collection[str]) -> None:
+        """Refuse items without any recorded reply, and those without a sense or an order."""
+        if unknown := [item for item in items if not self._replies(item)]:
+            raise UserError(f"{self.name} has no replies about {describe_uses(unknown)}.", "llms")
+        uses = [item for item in items if item.has_sense and not self._reply(item).sense]
+        if uses and "senses" in purposes:
             raise UserError(
-                f"{self.name} has no sense for {_names(missing)}. Use detector or given.",
+                f"{self.name} has no sense for {describe_uses(uses)}. Use detector or given.",
                 "llms",
                 "sense",
             )
-        return [sense for _, sense in senses if sense]
+        if "ranking" in purposes:
+            refuse_orders(self.name, [item for item in items if not self._order(item)])
 
-    def meanings(
-        self, items: Sequence[Item], kind: MeaningKind, *_: object, **__: object
-    ) -> dict[Item, Meaning]:
-        """Return the recorded meanings; a gloss is the first idiomatic definition.
-
-        Replies about the item take precedence over those about its compound in any sentence. A
-        warning lists items without a meaning, except those with the other recorded sense.
-        """
-        label: SenseLabel = "literal" if kind == "literal" else "idiomatic"
-        meanings = {}
-        for item in items:
-            recorded = (reply.meanings.get(label) for reply in self._replies(item))
-            meaning = next(filter(None, recorded), NO_MEANING)
-            meanings[item] = Meaning(meaning.definitions[:1]) if kind == "gloss" else meaning
-        silent = [item for item, meaning in meanings.items() if not meaning]
-        senses = [(item, self._reply(item).sense) for item in silent]
-        missing = [item for item, sense in senses if not sense or sense.label == label]
-        if missing:
-            log.warning("%s has no %s meaning for %s.", self.name, label, _names(missing))
-        return meanings
-
-    def order(self, item: Item) -> tuple[str, ...] | None:
-        """Return the recorded order of an item's candidates, best first; None without one."""
+    def _order(self, item: Item) -> tuple[str, ...]:
+        """Return the recorded order of an item's candidates, best first; empty without one."""
         orders = self._reply(item).orders
         if not orders:
-            return None
+            return ()
         names = item.names
         order, where = orders.get(frozenset(names), next(iter(orders.values())))
         return parse_order(list(order), names, where, column="order")
-
-    def check(self, items: Iterable[Item]) -> None:
-        """Refuse items without any recorded reply."""
-        unknown = [item for item in items if not self._replies(item)]
-        if unknown:
-            raise UserError(f"{self.name} has no replies about {_names(unknown)}.", "llms")
 
     def _reply(self, item: Item) -> RecordedReply:
         return self.replies.get(key_of(item.compound, item.sentence), RecordedReply())
@@ -128,19 +114,20 @@ class Recorded:
         return [self.replies[key] for key in keys if key in self.replies]
 
 
+def refuse_orders(name: str, items: Sequence[Item]) -> None:
+    """Refuse items, if there are any, for which a recording has no order of candidates."""
+    if items:
+        others = f" and {len(items) - 1} more" if len(items) > 1 else ""
+        raise UserError(
+            f"{name} has no order for '{items[0].compound}'{others}. Rank by embeddings.",
+            "llms",
+            "rankers",
+        )
+
+
 def key_of(compound: str, sentence: str = "") -> Key:
     """Return the key of replies about a compound in a sentence, or in any."""
     return compound.casefold().strip(), " ".join(sentence.split())
-
-
-def _names(items: Iterable[Item]) -> str:
-    """Return the items by compound and sentence, the first three of many."""
-    names = [
-        f"'{item.compound}' in “{textwrap.shorten(item.sentence, 60, placeholder='…')}”"
-        for item in items
-    ]
-    rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + rest
 
 
 @register("chat", "recorded", takes="FILE")

@@ -68,9 +68,6 @@ class Sense:
 NO_SENSE = Sense(None, 1.0)
 """Marks an item without a sense to decide: a word in a phrase, as in V-WSD."""
 
-UNDECIDED = Sense(None, 0.5)
-"""Marks a sense that depends on replies that are not cached yet."""
-
 
 def mean_probability(senses: Iterable[Sense]) -> float | None:
     """Return the mean over several decisions on one use; None if no vote could be parsed."""

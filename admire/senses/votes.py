@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from admire.data.items import Item, SenseLabel
-from admire.llm import ChatModel, Question, ask_each, evict
+from admire.llm.chat import Question
+from admire.llm.conversation import Conversation, Unusable
 from admire.llm.thoughts import thinks_aloud
 from admire.prompts import Prompts
 from admire.prompts.quotations import data_of, without_words
@@ -16,15 +18,9 @@ VOTE_TOKENS = 40
 
 
 def vote(
-    items: Sequence[Item],
-    llm: ChatModel,
-    prompts: Prompts,
-    *,
-    votes: int,
-    temperature: float,
-    seed: int = 0,
-) -> list[Sense]:
-    """Ask the chat model several times for the sense of each compound; the majority decides.
+    item: Item, prompts: Prompts, *, votes: int, temperature: float, seed: int = 0
+) -> Conversation[Sense]:
+    """Ask several times for the sense of a compound; the majority decides.
 
     In Subtask B the model is asked which sense the captions of the sequence show. Replies that name
     neither sense, or both, count as unparsed.
@@ -33,31 +29,23 @@ def vote(
         votes: how often the model is asked (T in the paper, where it is 5).
         temperature: for sampling votes; the paper does not report its own.
         seed: of the first vote; each further vote has the next number.
-
-    Raises:
-        UserError: the model fails.
     """
-
-    def ask(ballot: tuple[Item, int]) -> SenseLabel | None:
-        item, seed = ballot
-        question = Question(
-            prompts.about(item, "sequence-sense" if item.context == "sequence" else "sense"),
-            temperature=temperature,
-            max_tokens=VOTE_TOKENS,
-            seed=seed,
-            purpose="senses",
-        )
-        reply = llm.ask(question)
-        label = read_label(reply.text, data_of(item), cut=reply.cut)
-        if label is None:
-            evict(llm, question)
-        return label
-
-    ballots = [(item, seed + k) for item in items for k in range(votes)]
-    labels = ask_each(
-        ask, ballots, llm, "Asking for the sense", name_of=lambda ballot: ballot[0].compound
+    first = Question(
+        prompts.about(item, "sequence-sense" if item.context == "sequence" else "sense"),
+        temperature=temperature,
+        max_tokens=VOTE_TOKENS,
+        purpose="senses",
+        about=item,
+        task="Asking for the sense",
     )
-    return [count_votes(labels[first : first + votes]) for first in range(0, len(labels), votes)]
+    questions = [replace(first, seed=seed + k) for k in range(votes)]
+    replies = yield questions
+    if isinstance(replies[0].data, Sense):
+        return replies[0].data
+    labels = [read_label(reply.text, data_of(item), cut=reply.cut) for reply in replies]
+    pairs = zip(questions, labels, strict=True)
+    yield Unusable([question for question, label in pairs if label is None])
+    return count_votes(labels)
 
 
 def count_votes(labels: Sequence[SenseLabel | None]) -> Sense:

@@ -31,6 +31,7 @@ from admire.tasks.training.settings import HeadData, TripletSettings
 
 if TYPE_CHECKING:
     from admire.llm.session import Session
+    from admire.pipeline.forecast import DryRun
 
 log = logging.getLogger("admire")
 
@@ -62,6 +63,26 @@ class Rank(Task):
         files, asking = make(ItemFiles, settings), make(RequestOptions, settings)
         workers = open_workers(settings, own.device)
         return [out, *rank_file(data, out, own, files, asking=asking, workers=workers)]
+
+    def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
+        """See :class:`Task`."""
+        from admire.data.image_files import check_image
+        from admire.pipeline.forecast import rehearse
+        from admire.pipeline.models import resolve_models
+
+        files, asking = make(ItemFiles, settings), make(RequestOptions, settings)
+        look, skip = (check_image, lambda fault: None) if files.skip_bad else (None, None)
+        items = list(files.read(data, look=look, skip=skip))
+        rehearse(items, resolve_models(run_settings(settings), asking), session)
+
+    def rehearse_training(self, data: Sequence[Path], settings: Values, session: DryRun) -> None:
+        """See :class:`Task`."""
+        from admire.data.reader import read_items
+        from admire.tasks.training.triplets import write_queries
+
+        own, lang = make(TripletSettings, settings), make(HeadData, settings).lang
+        items = [item for path in data for item in read_items(path, lang)]
+        write_queries(items, own, seed=make(HeadTraining, settings).seed, session=session)
 
     def train(self, data: Sequence[Path], settings: Values) -> Result:
         """Train a projection head; see :class:`Task`. Its figures are its history, by epoch.

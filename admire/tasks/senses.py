@@ -23,7 +23,9 @@ from admire.tasks.training.settings import ClassifierData, ClassifierTraining, p
 if TYPE_CHECKING:
     from admire.data.items import Item
     from admire.llm.session import Session
-    from admire.pipeline.forecast import Forecast
+    from admire.pipeline.forecast import DryRun
+    from admire.senses import Detector
+    from admire.senses.interpretation import Interpretation
 
 log = logging.getLogger("admire")
 
@@ -50,33 +52,15 @@ class SenseTask(Task):
         from admire.metrics.figures import summarise
         from admire.metrics.leakage import warn_if_leaked
         from admire.metrics.metrics import calibration_error
-        from admire.pipeline.sources import open_source
-        from admire.prompts import Prompts
-        from admire.senses import known_senses, open_detector, sense_table, write_senses
-        from admire.senses.dictionaries import open_dictionaries
-        from admire.senses.interpretation import interpret, sense_method
+        from admire.senses import known_senses, sense_table, write_senses
 
         made, own = make(Settings, settings), make(Output, settings)
-        llm = make(QuerySettings, settings).llm
         if own.out:
             check_file(own.out, TABLE, force=own.force)
         if any(file.reader.name == "vwsd" for file in data_files(data)):
             raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
         items = list(make(ItemFiles, settings).read(data))
-        source = open_source(llm, url=made.llm_url, dictionaries=made.dictionaries, session=session)
-        method = sense_method(made.sense, source)
-        detects = method == "detector"
-        detector = open_detector(made.detector) if made.detector or detects else None
-        (readings,) = interpret(
-            items,
-            [source],
-            Prompts(made.prompts),
-            made,
-            seed=made.seed,
-            glosses="none",
-            detector=detector,
-            dictionaries=open_dictionaries(made.dictionaries),
-        )
+        readings, method, detector = _interpret(items, settings, session)
         senses = [reading.sense for reading in readings]
         if own.out:
             table = write_senses(own.out, items, senses)
@@ -89,33 +73,46 @@ class SenseTask(Task):
             probabilities = [senses[k].probability_idiomatic for k in scored.index]
             error = calibration_error(probabilities, scored["sentence_type"] == "idiomatic")
             log.info("The probabilities' expected calibration error: %.3f", error)
-            if detects:
+            if method == "detector":
                 labelled = [items[k] for k in scored.index]
                 warn_if_leaked(labelled, detector, scored, ["accuracy"], str(data))
+        llm = make(QuerySettings, settings).llm
         record = {"data": str(data), "llm": llm, "sense": method, "votes": made.votes}
         files = [own.out] if own.out else []
         return Result(as_rows(figures), record | {"seed": made.seed}, files, as_rows(table))
 
+    def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
+        """See :class:`Task`."""
+        _interpret(list(make(ItemFiles, settings).read(data)), settings, session)
 
-def plan_senses(items: Sequence[Item], settings: Values, counted: set[str]) -> list[Forecast]:
-    """Return the requests of the task ``sense`` to its chat model, with their estimated cost.
 
-    Args:
-        counted: see :func:`admire.plan`.
-
-    Raises:
-        UserError: there is no such model.
-    """
-    from admire.pipeline.forecast import plan_readings
-    from admire.pipeline.sources import open_source
+def _interpret(
+    items: Sequence[Item], settings: Values, session: Session | None
+) -> tuple[list[Interpretation], str, Detector | None]:
+    """Decide the items' senses; return also what decided them, and the detector, if one did."""
+    from admire.llm import open_llm
     from admire.prompts import Prompts
+    from admire.senses import open_detector
+    from admire.senses.dictionaries import open_dictionaries
+    from admire.senses.interpretation import interpret, sense_method
 
-    made, llm = make(Settings, settings), make(QuerySettings, settings).llm
-    source = open_source(llm, url=made.llm_url, dictionaries=made.dictionaries, asked=False)
-    prompts = Prompts(made.prompts)
-    return plan_readings(
-        items, source, prompts, made, seed=made.seed, glosses="none", counted=counted
+    made, dry = make(Settings, settings), bool(session and session.imagines)
+    name, dictionaries = make(QuerySettings, settings).llm, made.dictionaries
+    llm = open_llm(name, url=made.llm_url, dictionaries=dictionaries, session=session)
+    method = sense_method(made.sense, llm)
+    opens = not dry and (made.detector or method == "detector")
+    detector = open_detector(made.detector) if opens else None
+    (readings,) = interpret(
+        items,
+        [llm],
+        Prompts(made.prompts),
+        made,
+        seed=made.seed,
+        glosses="none",
+        detector=detector,
+        dictionaries=open_dictionaries(dictionaries),
     )
+    return readings, method, detector
 
 
 FILES = Option("Data and output", in_file=False)

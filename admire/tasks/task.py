@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from admire.llm.session import Session
+    from admire.pipeline.forecast import DryRun
 
 Values = Mapping[str, Any]
 """Values of settings by field; the others have their defaults."""
@@ -66,6 +67,21 @@ class Task(ABC):
         Raises:
             UserError: a setting is wrong, or something cannot be read, opened, asked or written.
         """
+
+    def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:  # noqa: B027
+        """Ask in a dry run what :meth:`run` would ask chat models; nothing by default.
+
+        Args:
+            session: counts the questions; no model is loaded.
+
+        Raises:
+            UserError: as for :meth:`run`.
+        """
+
+    def rehearse_training(  # noqa: B027
+        self, data: Sequence[Path], settings: Values, session: DryRun
+    ) -> None:
+        """Ask in a dry run what :meth:`train` would ask chat models; nothing by default."""
 
     def train(self, data: Sequence[Path], settings: Values) -> Result:
         """Train a model for the task and write it to ``settings["out"]``.

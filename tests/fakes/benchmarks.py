@@ -122,5 +122,5 @@ def toys_opened(monkeypatch: pytest.MonkeyPatch, module: str) -> list[Any]:
 
     monkeypatch.setattr("admire.encoders.open_encoder", open_encoder)
     monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.tasks.retrieval.queries.open_source", open_llm)
+    monkeypatch.setattr("admire.tasks.retrieval.queries.open_llm", open_llm)
     return opened

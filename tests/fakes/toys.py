@@ -13,7 +13,7 @@ import numpy as np
 
 from admire import Candidate, Item, Scoring, Settings
 from admire.encoders import Role, Vectors
-from admire.llm import ChatModel, Question, Reply
+from admire.llm import ChatModel, Conversation, Question, Reply, converse
 
 
 class WordEncoder:
@@ -95,6 +95,16 @@ class Replies(ScriptedChat):
     def sampled(self) -> list[tuple[float, int]]:
         """Temperature and seed of each question."""
         return [(one.temperature, one.seed) for one in self.questions]
+
+
+def opens(*llms: ChatModel) -> Callable[..., list[ChatModel]]:
+    """Open these models by any name, in place of :func:`admire.llm.families.open_models`."""
+    return lambda *_, session, **__: [session.bind(llm) for llm in llms]
+
+
+def talk(conversation: Conversation[Any], llm: ChatModel) -> Any:
+    """What a conversation with a chat model returns."""
+    return converse([conversation], llm)[0]
 
 
 def said(llm: ChatModel, text: str, **settings: Any) -> str:

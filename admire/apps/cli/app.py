@@ -56,7 +56,7 @@ app = App(
 )
 
 COMMANDS = {
-    RANK: "rank:demo sets:init sets:check rank:rank rank:one rank:batch config:config rank:score "
+    RANK: "rank:demo sets:init sets:check rank:rank rank:one config:config rank:score "
     "rank:submit rank:fuse sets:audit pages:report senses:sense pages:serve",
     TEXTS: "collections:search collections:index retrieval:retrieve sts:sts senses:detect",
     LEARN: "tuning:tune tuning:tune_fusion head:sweep reproduce:reproduce task:task",

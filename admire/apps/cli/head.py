@@ -8,7 +8,7 @@ from typing import Annotated
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
-from admire.apps.cli.output import print_figures, print_json, print_rows
+from admire.apps.cli.output import print_dry_run, print_figures, print_json, print_rows
 from admire.core.errors import check_extra
 from admire.encoders.training_settings import HeadTraining
 from admire.tasks.rank import Rank
@@ -18,7 +18,14 @@ log = logging.getLogger("admire")
 
 
 @opt.with_settings("train head", *Rank.training, headings=True)
-def train_head(data: Path, /, *, out: Path = Path("head"), options: opt.Options = None) -> None:
+def train_head(
+    data: Path,
+    /,
+    *,
+    out: Path = Path("head"),
+    dry_run: opt.DryRun = False,
+    options: opt.Options = None,
+) -> None:
     """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %.
 
     With --folds, cross-validates and writes no head.
@@ -36,6 +43,8 @@ def train_head(data: Path, /, *, out: Path = Path("head"), options: opt.Options 
     import pandas as pd
 
     options = with_file("train head", options)
+    if dry_run:
+        return print_dry_run(lambda session: Rank().rehearse_training([data], options, session))
     result = Rank().train([data], options | {"out": out})
     if result.files:
         print_json(result.record)

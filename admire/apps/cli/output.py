@@ -6,7 +6,7 @@ import json as jsonlib
 import logging
 import os
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-    from admire.pipeline.forecast import Forecast
+    from admire.pipeline.forecast import DryRun, Forecast
     from admire.pipeline.ranking import Ranking
     from admire.pipeline.scoring import RunSummary
     from admire.senses.interpretation import Interpretation
@@ -194,6 +194,16 @@ def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> Non
         "cached replies. Requests that are repeated after an unusable reply are not counted."
     )
     _log_unknown_prices(forecast.unknown for forecast in forecasts)
+
+
+def print_dry_run(
+    rehearse: Callable[[DryRun], None], *, fresh: bool = False, json: bool = False
+) -> None:
+    """Print how many requests would go to chat models, in place of sending them."""
+    from admire.pipeline.forecast import DryRun
+
+    rehearse(session := DryRun(fresh=fresh))
+    print_forecasts(session.forecasts(), json=json)
 
 
 def _log_unknown_prices(reasons: Iterable[str | None]) -> None:

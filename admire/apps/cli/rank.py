@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import shlex
-import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from admire.apps.cli import options as opt
 from admire.apps.cli.output import (
     REPORT,
     print_account,
-    print_forecasts,
+    print_dry_run,
     print_json,
     print_rankings,
     print_why,
@@ -86,17 +86,11 @@ def rank(
         admire rank my_set/ --out runs/my_set --report
         admire rank my_set/ --limit 5 --dry-run --llm openai:gpt-6.1-sol
     """
-    from admire.data.image_files import check_image
-    from admire.data.rows import RowReader
-    from admire.pipeline.forecast import plan
-
     started = time.monotonic()
     if dry_run:
-        files, asking = opt.make(ItemFiles, options), opt.make(RequestOptions, options)
-        skipping = RowReader(look=check_image, skip=lambda fault: None)
-        items = list(files.read(data, skipping if files.skip_bad else None))
-        print_forecasts(plan(items, run_settings(options), asking=asking), json=json)
-        return
+        fresh, own = opt.make(RequestOptions, options).fresh, options or {}
+        rehearse = partial(Rank().rehearse, data, own)
+        return print_dry_run(rehearse, fresh=fresh, json=json)
     if report:
         from admire.apps.report import check_report
 
@@ -167,44 +161,6 @@ def one(
         if why:
             print_why(ranking)
     print_account(run.record["asked"])
-
-
-@opt.with_settings(
-    "batch",
-    Settings,
-    Scoring,
-    (RequestOptions, "budget"),
-    (ItemFiles, "lang", "limit", "images"),
-    opt.SettingsSource,
-    headings=True,
-)
-def batch(data: opt.Data, /, *, dry_run: opt.DryRun = False, options: opt.Options = None) -> None:
-    """Send a run's requests through OpenAI's Batch API (half price, within 24 hours).
-
-    Submits the requests that are not cached, and caches the replies of finished batches. Run it
-    again with the same options until it reports that admire rank can start. While requests are in
-    progress, the exit code is 3.
-
-    Needs an OpenAI API key, and no extra.
-
-    Examples:
-        admire batch my_set/ --llm openai:gpt-6.1-sol --dry-run
-    """
-    from admire.pipeline.batch import batch as ask_in_batches
-    from admire.pipeline.forecast import plan
-
-    settings = run_settings(options)
-    items = list(opt.make(ItemFiles, options).read(data))
-    if dry_run:
-        print_forecasts(plan(items, settings, batch=True))
-        return
-    under_way = ask_in_batches(items, settings, budget=opt.make(RequestOptions, options).budget)
-    for line in under_way:
-        log.info("%s.", line)
-    if under_way:
-        log.info("Run the same command again later: answers usually come within 24 hours.")
-        sys.exit(3)
-    log.info("All replies from batches are cached. Now run admire rank with these options.")
 
 
 @opt.with_settings("score", *Score.settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from cyclopts import Parameter
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
-from admire.apps.cli.output import print_json, print_rows
+from admire.apps.cli.output import print_dry_run, print_json, print_rows
 from admire.encoders.training_settings import FitSettings
 from admire.tasks.retrieval.settings import RetrieverStart, RetrieverTraining
 from admire.tasks.retrieval.task import RetrieveTask
@@ -29,6 +30,7 @@ def retrieve(
     /,
     *,
     out: Path = Path("runs/retrieve"),
+    dry_run: opt.DryRun = False,
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
@@ -45,6 +47,8 @@ def retrieve(
         admire retrieve benchmark/ --query meaning
         admire retrieve benchmark/ --encoder bm25 --query span
     """
+    if dry_run:
+        return print_dry_run(partial(RetrieveTask().rehearse, data, options or {}), json=json)
     result = RetrieveTask().run(data, {"out": out} | dict(options or {}))
     if json:
         print_json(result.figures)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
-from admire.apps.cli.output import print_figures, print_json, print_rows
+from admire.apps.cli.output import print_dry_run, print_figures, print_json, print_rows
 from admire.tasks.senses import DetectTask, SenseTask
 from admire.tasks.training.settings import (
     ClassifierData,
@@ -26,6 +27,7 @@ def sense(
     *,
     out: Path = Path("senses.tsv"),
     force: opt.Force = False,
+    dry_run: opt.DryRun = False,
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
@@ -43,6 +45,8 @@ def sense(
     """
     import pandas as pd
 
+    if dry_run:
+        return print_dry_run(partial(SenseTask().rehearse, data, options or {}), json=json)
     result = SenseTask().run(data, {"out": out, "force": force} | dict(options or {}))
     if json:
         print_json({"figures": result.figures, "senses": result.items})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
-from admire.apps.cli.output import print_json, print_rows
+from admire.apps.cli.output import print_dry_run, print_json, print_rows
 from admire.encoders.training_settings import StartEncoder
 from admire.tasks.sts.settings import SentenceTraining
 from admire.tasks.sts.task import SimilarityTask
@@ -20,6 +21,7 @@ def sts(
     *,
     out: Path | None = None,
     force: opt.Force = False,
+    dry_run: opt.DryRun = False,
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
@@ -44,6 +46,8 @@ def sts(
     from admire.metrics.figures import figure_text
 
     values = {"out": out, "force": force} | dict(options or {})
+    if dry_run:
+        return print_dry_run(partial(SimilarityTask().rehearse, data, values), json=json)
     result = SimilarityTask().run(data, values)
     if values.get("count") or values.get("hard"):
         if json:

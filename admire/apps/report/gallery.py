@@ -24,7 +24,7 @@ from admire.pipeline.record import used_gold_sense
 from admire.pipeline.score_parts import by_encoder, score_parts
 from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
-from admire.rankers.embeddings import Part
+from admire.rankers.judgement import Part
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
 from admire.senses.sense import NO_SENSE, Sense

@@ -7,7 +7,7 @@ import json
 import math
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,23 +17,22 @@ from admire.apps.catalogue import FROM_HUB, lacks
 from admire.apps.reproduce.recipe import COUNTS, Command, Recipe, Row
 from admire.core import registry
 from admire.core.errors import UserError
-from admire.core.options import make
 from admire.core.schema import as_tuple
 from admire.core.storage import write_whole
 from admire.llm.address import check_named_in_file
-from admire.pipeline.sources import open_sources
+from admire.llm.chat import inner
+from admire.llm.families import open_models
+from admire.llm.session import BoundModel
 from admire.rankers.embeddings import companion_of
 from admire.rankers.settings import Settings
 from admire.senses.recorded import Recorded
-from admire.senses.source import Source
 from admire.tasks.rank import run_figures, run_settings
 from admire.tasks.task import Result, Task, as_rows, check_entries, known_settings
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from admire.data.items import Item
-    from admire.pipeline.forecast import Forecast
+    from admire.pipeline.forecast import DryRun
 
 MEASURES: Mapping[str, Command] = {
     "train head": "rank",
@@ -205,15 +204,14 @@ def check_llms(names: Sequence[str]) -> bool:
     Raises:
         UserError: a name is unknown, or its file or run cannot be read.
     """
-    sources: list[Source] = []
+    models: list[BoundModel] = []
     for name in names:
         plugin, _ = registry.resolve("chat", name)
         if plugin.ships and not plugin.size:  # it gives what was recorded
-            sources += open_sources(name)
-    recorded = (
-        source.replies.values() if isinstance(source, Recorded) else () for source in sources
-    )
-    return all(any(reply.sense for reply in replies) for replies in recorded)
+            models += open_models(name)
+    recorded = [inner(model) for model in models]
+    replies = (model.replies.values() if isinstance(model, Recorded) else () for model in recorded)
+    return all(any(reply.sense for reply in of_model) for of_model in replies)
 
 
 def put_llms(job: Job, llms: Sequence[str], *, decide: bool) -> None:
@@ -411,48 +409,19 @@ def _scored(job: Job, folder: Path) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def plan_row(
-    job: Job, counted: set[str], read: Callable[[Path, str | None], Sequence[Item]]
-) -> list[Forecast]:
-    """Return a row's requests to chat models, with their estimated cost.
-
-    Args:
-        counted: see :func:`admire.plan`.
-        read: reads the items of a file, in a language.
+def rehearse(job: Job, session: DryRun) -> None:
+    """Ask in a dry run what a row would ask chat models.
 
     Raises:
         UserError: the data cannot be read or used, or there is no such model.
     """
-    from admire.pipeline.forecast import plan
-    from admire.tasks.retrieval.retrieve import plan_retrieval
-    from admire.tasks.retrieval.settings import RetrieveSettings
-    from admire.tasks.senses import plan_senses
-    from admire.tasks.sts.evaluation import plan_ratings
-    from admire.tasks.sts.pairs import read_pairs
-    from admire.tasks.sts.settings import SimilaritySettings
-
-    options, llms = job.options | job.measured, _llms(job)
-    if job.measure == "retrieve":
-        return plan_retrieval(str(job.files[0]), make(RetrieveSettings, options), counted)
-    if job.measure == "sts":
-        gold, split = options.get("gold"), options.get("split")
-        pairs = [pair for file in job.files for pair in read_pairs(file, gold, split=split)]
-        return plan_ratings(pairs, make(SimilaritySettings, options), counted)
-    ranked = [(_ranked(job) if job.command == "train head" else options, job.files)]
+    task, options = task_of(job.measure), job.options | job.measured
     if job.command == "train head":
-        given = {n: options[n] for n in ("llm_url", "prompts", "seed") if n in options}
-        gloss = {"sense": "given", "meanings": "gloss", "dictionaries": ("none",)}
-        ranked.insert(0, ({"llms": llms} | gloss | given, job.train))
-    stages: list[Forecast] = []
-    for values, files in ranked:
-        for file in files:
-            items = read(file, job.measured.get("lang"))
-            if job.command == "sense":
-                stages += plan_senses(items, values, counted)
-                continue
-            one = replace(run_settings(values), encoder=("e5",), caption_encoder=None, track=None)
-            stages += plan(items, one, counted=counted)
-    return stages
+        task.rehearse_training(job.train, job.options, session)
+        options = _ranked(job)
+    data: Any = [job.files] if job.measure == "sts" else job.files
+    for file in data:
+        task.rehearse(file, options, session)
 
 
 def lacking_to_ask(job: Job) -> list[str] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -222,11 +221,10 @@ def forecast(recipe: Recipe, jobs: Jobs) -> list[Forecast]:
     Raises:
         UserError: no row can be counted.
     """
-    from admire.apps.reproduce.rows import lacking_to_ask, plan_row
-    from admire.data.reader import read_items
+    from admire.apps.reproduce.rows import lacking_to_ask, rehearse
+    from admire.pipeline.forecast import DryRun
 
-    stages: list[Forecast] = []
-    counted, read = set[str](), cache(read_items)
+    session = DryRun()
     uncounted: list[str] = []
     asking = [(*entry, lacks) for entry in jobs if (lacks := lacking_to_ask(entry[2])) is not None]
     lacking = dict.fromkeys(need for *_, lacks in asking for need in lacks)
@@ -235,7 +233,7 @@ def forecast(recipe: Recipe, jobs: Jobs) -> list[Forecast]:
     for row, place, job, lacks in asking:
         if not lacks:
             try:
-                stages += plan_row(job, counted, read)
+                rehearse(job, session)
             except UserError as error:
                 uncounted.append(f"{recipe.name_of(row)}, {place}: {error}")
     if not jobs or (asking and without + len(uncounted) == len(asking)):
@@ -250,4 +248,4 @@ def forecast(recipe: Recipe, jobs: Jobs) -> list[Forecast]:
         )
     for reason in uncounted:
         log.warning("Not counted: %s", reason)
-    return stages
+    return session.forecasts()

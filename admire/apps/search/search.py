@@ -20,7 +20,6 @@ from admire.rankers.scorer import query_weights
 from admire.rankers.settings import Scoring, Settings
 from admire.senses import Detector
 from admire.senses.interpretation import Interpretation
-from admire.senses.source import Source
 from admire.tasks.retrieval.passages import locate
 from admire.tasks.retrieval.queries import interpret_queries
 
@@ -59,7 +58,7 @@ def search_index(
     index: str | Path | Index,
     settings: SearchSettings | None = None,
     *,
-    llm: ChatModel | Source | None = None,
+    llm: ChatModel | None = None,
     encoder: TextEncoder | None = None,
     detector: Detector | None = None,
 ) -> SearchResult:

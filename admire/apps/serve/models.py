@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import inf
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 from admire.core.choices import ProfileName
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from admire.llm import ChatModel
     from admire.rankers.settings import Settings
     from admire.senses import Detector
-    from admire.senses.source import Source
 
 Opened = TypeVar("Opened")
 
@@ -41,7 +39,7 @@ class Models:
     Args:
         profile: the name of the profile that is loaded in the background and listed first.
         changes: settings that differ from that profile's.
-        open_llms, open_encoder: in place of :func:`admire.pipeline.sources.open_sources` and
+        open_llms, open_encoder: in place of :func:`admire.llm.families.open_models` and
             :func:`admire.encoders.open_encoder`.
     """
 
@@ -79,14 +77,13 @@ class Models:
             if lacks_key(stack.llm_url) and any(llm.startswith("openai:") for llm in stack.llms)
         ]
 
-    def llms(self, settings: Settings) -> list[Source]:
+    def llms(self, settings: Settings) -> list[ChatModel]:
         """Return the chat models that the settings name."""
-        from admire.pipeline.sources import open_sources
-        from admire.senses.source import as_source
+        from admire.llm.families import open_models
 
-        opener, url = self._openers[0] or open_sources, settings.llm_url
+        opener, url = self._openers[0] or open_models, settings.llm_url
         return [
-            as_source(cast(Any, model))
+            model
             for name in settings.llms
             for model in self._once(("llm", name, url), partial(opener, name, url=url))
         ]
@@ -97,12 +94,12 @@ class Models:
         No weights are loaded, but a hub may be asked, so a queue should not wait for it.
         """
         settings = self.settings(profile)
-        llms = [source.llm for source in self.llms(settings) if source.llm]
+        llms = self.llms(settings)
         if settings.compares:
             for name in filter(None, (*settings.encoder, settings.caption_encoder)):
                 self.encoder(name, settings)
         self.detector(settings)
-        return not all(llm.free for llm in llms)
+        return not all(llm.free or llm.recorded for llm in llms)
 
     def encoder(self, name: str, settings: Settings) -> TextEncoder:
         """Return the encoder of that name, where the settings want it to run."""
@@ -130,7 +127,7 @@ class Models:
         from admire.data.items import Item
         from admire.embedded.light_detector import LightDetector
         from admire.encoders import Query, open_context_encoder
-        from admire.llm import Question, ask_each
+        from admire.llm import Conversation, Question, converse
         from admire.llm.chat import inner
         from admire.prompts import Prompts
         from admire.senses.dictionaries.entries import look_up_item
@@ -141,16 +138,22 @@ class Models:
         items = [Item(bird, f"She is an {bird}.") for bird in ("early bird", "odd bird")]
         dictionaries = open_dictionaries(settings.dictionaries)
         look_up_item(dictionaries, items[0])  # the first look-up reads them
-        # Two of each kind, so that what they share shows.
-        begun = [
-            Question(prompts.about(item, sense, hint=hint), max_tokens=1)
-            for sense, hint in product(("idiomatic", "literal"), ((), ("a bird",)))
-            for item in items
-        ]
-        for llm in [source.llm for source in self.llms(settings) if source.llm]:
+
+        def begin() -> Conversation[None]:
+            # Two of each kind, so that what they share shows.
+            yield [
+                Question(
+                    prompts.about(item, sense, hint=hint),
+                    max_tokens=1,
+                    task="Reading how prompts begin",
+                )
+                for sense, hint in product(("idiomatic", "literal"), ((), ("a bird",)))
+                for item in items
+            ]
+
+        for llm in self.llms(settings):
             if llm.free:
-                model, stage = inner(llm), "Reading how prompts begin"
-                ask_each(model.ask, begun, model, stage, name_of=attrgetter("text"))
+                converse([begin()], inner(llm))
         if settings.compares:
             for name in filter(None, (*settings.encoder, settings.caption_encoder)):
                 encoder = _without_cache(self.encoder(name, settings))

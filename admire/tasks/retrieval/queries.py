@@ -9,15 +9,12 @@ from admire.core.choices import Meanings
 from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.encoders import Query, QueryEncoder, TextEncoder, Vectors
-from admire.llm import ChatModel, Session
-from admire.pipeline.forecast import Forecast, plan_readings
-from admire.pipeline.sources import open_source
+from admire.llm import ChatModel, Session, open_llm
 from admire.prompts import Prompts
 from admire.senses import Detector
 from admire.senses.dictionaries import open_dictionaries
 from admire.senses.interpretation import Interpretation, interpret
 from admire.senses.settings import SenseSettings
-from admire.senses.source import Source
 from admire.tasks.retrieval.passages import Passage
 from admire.tasks.retrieval.settings import InstructionFormat, QueryForm, QuerySettings
 
@@ -103,7 +100,7 @@ def encoder_query(query: Passage, form: QueryForm, instruction_format: Instructi
 def interpret_queries(
     items: Sequence[Item],
     settings: QuerySettings,
-    llm: ChatModel | Source | None = None,
+    llm: ChatModel | None = None,
     detector: Detector | None = None,
     *,
     meanings: Meanings = "both",
@@ -120,12 +117,15 @@ def interpret_queries(
         UserError: the model cannot be opened or asked.
     """
     dictionaries = settings.dictionaries
-    llm = llm or open_source(
-        settings.llm, url=settings.llm_url, dictionaries=dictionaries, session=session
-    )
     (interpretations,) = interpret(
         items,
-        [llm],
+        [
+            (session or Session()).bind(llm)
+            if llm
+            else open_llm(
+                settings.llm, url=settings.llm_url, dictionaries=dictionaries, session=session
+            )
+        ],
         Prompts(settings.prompts),
         SenseSettings(sense=settings.sense, meanings=meanings),
         seed=settings.seed,
@@ -134,29 +134,3 @@ def interpret_queries(
         dictionaries=open_dictionaries(dictionaries),
     )
     return interpretations
-
-
-def plan_queries(
-    items: Sequence[Item], settings: QuerySettings, meanings: Meanings, counted: set[str]
-) -> list[Forecast]:
-    """Return the requests of :func:`interpret_queries`, with their estimated cost.
-
-    Args:
-        counted: see :func:`admire.plan`, which also reads only the cache of replies.
-
-    Raises:
-        UserError: there is no such model.
-    """
-    source = open_source(
-        settings.llm, url=settings.llm_url, dictionaries=settings.dictionaries, asked=False
-    )
-    return plan_readings(
-        items,
-        source,
-        Prompts(settings.prompts),
-        SenseSettings(sense=settings.sense, meanings=meanings),
-        open_dictionaries(settings.dictionaries),
-        seed=settings.seed,
-        glosses="all",
-        counted=counted,
-    )

@@ -15,10 +15,9 @@ from admire.data.languages import detect_language
 from admire.data.reader import take_items
 from admire.encoders import TextEncoder, open_encoder
 from admire.llm import ChatModel, Session
-from admire.pipeline.forecast import Forecast
 from admire.senses.interpretation import Interpretation
 from admire.tasks.retrieval.passages import Split, read_split
-from admire.tasks.retrieval.queries import interpret_queries, plan_queries
+from admire.tasks.retrieval.queries import interpret_queries
 from admire.tasks.retrieval.query_scores import Similarities, score_queries, summarise_queries
 from admire.tasks.retrieval.settings import RetrieveSettings
 from admire.tasks.retrieval.similarities import (
@@ -116,19 +115,16 @@ def _query_items(split: Split, settings: RetrieveSettings) -> Sequence[Item]:
     )
 
 
-def plan_retrieval(data: str, settings: RetrieveSettings, counted: set[str]) -> list[Forecast]:
-    """Return the requests of :func:`retrieve_split` to its chat model, with their estimated cost.
-
-    Args:
-        counted: see :func:`admire.plan`.
+def rehearse_retrieval(data: str, settings: RetrieveSettings, session: Session) -> None:
+    """Ask in a dry run what :func:`retrieve_split` would ask its chat model.
 
     Raises:
         UserError: the benchmark cannot be read, or there is no such model.
     """
-    if settings.query != "meaning":
-        return []
-    split = read_split(data, settings.split, settings.usage, gold=settings.gold)
-    return plan_queries(_query_items(split, settings), settings, "gloss", counted)
+    if settings.query == "meaning":
+        split = read_split(data, settings.split, settings.usage, gold=settings.gold)
+        items = _query_items(split, settings)
+        interpret_queries(items, settings, meanings="gloss", session=session)
 
 
 def _open(name: str, settings: RetrieveSettings) -> TextEncoder | None:

@@ -21,6 +21,7 @@ from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, a
 
 if TYPE_CHECKING:
     from admire.llm.session import Session
+    from admire.pipeline.forecast import DryRun
 
 log = logging.getLogger("admire")
 
@@ -53,6 +54,12 @@ class RetrieveTask(Task):
         items = as_rows(retrieval.scores)
         figures: list[Any] = retrieval.summary.to_dict("records")
         return Result(figures, retrieval.record, [out] if out else [], items)
+
+    def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
+        """See :class:`Task`."""
+        from admire.tasks.retrieval.retrieve import rehearse_retrieval
+
+        rehearse_retrieval(str(data), make(RetrieveSettings, settings), session)
 
     def train(self, data: Sequence[Data], settings: Values) -> Result:
         """Fine-tune a sentence encoder; see :class:`Task`."""

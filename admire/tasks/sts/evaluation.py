@@ -6,7 +6,6 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -24,10 +23,9 @@ from admire.core.storage import write_whole
 from admire.encoders import TextEncoder, open_encoder
 from admire.encoders.cached import CachedEncoder
 from admire.encoders.sentence import SentenceEncoder
-from admire.llm import ChatModel, Question, Session, Unanswered, ask_each, open_llm
+from admire.llm import ChatModel, Conversation, Question, Session, converse, open_llm
 from admire.metrics.figures import interval
 from admire.metrics.metrics import Drawn, Statistic, bootstrap_intervals
-from admire.pipeline.forecast import Counts, Forecast
 from admire.prompts import Prompts
 from admire.prompts.quotations import without_words
 from admire.tasks.sts.mwes import reader
@@ -152,50 +150,28 @@ def rate(
     Raises:
         UserError: the model cannot be asked.
     """
-
-    def ask(pair: tuple[str, str]) -> float | None:
-        for attempt in range(ATTEMPTS):
-            question = _question(pair, prompts, seed, attempt)
-            rating = read_rating(without_words(llm.ask(question).text, pair))
-            if rating is not None:
-                return rating
-        return None
-
     comparisons = _comparisons(pairs)
-    ratings = ask_each(ask, comparisons, llm, "Rating similarities", name_of=lambda pair: pair[0])
+    ratings = converse([_rating(pair, prompts, seed) for pair in comparisons], llm)
     rated = zip(comparisons, ratings, strict=True)
     return {pair: rating for pair, rating in rated if rating is not None}
 
 
-def plan_ratings(
-    pairs: Sequence[Pair], settings: SimilaritySettings, counted: set[str]
-) -> list[Forecast]:
-    """Return the requests of :func:`measure_similarity` to its chat model, with estimated costs.
-
-    Args:
-        counted: see :func:`admire.plan`, which also reads only the cache of replies.
-
-    Raises:
-        UserError: there is no such model.
-    """
-    if not settings.llm:
-        return []
-    counts = Counts(open_llm(settings.llm, url=settings.llm_url, asked=False), counted)
-    prompts = Prompts(settings.prompts)
-    for pair in _comparisons(pairs):
-        with suppress(Unanswered):
-            counts.bound.ask(_question(pair, prompts, settings.seed))
-    return counts.forecasts()
-
-
-def _question(pair: tuple[str, str], prompts: Prompts, seed: int, attempt: int = 0) -> Question:
-    return Question(
-        prompts.render("similarity", "en", first=pair[0], second=pair[1]),
-        temperature=float(attempt > 0),
-        max_tokens=20,
-        seed=seed + attempt,
-        purpose="similarities",
-    )
+def _rating(pair: tuple[str, str], prompts: Prompts, seed: int) -> Conversation[float | None]:
+    for attempt in range(ATTEMPTS):
+        question = Question(
+            prompts.render("similarity", "en", first=pair[0], second=pair[1]),
+            temperature=float(attempt > 0),
+            max_tokens=20,
+            seed=seed + attempt,
+            purpose="similarities",
+            about=pair[0],
+            task="Rating similarities",
+        )
+        (reply,) = yield [question]
+        rating = read_rating(without_words(reply.text, pair))
+        if rating is not None:
+            return rating
+    return None
 
 
 def read_rating(reply: str) -> float | None:

@@ -24,6 +24,8 @@ from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, a
 
 if TYPE_CHECKING:
     from admire.llm.session import Session
+    from admire.pipeline.forecast import DryRun
+    from admire.tasks.sts.pairs import Pair
 
 log = logging.getLogger("admire")
 
@@ -85,16 +87,12 @@ class SimilarityTask(Task):
             measure_similarity,
             write_similarities,
         )
-        from admire.tasks.sts.pairs import count_pairs, read_pairs
+        from admire.tasks.sts.pairs import count_pairs
 
         files, own = make(PairFiles, settings), make(SimilaritySettings, settings)
         if files.out:
             check_file(files.out, "ID,Language,Setting,Sim\n", force=files.force)
-        pairs = [
-            pair
-            for path in as_tuple(data)
-            for pair in read_pairs(Path(path), files.gold, split=files.split, limit=files.limit)
-        ]
+        pairs = _read(data, files)
         if files.count or files.hard:
             table = list_hard_pairs(pairs, files.hard) if files.hard else count_pairs(pairs)
             return Result(as_rows(table), {"data": str(data), "pairs": len(pairs)})
@@ -108,6 +106,14 @@ class SimilarityTask(Task):
         record = {"data": str(data), "model": own.llm or own.encoder, "pairs": len(pairs)}
         written = [files.out] if files.out else []
         return Result(as_rows(measured.correlations, 10), record, written)
+
+    def rehearse(self, data: Data | Sequence[Data], settings: Values, session: DryRun) -> None:
+        """See :class:`Task`."""
+        from admire.tasks.sts.evaluation import measure_similarity
+
+        own = make(SimilaritySettings, settings)
+        if own.llm:
+            measure_similarity(_read(data, make(PairFiles, settings)), own, session=session)
 
     def train(self, data: Sequence[Path], settings: Values) -> Result:
         """Fine-tune a sentence encoder; see :class:`Task`. A row of figures for each epoch."""
@@ -134,3 +140,13 @@ class SimilarityTask(Task):
         log.info("Wrote %s", out)
         figures = as_rows(pd.DataFrame(history))
         return Result(figures, {"validation": figures}, (out,))
+
+
+def _read(data: Data | Sequence[Data], files: PairFiles) -> list[Pair]:
+    from admire.tasks.sts.pairs import read_pairs
+
+    return [
+        pair
+        for path in as_tuple(data)
+        for pair in read_pairs(Path(path), files.gold, split=files.split, limit=files.limit)
+    ]

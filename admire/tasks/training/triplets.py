@@ -15,7 +15,7 @@ from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.data.overlap import Part, parts_of
 from admire.encoders import ImageEncoder, TextEncoder, open_encoder
-from admire.pipeline.sources import open_source
+from admire.llm import Session, open_llm
 from admire.prompts import Prompts
 from admire.senses.interpretation import true_queries
 from admire.tasks.training.settings import TripletSettings
@@ -140,9 +140,16 @@ def open_triplets(
     texts = caption_modalities(items, captions) if "caption" in track else None
     encoder = open_encoder(settings.encoder, device=settings.device)
     _find_inputs(items, encoder, files, texts)
-    source = open_source(settings.llm, url=settings.llm_url)
-    queries = true_queries(items, source, Prompts(settings.prompts), seed=seed)
+    queries = write_queries(items, settings, seed=seed)
     return encode_triplets(items, queries, encoder, images=files, captions=texts), encoder
+
+
+def write_queries(
+    items: Sequence[Item], settings: TripletSettings, *, seed: int, session: Session | None = None
+) -> list[str]:
+    """Have the chat model write what each item's candidates are compared with; see anchors."""
+    llm = open_llm(settings.llm, url=settings.llm_url, session=session)
+    return true_queries(items, llm, Prompts(settings.prompts), seed=seed)
 
 
 def encode_triplets(

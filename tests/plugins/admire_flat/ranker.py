@@ -1,13 +1,11 @@
 """A ranker that asks a chat model about each caption."""
 
-from collections.abc import Sequence
-
 from pydantic import BaseModel, Field
 
 from admire.core.registry import register
 from admire.data.items import Item
-from admire.llm import Question
-from admire.rankers import Answer, Ranker
+from admire.llm import Conversation, Question
+from admire.rankers import Ranker
 from admire.senses.interpretation import Interpretation
 
 
@@ -22,14 +20,9 @@ class Overlap(Ranker):
     def __init__(self, settings: OverlapSettings):
         self.own = settings
 
-    def questions(self, item: Item, reading: Interpretation | None) -> list[Question]:
+    def scores(self, item: Item, reading: Interpretation | None) -> Conversation[list[float]]:
         meant = reading.meant if reading else item.compound
-        return [
-            Question(f"Does “{candidate.caption}” show {meant}?", purpose="ranking")
-            for candidate in item.candidates
+        replies = yield [
+            Question(f"Does “{candidate.caption}” show {meant}?") for candidate in item.candidates
         ]
-
-    def scores(
-        self, item: Item, reading: Interpretation | None, answers: Sequence[Answer]
-    ) -> list[float]:
-        return [self.own.yes * ("yes" in answer.reply) for answer in answers]
+        return [self.own.yes * ("yes" in reply.text) for reply in replies]

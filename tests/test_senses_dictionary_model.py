@@ -7,10 +7,10 @@ from lexica import wordnet
 from toys import OWL, WordEncoder
 
 from admire import Item
-from admire.pipeline.sources import open_source
+from admire.llm import open_llm
 from admire.prompts import Prompts
 from admire.senses.dictionaries import open_dictionaries
-from admire.senses.dictionary_source import NO_ENTRY, DictionarySource
+from admire.senses.dictionary_model import NO_ENTRY, DictionaryModel
 from admire.senses.interpretation import interpret
 from admire.senses.sense import NO_SENSE
 from admire.senses.settings import SenseSettings
@@ -20,7 +20,7 @@ def looked_up(item: Item) -> dict[str, str]:
     """The texts that a dictionary alone has of an item."""
     item = replace(item, sentence_type="idiomatic")
     settings = SenseSettings("given")
-    (found,) = interpret([item], [open_source("dictionary")], Prompts(), settings)
+    (found,) = interpret([item], [open_llm("dictionary")], Prompts(), settings)
     return found[0].texts()
 
 
@@ -49,7 +49,7 @@ def test_its_scene_is_the_sentence_in_other_words(owls, compound, sentence, scen
 def test_compounds_without_an_entry_are_marked_and_counted(owls, caplog):
     feet = Item("cold feet", "He got cold feet.", sentence_type="idiomatic")
     items = [feet, replace(feet, sentence_type="literal"), replace(OWL, sentence_type="idiomatic")]
-    source, settings = open_source("dictionary"), SenseSettings("given")
+    source, settings = open_llm("dictionary"), SenseSettings("given")
     (found,) = interpret(items, [source], Prompts(), settings)
     assert [one.idiomatic.fault for one in found] == [NO_ENTRY, NO_ENTRY, None]
     assert "of 1 of 2 idiomatic items ('cold feet')" in caplog.text
@@ -59,7 +59,7 @@ def test_of_a_word_in_a_phrase_the_gloss_nearest_to_the_phrase_counts(tmp_path, 
     senses = [("noun", "noun.artifact", ["bank"], "where money is kept")]
     senses += [("noun", "noun.object", ["bank"], "land beside a river")]
     monkeypatch.setenv("ADMIRE_WORDNET", str(wordnet(tmp_path / "wordnet", synsets=senses)))
-    source = DictionarySource("dictionary", open_dictionaries(["wordnet"]), WordEncoder())
+    source = DictionaryModel("dictionary", open_dictionaries(["wordnet"]), WordEncoder())
     phrases = ("river bank", "money bank", "river bat")
     items = [Item(phrase, "", word=phrase.split()[1]) for phrase in phrases]
     (found,) = interpret(items, [source], Prompts())

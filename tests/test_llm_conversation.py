@@ -1,0 +1,209 @@
+"""Conversations: what is asked when, once, by whom, and what happens if it fails."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from toys import ScriptedChat
+
+from admire import Item, UserError
+from admire.core.progress import progress_told_to
+from admire.llm import ChatModel, Conversation, Question, Reply, Session, Unusable, Usage, converse
+from admire.llm.chat import Price
+
+OWL, CAT = Item("night owl", "A night owl."), Item("fat cat", "A fat cat.")
+
+
+class Paid(ScriptedChat):
+    """A cached model whose every reply costs a dollar."""
+
+    def __init__(self, answer: Callable[[str], str] = str.upper, parallel: int = 1):
+        super().__init__(answer, parallel=parallel)
+        self.identity = "paid, version 1"
+
+    def ask(self, question: Question) -> Reply:
+        text = super().ask(question).text
+        return Reply(text, usage=Usage(prompt=1))
+
+    def price(self, usage: Usage) -> Price:
+        return Price(1.0)
+
+
+def asking(*texts: str, **fields: Any) -> Conversation[list[str]]:
+    """Asks one text after the other."""
+    said = []
+    for text in texts:
+        (reply,) = yield [Question(text, task="Asking", **fields)]
+        said.append(reply.text)
+    return said
+
+
+def nothing() -> Conversation[str]:
+    """Asks nothing: an empty list does not stop it."""
+    assert not (yield [])
+    return "done"
+
+
+def test_conversations_of_any_length_get_their_own_replies_in_their_order():
+    def pair() -> Conversation[list[str]]:
+        replies = yield [Question("y"), Question("x")]
+        return [reply.text for reply in replies]
+
+    talks: list[Conversation[Any]] = [asking("a", "b"), nothing(), pair(), asking("c")]
+    assert converse(talks, ScriptedChat(str.upper)) == [["A", "B"], "done", ["Y", "X"], ["C"]]
+    assert converse([], ScriptedChat(str.upper)) == []
+
+
+def test_what_several_conversations_ask_is_asked_counted_and_paid_once():
+    model, session = Paid(), Session(budget=5)
+    talks = [asking("a", "b"), asking("a"), asking("c", "a")]
+    assert converse(talks, session.bind(model)) == [["A", "B"], ["A"], ["C", "A"]]
+    assert sorted(model.prompts) == ["a", "b", "c"]
+    (entry,) = session.entries()
+    assert (entry.calls, entry.from_cache, entry.price_now) == (3, 0, Price(3.0))
+    assert converse([asking("c", "b")], Session().bind(model)) == [["C", "B"]]
+    assert len(model.prompts) == 3  # cached
+
+
+def test_questions_of_a_kind_are_asked_together_by_their_texts():
+    """So that a server can reuse a prefix; what is asked again comes before the others."""
+    model = ScriptedChat(str.upper)
+
+    def two(first: str, second: str) -> Conversation[None]:
+        yield [Question(first, purpose="senses")]
+        yield [Question(second, purpose="meanings")]
+
+    def twice(text: str) -> Conversation[None]:
+        yield [Question(text, purpose="senses")]
+        yield [Question(text, purpose="senses", seed=1)]
+
+    converse([two("s3", "m1"), two("s1", "m2"), twice("s2")], model)
+    assert model.prompts == ["s1", "s2", "s2", "s3", "m1", "m2"]
+
+
+def test_a_model_that_answers_together_gets_as_many_as_it_takes():
+    units: list[list[str]] = []
+
+    class Together(ScriptedChat):
+        batch = 2
+
+        def ask_together(self, questions):
+            units.append([question.text for question in questions])
+            if "bad" in units[-1]:
+                raise UserError("too long")
+            yield from map(self.ask, questions)
+
+    model = Together(str.upper)
+    model.batch = 2
+    talks = [asking(text) for text in "edcba"]
+    assert converse(talks, model) == [[text.upper()] for text in "edcba"]
+    assert units == [["a", "b"], ["c", "d"]]  # one that is left is asked alone
+    talks = [asking("a", about="first"), asking("bad", about="second")]
+    assert converse(talks, model) == [["A"], ["BAD"]]  # if it fails, they are asked one by one
+
+
+def test_several_are_asked_at_a_time():
+    here = threading.Barrier(3, timeout=30)
+
+    def meet(text: str) -> str:
+        here.wait()
+        return text
+
+    talks = [asking(text) for text in "abcdef"]
+    assert converse(talks, ScriptedChat(meet, parallel=3)) == [[text] for text in "abcdef"]
+
+
+def test_a_budget_ends_in_the_middle_of_a_conversation_and_the_next_goes_on():
+    model = Paid()
+    with pytest.raises(UserError, match=r"'night owl': budget of \$2 exhausted .*run the same"):
+        converse([asking("a", "b", "c", about=OWL)], Session(budget=2).bind(model))
+    assert model.prompts == ["a", "b"]
+    assert converse([asking("a", "b", "c")], Session(budget=2).bind(model)) == [["A", "B", "C"]]
+    assert model.prompts == ["a", "b", "c"]
+
+
+def test_an_error_names_what_the_question_is_about():
+    def fail(text: str) -> str:
+        raise UserError("no.", "llms")
+
+    with pytest.raises(UserError, match=r"^'fat cat': no\. The answers so far are cached") as error:
+        converse([asking("a", about=CAT)], ScriptedChat(fail))
+    assert error.value.settings == ("llms",)
+    with pytest.raises(UserError, match=r"^no\.$"):
+        converse([asking("a")], ScriptedChat(fail))
+
+
+@pytest.mark.parametrize("yielded", ["text", 1, ["text"], Question("a")])
+def test_a_conversation_that_yields_anything_else_is_told(yielded: Any):
+    def wrong() -> Conversation[str]:
+        try:
+            yield yielded
+        except TypeError as error:
+            return str(error)
+        return ""
+
+    def raises() -> Conversation[str]:
+        yield yielded
+        return ""
+
+    with pytest.raises(TypeError, match="not a list of questions"):
+        converse([raises()], ScriptedChat(str.upper))
+
+
+def test_unusable_replies_leave_the_cache_and_are_asked_again_next_time():
+    model = Paid(lambda text: "?" if len(model.prompts) <= 3 else text)
+
+    def stubborn() -> Conversation[str | None]:
+        questions = [Question("a", seed=k) for k in range(3)]
+        for question in questions:
+            (reply,) = yield [question]
+            if reply.text != "?":
+                return reply.text
+        yield Unusable(questions)
+        return None
+
+    bound = Session().bind(model)
+    assert converse([stubborn(), asking("b")], bound)[0] is None
+    assert converse([stubborn()], Session().bind(model)) == ["a"]
+    assert [question.seed for question in model.questions if question.text == "a"] == [0, 1, 2, 0]
+
+
+def test_a_check_between_kinds_ends_a_run_before_more_is_asked():
+    model = ScriptedChat(str.upper)
+
+    def talk() -> Conversation[None]:
+        yield [Question("a", purpose="senses")]
+        yield [Question("b", purpose="meanings")]
+
+    def check() -> None:
+        raise UserError("none can be used")
+
+    with pytest.raises(UserError, match="none can be used"):
+        converse([talk(), talk()], model, check=check)
+    assert model.prompts == ["a"]
+
+
+def test_progress_tells_the_questions_of_a_kind_and_not_what_is_asked_again():
+    heard: list[tuple[str, int, int]] = []
+    with progress_told_to(lambda *told: heard.append(told)):
+        converse([asking("a", "b"), asking("c")], ScriptedChat(str.upper))
+    assert heard == [("Asking (model scripted)", done, 2) for done in range(3)]
+
+
+def test_a_recorded_model_is_asked_about_each_item_without_cache_or_account():
+    class Known(ChatModel):
+        recorded, identity = True, "known, version 1"
+
+        def ask(self, question: Question) -> Reply:
+            return Reply("", data=question.about)
+
+    def about(item: Item) -> Conversation[object]:
+        (reply,) = yield [Question("the same text", about=item)]
+        return reply.data
+
+    session = Session(budget=1)
+    assert converse([about(OWL), about(CAT)], session.bind(Known())) == [OWL, CAT]
+    assert session.entries() == []
