@@ -75,10 +75,9 @@ def resolve_models(
         names["llms"] = _names("llms", llms, "chat")
     elif llms:
         _names("llms", llms, "chat")
-    encoders = [encoder] if encoder is not None else None
-    if isinstance(encoder, list | tuple):
-        encoders = [*encoder]
-    if encoders is not None:
+    encoders: Any = encoder
+    if encoder is not None:
+        encoders = [*encoder] if isinstance(encoder, list | tuple) else [encoder]
         names["encoder"] = _names("encoder", encoders, "encoder")
     objects: dict[str, Any] = {"caption_encoder": caption_encoder, "detector": detector}
     kinds: dict[str, registry.Kind] = {"caption_encoder": "encoder", "detector": "detector"}

@@ -67,12 +67,13 @@ class Rank(Task):
     def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
         """See :class:`Task`."""
         from admire.data.image_files import check_image
+        from admire.data.rows import RowReader
         from admire.pipeline.forecast import rehearse
         from admire.pipeline.models import resolve_models
 
         files, asking = make(ItemFiles, settings), make(RequestOptions, settings)
-        look, skip = (check_image, lambda fault: None) if files.skip_bad else (None, None)
-        items = list(files.read(data, look=look, skip=skip))
+        skipping = RowReader(look=check_image, skip=lambda fault: None)
+        items = list(files.read(data, skipping if files.skip_bad else None))
         rehearse(items, resolve_models(run_settings(settings), asking), session)
 
     def rehearse_training(self, data: Sequence[Path], settings: Values, session: DryRun) -> None:
