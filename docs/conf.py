@@ -26,6 +26,7 @@ author = "The admire developers"
 project_copyright = author
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid"]
 myst_fence_as_directive = ["mermaid"]
+mermaid_width, mermaid_height, mermaid_fullscreen = "min(100%, 34rem)", "auto", False
 root_doc = "docs/index"
 include_patterns = ["**.md", "docs/reference.rst"]
 exclude_patterns = ["build", "**/node_modules", ".*"]
