@@ -37,9 +37,9 @@ from admire.data.languages import (
     language_of,
     named_language,
     task_code,
+    word_language,
 )
 from admire.data.rows import DETECTED, NOWHERE, RowReader, log_notes, texts_to_detect
-from admire.data.vwsd import word_language
 
 log = logging.getLogger("admire")
 

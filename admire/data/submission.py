@@ -16,7 +16,6 @@ from admire.core.schema import read_as
 from admire.data.items import SenseLabel
 from admire.data.limits import Limit
 from admire.data.rows import ImageName, SenseCell, parse_order, place_of
-from admire.data.vwsd import text_lines
 
 HANDED_IN = ("compound", "sentence", "expected_order", "sentence_type")
 """The columns of a submission to Subtask A."""
@@ -98,6 +97,8 @@ def read_submission(path: str | Path) -> list[Prediction]:
     """
     path = Path(path)
     if path.suffix.lower() == ".txt":
+        from admire.data.vwsd import text_lines
+
         return [
             Prediction("", None, parse_order(line.split("\t"), (), f"{path}, row {number}"))
             for number, line in text_lines(path)

@@ -15,12 +15,6 @@ CELLS = 12
 """In a line: the word, its phrase and ten images."""
 
 
-def word_language(path: Path) -> str:
-    """Return the language that the name begins with, ``fa.test.data.txt``; otherwise ``en``."""
-    prefix = re.match(r"([a-z]{2})\.", path.name.lower())
-    return prefix[1] if prefix else "en"
-
-
 @registry.register("reader", "vwsd", takes="PATH")
 def word_rows(source: str, gold: Path | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """A file of V-WSD, whose lines are a word, its phrase and ten images.

@@ -22,7 +22,7 @@ from importlib import metadata
 from itertools import takewhile
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from admire.core.errors import UserError, check_extra, pip_install
 from admire.core.machine import cores
@@ -30,12 +30,14 @@ from admire.core.opened import Opened
 from admire.core.progress import show_progress
 from admire.core.registry import register
 from admire.core.storage import cache_dir, only_writer, open_file, write_whole
-from admire.llm import llama_process
-from admire.llm.chat import ChatModel, Question, Reply, ServerError, Usage
-from admire.llm.openai import SEEING, OpenAIChat
+from admire.llm.chat import SEEING, ChatModel, Question, Reply, ServerError, Usage
+
+if TYPE_CHECKING:
+    from admire.llm.openai import OpenAIChat
 
 log = logging.getLogger("admire")
 
+PROCESS = Path(__file__).with_name("llama_process.py")
 EMBEDDED_FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 EMBEDDED_REPOSITORY = "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF"
 EMBEDDED_SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
@@ -97,7 +99,7 @@ class LlamaServer:
             "folder": f"{self._folder}{os.sep}",  # for evaluated prefixes
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-P", llama_process.__file__, json.dumps(settings)],
+            [sys.executable, "-P", str(PROCESS), json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -318,6 +320,8 @@ class LocalChat(ChatModel):
         return self._last
 
     def _client(self, server: LlamaServer) -> OpenAIChat:
+        from admire.llm.openai import OpenAIChat
+
         if self._asks is None or self._asks[0] is not server:
             url = f"{server.address}/v1"
             client = OpenAIChat(server.file, url=url, key="none", timeout=600.0, retries=1)

@@ -24,7 +24,17 @@ from admire.llm.answers import (
     read_reply,
     read_target,
 )
-from admire.llm.chat import ChatModel, Image, Price, Question, Reply, ServerError, Usage
+from admire.llm.chat import (
+    PARALLEL,
+    SEEING,
+    ChatModel,
+    Image,
+    Price,
+    Question,
+    Reply,
+    ServerError,
+    Usage,
+)
 from admire.llm.pictures import data_uri
 from admire.llm.prices import listed_price
 from admire.llm.retired import retired
@@ -35,7 +45,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("admire")
 
 RETRIES = 6
-PARALLEL = 8
 TIMEOUT = 60.0
 """Default for the seconds that a server may take for a whole answer."""
 THINKING_TOKENS = 4096
@@ -45,11 +54,6 @@ OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
 WORDS = {"response_format": "response_format|json_schema", "logprobs": r"(?:top_)?logprobs"}
 """Names of refused options in servers' messages, where they differ from the option's name."""
 IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
-SEEING = (
-    "Use captions only, or a model that accepts images: openai:gpt-6.1-sol, or a server with Gemma "
-    "or Qwen-VL."
-)
-"""What to do if a model does not accept images."""
 REFUSALS: Mapping[int | str, tuple[str, ...]] = {
     "too long": (
         "the question is too long for {where} ({message}). Give the server more context "

@@ -7,7 +7,6 @@ from math import ceil
 
 from admire.core.errors import pip_install
 from admire.llm.chat import ChatModel, Image, Price, Question, Usage, inner
-from admire.llm.pictures import image_size
 
 TILE, LONGEST, SHORTEST = 512, 2048, 768
 
@@ -68,6 +67,8 @@ def image_tokens(image: Image, model: str = "") -> int:
     It is scaled down to fit 2048 x 2048 pixels and then to a shorter side of 768. Each tile of
     512 x 512 pixels counts, and the image itself.
     """
+    from admire.llm.pictures import image_size
+
     width, height = image_size(image.path)
     scale = min(1.0, min(image.side, LONGEST) / max(width, height))
     scale *= min(1.0, SHORTEST / (scale * min(width, height)))

@@ -17,7 +17,6 @@ from admire.core.cache import open_cache
 from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.llm.chat import ChatModel, Image, Price, Question, Reply, Usage, inner
-from admire.llm.pictures import digest
 from admire.llm.prices import estimate, price, why_unknown
 
 log = logging.getLogger("admire")
@@ -292,6 +291,8 @@ class BoundModel(ChatModel):
         parts: list[object] = [self.identity, question.parts, question.temperature]
         parts += [question.max_tokens, question.seed]
         if question.images:
+            from admire.llm.pictures import digest
+
             parts[1] = [
                 {"image": digest(part), "side": part.side} if isinstance(part, Image) else part
                 for part in question.parts

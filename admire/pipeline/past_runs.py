@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,9 @@ from admire.pipeline.record import VERSION
 from admire.pipeline.run_folder import ITEMS, OF_ITEM, RECORD, SCORES
 from admire.rankers.scorer import Scores, tied_names
 from admire.rankers.settings import Settings
-from admire.senses.recorded import Recorded, RecordedReply, key_of
+
+if TYPE_CHECKING:
+    from admire.senses.recorded import Recorded
 
 Checked = TypeVar("Checked")
 
@@ -305,6 +307,8 @@ def with_gold(item: Item, folder: Path | str, number: int) -> Item:
 @register("chat", "run", takes="FOLDER")
 def open_run(name: str) -> list[Recorded]:
     """Replies of the chat models of an earlier run."""
+    from admire.senses.recorded import Recorded, RecordedReply, key_of
+
     folder = Path(name).expanduser()
     read_record(folder)
     rows = list(read_rows(folder))

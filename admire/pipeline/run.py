@@ -31,7 +31,6 @@ from admire.data.languages import base_language
 from admire.data.overlap import Digests, Kind
 from admire.data.reader import Data, take_items
 from admire.encoders import TextEncoder
-from admire.llm.address import Address
 from admire.llm.chat import ChatModel
 from admire.llm.session import Session
 from admire.metrics.leakage import find_leaks, training_digests
@@ -170,7 +169,10 @@ class RankingPipeline:
         seen = {track for speaker in speakers for r in speaker.rankers for track in r.tracks}
         compared = {track for encoder in self.encoders for track in encoder.tracks}
         settings["track"] = "+".join(t for t in TRACKS if t in (compared or seen)) or None
-        settings["llm_url"] = self.settings.llm_url and Address.parse(self.settings.llm_url).shown
+        if self.settings.llm_url:
+            from admire.llm.address import Address
+
+            settings["llm_url"] = Address.parse(self.settings.llm_url).shown
         return {
             "version": VERSION,
             "source": source,

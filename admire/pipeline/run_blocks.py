@@ -9,18 +9,16 @@ from dataclasses import replace
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from admire.core.errors import UserError
 from admire.core.progress import show_progress
 from admire.core.storage import check_folder
-from admire.core.workers import Workers, check_same, map_processes
 from admire.data.check import check_set, log_faults, refuse_faults
 from admire.data.image_files import check_header, check_image
 from admire.data.items import Item
 from admire.data.settings import ItemFiles
-from admire.llm.address import Address
-from admire.llm.openai import PARALLEL
+from admire.llm.chat import PARALLEL
 from admire.llm.session import Entry
 from admire.pipeline import ranking
 from admire.pipeline.models import ResolvedModels, resolve_models
@@ -31,6 +29,9 @@ from admire.pipeline.run_folder import submission_names, write_blocks
 from admire.rankers.embeddings import reads_pictures
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import RequestOptions, Settings
+
+if TYPE_CHECKING:
+    from admire.core.workers import Workers
 
 log = logging.getLogger("admire")
 
@@ -113,6 +114,8 @@ def _check_for_workers(resolved: ResolvedModels) -> None:
         raise UserError(
             "A budget needs a single process: run without workers.", "workers", "budget"
         )
+    from admire.llm.address import Address
+
     url = resolved.settings.llm_url
     if url and Address.parse(url).secrets:
         raise UserError(
@@ -128,6 +131,8 @@ def _rank_by_workers(
     open_worker: Callable[[], RankUnit],
 ) -> Iterator[list[Ranking]]:
     """Rank like :meth:`admire.pipeline.run.RankingPipeline.rank_blocks`, with several processes."""
+    from admire.core.workers import map_processes
+
     units = ((block, not number) for number, block in enumerate(ranking.blocks(items)))
     count = ceil(run.record["items"] / ranking.BLOCK)
     with closing(map_processes(units, open_worker, workers)) as ranked:
@@ -154,6 +159,8 @@ def _open_worker(
         models: from the record of the run.
         count: number of processes. They share the concurrent requests to a server.
     """
+    from admire.core.workers import check_same
+
     share = ceil((resolved.asking.parallel or PARALLEL) / count)
     shared = replace(resolved, asking=replace(resolved.asking, parallel=share))
     run = RankingPipeline(summary, shared, skips_bad=skips_bad)

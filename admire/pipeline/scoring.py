@@ -18,10 +18,8 @@ from admire.core.errors import UserError
 from admire.data.items import Item, SenseLabel, item_keys
 from admire.data.reader import Data, take_items
 from admire.data.submission import Prediction, read_submission
-from admire.metrics.agreement import describe_shared, order_agreement, shared_items, shared_places
 from admire.metrics.figures import paired_difference, summarise
 from admire.metrics.item_figures import drop_missing_senses, score_item, score_items, sense_columns
-from admire.metrics.judgements import correct_gold
 from admire.metrics.leakage import Leaks
 from admire.metrics.metrics import Figure, open_metrics
 from admire.pipeline.past_runs import first_rankings, read_record, read_rows, read_run, with_gold
@@ -66,6 +64,8 @@ def score(
         UserError: something cannot be read, an item of ``gold`` has no gold, or the predictions or
             judgements do not fit it; or a metric is unknown or fails.
     """
+    from admire.metrics.judgements import correct_gold
+
     items = None if gold is None else take_items(gold)
     if items is not None and judgements:
         items = correct_gold(items, Path(judgements), "the gold").items
@@ -117,6 +117,8 @@ def compare_runs(runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = (
         UserError: a folder is not a run, or an item of it has no gold order; or a metric is unknown
             or fails.
     """
+    from admire.metrics.agreement import describe_shared
+
     tables, items = [], []
     first: dict[str, pd.DataFrame] = {}
     names = _names(runs)
@@ -166,6 +168,8 @@ def _with_difference(
     figures: pd.DataFrame, first: pd.DataFrame | None, scored: pd.DataFrame
 ) -> pd.DataFrame:
     """Add to a run's figures their paired differences from the first run's scored items."""
+    from admire.metrics.agreement import shared_items
+
     pair = [] if first is None else shared_items([first, scored])
     difference = paired_difference(*pair) if pair and len(pair[0]) else figures.iloc[:0]
     renamed = {name: f"difference_{name}" for name in ("low", "high")}
@@ -187,6 +191,8 @@ def agreement(first: Run | str | Path, second: Run | str | Path, *, seed: int = 
     Raises:
         UserError: something cannot be read, or they have no item in common.
     """
+    from admire.metrics.agreement import order_agreement, shared_places
+
     first_rows, second_rows = (
         run.predictions() if isinstance(run, Run) else read_predictions(Path(run))[0]
         for run in (first, second)

@@ -9,7 +9,6 @@ from admire.core.errors import check_extra
 from admire.llm.chat import ChatModel
 from admire.prompts import Prompts
 from admire.rankers.embeddings import RunEncoder
-from admire.rankers.presentation import tracks_shown
 from admire.rankers.ranker import Ranker, judges_together, open_ranker
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
@@ -30,6 +29,8 @@ def open_rankers(
     rankers = [open_ranker(name, settings.plugins) for name in names]
     tracks: tuple[str, ...] = ()
     if not llm.recorded and any(ranker.asks for ranker in rankers):
+        from admire.rankers.presentation import tracks_shown
+
         for ranker in rankers:
             ranker.check(summary, llm)
         tracks = tracks_shown(summary, llm, settings.track)

@@ -14,8 +14,7 @@ import numpy as np
 from admire.core.choices import TRACKS, Track
 from admire.core.errors import UserError
 from admire.data.items import Candidate, Item
-from admire.llm import ChatModel, Image
-from admire.llm.openai import SEEING
+from admire.llm.chat import SEEING, ChatModel, Image
 from admire.prompts import Prompts
 from admire.rankers.set_summary import SetSummary
 

@@ -13,7 +13,6 @@ from admire.core.registry import Plugin
 from admire.data.items import Item
 from admire.llm.chat import ChatModel, Question, Reply
 from admire.llm.conversation import Conversation, Unusable
-from admire.rankers.aggregate import aggregate, places
 from admire.rankers.judgement import Answer, Judgement
 
 if TYPE_CHECKING:
@@ -98,6 +97,8 @@ class Ranker:
         """
         name = self.llm.name if self.llm else ""
         if self.asks and self.llm and self.llm.recorded:
+            from admire.rankers.aggregate import aggregate, places
+
             (reply,) = yield [Question(item.compound, purpose="ranking", about=item)]
             points = aggregate(places([reply.data], item.names))
             answer = Answer(item.names, reply.data)

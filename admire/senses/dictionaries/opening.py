@@ -10,8 +10,6 @@ from admire.core import registry
 from admire.core.errors import UserError
 from admire.core.progress import log
 from admire.senses.dictionaries.entries import Dictionary
-from admire.senses.dictionaries.glossary import Glossary
-from admire.senses.dictionaries.kaikki import Kaikki
 from admire.senses.dictionaries.wordnet import FOLDER_VARIABLE, WordNet, find_wordnet
 
 NONE = "none"
@@ -40,14 +38,18 @@ def open_dictionaries(names: Sequence[str]) -> tuple[Dictionary, ...]:
 
 
 @registry.register("dictionary", "kaikki", takes="FILE", licence="CC-BY-SA", languages="its file's")
-def open_kaikki(path: str) -> Kaikki:
+def open_kaikki(path: str) -> Dictionary:
     """Wiktionary, in wiktextract's format; the file is indexed once."""
+    from admire.senses.dictionaries.kaikki import Kaikki
+
     return Kaikki(Path(path).expanduser())
 
 
 @registry.register("dictionary", "glossary", takes="FILE", languages="its file's")
-def open_glossary(path: str) -> Glossary:
+def open_glossary(path: str) -> Dictionary:
     """Your own table with expressions, senses and glosses."""
+    from admire.senses.dictionaries.glossary import Glossary
+
     return Glossary(Path(path).expanduser())
 
 

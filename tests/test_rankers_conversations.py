@@ -1,0 +1,132 @@
+"""Rankers as conversations in whole runs, and what a dry run says of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from toys import OWL, WordEncoder
+
+from admire import Item, Scoring, Settings, plan, rank
+from admire.core import registry
+from admire.core.registry import PluginError, register
+from admire.llm import ChatModel, Question, Reply
+from admire.pipeline.forecast import imagine
+
+ITEMS = [
+    Item(compound, f"A {compound} again.", sentence_type="idiomatic", candidates=OWL.candidates)
+    for compound in ("night owl", "cold feet", "pipe dream")
+]
+RANKERS = ("listwise", "pairwise", "pointwise", "likelihood")
+Answers = Mapping[str, Callable[[Question], str]]
+
+
+class Model(ChatModel):
+    """Reply as a dry run imagines, or otherwise to the questions of a purpose."""
+
+    name = identity = "model"
+    scores_text = True
+
+    def __init__(self, **answers: Callable[[Question], str]):
+        self.answers, self.asked = answers, Counter[str]()
+
+    def ask(self, question: Question) -> Reply:
+        self.asked[question.purpose] += 1
+        answer = self.answers.get(question.purpose)
+        if answer is None or question.logprobs or question.target:
+            return imagine(question)
+        return Reply(answer(question))
+
+
+@pytest.fixture(autouse=True)
+def _restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what a test registers."""
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
+
+
+def by(ranker: Any, model: ChatModel) -> list[tuple[float, ...]]:
+    """Rank by a ranker of one's own, and return the scores."""
+    register("ranker", "own")(ranker)
+    run = rank(ITEMS, Settings(rankers=("own",), sense="given", meanings="gloss"), llms=[model])
+    return [ranking.judgements[0].scores for ranking in run.rankings]
+
+
+def test_a_ranker_that_yields_twice_gets_the_replies_of_each_round():
+    def ranker(item, reading):
+        (topic,) = yield [Question(f"What is {item.compound} about?", purpose="ranking")]
+        replies = yield [Question(f"{topic.text}: {c.caption}") for c in item.candidates]
+        return [
+            reply.text.index(c.caption) for reply, c in zip(replies, item.candidates, strict=True)
+        ]
+
+    model = Model(ranking=lambda question: question.text)
+    expected = [
+        (float(len(f"What is {item.compound} about?: ")),) * len(item.candidates) for item in ITEMS
+    ]
+    assert by(ranker, model) == expected
+    assert model.asked["ranking"] == sum(1 + len(item.candidates) for item in ITEMS)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_ranker_that_yields_nothing_asks_nothing(empty):
+    def ranker(item, reading):
+        if empty:
+            assert not (yield [])
+        return range(len(item.candidates))
+        yield
+
+    model = Model()
+    assert by(ranker, model) == [(0.0, 1.0, 2.0)] * len(ITEMS)
+    assert "ranking" not in model.asked
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [([1.0], "returned 1 scores for 3"), (["a"] * 3, "to float"), (None, "TypeError")],
+)
+def test_wrong_scores_after_a_conversation_are_the_rankers_fault(result, words):
+    def ranker(item, reading):
+        yield [Question("Well?")]
+        return result
+
+    with pytest.raises(PluginError, match=f"'cold feet': the ranker 'own' .*{words}"):
+        by(ranker, Model())
+
+
+SETTINGS = {
+    "votes": Settings(sense="vote"),
+    "meant": Settings(sense="vote", meanings="meant"),
+    "gloss": Settings(sense="vote", meanings="gloss", scoring=Scoring.paper()),
+    **{name: Settings(sense="vote", rankers=(name,)) for name in RANKERS},
+    "listwise with senses": Settings(rankers=("listwise", "embeddings")),
+}
+OTHERWISE: list[Answers] = [
+    {"senses": lambda question: "Literal"},
+    {"ranking": lambda question: json.dumps(last(question.schema or {"type": "string"}))},
+]
+
+
+def last(schema: Mapping[str, Any]) -> Any:
+    """Return a value that fits a schema, unlike the imagined one: the last choices, backwards."""
+    if "enum" in schema:
+        return schema["enum"][-1]
+    if schema["type"] == "object":
+        return {name: last(value) for name, value in schema["properties"].items()}
+    if schema["type"] == "array":
+        return schema["items"].get("enum", [last(schema["items"])])[::-1]
+    return schema.get("maximum", 2) if schema["type"] in ("integer", "number") else "?"
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("answers", [{}, *OTHERWISE], ids=lambda answers: "-".join(answers))
+def test_a_dry_run_counts_what_is_asked_if_replies_are_as_imagined_and_never_less(name, answers):
+    told = Counter(
+        {row.stage: row.questions for row in plan(ITEMS, SETTINGS[name], llms=[Model()])}
+    )
+    model = Model(**answers)
+    rank(ITEMS, SETTINGS[name], llms=[model], encoder=WordEncoder())
+    assert model.asked <= told
+    assert answers or model.asked == told
