@@ -35,7 +35,7 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = (ROOT / "README.md", *DOCS)
 
 SKIPPED = {
-    r"openai:(?!.*--dry-run)|^batch ": "needs a key",
+    r"openai:(?!.*--dry-run)": "needs a key",
     r"^rank.*--profile|run\.toml|uor-ncl:2(?!.*--dry-run)": "needs a key and the hub",
     r"(mclip|openclip|sbert|opus|t5):|models pull": "needs the hub",
     r"--ray-address|--workers": "starts other processes",
@@ -164,8 +164,8 @@ def fill_in_the_sentences(manifest: Path) -> None:
 def toys(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A chat model and a detector that take no time; one cache for all pages."""
 
-    def answer(_: object, question: Question) -> Reply:
-        return Reply(IDIOMATIC)
+    def answer(_: object, questions: list[Question]) -> list[Reply]:
+        return [Reply(IDIOMATIC) for _ in questions]
 
     def classify(_: object, uses: list[Use]) -> list[Sense]:
         return [
@@ -173,7 +173,7 @@ def toys(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFacto
             for use in uses
         ]
 
-    monkeypatch.setattr("admire.llm.local.LocalChat.ask", answer)
+    monkeypatch.setattr("admire.llm.local.LocalChat.ask_together", answer)
     monkeypatch.setattr("admire.embedded.light_detector.LightDetector.classify", classify)
     monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path_factory.getbasetemp() / "docs-cache"))
 
