@@ -15,6 +15,7 @@ from admire.core import registry
 from admire.core.registry import PluginError, register
 from admire.llm import ChatModel, Question, Reply
 from admire.pipeline.forecast import imagine
+from admire.senses.meaning import Meaning
 
 ITEMS = [
     Item(compound, f"A {compound} again.", sentence_type="idiomatic", candidates=OWL.candidates)
@@ -130,3 +131,19 @@ def test_a_dry_run_counts_what_is_asked_if_replies_are_as_imagined_and_never_les
     rank(ITEMS, SETTINGS[name], llms=[model], encoder=WordEncoder())
     assert model.asked <= told
     assert answers or model.asked == told
+
+
+@pytest.mark.parametrize("data", [None, ("bird.png",), 7])
+def test_a_recorded_model_without_an_order_is_blamed(data):
+    @register("chat", "own")
+    class Own(ChatModel):
+        name = identity = "own"
+        recorded = True
+
+        def ask(self, question: Question) -> Reply:
+            meant = question.purpose != "ranking"
+            return Reply("Well", data=Meaning("late riser") if meant else data)
+
+    settings = Settings(llms=("own",), rankers=("listwise",), sense="given")
+    with pytest.raises(PluginError, match="'cold feet': the chat model 'own' raised"):
+        rank(ITEMS, settings)

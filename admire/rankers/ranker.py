@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from admire.core import registry
 from admire.core.registry import Plugin
 from admire.data.items import Item
-from admire.llm.chat import ChatModel, Question, Reply
+from admire.llm.chat import ChatModel, Question, Reply, inner
 from admire.llm.conversation import Conversation, Unusable
 from admire.rankers.judgement import Answer, Judgement
 
@@ -100,8 +100,9 @@ class Ranker:
             from admire.rankers.aggregate import aggregate, places
 
             (reply,) = yield [Question(item.compound, purpose="ranking", about=item)]
-            points = aggregate(places([reply.data], item.names))
-            answer = Answer(item.names, reply.data)
+            with registry.blamed(inner(self.llm), f"'{item.compound}'"):
+                points = aggregate(places([list(reply.data)], item.names))
+            answer = Answer(item.names, tuple(reply.data))
             return Judgement(self.name, name, tuple(points.tolist()), (answer,))
         answers: list[Answer] = []
         with self._plugin.blamed(f"'{item.compound}'"):
