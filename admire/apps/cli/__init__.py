@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from admire.apps.cli.stop import stoppable
-from admire.apps.cli.streams import standard_streams
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -14,7 +13,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     A user's error ends with one message and exit code 2, Ctrl-C with one and exit code 130. Where
     the reader of stdout has closed it, the exit code is 141, without a message.
     """
-    with standard_streams(), stoppable():
+    with stoppable():
         from admire.apps.cli.app import run
 
         run(arguments)

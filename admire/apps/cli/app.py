@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import errno
 import logging
+import os
 import re
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from inspect import cleandoc
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from admire.apps.cli.panels import EVERYTHING, OWN, show_default
-from admire.apps.cli.streams import BROKEN_PIPE, flush_stdout
 from admire.core.errors import DISTRIBUTION, UserError
 from admire.core.terminal import Formatter, visible
 
@@ -28,6 +28,8 @@ LEARN = Group("Train and tune", sort_key=3)
 MODELS = Group("Models", sort_key=4)
 REMEMBERED = 1_000
 """How many warnings are remembered, so that each is printed once; a server may run for long."""
+BROKEN_PIPE = 141
+"""The exit code where the reader of stdout left, as ``head`` does: that of shells for SIGPIPE."""
 
 HELP = ("--help", "-h", "--help-all")
 REPORTED = (UserError, CycloptsError, OSError, UnicodeError, RecursionError, MemoryError)
@@ -142,6 +144,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
     Every command ends here. Buffered output is printed before the message.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # characters that an encoding lacks are escaped
+            stream.reconfigure(errors="backslashreplace")
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter())
     handler.addFilter(_new_warnings())
@@ -152,27 +157,31 @@ def run(arguments: Sequence[str] | None = None) -> None:
     logging.getLogger().addHandler(logging.NullHandler())
     EVERYTHING.set("--help-all" in words)
     code: str | int | None = 0
-    problems = []
+    problem = None
     try:
         load(words[1:] if words[:1] == ["__complete"] else words)
         app(words)
     except SystemExit as stopped:
-        code = stopped.code
+        is_pipe = isinstance(stopped.__context__, BrokenPipeError)  # Rich ends the process then
+        code = BROKEN_PIPE if is_pipe else stopped.code
     except REPORTED as error:
-        problems.append(_as_user_error(error))
-    unprinted = flush_stdout()
-    if isinstance(unprinted, BrokenPipeError):  # its reader left, as head does
-        sys.exit(BROKEN_PIPE)
-    if unprinted:
-        problems.insert(0, _of_the_system(unprinted, "stdout: cannot be written"))
-    for problem in problems:
+        problem = _as_user_error(error)
+    try:
+        print(end="", flush=True)
+    except OSError as error:
+        # Python itself would try again at its end, and report that.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            sys.exit(BROKEN_PIPE)
+        problem = _of_the_system(error)
+    if problem:
         options = ""
         if problem.settings:
             from admire.apps.cli.options import flags
 
             options = flags(problem)
         print(visible(f"admire: {problem}{options}"), file=sys.stderr)
-    sys.exit(2 if problems else code)
+    sys.exit(2 if problem else code)
 
 
 def _new_warnings() -> Callable[[logging.LogRecord], bool]:
@@ -219,20 +228,9 @@ def _of_the_parser(error: CycloptsError) -> UserError:
     return UserError(str(error))
 
 
-CURES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Free space on its disk."),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Check its permissions."),
-    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "Allow more open files (ulimit -n)."),
-    errno.ENAMETOOLONG: "Choose a shorter name.",
-}
-"""What to do about errors of the operating system, by error number."""
-
-
-def _of_the_system(error: OSError, message: str = "") -> UserError:
-    """Return an error of the operating system, with a message or with the files that it names."""
+def _of_the_system(error: OSError) -> UserError:
+    """Return an error of the operating system, with the files that it names."""
     files = (error.filename, error.filename2)
-    paths = [file for file in files if isinstance(file, str)]
-    place = " and ".join(dict.fromkeys(paths)) or "A file or connection"
+    place = " and ".join(dict.fromkeys(file for file in files if isinstance(file, str)))
     reason = error.strerror or str(error) or type(error).__name__
-    cure = CURES.get(error.errno or 0, "")
-    return UserError(f"{message or f'{place}: cannot be used'} ({reason}). {cure}".strip())
+    return UserError(f"{place or 'A file or connection'}: cannot be used ({reason}).")

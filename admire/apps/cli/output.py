@@ -40,7 +40,7 @@ SHOWN = 20
 
 def show_run(
     out: Path,
-    written: Sequence[Path],
+    submissions: Sequence[Path],
     *,
     report: bool = False,
     json: bool = False,
@@ -49,7 +49,7 @@ def show_run(
     """Print the first rankings of a run folder, and their scores where the gold is known.
 
     Args:
-        written: the submission files, to be listed.
+        submissions: the submission files, to be listed.
         report: whether the folder also gets a page that shows the run.
         json: print the run's path, files and figures as JSON instead.
         data: the ranked data, for the page.
@@ -63,7 +63,11 @@ def show_run(
     count = 0 if scored is None else len(scored)
     if senses is not None and len(senses) <= count:
         senses = None  # the scored items include them
-    below = abstained_below(record)
+    below, written = abstained_below(record), [*submissions]
+    if report:  # before anything is printed to a pipe, whose reader may be gone
+        from admire.apps.report import write_report
+
+        written.append(write_report([out], out / REPORT, data=data))
     figures, sense_figures = (
         None if rows is None else summarise(rows) for rows in (scored, senses)
     )
@@ -75,7 +79,7 @@ def show_run(
                 "scored": count,
                 "unsure": None if below is None else summary.unsure,
                 "tied": summary.tied,
-                "submissions": [str(path) for path in written],
+                "submissions": [str(path) for path in submissions],
                 "report": str(out / REPORT) if report else None,
                 "figures": figures,
                 "senses": sense_figures,
@@ -92,10 +96,6 @@ def show_run(
     if scored is not None:
         warn_if_runs_leaked(scored, out)
     print_account(record.get("asked", ()))
-    if report:
-        from admire.apps.report import write_report
-
-        written = [*written, write_report([out], out / REPORT, data=data)]
     for path in written:
         log.info("Wrote %s", path)
 

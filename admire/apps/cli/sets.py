@@ -161,6 +161,12 @@ def audit(
         dictionaries=open_dictionaries(opt.make(Settings, options).dictionaries),
         seed=seed,
     ).as_json(str(data))
+    for path in (run / AUDIT if run else None, out):
+        if path:
+            note_addition(path)  # first, so that admire knows the file even if it is killed now
+            with write_whole(path) as file:
+                jsonlib.dump(findings, file, indent=2, ensure_ascii=False)
+            log.info("Wrote %s", path)
     if json:
         print_json(findings)
     else:
@@ -168,9 +174,3 @@ def audit(
             print_rows(table.headings, table.rows, table.title)
             if table.note:
                 print(table.note)
-    for path in (run / AUDIT if run else None, out):
-        if path:
-            note_addition(path)  # first, so that admire knows the file even if it is killed now
-            with write_whole(path) as file:
-                jsonlib.dump(findings, file, indent=2, ensure_ascii=False)
-            log.info("Wrote %s", path)
