@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from benchmarks import toys_opened
-from commands import ended, hide, run
+from commands import ended, run
 from toys import PictureEncoder
 
 
@@ -112,18 +112,10 @@ def test_what_index_cannot_do_is_named(capsys, tmp_path, opened):
     for options, message in (
         ((), "Nothing to do: name a source"),
         (("--add", "--remove", "x"), "(--add)"),
-        (("--export", "x.csv"), "x.csv: the file name must end in .parquet"),
         (("missing",), "missing: cannot be read"),
     ):
         assert message in ended(capsys, "index", *options, "--out", tmp_path / "index")
     assert not (tmp_path / "index").exists()
-
-
-def test_export_names_a_missing_extra(capsys, tmp_path, monkeypatch):
-    hide(monkeypatch, "pyarrow")
-    monkeypatch.setattr("admire.core.errors.find_spec", lambda package: None)
-    message = ended(capsys, "index", "--out", tmp_path, "--export", tmp_path / "x.parquet")
-    assert "pyarrow, of the extra 'lance'" in message
 
 
 def test_what_cannot_be_indexed_is_refused_or_left_out_and_counted(

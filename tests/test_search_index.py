@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -402,48 +401,3 @@ def test_a_few_captions_in_a_large_collection_count(monkeypatch, tmp_path: Path)
         )
         assert found[0] == best[0]
         assert set(found) & {"7.png", "8.png"} == set(best) & {"7.png", "8.png"}
-
-
-# ----------------------------------------------------------------- an index that is a stranger's
-
-
-def changed_table(index: Path, change: Callable[[Any], Any]) -> None:
-    """Put another table into an index, as whoever made the index can."""
-    import lancedb
-
-    table = lancedb.connect(index / "table").open_table("entries").to_arrow()
-    shutil.rmtree(index / "table")
-    changed = change(table)
-    made = lancedb.connect(index / "table").create_table("entries", schema=changed.schema)
-    if len(changed):
-        made.add(changed)
-    record = json.loads((index / "index.json").read_text()) | {"version": made.version}
-    (index / "index.json").write_text(json.dumps(record))
-
-
-def with_vectors(width: int, kind: str) -> Callable[[Any], Any]:
-    def change(table: Any) -> Any:
-        numbers = np.ones(len(table) * width, kind)
-        values = pyarrow.FixedSizeListArray.from_arrays(numbers, width)
-        return table.drop_columns("caption_vector").append_column("caption_vector", values)
-
-    return change
-
-
-TABLES: dict[str, Callable[[Any], Any]] = {
-    "no digest": lambda table: table.drop_columns("digest"),
-    "no vectors": lambda table: table.drop_columns("caption_vector"),
-    "one more": lambda table: table.append_column("problem", table["id"]),
-    "bytes": lambda table: table.set_column(0, "id", table["id"].cast("binary")),
-    "other numbers": with_vectors(512, "f8"),
-    "other widths": with_vectors(8, "f4"),
-    "nothing": lambda table: table.slice(0, 0),
-}
-
-
-@pytest.mark.parametrize("change", TABLES.values(), ids=TABLES)
-def test_a_table_with_other_columns_is_refused(tmp_path: Path, texts, change: Any):
-    write_index(texts, WordEncoder(), tmp_path / "index")
-    changed_table(tmp_path / "index", change)
-    with pytest.raises(UserError, match=r"[Ii]ndex again"):
-        search_all(tmp_path / "index")

@@ -116,13 +116,7 @@ def index(
         write_index,
     )
     from admire.apps.search.encoding import encode_here, encode_over
-    from admire.apps.search.index import (
-        MADE_BY,
-        check_export,
-        export_index,
-        open_index,
-        read_record,
-    )
+    from admire.apps.search.index import MADE_BY, export_index, open_index, read_record
     from admire.core.storage import check_file
     from admire.encoders import open_encoder
 
@@ -134,7 +128,6 @@ def index(
     shared = open_workers(options, device)
     encode = encode_over(shared, device) if shared else encode_here
     if export:
-        check_export(export)
         check_file(export, MADE_BY, force=force)
     if remove:
         changes = remove_from_index(remove, out)

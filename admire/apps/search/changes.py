@@ -212,19 +212,6 @@ def _digest(entry: Entry) -> str | None:
         return None
 
 
-@dataclass
-class _LeftOut:
-    """What cannot be used of a source: how many entries, and what is wrong with the first."""
-
-    count: int = 0
-    first: str = ""
-
-    def add(self, problem: UserError | str) -> None:
-        """Count an entry."""
-        self.count += 1
-        self.first = self.first or str(problem)
-
-
 def _refuse(error: UserError) -> NoReturn:
     """Refuse a source with an entry that cannot be used."""
     raise UserError(str(error), *error.settings, "skip_bad")
@@ -253,29 +240,29 @@ def _add(
     skip_bad: bool,
 ) -> Changes:
     """Encode the entries of a source that are not in an index yet, and complete the index."""
-    origin, before, left_out = os.path.abspath(source), table.size, _LeftOut()
-    skip = left_out.add if skip_bad else _refuse
+    origin, before = os.path.abspath(source), table.size
+    left_out: list[UserError | str] = []
+    skip = left_out.append if skip_bad else _refuse
     with _writing(folder):
         names = _Names(table)
     with closing(names), _writing(folder, (sqlite3.Error,)):
         for batch in encode(_batches(names.new(read_entries(source, skip), origin, skip)), encoder):
             with _writing(folder):
                 table.add(batch, origin, tracks_of(encoder))
-            for problem in batch.left_out:
-                left_out.add(problem)
+            left_out += batch.left_out
             log.info("%d entries in the index.", table.size)
         replaced = names.replaced()
     if not source.exists():
         raise UserError(f"{source}: has gone. When it is back, run the same command again.")
     added = table.size - before
     if table.size == len(replaced):
-        raise UserError(f"{source}: nothing of it can be indexed. {left_out.first}")
-    if left_out.count:
-        log.warning("%s: %d left out, such as %s", source, left_out.count, left_out.first)
+        raise UserError(f"{source}: nothing of it can be indexed. {[*left_out, ''][0]}")
+    if left_out:
+        log.warning("%s: %d left out, such as %s", source, len(left_out), left_out[0])
     with _writing(folder):
         table.delete(replaced)
         _complete(folder, record, table)
-        return Changes(table.size, added, len(replaced), left_out.count)
+        return Changes(table.size, added, len(replaced), len(left_out))
 
 
 def _complete(folder: Path, record: Record, table: Table) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,14 +141,11 @@ def _read(source: Path) -> Iterator[Entry | UserError]:
                 yield _entry_or_error(_row_entry, row, number, file)
 
 
-LINKS = "is a link that leads out of the folder"
-
-
 def _parquet_files(folder: Path) -> list[Path]:
     """Return the Parquet files in a folder, without links that lead out of it."""
     files = sorted(folder.glob("*.parquet"))
     out = [file for file in files if _leads_out(folder, file)]
-    _warn(folder, LINKS, out)
+    _warn(folder, out)
     return [file for file in files if file not in out]
 
 
@@ -163,10 +159,10 @@ def _leads_out(folder: Path, path: Path) -> bool:
     return False
 
 
-def _warn(folder: Path, reason: str, left_out: list[Path]) -> None:
-    if left_out:
-        name = str(left_out[0].relative_to(folder))
-        log.warning("%r: %s; %d left out.", name, reason, len(left_out))
+def _warn(folder: Path, out: list[Path]) -> None:
+    if out:
+        name = str(out[0].relative_to(folder))
+        log.warning("%r: is a link that leads out of the folder; %d left out.", name, len(out))
 
 
 def _read_folder(folder: Path) -> Iterator[Entry | UserError]:
@@ -176,7 +172,7 @@ def _read_folder(folder: Path) -> Iterator[Entry | UserError]:
         raise UserError(f"{error.filename}: cannot be read ({error.strerror}).") from None
 
     names = list[str]()
-    left_out: dict[str, list[Path]] = defaultdict(list)
+    out = list[Path]()
     for parent, folders, files in os.walk(folder, onerror=fail):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in (*folders, *files):
@@ -184,15 +180,11 @@ def _read_folder(folder: Path) -> Iterator[Entry | UserError]:
             if name.startswith("."):
                 continue
             if _leads_out(folder, path):
-                left_out[LINKS].append(path)
+                out.append(path)
             elif path.suffix.lower() in SUFFIXES and path.is_file():
-                if name.encode(errors="replace").decode() == name:
-                    names.append(path.relative_to(folder).as_posix())
-                else:  # half surrogates stand for bytes that are no text
-                    left_out["has a name that is not UTF-8"].append(path)
-    for reason, paths in left_out.items():
-        _warn(folder, reason, paths)
-    captions = {path for path in left_out[LINKS] if path.suffix == ".txt"}
+                names.append(path.relative_to(folder).as_posix())
+    _warn(folder, out)
+    captions = {path for path in out if path.suffix == ".txt"}
     for name in sorted(names):
         yield _entry_or_error(_picture_entry, folder, name, captions)
 

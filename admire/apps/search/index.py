@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from admire.apps.search.encoding import Encoded, EncoderRecord, Rows, encode
 from admire.apps.search.entries import Entry
-from admire.core.errors import UserError, check_extra
+from admire.core.errors import UserError
 from admire.core.schema import read_as
 from admire.core.storage import write_whole
 from admire.data.items import Candidate
@@ -230,16 +230,11 @@ def open_index(folder: Path) -> Index:
     try:
         table = Table(folder, record.version)
         tracks = [*table.counts]
+        if not tracks:
+            raise ValueError("it has no vectors")
     except (OSError, RuntimeError, ValueError) as error:
         raise _damaged(folder, error) from None
     return Index(record.encoder, tracks, table, table if record.trained else None)
-
-
-def check_export(out: Path) -> None:
-    """Refuse an export that cannot be made, before anything else is done."""
-    if out.suffix != ".parquet":
-        raise UserError(f"{out}: the file name must end in .parquet.", "export")
-    check_extra("lance", "Writing Parquet", "pyarrow")
 
 
 def export_index(index: Path, out: Path) -> None:
@@ -249,7 +244,6 @@ def export_index(index: Path, out: Path) -> None:
     ``caption_vector`` if there are any, as lists of float32 of a fixed length; what an entry lacks
     is null.
     """
-    check_export(out)
     from pyarrow.parquet import ParquetWriter
 
     opened = open_index(index)

@@ -46,9 +46,6 @@ PROBES = 64
 FRAGMENTS = 1024
 """How many parts the table may have before they are merged."""
 
-TEXTS = ("id", "image", "caption", "source", "digest")
-"""The columns that contain texts; the others contain vectors."""
-
 
 class Table:
     """Entries with their vectors in ``FOLDER/table``, a LanceDB table.
@@ -71,8 +68,6 @@ class Table:
             self._table = self._database.open_table("entries")
         if version is not None:
             self._table.checkout(version)
-        if self._table is not None:
-            _check_schema(self._table.schema)
 
     @property
     def size(self) -> int:
@@ -207,25 +202,6 @@ class Table:
             )
             for row in map(by_row.__getitem__, rows)
         ]
-
-
-def _check_schema(schema: Any) -> None:
-    """Refuse a table with other columns than :class:`Table` has.
-
-    Raises:
-        ValueError: a column is missing, unknown, or has another type.
-    """
-    kinds = {column.name: column.type for column in schema}
-    texts = {kinds.pop(name, None) for name in TEXTS}
-    vectors = {f"{track}_vector" for track in TRACKS}
-    fit = [
-        name in vectors
-        and pyarrow.types.is_fixed_size_list(kind)
-        and kind.value_type == pyarrow.float32()
-        for name, kind in kinds.items()
-    ]
-    if texts != {pyarrow.string()} or not fit or not all(fit):
-        raise ValueError("its table has other columns")
 
 
 def _column(vectors: Vectors) -> Any:

@@ -12,7 +12,6 @@ from admire.core.choices import Meanings
 from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.data.languages import detect_language
-from admire.data.limits import check_text
 from admire.encoders import TextEncoder, open_encoder
 from admire.llm import ChatModel
 from admire.rankers.embeddings import picture_weight
@@ -78,11 +77,6 @@ def search_index(
             file cannot be read, or a model cannot be opened or asked.
     """
     settings = settings or SearchSettings()
-    for name, column, value in (("text", "sentence", text), ("span", "span", span)):
-        try:
-            check_text(column, value)
-        except ValueError as error:
-            raise UserError(f"{name} {error}.", name) from None
     try:
         locate(text, span)
     except ValueError as error:
