@@ -191,19 +191,12 @@ def _opus(name: str, rest: str) -> SentenceRewriter:
     forth, plus, back = rest.partition("+")
     if not plus:
         forth, back = (f"Helsinki-NLP/opus-mt-{pair}" for pair in (f"en-{rest}", f"{rest}-en"))
-    try:
-        models = Seq2Seq(forth), Seq2Seq(back)
-    except UserError as error:
-        raise UserError(
-            f"{name}: {error} Back-translation needs both directions. Two folders are named "
-            "opus:FOLDER_EN_XX+FOLDER_XX_EN.",
-            "by",
-        ) from error
+    first, second = Seq2Seq(forth), Seq2Seq(back)
     return SentenceRewriter(
         name,
-        f"opus:{models[0].identity}+{models[1].identity}",
+        f"opus:{first.identity}+{second.identity}",
         "back-translation",
-        lambda sentences: models[1].generate(models[0].generate(sentences)),
+        lambda sentences: second.generate(first.generate(sentences)),
     )
 
 

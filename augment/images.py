@@ -164,8 +164,6 @@ def _pipeline(width: int, height: int) -> Any:
 def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
     """Find each picture below the folder, by path, and name its variants."""
     check_setting("per_image", per_image, Count)
-    if not folder.is_dir():
-        raise UserError(f"{folder}: is not a folder of pictures.")
     sources: dict[Path, Path] = {}  # the picture by its place below `folder`, less the suffix
     for source in sorted(folder.rglob("*")):
         place = source.relative_to(folder)

@@ -109,13 +109,6 @@ def test_of_a_model_that_is_here_one_line_says_that_nothing_has_to_be_fetched(
     assert err.startswith(f"{name}: nothing to download, because ")
 
 
-@pytest.mark.parametrize("name", [model.name for model in MODELS if model.placeholder])
-def test_a_familys_name_is_no_models_name(capsys, name):
-    placeholder = find_model(name).placeholder
-    for wrong in (name, name.removesuffix(placeholder)):
-        assert f"in place of {placeholder}." in ended(capsys, "models", "pull", wrong)
-
-
 def test_what_cannot_be_pulled_is_refused(capsys, monkeypatch, tmp_path):
     missing = tmp_path / "missing.gguf"
     assert f"{missing}: cannot be read" in ended(capsys, "models", "pull", f"gguf:{missing}")

@@ -108,16 +108,6 @@ def test_an_index_is_added_to_taken_from_and_exported(capsys, tmp_path, pictures
     assert table["caption_vector"].isna().tolist() == [False, True, True]
 
 
-def test_what_index_cannot_do_is_named(capsys, tmp_path, opened):
-    for options, message in (
-        ((), "Nothing to do: name a source"),
-        (("--add", "--remove", "x"), "(--add)"),
-        (("missing",), "missing: cannot be read"),
-    ):
-        assert message in ended(capsys, "index", *options, "--out", tmp_path / "index")
-    assert not (tmp_path / "index").exists()
-
-
 def test_what_cannot_be_indexed_is_refused_or_left_out_and_counted(
     capsys, tmp_path, pictures, opened
 ):

@@ -132,8 +132,6 @@ def test_a_sweep_tries_what_is_asked_for_and_its_folds_go_on(
             "30 soft negatives are too many: a training item has only 2 other items",
         ),
         ("train head", "--folds 6", "6 folds need 6 compounds, not 5. (--folds)"),
-        ("train head", "--folds 5 --soft-negatives 3", "has only 2 other items"),
-        ("sweep", "--soft-negatives 2,9", "9 soft negatives are too many"),
         ("sweep", "--soft-negatives 2", "sweep.jsonl: is not the file of a sweep"),
         ("train head", "--soft-negatives 2 --glosses-only", "too few items are idiomatic"),
     ],

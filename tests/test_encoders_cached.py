@@ -104,14 +104,6 @@ def test_texts_of_like_length_share_a_batch_and_vectors_keep_their_places():
     assert vectors == pytest.approx(Watched().encode_texts(TEXTS, role="document"))
 
 
-def test_queries_of_like_length_share_a_batch_and_vectors_keep_their_places():
-    encoder = RecordingEncoder("sbert:x")
-    queries = [Query(text, span=(0, len(text))) for text in TEXTS]
-    vectors = CachedEncoder(encoder).encode_queries(queries)
-    assert [query.text for query in encoder.queries] == LONGEST_FIRST
-    assert vectors == pytest.approx(RecordingEncoder("sbert:x").encode_queries(queries))
-
-
 class Constant:
     """Gives every text the same vector."""
 

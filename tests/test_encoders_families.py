@@ -34,8 +34,7 @@ from clips import (
 )
 from safetensors.torch import load_file, save_file
 
-from admire import UserError
-from admire.encoders import ImageEncoder, open_encoder
+from admire.encoders import ImageEncoder
 
 pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "network")
@@ -160,16 +159,6 @@ print("done")
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.stdout == "done\n", run.stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [("mcilp:x", "mean 'mclip'"), ("e5:x", "e5, e5-state, "), ("sbert:", "sbert:")],
-)
-def test_an_unknown_or_incomplete_name_is_told_the_forms(name: str, hint: str):
-    with pytest.raises(UserError, match=hint) as caught:
-        open_encoder(name)
-    assert caught.value.settings == ("encoder",)
 
 
 @FAMILIES

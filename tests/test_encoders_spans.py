@@ -190,16 +190,10 @@ def whole_by_hand(folder: Path, text: str) -> Vectors:
 
 BERT: dict[str, Marked] = {
     "plain": ("a {night owl} is big", "[CLS] a { night ow ##l } is big [SEP]"),
-    "accents before": ("Café Ñandú ÀÉÎ {owl} is", "[CLS] cafe [UNK] [UNK] { ow ##l } is [SEP]"),
     "combining inside": ("a {Cafe\u0301 owl} is", "[CLS] a { cafe ow ##l } is [SEP]"),
-    "emoji before": ("🦉 {owl} is", "[CLS] [UNK] { ow ##l } is [SEP]"),
     "dropped before": ("a\u200b\x07 \ufeff{owl} is", "[CLS] a { ow ##l } is [SEP]"),
     "inside a token": ("a n{igh}t owl", "[CLS] a { night } ow ##l [SEP]"),
     "across tokens": ("a nigh{t o}wl is", "[CLS] a { night ow } ##l is [SEP]"),
-    "second": (
-        "a night owl is a {night owl} is",
-        "[CLS] a night ow ##l is a { night ow ##l } is [SEP]",
-    ),
     "long": (
         " ".join(["a night"] * 12) + " {big owl} " + " ".join(["is"] * 20),
         "[CLS] " + "a night " * 12 + "{ big ow ##l } " + "is " * 20 + "[SEP]",
@@ -208,12 +202,7 @@ BERT: dict[str, Marked] = {
 PIECES: dict[str, Marked] = {
     "combining inside": ("a {cafe\u0301} is", "<s> ▁a { ▁café } ▁is </s>"),
     "longer once normal": ("a oﬃ {owl} is", "<s> ▁a ▁of f i { ▁owl } ▁is </s>"),
-    "emoji before": ("a 🦉 {owl} is", "<s> ▁a ▁ <unk> { ▁owl } ▁is </s>"),
     "spaces at the start": ("  {owl} is", "<s> { ▁owl } ▁is </s>"),
-    "long": (
-        "a" + " night" * 20 + " {big owl}" + " is" * 20,
-        "<s> ▁a" + " ▁night" * 20 + " { ▁big ▁owl }" + " ▁is" * 20 + " </s>",
-    ),
 }
 CASES = {"wordpiece": BERT, "unigram": PIECES}
 

@@ -348,16 +348,6 @@ def test_judgements_survive_a_reload_and_become_a_file_to_correct_gold(reported,
     expect(card(page, 1).get_by_label("agree with credulous")).to_be_visible()
 
 
-def test_what_data_say_is_text(page: Page):
-    shown = card(page, 15)
-    assert shown.locator(".compound").inner_text() == HOSTILE["compound"]
-    assert shown.locator(".sentence").inner_text() == HOSTILE["sentence"]
-    text = shown.locator(".run").first.text_content() or ""
-    assert all(candidate["caption"].strip() in text for candidate in HOSTILE["candidates"])
-    assert f"none ⚠ the reply “{NO_MEANING}” could not be used: it has no definitions of" in text
-    assert page.evaluate("typeof hurt") == "undefined"
-
-
 def test_pictures_open_large_and_keys_do_what_the_mouse_does(reported: Reported, page: Page):
     first, second, *_ = numbers(page)
     for key, number in [("j", first), ("j", second), ("k", first)]:

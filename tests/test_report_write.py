@@ -238,7 +238,6 @@ def test_what_is_no_run_is_refused_and_nothing_is_written(tmp_path, image_set, c
     for arguments, place in (
         ([tmp_path / "none", "--out", out], "none"),
         ([folder, "--data", tmp_path / "nowhere", "--out", out], "nowhere"),
-        ([folder, "--out", tmp_path], f"{tmp_path}"),
         ([damaged, "--out", out], "items.jsonl"),
     ):
         code, _, err = run(capsys, "report", *arguments)

@@ -63,14 +63,6 @@ def test_ids_are_kept(tmp_path, suffix):
     assert [entry.name for entry in entries] == ["x 1", "2", "0"]
 
 
-def test_lines_are_those_that_python_tells_apart(tmp_path):
-    text = "\ufeffa\u2028b\rc\r\n\nd\x0be"
-    (tmp_path / "t.txt").write_bytes(text.encode())
-    lines = text.removeprefix("\ufeff").splitlines()
-    expected = [(str(k), line) for k, line in enumerate(lines, start=1) if line]
-    assert [(entry.name, entry.caption) for entry in read_texts(tmp_path / "t.txt")] == expected
-
-
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [

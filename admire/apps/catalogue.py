@@ -84,18 +84,13 @@ def pull_model(name: str) -> Path | str:
     """Put a model's files in place; return where they are, or why nothing has to be fetched.
 
     Raises:
-        UserError: no model has that name, it stands for a family, a package is missing, or the
-            files cannot be read, fetched or written.
+        UserError: no model has that name, a package is missing, or the files cannot be read,
+            fetched or written.
     """
     model = find_model(name)
     plugin, source = model.plugin, name.partition(":")[2]
     if source and plugin.kind == "encoder" and Path(source).expanduser().is_dir():
         return "it is a folder of yours"
-    if model.placeholder and source in ("", model.placeholder):
-        raise UserError(
-            f"'{model.name}' stands for all models of its family. Put the name of one in place of "
-            f"{model.placeholder}."
-        )
     if plugin.takes == "PATH":
         open_file(Path(source).expanduser()).close()
         return "it is a file of yours"

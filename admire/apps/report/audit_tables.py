@@ -10,7 +10,6 @@ from typing import Any
 
 from admire.apps.audit.audit import AUDIT
 from admire.apps.report.report import Table, file_name, plain_name
-from admire.core.errors import UserError
 from admire.core.files import read_text
 from admire.data.overlap import KINDS
 from admire.metrics.figures import NOTHING
@@ -27,13 +26,8 @@ def run_audits(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
     tables: list[Table] = []
     several = len(folders) > 1
     for folder, name in zip(folders, names, strict=True):
-        path = folder / AUDIT
-        if not path.is_file():
-            continue
-        try:
+        if (path := folder / AUDIT).is_file():
             tables += audit_tables(json.loads(read_text(path)), of=name if several else "")
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-            raise UserError(f"{path}: is damaged. Run admire audit again, or remove it.") from None
     return tables
 
 

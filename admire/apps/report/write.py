@@ -60,13 +60,11 @@ def write_report(
     check_setting("published", published, PublishedSet | None)
     check_setting("track", track, BoardTrack | None)
     paths, out = [Path(run) for run in runs], Path(out)
-    check_report(out)
+    check_report()
     kinds = {_kind(path) for path in paths}
     if len(kinds) != 1:
         raise UserError("A report shows runs of one kind. Give run folders, or tables of senses.")
     if kinds != {"ranking"}:
-        if published or track:
-            raise UserError("The published figures are of rankings.", "published", "track")
         report = senses_report(paths) if kinds == {"senses"} else retrieval_report(paths)
     else:
         names, where = run_names(paths), Path(data) if data else None
@@ -98,15 +96,9 @@ def write_report(
     return out
 
 
-def check_report(out: Path) -> None:
-    """Check early, before any chat model is asked, that a report can be made.
-
-    Raises:
-        UserError: a package is missing, or the place is a folder.
-    """
+def check_report() -> None:
+    """Check early, before any chat model is asked, that a report's packages are installed."""
     check_extra("report", "A report", "matplotlib", "PIL")
-    if out.is_dir():
-        raise UserError(f"{out}: is a folder. Name the file to write, such as report.html.", "out")
 
 
 def _kind(path: Path) -> Kind:
