@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from admire.core.errors import UserError, needs_extra
 from admire.core.progress import show_progress
-from admire.core.schema import Count, check_setting
 from admire.core.storage import MARKER, check_folder, mark_folder, write_whole
 from admire.data.image_files import SUFFIXES, read_bytes, read_image
 
@@ -78,14 +77,13 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
         The variants' paths, those of a picture one after the other, pictures by path.
 
     Raises:
-        UserError: ``per_image`` is below 1; the folder has no picture; the variants of two pictures
-            would have the same names; ``out`` is inside ``folder``, or admire did not write it;
-            a picture is damaged (variants made before it stay); albumentations is not installed.
+        UserError: the folder has no picture; the variants of two pictures would have the same
+            names; ``out`` is inside ``folder``, or admire did not write it; a picture is damaged
+            (variants made before it stay); albumentations is not installed.
     """
     albumentations = _albumentations()
     from PIL.PngImagePlugin import PngInfo
 
-    check_setting("seed", seed, int)
     plan = _plan(folder, out, per_image)
     check_folder(out, KIND, adding=True)
     if not (out / MARKER).exists():
@@ -163,7 +161,6 @@ def _pipeline(width: int, height: int) -> Any:
 
 def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
     """Find each picture below the folder, by path, and name its variants."""
-    check_setting("per_image", per_image, Count)
     sources: dict[Path, Path] = {}  # the picture by its place below `folder`, less the suffix
     for source in sorted(folder.rglob("*")):
         place = source.relative_to(folder)
@@ -202,17 +199,15 @@ def _mark(variant: Path) -> str | None:
 
 def _cell(path: Path) -> Image:
     """Draw a thumbnail with the file's name below it."""
-    from PIL import Image, ImageDraw, ImageFont
+    from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-    picture = read_image(path)
     # All have the same height, except panoramas, which would be too wide for the screen.
-    scale = min(THUMBNAIL / picture.height, 3 * THUMBNAIL / picture.width)
-    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    picture = ImageOps.contain(read_image(path), (3 * THUMBNAIL, THUMBNAIL))
     name = "".join(letter if letter.isprintable() else "?" for letter in path.name)
     font = ImageFont.load_default(11)
-    width = max(size[0], min(math.ceil(font.getlength(name)), THUMBNAIL))
+    width = max(picture.width, min(math.ceil(font.getlength(name)), THUMBNAIL))
     cell = Image.new("RGB", (width, THUMBNAIL + LABEL), "white")
-    cell.paste(picture.resize(size))
+    cell.paste(picture)
     ImageDraw.Draw(cell).text((0, THUMBNAIL + 2), name, fill="black", font=font)
     return cell
 

@@ -194,8 +194,7 @@ class SentenceEncoder(LazyModel):
         """See :class:`admire.encoders.QueryEncoder`.
 
         Raises:
-            UserError: a span is beyond the model's limit, or its tokenizer returns no offsets of
-                tokens.
+            UserError: a span is beyond the model's limit.
         """
         vectors: dict[int, Vectors] = {}
         groups: dict[tuple[str | None, bool], list[int]] = {}

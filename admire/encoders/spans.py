@@ -27,11 +27,8 @@ def prepare_spans(
         rows: in which text each span is; None for one span per text.
 
     Raises:
-        ValueError: a span is beyond the model's limit, or the tokenizer returns no offsets of
-            tokens.
+        ValueError: a span is beyond the model's limit.
     """
-    if not getattr(model.tokenizer, "is_fast", False):
-        raise ValueError("its tokenizer returns no offsets of tokens, so spans are not supported")
     features: dict[str, Any] = model.preprocess(
         list(texts), task="query", processing_kwargs={"text": {"return_offsets_mapping": True}}
     )

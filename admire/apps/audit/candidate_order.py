@@ -10,7 +10,6 @@ from typing import Any
 
 from admire.core.choices import RankQuery
 from admire.core.errors import UserError
-from admire.core.schema import Seed, check_setting
 from admire.data.items import Item, item_keys
 from admire.metrics.metrics import evenness
 from admire.pipeline.past_runs import read_run
@@ -52,7 +51,6 @@ def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0
     Raises:
         UserError: the run cannot be read, or is of other items.
     """
-    check_setting("seed", seed, Seed)
     if run:
         rankings = read_run(run).rankings
         if item_keys(items) != item_keys([ranking.item for ranking in rankings]):

@@ -6,11 +6,12 @@ import logging
 from pathlib import Path
 
 from admire.apps.cli import options as opt
+from admire.core.schema import Count
 
 log = logging.getLogger("admire")
 
 
-def augment_images(folder: Path, /, *, out: Path, per_image: int = 1, seed: opt.Seed = 0) -> None:
+def augment_images(folder: Path, /, *, out: Path, per_image: Count = 1, seed: opt.Seed = 0) -> None:
     """Crop, rotate, flip, relight and blur pictures at random, and write a contact sheet.
 
     Needs the extra augment.

@@ -34,6 +34,9 @@ UNLIMITED = 100_000
 FIGURE = 23
 """Width of a figure with its interval, in characters; longer texts may be wrapped."""
 
+ASKED = ("Stage", "Model", "Requests", "Cached", "Input tokens", "Output tokens")
+"""Headings of what chat models were or would be asked."""
+
 SHOWN = 20
 """How many items' rankings are printed; the run folder contains all."""
 
@@ -140,25 +143,18 @@ def print_account(account: Sequence[Mapping[str, Any]]) -> None:
 
     if not any(row["calls"] > row["from_cache"] and row["price_usd"] for row in account):
         return
-    rows = [
-        (
-            *(row[name] for name in ("stage", "llm", "calls", "from_cache")),
-            *(
-                UNKNOWN if row[name] is None else f"{row[name]:,}"
-                for name in ("prompt_tokens", "completion_tokens")
-            ),
-            *(
-                _price(row[name], at_most=row["price_is_at_most"])
-                for name in ("price_usd", "price_usd_now")
-            ),
+    rows = []
+    for row in account:
+        tokens = (row[name] for name in ("prompt_tokens", "completion_tokens"))
+        prices = (row[name] for name in ("price_usd", "price_usd_now"))
+        rows.append(
+            (
+                *(row[name] for name in ("stage", "llm", "calls", "from_cache")),
+                *(UNKNOWN if count is None else f"{count:,}" for count in tokens),
+                *(_price(price, at_most=row["price_is_at_most"]) for price in prices),
+            )
         )
-        for row in account
-    ]
-    headings = (
-        *("Stage", "Model", "Requests", "Cached", "Input tokens", "Output tokens"),
-        *("Total cost", "This run"),
-    )
-    print_rows(headings, rows, "Chat models", errors=True)
+    print_rows((*ASKED, "Total cost", "This run"), rows, "Chat models", errors=True)
     _log_unknown_prices(row["price_unknown_because"] for row in account)
 
 
@@ -187,8 +183,7 @@ def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> Non
     ]
     prices = [forecast.price for forecast in forecasts if forecast.price]
     total = str(sum(prices, Price(0.0))) if len(prices) == len(forecasts) else UNKNOWN
-    headings = ("Stage", "Model", "Requests", "Cached", "Input tokens", "Output tokens", "Cost")
-    print_rows(headings, rows, f"Chat models; total {total}")
+    print_rows((*ASKED, "Cost"), rows, f"Chat models; total {total}")
     log.info(
         "No request was sent. Tokens are estimates: for replies the maximum length, or the mean of "
         "cached replies. Requests that are repeated after an unusable reply are not counted."

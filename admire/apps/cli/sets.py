@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from admire.apps.cli import options as opt
 from admire.apps.cli.output import print_json, print_rows
 from admire.core.errors import UserError
+from admire.core.schema import Seed
 from admire.core.terminal import visible
 from admire.data.settings import ItemFiles
 from admire.rankers.settings import Settings
@@ -114,7 +115,7 @@ def audit(
     out: Path | None = None,
     force: opt.Force = False,
     order: Annotated[bool, Parameter(negative="--no-order")] = True,
-    seed: int = 0,
+    seed: Seed = 0,
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:

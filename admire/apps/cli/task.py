@@ -10,7 +10,7 @@ from cyclopts import Parameter, Token
 from admire.apps.cli import options as opt
 from admire.apps.cli.output import print_json, print_rows
 from admire.core import registry
-from admire.core.choices import nearest
+from admire.core.choices import not_among
 from admire.core.errors import UserError
 
 
@@ -38,17 +38,10 @@ def task(
     task: Task = plugin.open()
     types, values = field_types(task.settings), {}
     for entry in set_ or ():
-        field, equals, value = entry.partition("=")
-        if not equals or field not in types:
-            raise UserError(
-                f"'{entry}' is not FIELD=VALUE with a field of {name}.{nearest(field, [*types])} "
-                f"Fields: {', '.join(types) or 'none'}.",
-                "set",
-            )
-        try:
-            values[field] = opt.convert(types[field], [Token(keyword=f"--{field}", value=value)])
-        except UserError as error:
-            raise UserError(str(error), "set") from None
+        field, _, value = entry.partition("=")
+        if field not in types:
+            raise UserError(f"The field of {name} {not_among(field, [*types])}", "set")
+        values[field] = opt.convert(types[field], [Token(keyword=f"--{field}", value=value)])
     with plugin.blamed(data):
         result = task.run(data, values)
     if json:

@@ -19,7 +19,6 @@ from admire.apps.report.text_reports import retrieval_report, senses_report
 from admire.apps.report.thumbnails import Shown, make_thumbnails, picture_files
 from admire.core.choices import BoardTrack, Images, PublishedSet
 from admire.core.errors import UserError, check_extra
-from admire.core.schema import check_setting
 from admire.core.storage import note_addition, write_whole
 from admire.llm.pictures import image_size
 from admire.metrics.agreement import describe_shared
@@ -56,9 +55,6 @@ def write_report(
         UserError: a run cannot be read, they are not of one kind, the file cannot be written, or a
             package is missing.
     """
-    check_setting("images", images, Images)
-    check_setting("published", published, PublishedSet | None)
-    check_setting("track", track, BoardTrack | None)
     paths, out = [Path(run) for run in runs], Path(out)
     check_report()
     kinds = {_kind(path) for path in paths}
