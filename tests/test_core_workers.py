@@ -17,7 +17,7 @@ from commands import hide, run
 
 from admire import SAMPLES, Settings, read_items
 from admire.apps.search import changes, write_index
-from admire.apps.search.encoding import encode_over
+from admire.apps.search.encoding import encode_batches
 from admire.apps.search.index import export_index
 from admire.core.errors import UserError
 from admire.core.machine import cores
@@ -176,7 +176,7 @@ def test_index_by_workers_is_that_of_one_process(tmp_path: Path, monkeypatch: py
         shutil.copy(picture, tmp_path / "pictures")
     monkeypatch.setattr(changes, "BATCH", 4)
     tables = []
-    for name, options in (("one", {}), ("two", {"encode": encode_over(TWO)})):
+    for name, options in (("one", {}), ("two", {"encode": partial(encode_batches, workers=TWO)})):
         write_index(tmp_path / "pictures", open_encoder("sight"), tmp_path / name, **options)
         export_index(tmp_path / name, tmp_path / f"{name}.parquet")
         tables.append(pd.read_parquet(tmp_path / f"{name}.parquet"))

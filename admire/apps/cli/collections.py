@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -115,7 +116,7 @@ def index(
         remove_from_index,
         write_index,
     )
-    from admire.apps.search.encoding import encode_here, encode_over
+    from admire.apps.search.encoding import encode_batches
     from admire.apps.search.index import MADE_BY, export_index, open_index, read_record
     from admire.core.storage import check_file
     from admire.encoders import open_encoder
@@ -123,8 +124,7 @@ def index(
     if not source and not remove and not export:
         raise UserError("Nothing to do: name a source, or what to remove or export.")
     device = opt.make(Settings, options).device
-    shared = open_workers(options, device)
-    encode = encode_over(shared, device) if shared else encode_here
+    encode = partial(encode_batches, workers=open_workers(options, device), device=device)
     if export:
         check_file(export, MADE_BY, force=force)
     if remove:
@@ -134,11 +134,8 @@ def index(
         if not encoder and add:
             encoder = read_record(out).encoder.name
         opened = open_encoder(encoder or default_encoder(source, skip_bad=skip_bad), device=device)
-        how: Any = {"encode": encode, "skip_bad": skip_bad}
-        if add:
-            changes = add_to_index(source, opened, out, **how)
-        else:
-            changes = write_index(source, opened, out, **how)
+        change = add_to_index if add else write_index
+        changes = change(source, opened, out, encode=encode, skip_bad=skip_bad)
         kind = "picture" if "image" in open_index(out).tracks else "text"
         counted = f"{changes.entries:,} {kind}{'s' * (changes.entries != 1)}"
         changed = f": {changes.new} new, {changes.gone} gone" if add else ""

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NoReturn
 
-from admire.apps.search.encoding import EncodeBatches, EncoderRecord, encode_here, tracks_of
+from admire.apps.search.encoding import EncodeBatches, EncoderRecord, encode_batches, tracks_of
 from admire.apps.search.entries import Entry, check_new, digest, read_entries
 from admire.apps.search.index import Record, check_encoder, read_record, write_record
 from admire.apps.search.lance_table import Table
@@ -55,7 +55,7 @@ def write_index(
     encoder: TextEncoder,
     out: Path,
     *,
-    encode: EncodeBatches = encode_here,
+    encode: EncodeBatches = encode_batches,
     skip_bad: bool = False,
 ) -> Changes:
     """Encode a collection and write an index folder, which appears when it is complete.
@@ -83,7 +83,7 @@ def add_to_index(
     encoder: TextEncoder,
     index: Path,
     *,
-    encode: EncodeBatches = encode_here,
+    encode: EncodeBatches = encode_batches,
     skip_bad: bool = False,
 ) -> Changes:
     """Add a collection to an index. Only what is new, by its content, is encoded.
@@ -169,12 +169,10 @@ class _Names:
         """Yield the entries of the source that are not in the index."""
         for entry in entries:
             try:
-                new = self._note(entry, source)
+                if self._note(entry, source):
+                    yield entry
             except UserError as error:
                 skip(error)
-                new = False
-            if new:
-                yield entry
 
     def _note(self, entry: Entry, source: str) -> bool:
         """Note an entry of the source; return whether it is not in the index.
@@ -185,7 +183,7 @@ class _Names:
         query = "SELECT digest, source, seen FROM names WHERE id = ?"
         content, origin, seen = self._db.execute(query, (entry.name,)).fetchone() or [None] * 3
         check_new(entry, bool(seen))
-        same = content is not None and content == _digest(entry)
+        same = content is not None and content == digest(entry)
         if origin not in (None, source) and not same:
             raise UserError(
                 f"{entry.where}: '{entry.name}' is in the index already, from {origin}. "
@@ -202,14 +200,6 @@ class _Names:
         """Return the table's rows that others of the same name replace."""
         query = "SELECT row FROM names WHERE seen = 'new' AND row IS NOT NULL"
         return [row for (row,) in self._db.execute(query)]
-
-
-def _digest(entry: Entry) -> str | None:
-    """Return an entry's digest; None if its picture cannot be read."""
-    try:
-        return digest(entry)
-    except UserError:
-        return None
 
 
 def _refuse(error: UserError) -> NoReturn:

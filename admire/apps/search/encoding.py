@@ -57,26 +57,25 @@ class Batch:
 
 
 EncodeBatches = Callable[[Iterable[Sequence[Entry]], TextEncoder], Iterator[Batch]]
-"""Encodes batches of entries as :func:`encode_here` does."""
+"""Encodes batches of entries as :func:`encode_batches` does."""
 
 
-def encode_here(batches: Iterable[Sequence[Entry]], encoder: TextEncoder) -> Iterator[Batch]:
-    """Encode batches in this process, one after the other."""
-    return (encode_batch(entries, encoder) for entries in batches)
+def encode_batches(
+    batches: Iterable[Sequence[Entry]],
+    encoder: TextEncoder,
+    *,
+    workers: Workers | None = None,
+    device: Device = "auto",
+) -> Iterator[Batch]:
+    """Encode batches in this process, one after the other, or in several.
 
-
-def encode_over(workers: Workers, device: Device = "auto") -> EncodeBatches:
-    """Return a function that encodes batches in several processes.
-
-    Each process opens the encoder by its name. Pictures are in folders that all of their machines
-    share.
+    Each of several processes opens the encoder by its name, on the device. Pictures are in folders
+    that all of their machines share.
     """
-
-    def encode_shared(batches: Iterable[Sequence[Entry]], encoder: TextEncoder) -> Iterator[Batch]:
-        open_worker = partial(_open_worker, EncoderRecord.of(encoder), device)
-        return map_processes(batches, open_worker, workers)
-
-    return encode_shared
+    if workers is None:
+        return (encode_batch(entries, encoder) for entries in batches)
+    open_worker = partial(_open_worker, EncoderRecord.of(encoder), device)
+    return map_processes(batches, open_worker, workers)
 
 
 def _open_worker(record: EncoderRecord, device: Device) -> Callable[[Sequence[Entry]], Batch]:
