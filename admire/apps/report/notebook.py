@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -40,7 +39,6 @@ def run_cards(run: Run) -> str:
     )
 
 
-@cache
 def _style() -> Markup:
     """Return the cards' styles, which hold inside an element of the class ``admire`` alone."""
     inside = re.sub(r"^( *)(:root|body) ", r"\1& ", read_file("cards.css"), flags=re.MULTILINE)

@@ -6,7 +6,6 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable
-from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
@@ -91,7 +90,6 @@ def _numeric(table: Table) -> list[bool]:
     ] or [False] * len(table.headings)
 
 
-@cache
 def read_file(name: str) -> str:
     """Read a file of this folder."""
     return (files("admire.apps.report") / name).read_text(encoding="utf-8")

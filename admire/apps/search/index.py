@@ -128,28 +128,19 @@ class Index:
             queries: vectors of unit length, shape (width,), by role.
             weights: of each role; a missing one counts 0.
             tracks: weights of ``image`` and ``caption``; a missing one counts 1.
-
-        Raises:
-            UserError: files of the index are gone.
         """
         matrix = np.stack(list(queries.values()))
         by_role = np.array([weights.get(role, 0.0) for role in queries])
         by_track = {track: (tracks or {}).get(track, 1.0) * by_role for track in self.tracks}
-        try:
-            if self.table:
-                rows, scores = self._compare_nearest(self.table, matrix, by_track, k)
-            else:
-                rows, scores = self._compare_all(matrix, by_track)
-            if len(scores) > k:  # sort those alone that may be among the best
-                best = scores >= np.partition(scores, -k)[-k]
-                rows, scores = rows[best], scores[best]
-            order = np.argsort(-scores, kind="stable")[:k]
-            candidates = self.entries.candidates(rows[order].tolist())
-        except (OSError, ValueError, RuntimeError) as error:  # the last is LanceDB's
-            reason = str(error).partition("\n")[0]
-            raise UserError(
-                f"The index cannot be read any more ({reason}). Search or index again.", "index"
-            ) from error
+        if self.table:
+            rows, scores = self._compare_nearest(self.table, matrix, by_track, k)
+        else:
+            rows, scores = self._compare_all(matrix, by_track)
+        if len(scores) > k:  # sort those alone that may be among the best
+            best = scores >= np.partition(scores, -k)[-k]
+            rows, scores = rows[best], scores[best]
+        order = np.argsort(-scores, kind="stable")[:k]
+        candidates = self.entries.candidates(rows[order].tolist())
         return list(zip(candidates, scores[order].tolist(), strict=True))
 
     def _compare_all(self, matrix: Vectors, weights: Mapping[str, Numbers]) -> tuple[Rows, Numbers]:
@@ -249,13 +240,10 @@ def export_index(index: Path, out: Path) -> None:
     opened = open_index(index)
     table = cast("Table", opened.entries)
     columns = ["id", "image", "caption", *(f"{track}_vector" for track in opened.tracks)]
-    try:
-        with write_whole(out, "wb") as file, ParquetWriter(file, table.schema(columns)) as writer:
-            for batch in table.batches(columns):
-                writer.write_batch(batch.select(columns))
-            writer.add_key_value_metadata({"made by": MADE_BY})
-    except (RuntimeError, ValueError) as error:  # LanceDB's, which reads
-        raise _damaged(index, error) from error
+    with write_whole(out, "wb") as file, ParquetWriter(file, table.schema(columns)) as writer:
+        for batch in table.batches(columns):
+            writer.write_batch(batch.select(columns))
+        writer.add_key_value_metadata({"made by": MADE_BY})
 
 
 def _damaged(folder: Path, error: Exception) -> UserError:
