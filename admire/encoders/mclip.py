@@ -9,7 +9,7 @@ from typing import Any
 
 from admire.core.errors import UserError
 from admire.core.registry import Variant
-from admire.encoders.hub import base_folder, resolve_source
+from admire.encoders.hub import base_folder, local_folder, resolve_source
 from admire.encoders.openclip import OpenClipEncoder
 from admire.encoders.protocols import Role, Vectors
 from admire.encoders.torch_models import LazyModel, Placement, encode, register_family
@@ -54,7 +54,8 @@ class MClipEncoder(LazyModel):
 
     def __init__(self, source: str, revision: str | None, placement: Placement):
         super().__init__(f"mclip:{source}", placement)
-        repository = f"M-CLIP/{source}" if source in NAMES else source
+        is_listed = source in NAMES and not local_folder(source)
+        repository = f"M-CLIP/{source}" if is_listed else source
         self._source = resolve_source(repository, revision=revision)
         config = self._source.file("config.json")
         try:

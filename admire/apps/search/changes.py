@@ -246,7 +246,7 @@ def _add(
         raise UserError(f"{source}: has gone. When it is back, run the same command again.")
     added = table.size - before
     if table.size == len(replaced):
-        raise UserError(f"{source}: nothing of it can be indexed. {[*left_out, ''][0]}")
+        raise UserError(f"{source}: nothing of it can be indexed. {next(iter(left_out), '')}")
     if left_out:
         log.warning("%s: %d left out, such as %s", source, len(left_out), left_out[0])
     with _writing(folder):
