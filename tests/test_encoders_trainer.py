@@ -161,6 +161,16 @@ def test_each_batch_is_of_one_task_and_each_task_has_its_batches(folder, tmp_pat
     assert tasks["few"].seen == [2, 2]
 
 
+def test_some_weights_can_have_a_learning_rate_of_their_own(folder, tmp_path):
+    before = weights(folder)
+    rates = {r"word_embeddings": 1e-12}
+    fitted(folder, tmp_path / "out", figures(0, 1, 2, 3), learning_rates=rates)
+    moved = {k: float((v - before[k]).abs().max()) for k, v in weights(tmp_path / "out").items()}
+    still = {name for name, most in moved.items() if most < 1e-6}
+    assert {name for name in moved if "word_embeddings" in name} <= still
+    assert len(still) < len(moved) / 2
+
+
 def test_the_learning_rate_rises_for_some_steps_or_for_a_share_of_all(
     folder, tmp_path, monkeypatch
 ):
@@ -237,6 +247,15 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_computed(fol
     with pytest.raises(UserError, match="out: admire did not write this folder"):
         fitted(folder, tmp_path / "out", figures())
     assert (tmp_path / "out" / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_full_disk_ends_with_one_message(folder, tmp_path, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("PytorchStreamWriter failed writing")
+
+    monkeypatch.setattr(SentenceTransformer, "save_pretrained", fail)
+    with pytest.raises(UserError, match="out: cannot be written"):
+        fitted(folder, tmp_path / "out", figures(0, 1))
 
 
 def test_a_run_that_was_killed_goes_on_and_ends_like_a_whole_one(folder, tmp_path, caplog, whole):

@@ -6,9 +6,11 @@ import glob
 import hashlib
 import json
 import logging
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -18,13 +20,14 @@ import numpy as np
 
 from admire.core.errors import UserError, needs_extra
 from admire.core.progress import SECONDS_BETWEEN_LINES
-from admire.core.storage import check_folder, only_writer, replace_folder, writing
+from admire.core.storage import check_folder, only_writer, replace_folder, unwritable, writing
 from admire.encoders.hub import from_disk
 from admire.encoders.training_settings import FitSettings as FitSettings
 
 with needs_extra("finetune", "Fine-tuning"):
     import torch
     from datasets import Dataset, DatasetDict
+    from safetensors import SafetensorError
     from sentence_transformers import (
         SentenceTransformer,
         SentenceTransformerTrainer,
@@ -123,7 +126,7 @@ def fine_tune(
     out = out.resolve()
     key = hashlib.sha256(json.dumps([of, asdict(settings), content]).encode()).hexdigest()
     checkpoints = out.with_name(f".{out.name}.{key[:16]}.checkpoints")
-    with only_writer(out), writing(out, inside=out.parent):  # checkpoints are beside it
+    with only_writer(out), _disk_errors(out):
         for other in out.parent.glob(f".{glob.escape(out.name)}.{'?' * 16}.checkpoints"):
             if other != checkpoints:  # of other rows or settings
                 shutil.rmtree(other, ignore_errors=True)
@@ -177,6 +180,18 @@ def _last_checkpoint(folder: Path) -> str | None:
         return None
     log.info("Resuming from %s/checkpoint-%d", folder, whole)
     return f"{folder}/checkpoint-{whole}"
+
+
+@contextmanager
+def _disk_errors(out: Path) -> Iterator[None]:
+    """Turn each package's errors of a place that cannot be written into one message."""
+    try:
+        with writing(out, inside=out.parent):  # checkpoints are beside it
+            yield
+    except (RuntimeError, SafetensorError) as error:
+        if re.search(r"PytorchStreamWriter|inline_container|iostream|os error \d+", str(error)):
+            raise unwritable(out, OSError("the disk is full, or fails")) from error
+        raise
 
 
 class _Trainer(SentenceTransformerTrainer):
