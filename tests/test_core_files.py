@@ -66,7 +66,7 @@ def test_a_path_is_inside_or_refused(folder: Path, parts: list[str], absolute: b
             for name in ("..\\a", "a\\..\\..\\a", "C:\\a", "C:..\\a", "\\\\s\\a")
         ),
         *((name, "is a link out of") for name in ("out", "up/secret.png", "a/up/up/x")),
-        *((name, "cannot be the name") for name in ("", " ", "a\0.png", "x" * 5000)),
+        *((name, "cannot be the name") for name in ("", " ", "a\0.png")),
     ],
 )
 def test_names_stay_in_the_folder(folder: Path, name: str, inside: str):

@@ -458,18 +458,6 @@ def test_an_answer_that_comes_byte_by_byte_ends_in_time(httpserver: HTTPServer, 
     assert "within 0.2 s" in message
 
 
-def test_the_log_says_that_an_answer_is_late_but_awaited(httpserver: HTTPServer, chat, monkeypatch):
-    monkeypatch.setattr("admire.llm.client.LATE", 0.01)
-    logged = threading.Event()
-    monkeypatch.setattr("admire.llm.client.log.info", lambda text: logged.set())
-
-    def late(request: Request) -> Response:
-        return completion(str(logged.wait(10)))
-
-    httpserver.expect_request(CHAT).respond_with_handler(late)
-    assert said(chat(timeout=20), "hi") == "True"
-
-
 def test_a_timeout_says_how_long_was_waited(httpserver: HTTPServer, chat, waits: list[float]):
     answered = threading.Event()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 from functools import partial
 from pathlib import Path
@@ -135,21 +134,6 @@ def new_image(mode: str, size: tuple[int, int]) -> object:
 def test_what_is_not_taken_names_the_argument(arguments, message):
     with pytest.raises(UserError, match=message):
         rank_one(**{"compound": "owl", "sentence": "An owl."} | arguments)
-
-
-def test_an_option_that_is_not_taken_names_its_place():
-    for function in (rank, rank_one):
-        names = {"settings", "asking", "llms", "encoder", "caption_encoder", "detector", "progress"}
-        assert names <= inspect.signature(function).parameters.keys()
-        for name, place in (
-            ("contrast", "settings=Settings(scoring=Scoring(contrast=…))"),
-            ("vote", "settings=Settings(votes=…)"),
-            ("budget", "asking=RequestOptions(budget=…)"),
-            ("encoders", "encoder=…"),
-        ):
-            with pytest.raises(UserError) as caught:
-                function(*ASKED, **{name: 1})
-            assert str(caught.value) == f"{name} is unknown here. Did you mean {place}?"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,7 +15,6 @@ from admire.core.errors import UserError, pip_install
 from admire.core.registry import Plugin
 from admire.core.storage import open_file
 from admire.encoders import open_encoder, openclip
-from admire.llm.retired import retired
 
 WEIGHTS = (
     *("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"),
@@ -171,8 +169,6 @@ def lacks(name: str) -> str:
         return ""
     if source.startswith((".", "/", "~")):  # as open_encoder reads names
         return "there is no such folder"
-    if not os.environ.get("OPENAI_BASE_URL") and (ended := retired(name)).startswith("retired"):
-        return ended
     model = find_model(name)
     if model.placeholder == "REPOSITORY":
         model = replace(model, weights=(source.partition("@")[0],))

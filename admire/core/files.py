@@ -33,9 +33,6 @@ csv.field_size_limit(LINE)
 LONGEST_LINE = 16 * LINE
 """The most bytes of a line; all of a JSON file may be one."""
 
-LONGEST_PATH = 4096
-"""The most bytes of a path, as Linux has it."""
-
 
 def path_inside(folder: str | Path, name: str, *, follow_links: bool) -> str:
     """Return the path from a folder to a file that is named in it, if it stays in the folder.
@@ -51,8 +48,8 @@ def path_inside(folder: str | Path, name: str, *, follow_links: bool) -> str:
         UserError: the path or, unless they are followed, a link in it leads out of the folder, or
             no file can have this name. The message does not name the list.
     """
-    if not name.strip() or "\0" in name or len(name) > LONGEST_PATH:
-        raise UserError(f"{name[:80]!r}{'…' * (len(name) > 80)} cannot be the name of a file.")
+    if not name.strip() or "\0" in name:
+        raise UserError(f"{name!r} cannot be the name of a file.")
     path = os.path.normpath(name)
     if os.path.isabs(path):
         for root in (os.path.abspath(folder), os.path.realpath(folder)):

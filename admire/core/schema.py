@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
-from difflib import get_close_matches
 from functools import cache, partial, wraps
 from operator import not_
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import pydantic.dataclasses
 from pydantic import (
@@ -27,7 +25,6 @@ from admire.core.errors import UserError
 
 __all__ = ["settings"]  # else mypy takes it for an import, which other modules may not use
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 Count = Annotated[int, Field(ge=1)]
@@ -93,58 +90,10 @@ else:
             except ValidationError as error:
                 place = error.errors()[0]["loc"][0]  # a number for arguments without a name
                 name = fields(self)[place].name if isinstance(place, int) else place
-                if name not in checked.__pydantic_fields__:
-                    raise _unknown(name, _hints(checked)) from None
                 raise UserError(f"{name} {complaint(error)}", name) from None
 
         checked.__init__ = checked_init
         return checked
-
-
-def _hints(kind: Any) -> dict[str, Any]:
-    """Return the types of the fields of a settings class; none of another type."""
-    fields = getattr(kind, "__pydantic_fields__", {})
-    return {name: field.annotation for name, field in fields.items()}
-
-
-def _places(hints: Mapping[str, Any]) -> dict[str, str]:
-    """Map keywords, and those of settings in them, to their places: ``pot=Pot(litres=…)``."""
-    places: dict[str, str] = {}
-    for name, hint in hints.items():
-        for kind in (hint, *get_args(hint)):
-            inner = _places(_hints(kind)).items()
-            places |= {word: f"{name}={kind.__name__}({place})" for word, place in inner}
-    return places | {name: f"{name}=…" for name in hints}
-
-
-def _unknown(name: str, hints: Mapping[str, Any]) -> UserError:
-    """Return the error of a keyword that is not taken, with the place of it or of one like it."""
-    places = _places(hints)
-    close = get_close_matches(name, places, n=1, cutoff=0.5)
-    hint = f" Did you mean {places[close[0]]}?" if close else ""
-    return UserError(f"{name} is unknown here.{hint}", name)
-
-
-def suggesting(**kinds: Any) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Make a function name the place of a keyword that it does not take.
-
-    Args:
-        kinds: the settings classes of its arguments.
-    """
-
-    def extend(function: Callable[P, T]) -> Callable[P, T]:
-        hints = dict.fromkeys(inspect.signature(function).parameters) | kinds
-
-        @wraps(function)
-        def checked(*values: P.args, **keywords: P.kwargs) -> T:
-            for name in keywords:
-                if name not in hints:
-                    raise _unknown(name, hints)
-            return function(*values, **keywords)
-
-        return checked
-
-    return extend
 
 
 def descriptions(kind: Any) -> dict[str, str]:

@@ -1,7 +1,6 @@
 from .chat import ChatModel, Image, Question, Reply, Usage
 from .conversation import Conversation, Unusable, converse
 from .families import open_llm
-from .retired import retired
 from .session import BoundModel, Session
 
 __all__ = [
@@ -16,5 +15,4 @@ __all__ = [
     "Usage",
     "converse",
     "open_llm",
-    "retired",
 ]

@@ -5,10 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
 from typing import Any
@@ -27,8 +24,6 @@ LONGEST = 16_000_000
 """Maximum bytes of an answer: 4,096 tokens with 20 log-probabilities each take about 8 million."""
 SECONDS_BETWEEN_RETRIES = 1.0
 """A retry is not logged if another one was logged within so many seconds."""
-LATE = 60.0
-"""Seconds after which a pending answer is logged."""
 REFUSALS = 2
 """Retries if a server refuses the connection: it may be starting."""
 ENCODINGS = ("gzip", "deflate")
@@ -113,24 +108,6 @@ def open_client(
     )
     client.model = model
     return client
-
-
-@contextmanager
-def say_when_late(model: str, where: str, timeout: float) -> Iterator[None]:
-    """Log once if an answer takes more than :data:`LATE` seconds and the timeout is longer."""
-    if timeout <= LATE:
-        yield
-        return
-    message = (
-        f"{model}: {where} has not answered after {LATE:g} s (timeout: {timeout:g} s per attempt)."
-    )
-    timer = threading.Timer(LATE, log.info, [message])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _read(response: httpx2.Response) -> None:

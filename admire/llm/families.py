@@ -23,7 +23,7 @@ def open_llm(name: str, **options: Any) -> ChatModel:
     - ``dictionary``: the dictionaries only.
 
     No model is loaded before the first question that is not cached; every reply is cached on
-    disk. A warning is logged for a model that the official API retires.
+    disk.
 
     Args:
         options: see :func:`open_models`.

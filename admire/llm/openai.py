@@ -37,7 +37,6 @@ from admire.llm.chat import (
 )
 from admire.llm.pictures import data_uri
 from admire.llm.prices import listed_price
-from admire.llm.retired import retired
 
 if TYPE_CHECKING:
     import openai
@@ -253,17 +252,12 @@ class OpenAIChat(ChatModel):
         import httpx2
         import openai
 
-        from admire.llm.client import say_when_late
-
         while True:
             body = self.request(question)
             try:
                 # Not chat.completions.create, which validates a body that is known to be valid.
                 # That took nearly half of the client's time.
-                with say_when_late(self.name, self.address.shown, self._timeout):
-                    answer = self.client.post(
-                        "/chat/completions", body=body, cast_to=httpx2.Response
-                    )
+                answer = self.client.post("/chat/completions", body=body, cast_to=httpx2.Response)
                 return read_json(answer)
             except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
                 if not self.refuse(error.param, f"{error.message} {error.body}", body):
@@ -418,19 +412,11 @@ def open_openai(
     parallel: int | None = None,
     asked: bool = True,
 ) -> OpenAIChat:
-    """Return the model of OpenAI's API or a compatible server; warn if it is retired."""
-    server = OpenAIChat(
+    """Return the model of OpenAI's API or a compatible server."""
+    return OpenAIChat(
         model,
         url=url,
         key=None if asked else "none",
         timeout=timeout or TIMEOUT,
         parallel=parallel or PARALLEL,
     )
-    when = retired(server.name)
-    if when and server.address.official:
-        log.warning(
-            "%s: %s by OpenAI. Use another model, or a server that still has this one.",
-            server.name,
-            when,
-        )
-    return server

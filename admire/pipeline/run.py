@@ -25,7 +25,6 @@ from admire.core.progress import (
     progress_told_to,
 )
 from admire.core.registry import PluginError
-from admire.core.schema import suggesting
 from admire.data.items import Item
 from admire.data.languages import base_language
 from admire.data.overlap import Digests, Kind
@@ -63,7 +62,6 @@ from admire.senses.sense import mean_probability
 log = logging.getLogger("admire")
 
 
-@suggesting(settings=Settings, asking=RequestOptions)
 def rank(
     items: Data,
     settings: Settings | None = None,

@@ -13,7 +13,7 @@ import pandas as pd
 
 from admire.core.errors import UserError, needs_extra
 from admire.core.progress import Progress
-from admire.core.schema import Text, check_setting, suggesting
+from admire.core.schema import Text, check_setting
 from admire.core.storage import cache_dir, write_whole
 from admire.data.frames import describe_type
 from admire.data.image_files import check_image
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     Picture = str | Path | bytes | Image
 
 
-@suggesting(settings=Settings, asking=RequestOptions)
 def rank_one(
     compound: str,
     sentence: str,
