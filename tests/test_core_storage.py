@@ -308,7 +308,6 @@ def test_the_cache_folder_follows_the_environment_and_is_named_if_it_cannot_hold
     assert cache_dir().is_absolute()
     assert "admire" in cache_dir().parts
     (tmp_path / "file").write_text("")
-    for below, words in (("file", "is not a folder. Set"), ("file/a", "cannot be locked .* set")):
-        monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / below))
-        with pytest.raises(UserError, match=f"{words} ADMIRE_CACHE to a folder"):
-            replace(tmp_path / "run")
+    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UserError, match=r"cannot be locked .* set ADMIRE_CACHE to a folder"):
+        replace(tmp_path / "run")

@@ -148,7 +148,6 @@ def test_what_is_not_taken_names_the_argument(arguments, message):
         ("detector", 3, "detector accepts names"),
         ("encoder", "nonsense", "Unknown encoder 'nonsense'"),
         ("llms", ["nonsense"], "Unknown chat model 'nonsense'"),
-        ("progress", 3, "progress is True, False or a function, not 3"),
     ],
 )
 def test_models_that_are_not_taken_name_the_argument(option, value, message):

@@ -35,7 +35,6 @@ def test_they_are_opened_in_their_order_once_each(tmp_path: Path, monkeypatch: p
         (["wordnet:x"], "'wordnet:x'"),
         ([""], "''"),
         (["glossary:nowhere.csv"], "nowhere.csv"),
-        (["none", "wordnet"], "'none' cannot be combined"),
     ],
 )
 def test_a_wrong_name_is_refused(names: list[str], hint: str):

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from admire.core.errors import UserError
 from admire.core.notebook import in_notebook, show_line
 from admire.core.terminal import on_terminal, visible
 
@@ -83,8 +82,6 @@ def progress_as_wanted(progress: Progress) -> AbstractContextManager[None]:
         return _shown_progress() if shows else nullcontext()
     if callable(progress):
         return progress_told_to(progress)
-    if not isinstance(progress, bool):
-        raise UserError(f"progress is True, False or a function, not {progress!r}.", "progress")
     return _shown_progress() if progress else hidden_progress()
 
 

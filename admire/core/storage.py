@@ -29,20 +29,8 @@ WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 def cache_dir() -> Path:
-    """Return the user's cache directory for admire; ``ADMIRE_CACHE`` overrides it.
-
-    Raises:
-        UserError: something other than a folder is there.
-    """
-    folder = Path(os.environ.get("ADMIRE_CACHE") or platformdirs.user_cache_dir("admire"))
-    if os.path.exists(folder) and not os.path.isdir(folder):
-        raise UserError(f"{folder}: the cache is not a folder. Set ADMIRE_CACHE to a folder.")
-    return folder
-
-
-def temporary_folder() -> Path:
-    """Return a new temporary folder, which the caller removes."""
-    return Path(tempfile.mkdtemp(prefix="admire-"))
+    """Return the user's cache directory for admire; ``ADMIRE_CACHE`` overrides it."""
+    return Path(os.environ.get("ADMIRE_CACHE") or platformdirs.user_cache_dir("admire"))
 
 
 def open_file(path: Path) -> BufferedReader:

@@ -192,46 +192,34 @@ def _cell(value: Any) -> Any:
 
 
 def check_item(item: Item, where: str) -> Item:
-    """Check an item that no reader has checked; return it with tuples in place of other lists."""
-    lists: dict[str, Any] = {}
-    for key in LISTS:
-        things = getattr(item, key)
-        if things is None and key == "expected_order":
-            continue
-        if isinstance(things, str | bytes | Mapping) or not isinstance(things, Iterable):
-            raise UserError(f"{where}, {key}: is a tuple, not {describe_type(things)}.")
-        lists[key] = tuple(things)
+    """Check the texts of an item that no reader has checked; return it with tuples as its lists."""
+    lists: dict[str, Any] = {key: getattr(item, key) for key in LISTS}
+    for key, things in lists.items():
+        if isinstance(things, str):
+            raise UserError(f"{where}, {key}: is a str, not a tuple.")
+        lists[key] = things if things is None else tuple(things)
     item = replace(item, **lists)
-    for place, column, text in _texts(item, where):
-        if not isinstance(text, str | None):
-            raise UserError(f"{place}: is {describe_type(text)}, not a text.")
+    for place, column, text in _texts(item):
         try:
             check_text(column, text)
         except ValueError as error:
-            raise UserError(f"{place}: {error}.") from None
+            raise UserError(f"{where}, {place}: {error}.") from None
     return item
 
 
-def _texts(item: Item, where: str) -> Iterator[tuple[str, str, str | None]]:
+def _texts(item: Item) -> Iterator[tuple[str, str, str | None]]:
     """Yield an item's texts with their places and with the columns that limit them."""
     for column in COLUMNS:
-        yield f"{where}, {column}", column, getattr(item, column)
+        yield column, column, getattr(item, column)
     for key in CANDIDATE_COLUMNS:
         for number, candidate in enumerate(getattr(item, key), start=1):
-            place = f"{where}, {key.removesuffix('s')} {number}"
-            if not isinstance(candidate, Candidate):
-                wrong = describe_type(candidate)
-                raise UserError(f"{place}: is {wrong}, not admire.Candidate(name, image, caption).")
-            if not isinstance(candidate.image, Path | None):
-                wrong = describe_type(candidate.image)
-                raise UserError(f"{place}, image: is {wrong}, not pathlib.Path.")
+            place = f"{key.removesuffix('s')} {number}"
             yield f"{place}, name", "image", candidate.name
             yield f"{place}, caption", "caption", candidate.caption
     for text in item.definitions:
-        yield f"{where}, definitions", "definition", text
-    for name in item.expected_order or ():
-        yield f"{where}, expected_order", "image", name
-    yield f"{where}, expected_item", "image", item.expected_item
+        yield "definitions", "definition", text
+    for name in (*(item.expected_order or ()), item.expected_item):
+        yield item.gold_column, "image", name
 
 
 def describe_type(value: object) -> str:

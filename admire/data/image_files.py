@@ -32,9 +32,7 @@ OTHER_FORMAT = f"is not a picture in {FORMAT_NAMES}. Save it as PNG or JPEG."
 def read_bytes(path: Path) -> bytes:
     """Read the content of an image file; refuse one that cannot be read, is empty or too large."""
     with _opened(path) as file:
-        content = file.read(PICTURE + 1)  # a device that an index names does not know its size
-    check_size(path, len(content))
-    return content
+        return file.read()
 
 
 def check_size(path: Path, size: int) -> None:
@@ -46,15 +44,13 @@ def check_size(path: Path, size: int) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    try:
-        with open_file(path) as file:
-            if not file.read(1):
-                raise UserError(f"{path}: the image file is empty. Copy or download it again.")
-            check_size(path, file.seek(0, os.SEEK_END))
-            file.seek(0)
-            yield file
-    except OSError as error:
-        raise UserError(f"{path}: the image cannot be read ({error.strerror or error}).") from None
+    with open_file(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        if not size:
+            raise UserError(f"{path}: the image file is empty. Copy or download it again.")
+        check_size(path, size)
+        file.seek(0)
+        yield file
 
 
 def read_sidecar(path: Path) -> str | None:
@@ -111,10 +107,7 @@ def check_header(path: Path) -> None:
 
 def check_image(path: Path) -> None:
     """Refuse a file that :func:`read_image` cannot read. Each is decoded once in a process."""
-    try:
-        state = path.stat()
-    except OSError as error:
-        raise UserError(f"{path}: the image cannot be read ({error.strerror}).") from None
+    state = path.stat()
     if fault := _image_fault(path, state.st_size, state.st_mtime_ns):
         raise UserError(fault)
 

@@ -165,18 +165,14 @@ class RowReader:
             return self._looked_at(file, where)
         if needed or (cells.caption and self.look):
             lacks = "neither a caption nor an image" if needed else "a caption but no image"
-            raise self._missing(f"{where}: has {lacks}: '{name}'", places, row)
+            raise UserError(
+                f"{where}: has {lacks}: '{name}' is not in {self.folder} or its folder "
+                f"'{row.compound}'.",
+                *(["images"] if row.word else []),
+            )
         if cells.caption:
             self.note("the image is missing; only the caption is used.", f"{where}, '{name}'")
         return None
-
-    def _missing(self, what: str, places: Sequence[str], row: Row) -> UserError:
-        """Return the error of a picture that is at none of these paths."""
-        why = f"is not in {self.folder} or its folder '{row.compound}'."
-        links = (os.path.join(self.folder, place) for place in places)
-        if link := next(filter(os.path.islink, links), None):
-            why = f"is a broken link to {os.readlink(link)}."
-        return UserError(f"{what} {why}", *(["images"] if row.word else []))
 
     def _looked_at(self, file: str, where: str) -> Path:
         """Return a picture's file after a look at it."""

@@ -82,10 +82,6 @@ class LlamaServer:
                 "llm_url",
                 "sense",
             ) from error
-        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-        if load > 1.5 * cores():
-            busy = "This machine is busy (load %.1f, %d processors): the model will be slow."
-            log.info(busy, load, cores())
         self.file = path.name
         version = f"{path.stem}-xllamacpp-{metadata.version('xllamacpp')}"
         self._folder = cache_dir() / "beginnings" / version

@@ -45,20 +45,13 @@ def image_size(path: Path) -> tuple[int, int]:
     """Return the width and height of an image file in pixels, without decoding it."""
     with needs_extra("rankers", "A chat model that sees"):
         from PIL import Image as Pillow
-    try:
-        with Pillow.open(path) as opened:
-            return opened.size
-    except (OSError, Pillow.DecompressionBombError):
-        return read_image(path).size  # this raises the error
+    with Pillow.open(path) as opened:
+        return opened.size
 
 
 def digest(image: Image) -> str:
     """Return the SHA-256 of the image's file."""
-    try:
-        changed = image.path.stat().st_mtime_ns
-    except OSError:
-        changed = 0  # reading it raises the error
-    return _digest(image.path, changed)
+    return _digest(image.path, image.path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=100_000)

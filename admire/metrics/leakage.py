@@ -33,14 +33,16 @@ class _Measured(BaseModel):
     accuracy: float
 
 
-class _Card(BaseModel):
+class Card(BaseModel):
+    """What is checked of the card of a head or detector."""
+
     saw: dict[Kind, list[Digest]] = {}
     other_languages: dict[str, _Measured] = Field({}, alias="other languages")
 
 
 def check_card(card: object) -> None:
     """Raise a ValueError for a card that is not an object, or has other digests or figures."""
-    _Card.model_validate(card)
+    Card.model_validate(card)
 
 
 def training_digests(model: object) -> Digests | None:

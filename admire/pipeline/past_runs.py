@@ -8,17 +8,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from admire.core.choices import TRACKS, Fusion
 from admire.core.errors import UserError
 from admire.core.files import check_columns, open_text, read_table, read_text, table_parts
 from admire.core.registry import register
-from admire.core.schema import Count, read_as
+from admire.core.schema import read_as
 from admire.data.items import Item
 from admire.pipeline.ranking import Ranking, Row, Run
 from admire.pipeline.record import VERSION
@@ -40,117 +40,40 @@ def read_rows(folder: Path) -> Iterator[Row]:
             yield _checked(Row, line, f"{path}, row {number}")
 
 
-class Shared(BaseModel, strict=True):
-    """The parts of the run.json of any run that admire reads."""
-
-    items: int
-    source: Source | None
-    versions: dict[str, str | None] = {}
-    languages: list[Language] = []
-
-
-class Made(Shared, strict=True):
-    """The parts for a run that is not fused."""
-
-    settings: Settings
-    written: Annotated[Written, Field(validation_alias="settings")]
-    models: Models
-    limit: Count | None = None
-    left_out: list[str] = []
-    saw: list[str]
-    seconds: dict[str, float] = {}
-    asked: list[Asked] = []
-
-
-class Written(BaseModel, strict=True):
-    """Settings that must be in run.json, without defaults."""
-
-    query: str
-    votes: int
-    seed: int
-    track: str | None
-    scoring: WrittenScoring
-
-
-class WrittenScoring(BaseModel, strict=True):
-    gate: str
-    contrast: float
-    standardise: bool
-    texts: list[str]
-    image_weight: float
-    caption_weight: float
-
-
-class Language(BaseModel, strict=True):
-    language: str
-    items: int
-    share_idiomatic: float | None
-    confidence: float | None
-    unsure: int
-    without_meaning: int
-    compound_not_found: int
-    detector_trained: bool | None
-
-
 class Source(BaseModel, strict=True):
+    """The data of a run."""
+
     path: str
     sha256: str
-    images: str | None = None
-    gold: str | None = None
 
 
-class Models(BaseModel, strict=True):
-    llms: list[Named]
-    encoders: dict[str, list[Named]]
-    detector: str | None = None
+class Made(BaseModel, strict=True):
+    """What is checked of the run.json of a run that is not fused."""
+
+    source: Source | None
+    settings: Settings
+    models: dict[str, Any]
+    saw: list[str]
 
 
-class Named(BaseModel, strict=True):
-    name: str
-    identity: str
-    sense: str = ""
+class Fused(BaseModel, strict=True):
+    """What is checked of the run.json of a fused run."""
 
-
-class Asked(BaseModel, strict=True):
-    stage: str
-    llm: str
-    calls: int
-    from_cache: int
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    price_usd: float | str
-
-
-class Fused(Shared, strict=True):
-    """The parts for a fused run."""
-
+    source: Source | None
     fusion: Fusion
-    fused: list[Part]
-
-
-class Part(BaseModel, strict=True):
-    run: str
-    weight: float
-    record: Made | Fused
-
-
-class Versioned(BaseModel, strict=True):
-    version: int
-    fused: object = None
+    fused: list[dict[str, Any]]
 
 
 def read_record(folder: Path) -> dict[str, Any]:
     """Read the record of a run folder: its run.json."""
     path = folder / RECORD
-    text = read_text(path)
-    versioned = _checked(Versioned, text, path)
-    if versioned.version != VERSION:
+    record: dict[str, Any] = _checked(dict[str, Any], read_text(path), path)
+    if record.get("version") != VERSION:
         raise UserError(
-            f"{path}: has format {versioned.version}, but this version of admire reads {VERSION}. "
-            "Run admire rank again."
+            f"{path}: has format {record.get('version')}, but this version of admire reads "
+            f"{VERSION}. Run admire rank again."
         )
-    record: dict[str, Any] = json.loads(text)
-    _checked(Fused if versioned.fused else Made, json.dumps(record), path)
+    _checked(Fused if "fused" in record else Made, json.dumps(record), path)
     return record
 
 

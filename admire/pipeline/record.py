@@ -75,13 +75,10 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
     others = {kind: os.path.abspath(where) for kind, where in apart.items() if where}
     paths = {"path": full_name(path)} | others
     parts = [part for file in data_files(path) for part in file.parts()]
-    try:
-        digest = hashlib.sha256()
-        for part in parts:
-            with open_file(part) as file:
-                hashlib.file_digest(file, lambda: digest)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    digest = hashlib.sha256()
+    for part in parts:
+        with open_file(part) as file:
+            hashlib.file_digest(file, lambda: digest)
     return paths | {"sha256": digest.hexdigest() if parts else ""}
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from admire.core.errors import UserError, needs_extra
 from admire.core.files import read_text
+from admire.core.schema import read_as
 from admire.encoders.hub import folder_digest, load_cached_first
 from admire.encoders.torch_models import Placement
-from admire.metrics.leakage import check_card
+from admire.metrics.leakage import Card
 from admire.senses.detector import Layers, Setting, Use, context_columns
 from admire.senses.sense import Sense, likelier
 
@@ -127,22 +126,17 @@ def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
     return Classifier(model, record["setting"], record, identity)
 
 
+class _Record(Card):
+    setting: Setting
+    layers: Layers
+    linear_layers: Literal[1, 2]
+
+
 def _read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
-    text = read_text(path)
-    with suppress(ValueError, KeyError):
-        record: dict[str, Any] = json.loads(text)
-        check_card(record)
-        choices = {
-            "setting": get_args(Setting),
-            "layers": get_args(Layers),
-            "linear_layers": (1, 2),
-        }
-        if all(record[name] in values for name, values in choices.items()):
-            return record
-    raise UserError(
-        f"{path}: is not the description of a classifier trained by admire.", "detector"
-    )
+    record = read_as(dict[str, Any], read_text(path), path)
+    read_as(_Record, record, path)
+    return record
 
 
 def assemble_model(

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Annotated, Literal
 
 from fastapi import Depends, FastAPI, Request
@@ -21,7 +22,6 @@ from admire.apps.serve.problems import LATER, Problem
 from admire.apps.serve.work import Work
 from admire.core.errors import UserError
 from admire.core.progress import hidden_progress
-from admire.core.storage import temporary_folder
 from admire.llm.chat import ServerError
 
 log = logging.getLogger("admire")
@@ -63,7 +63,7 @@ class Service:
     async def running(self, app: FastAPI) -> AsyncIterator[None]:
         """Start the work, and stop it at the end."""
         loop = asyncio.get_running_loop()
-        self.folder = temporary_folder()
+        self.folder = Path(mkdtemp(prefix="admire-"))
         self.work = Work(self.limits.jobs, self.limits.asking, self._load)
         waiting = loop.call_later(self.limits.patience, self.work.want)
         try:

@@ -26,8 +26,6 @@ VERSION = 1
 """The version of the index; other versions are rebuilt."""
 EXAMPLES = 3
 """Maximum number of examples of a sense."""
-LONGEST = 1 << 26
-"""Maximum bytes of a line. The longest of Wiktionary have about a million."""
 PATIENCE = 3600.0
 """Seconds to wait for another process that builds the same index."""
 POINTERS = frozenset({"alt-of", "form-of", "no-gloss"})
@@ -69,10 +67,7 @@ class Kaikki:
         self.name = f"kaikki:{path}"
         name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]
         self._index = cache_dir().resolve() / "dictionaries" / f"{name}.sqlite"
-        try:
-            stat = path.stat()
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror}).", "dictionaries") from None
+        stat = path.stat()
         stamp = f"{VERSION} {stat.st_size} {stat.st_mtime_ns}"
         about = self._about(stamp)
         if about is None:
@@ -180,10 +175,8 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
             size = os.fstat(raw.fileno()).st_size
             ends = [*(size * hundredth // 100 for hundredth in range(1, 100)), size + 1]
             for end in show_progress(ends, f"Indexing {path.name}"):
-                while raw.tell() < end and (line := file.readline(LONGEST + 1)):
+                while raw.tell() < end and (line := file.readline()):
                     row += 1
-                    if len(line) > LONGEST:
-                        raise UserError(f"{path}, row {row}: has more than {LONGEST:,} bytes.")
                     yield row, line.removeprefix(b"\xef\xbb\xbf") if row == 1 else line
     except (OSError, EOFError, zlib.error) as error:
         message = f"{path}, row {row + 1}: cannot be read ({error})."

