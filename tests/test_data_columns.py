@@ -12,8 +12,6 @@ from conftest import admire_row, refused
 from admire.core.errors import UserError
 from admire.data.frames import items_from_frame
 from admire.data.reader import read_items
-from admire.data.submission import read_submission
-from admire.senses.recorded import open_replies
 
 ROW = {"compound": "night owl", "sentence": "A night owl.", "image1_caption": "an owl"}
 
@@ -61,7 +59,6 @@ def test_columns_that_only_look_like_a_candidates_are_a_warning(write_table, cap
     ("change", "message"),
     [
         ({"Candidates": []}, "row 1: not read: 'Candidates'. Rename to 'candidates'"),
-        ({"image1_caption": "x"}, "row 1, image1_caption: is not read here"),
         (
             {"candidates": [{"caption": "x"}, {" Caption": "y"}]},
             "candidate 2: not read: ' Caption'",
@@ -76,13 +73,6 @@ def test_keys_of_json_rows_are_checked_too(tmp_path: Path, change, message):
     if "candidates" in change:
         with pytest.raises(UserError, match="not read: ' Caption'"):
             items_from_frame([row])
-
-
-@pytest.mark.parametrize("read", [read_submission, open_replies])
-def test_columns_of_submissions_and_replies_are_checked_too(tmp_path: Path, read):
-    path = tmp_path / "x.csv"
-    path.write_text("compound, Sentence,expected_order\na,a b,\"['1', '2']\"\n")
-    refused(path, "not read: ' Sentence'. Rename to 'sentence'", read=read)
 
 
 def test_a_key_that_is_there_twice_is_refused(tmp_path: Path):

@@ -96,7 +96,6 @@ def test_columns_and_arrays_are_as_good_as_lists(series):
         ([ROW, {**ROW, "compound": 9}], "rows, row 2, compound: cannot be 9"),
         ([{**ROW, "sentence": ""}], "rows, row 1 .'cold feet'., sentence: is empty"),
         ([{**PLAIN, "candidates": "ab"}], "row 1 .'cold feet'., candidates: cannot be 'ab'"),
-        ([{**PLAIN, "captions": ["a", "b"]}], "row 1, captions: is not read. .*'candidates': "),
         (3, "items are a path, .* not a int"),
         ([1, 2], "items are .* not a list of int"),
         (ROW, "items are .* not a dict"),

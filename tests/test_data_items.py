@@ -8,7 +8,6 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from conftest import admire_row, refused, sequence_row
 
@@ -63,13 +62,6 @@ def test_texts_are_kept_but_backslash_n_in_a_caption_is_a_line_break(write_table
     assert [item.sentence for item in items] == [sentence, "The\nowl"]
     item = items[0]
     assert item.candidates[0].caption == "**Owl**\n\nat night"
-
-
-def test_a_csv_may_have_semicolons(write_table, tmp_path):
-    row = admire_row(image1_caption='a "desk", a lamp; night')
-    path = write_table(row, name="items.csv")
-    pd.read_csv(path).to_csv(tmp_path / "semicolons.csv", sep=";", index=False)
-    assert read_items(tmp_path / "semicolons.csv") == read_items(path)
 
 
 @pytest.mark.parametrize(
@@ -137,15 +129,6 @@ def test_missing_images_with_captions_make_one_warning(write_table, tmp_path, ca
     assert "2 more" in warning
 
 
-@pytest.mark.parametrize("name", ["../secret.png", "x/../../secret.png", "{outside}/secret.png"])
-def test_an_image_path_that_leaves_the_folder_is_refused(write_table, tmp_path, name):
-    name = name.format(outside=tmp_path)
-    path = write_table(
-        admire_row(image1_name=name, expected_order=""), name="data/subtask_a_train.tsv"
-    )
-    refused(path, "row 1", name)
-
-
 @pytest.mark.parametrize("compound", ["..", "../other", "{outside}"])
 def test_a_compound_does_not_lead_to_images_outside_the_folder(write_table, tmp_path, compound):
     pictures(tmp_path, *NAMES)
@@ -159,27 +142,18 @@ def test_a_compound_does_not_lead_to_images_outside_the_folder(write_table, tmp_
     ("name", "content", "words"),
     [
         ("items.tsv", None, "No such file"),
-        ("items.xlsx", b"PK", "is a spreadsheet"),
-        ("items.doc", b"compound\tsentence\n", ".tsv, .csv, .json, .jsonl"),
+        ("items.xlsx", b"PK", "Save a spreadsheet as CSV"),
         ("items.json", b'{"compound": "night owl"}', "is not a JSON list"),
         ("items.json", b"[1]", "row 1: is not a JSON object"),
         ("items.json", b"[{]", "is not JSON"),
         ("items.tsv", b"compound\tsubset\nowl\tTrain\n", "'sentence' is missing"),
         ("items.tsv", b"sentence\nAn owl.\n", "'compound' is missing"),
         ("items.tsv", b"compound\tsentence\n", "no items"),
-        *(
-            (f"items.{suffix}", content, "empty")
-            for suffix in ("tsv", "jsonl")
-            for content in (b"", b"\n \n", b"\xef\xbb\xbf")
-        ),
-        *(
-            (f"items.{suffix}", b"compound\tsentence\nma\xe7\xe3\tUma.\n", f"{row}: is not UTF-8")
-            for suffix, row in (("tsv", "row 1"), ("csv", "row 1"), ("jsonl", "row 2"))
-        ),
+        *(("items.tsv", content, "empty") for content in (b"", b"\n \n", b"\xef\xbb\xbf")),
+        ("items.jsonl", b"compound\tsentence\nma\xe7\xe3\tUma.\n", "row 2: is not UTF-8"),
         ("items.tsv", b"compound\tsen\xe7\nowl\tAn owl.\n", "header: is not UTF-8"),
         # Row 2 is the third line: rows are counted without the header.
         ("items.tsv", b'compound\tsentence\nowl\tAn owl.\nowl\t"An owl.\nowl\tA.\n', "row 2"),
-        ("items.tsv", b"compound\tsentence\nowl\tAn owl.\tmore\nowl\tAn owl.\n", "row 1"),
         (
             "items.tsv",
             b"compound\tsentence\nowl\tAn owl.\nowl\tAn owl.\tmore\n",
@@ -200,15 +174,9 @@ def test_a_file_that_cannot_be_read_is_named_with_the_place(tmp_path, name, cont
     ("changes", "words"),
     [
         ({"compound": ""}, "row 2 (''), compound"),
-        ({"sentence": ""}, "row 2 ('night owl'), sentence"),
         ({"sentence_type": "ironic"}, "row 2 ('night owl'), sentence_type"),
         ({"language": "english"}, "row 2 ('night owl'), language"),
         ({"image3_caption": ""}, "row 2 ('night owl'), candidate 3"),
-        (
-            {"image4_name": "", "image4_caption": " ", "expected_order": ""},
-            "row 2 ('night owl'), candidate 4",
-        ),
-        ({"image2_name": "a.png"}, "row 2 ('night owl'), candidates: 'a.png'"),
         *(
             ({"expected_order": cell}, f"row 2 ('night owl'), expected_order: {says}")
             for cell, says in (
@@ -369,17 +337,6 @@ def test_a_sequences_pictures_may_be_spelt_otherwise(write_table, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("name", ["Subtask_A_dev.TSV", "MANIFEST.CSV", "Manifest.JSONL", "x.TSV"])
-def test_names_of_files_may_have_capitals(tmp_path, name):
-    row = {"compound": "night owl", "sentence": "A night owl."}
-    if name.endswith("JSONL"):
-        json_lines(tmp_path / name, row)
-    else:
-        separator = "\t" if name.endswith("TSV") else ","
-        pd.DataFrame([row]).to_csv(tmp_path / name, sep=separator, index=False)
-    assert read_items(tmp_path) == read_items(tmp_path / name) == [Item(**row)]
-
-
 def test_rows_of_empty_cells_are_skipped_but_count(tmp_path):
     (tmp_path / "x.csv").write_text("compound,sentence\na,a b\n,\n , \nc,\n,\n")
     refused(tmp_path / "x.csv", "row 4 ('c'), sentence: is empty")
@@ -413,10 +370,6 @@ def test_blank_lines_and_line_separators_of_unicode_do_not_matter_in_jsonl(tmp_p
             "row 3, compound: contains half a surrogate",
         ),
         (json_row(candidates=["x", "y"]), "row 3 ('night owl'), candidate 1: is not an object"),
-        (json_row(sequence="a lamp"), "row 3 ('night owl'), sequence"),
-        (json_row(compound=7), "row 3, compound"),
-        ({"compound": "night owl"}, "row 3 ('night owl'), sentence"),
-        (json_row(candidates=[{"caption": "x"}, {"caption": ["x"]}]), "candidate 2, caption"),
         (json_row(candidates=[{"caption": "an owl"}]), "row 3 ('night owl'), candidates"),
         (json_row(expected_item="candidate1"), "row 3 ('night owl'), expected_item"),
     ],

@@ -11,14 +11,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from commands import run
 from conftest import refused
 from hypothesis import given
 from hypothesis import strategies as st
-from repeats import quickly
-from toys import OWL, WordEncoder, explains
+from toys import OWL
 
-from admire import Candidate, Settings, UserError, rank, rank_one, read_items
+from admire import Candidate, UserError, rank, rank_one, read_items
 from admire.augment.captions import read_rewritten
 from admire.data.limits import LIMITS, check_text
 from admire.data.submission import read_submission
@@ -160,34 +158,3 @@ def test_json_with_escapes_that_are_no_text(tmp_path: Path, spoil: str, why: str
 
 
 # ------------------------------------------------------------------------------ what takes long
-
-ROWS = {
-    "words": ("aaa " * 80, "aaa " * 25 + "zzz"),
-    "signs": ("-" * 3_000 + "a", "- " * 100 + "a"),
-    "marks": ("a" + "\u0316\u0301" * 1_900, "a" + "\u0316\u0301" * 140),
-}
-
-
-@pytest.mark.parametrize(("sentence", "compound"), ROWS.values(), ids=ROWS)
-def test_a_row_that_repeats_itself_is_ranked_and_checked_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], sentence: str, compound: str
-):
-    row = ROW | {"compound": compound.strip(), "sentence": sentence.strip()}
-    path = tmp_path / "manifest.jsonl"
-    path.write_text(json.dumps(row | {"candidates": [{"caption": "a a a"}, {"caption": "- b"}]}))
-    items = read_items(path)
-    models: dict[str, Any] = {"llms": [explains("idiomatic")], "encoder": WordEncoder()}
-    settings = Settings(sense="vote", votes=1)
-    texts = items[0].compound, items[0].sentence
-    with quickly(5):
-        rank(items, settings, **models)
-        rank_one(*texts, captions=["a a", "b"], settings=settings, **models)
-        assert run(capsys, "check", path)[0] == 0
-
-
-def test_an_order_of_many_names_is_checked_at_once(tmp_path: Path):
-    names = [f"{k}.png" for k in range(50_000)]
-    path = tmp_path / "manifest.jsonl"
-    path.write_text(json.dumps({**ITEM, "expected_order": [*names, names[-1]]}))
-    with quickly(3):
-        refused(path, f"names '{names[-1]}' more than once")

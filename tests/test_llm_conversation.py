@@ -136,23 +136,6 @@ def test_an_error_names_what_the_question_is_about():
         converse([asking("a")], ScriptedChat(fail))
 
 
-@pytest.mark.parametrize("yielded", ["text", 1, ["text"], Question("a")])
-def test_a_conversation_that_yields_anything_else_is_told(yielded: Any):
-    def wrong() -> Conversation[str]:
-        try:
-            yield yielded
-        except TypeError as error:
-            return str(error)
-        return ""
-
-    def raises() -> Conversation[str]:
-        yield yielded
-        return ""
-
-    with pytest.raises(TypeError, match="not a list of questions"):
-        converse([raises()], ScriptedChat(str.upper))
-
-
 def test_unusable_replies_leave_the_cache_and_are_asked_again_next_time():
     model = Paid(lambda text: "?" if len(model.prompts) <= 3 else text)
 

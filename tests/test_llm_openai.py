@@ -226,16 +226,10 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
     "a wrong key": (refusal(401), 1, ["refused the key", "OPENAI_API_KEY"]),
     "an unknown model": (refusal(404), 1, ["does not know the model 'tiny'", "address"]),
     "a bad request": (refusal(422, "too large"), 1, ["refused the request", "too large"]),
-    "a refusal of a proxy": (answered('{"detail": "no"}', 400), 1, ["refused the request"]),
     "a rate limit that lasts": (
         refusal(429),
         RETRIES + 1,
         [f"too many requests' after {RETRIES} retries", "quota"],
-    ),
-    "a wait too long to be honoured": (
-        refusal(429, **{"Retry-After": "3600"}),
-        1,
-        ["too many requests' and asks to wait (Retry-After: 3600). Wait"],
     ),
     "waits that do not help": (
         refusal(503, **{"Retry-After": "120"}),
@@ -251,7 +245,6 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
     "a web page": (Response("<p>Welcome</p>"), 1, NO_MESSAGE),
     "half the JSON": (answered('{"choices": [{"mess'), 1, ["truncated JSON", "Try again"]),
     "deep JSON": (answered("[" * 200_000), 1, ["malformed or truncated JSON"]),
-    "deep JSON in a refusal": (answered("[" * 200_000, 400), 1, ["refused the request"]),
     "a long answer": (answered(" " * 17_000_000), 1, ["more than 16 million bytes"]),
     "a long answer in few bytes": (
         answered(zlib.compress(b" " * 17_000_000), **{"Content-Encoding": "deflate"}),
@@ -264,9 +257,7 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
         ["unknown encoding 'br'"],
     ),
     "no choices": (answered('{"choices": []}'), 1, NO_MESSAGE),
-    "a message that is no text": (completion(7), 1, NO_MESSAGE),
     "a list": (answered("[1]"), 1, [*NO_MESSAGE, "[1] in place of an object"]),
-    "null": (answered("null"), 1, [*NO_MESSAGE, "null in place of an object"]),
     "no credit": (refusal(402, "Insufficient credits"), 1, ["no credit left", "Insufficient"]),
     "broken compression": (
         answered("[1]", **{"Content-Encoding": "gzip"}),
@@ -635,14 +626,8 @@ def test_a_reply_tells_what_it_took(httpserver: HTTPServer, tiny):
     ("usage", "counted"),
     [
         (None, None),
-        ([1], None),
-        ("12", None),
         ({"prompt_tokens": 5, "completion_tokens": None}, Usage(5)),
-        ({"prompt_tokens": 5, "prompt_tokens_details": None}, Usage(5)),
         ({"prompt_tokens": "5", "completion_tokens": "many"}, Usage(5)),
-        ({"prompt_tokens": 5.0, "prompt_tokens_details": [{"tokens": 5}]}, Usage(5)),
-        ({"prompt_tokens": -5}, Usage(0)),
-        ({"prompt_tokens": 5, "completion_tokens_details": "odd"}, Usage(5)),
     ],
 )
 def test_counts_of_tokens_that_can_be_read_are_read(httpserver, tiny, usage, counted):

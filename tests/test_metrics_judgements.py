@@ -100,10 +100,3 @@ def test_the_file_that_the_page_shows_fits_the_run_of_the_samples(tmp_path):
     found = correct_gold(read_items(SAMPLES), path, "the run")
     assert (found.judged, found.bests) == (1, 1)
     assert "admire rank admire/data/samples --out runs/samples" in page
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"judgements": 3}'])
-def test_what_is_no_file_of_judgements_is_refused(tmp_path, text):
-    path = tmp_path / "mine.json"
-    path.write_text(text)
-    refused(path, read=lambda path: correct_gold(ITEMS, path, "the run"))

@@ -183,14 +183,6 @@ def test_weights_that_mean_nothing_are_refused(runs, weights, message):
     assert caught.value.settings == ("weight",)
 
 
-@pytest.mark.parametrize("name", ["items.jsonl", "scores.csv"])
-def test_a_fused_folder_with_files_of_another_run_is_refused(runs, tmp_path, name):
-    write_run(fuse(runs), tmp_path / "fused")
-    (tmp_path / "fused" / name).write_bytes((runs[0] / name).read_bytes())
-    with pytest.raises(UserError, match=rf"fused.*{name}"):
-        read_run(tmp_path / "fused")
-
-
 def test_a_language_of_a_foreign_run_is_not_a_path(runs, tmp_path):
     items = runs[0] / "items.jsonl"
     items.write_text(items.read_text().replace('"language": "en"', '"language": "x/../../evil"'))

@@ -57,22 +57,6 @@ def test_a_sequence_is_a_query_beside_the_meaning_of_the_sense_that_it_shows():
     assert columns[0, 0] == pytest.approx(shared / (length * sqrt(8)))
 
 
-def test_what_the_sequence_does_not_have_says_so(tmp_path):
-    (tmp_path / "s1.png").write_text("a woman at a desk")
-    blind = replace(SHOWN, sequence=(Candidate("s1.png", tmp_path / "s1.png"),))
-
-    def says_so(items: list[Item], **settings: str) -> str:
-        with pytest.raises(UserError) as caught:
-            rank(items, Settings(**settings), llms=[says("Literal")], encoder=WordEncoder())
-        return str(caught.value)
-
-    assert "has no sentence to compare" in says_so([SHOWN], query="sentence")
-    assert "has no sequence to compare" in says_so([OWL], query="sequence")
-    assert "row 2 ('night owl') has no sequence" in says_so([SHOWN, OWL])
-    assert "has no caption" in says_so([blind], query="sequence")
-    assert "sequence with captions" in says_so([blind], sense="vote")
-
-
 def test_pictures_of_a_sequence_are_compared_with_those_of_the_candidates(tmp_path):
     def picture(name: str, shows: str) -> Candidate:
         (tmp_path / name).write_text(shows)
@@ -99,20 +83,6 @@ def test_without_a_vote_or_a_gloss_the_compound_ranks(caplog, chat, sense, messa
     (ranking,) = rank([OWL], settings, llms=[chat], encoder=WordEncoder()).rankings
     assert (ranking.order[0], ranking.predicted_type) == ("bird.png", sense)
     assert message in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("track", "candidates", "message"),
-    [
-        ("image", ["-A", "-B"], "No candidate has images"),
-        ("image", ["aA", "b-"], "'words' does not encode images. Use the track 'caption'"),
-        (None, ["a-", "b-"], "'words' does not encode images. Without captions, use .*mclip:NAME"),
-        ("caption", ["a-", "b-"], "No candidate has captions"),
-    ],
-)
-def test_a_track_that_cannot_be_ranked_by_is_refused(track, candidates, message):
-    with pytest.raises(UserError, match=message):
-        rank([item(*candidates)], replace(BASELINE, track=track), encoder=WordEncoder())
 
 
 def test_a_model_that_fails_names_the_item_and_keeps_what_was_answered():
@@ -290,22 +260,6 @@ def test_an_encoder_leaves_out_what_it_cannot_see(caplog):
     assert "'reader' does not compare texts in Portuguese" in caplog.text
     # Alone it compares what it does not know, because something must.
     assert rank([ranked[0]], BASELINE, encoder=english).rankings[0].order[0] == "bB"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"encoder": ["eyes", "eyes"]}, "name one or more, each once"),
-        ({"encoder": []}, "name one or more, each once"),
-        ({"encoder": [one_space(), Seer("both", {})]}, "each once"),
-        ({"encoder": ["eyes", "reader"], "caption_encoder": "reader"}, "cannot be combined"),
-        ({"encoder": [one_space(), "nobody:knows"]}, "Unknown encoder 'nobody:knows'"),
-    ],
-)
-def test_encoders_that_cannot_be_averaged_are_one_message(options, message):
-    with pytest.raises(UserError, match=message) as caught:
-        rank([PAIRS], BASELINE, **options)
-    assert "encoder" in caught.value.settings
 
 
 def test_plain_sums_need_one_encoder_of_images_and_captions(opened):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from commands import ended, run
+from commands import run
 from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
 
 from admire import SAMPLES, Candidate, Item, Run, Scoring, Settings, UserError, rank, write_run
@@ -79,12 +79,6 @@ def test_a_run_without_gold_or_of_few_compounds_cannot_be_tuned(folder):
     (path / "items.jsonl").write_text(text.replace('["person", "bird", "bike"]', "null"))
     with pytest.raises(UserError, match=r"item 1 \('owl0'\) has no gold order"):
         read_cosines(path)
-
-
-def test_a_baseline_run_has_no_models_to_tune(tmp_path):
-    write_run(rank([owl(0)], Settings(query="compound"), encoder=WordEncoder()), tmp_path)
-    with pytest.raises(UserError, match=r"scores\.csv: the column 'llm' is missing"):
-        read_cosines(tmp_path)
 
 
 def test_one_track_has_twelve_scorings_and_the_papers_goes_first():
@@ -382,18 +376,3 @@ def test_weights_prints_the_command_that_fuses_with_the_weights(two_runs, capsys
     record = json.loads((tmp_path / "fused" / "run.json").read_text())
     *_, weights = tune_weights(two_runs, "borda")
     assert tuple(one["weight"] for one in record["fused"]) == weights
-
-
-def test_runs_without_gold_or_of_few_compounds_cannot_be_weighed(two_runs, capsys):
-    for folder in two_runs:
-        path = folder / "items.jsonl"
-        path.write_text(path.read_text().replace('["person", "bird", "bike"]', "null", 1))
-    with pytest.raises(UserError, match=r"half: item 1 \('owl0'\) has no gold order"):
-        tune_weights(two_runs)
-    assert "Give two run folders or more" in ended(capsys, "tune-fusion", two_runs[0])
-
-
-def test_a_fused_run_has_no_scoring_to_tune(two_runs, tmp_path):
-    write_run(fuse(two_runs), tmp_path / "fused")
-    with pytest.raises(UserError, match=r"fused: is a fused run\. Tune the runs that it was"):
-        read_cosines(tmp_path / "fused")

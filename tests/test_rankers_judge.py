@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from commands import hide
 from judges import BEST, ITEM, WORTHS, Judge, item_of, pictured, settings
 from scipy.stats import zscore
 from toys import OWL, WordEncoder
@@ -65,14 +64,6 @@ def test_recorded_orders_stand_for_any_ranker(tmp_path):
     assert rank([ITEM], both, encoder=WordEncoder()).rankings[0].judgements
 
 
-def test_items_without_a_recorded_order_are_named(tmp_path):
-    file = tmp_path / "senses.csv"
-    file.write_text(f"compound,sentence,sense\nnight owl,{ITEM.sentence},literal\n")
-    with pytest.raises(UserError, match="has no order for 'night owl'") as caught:
-        rank([ITEM], settings("listwise", llms=(f"recorded:{file}",)))
-    assert caught.value.settings == ("llms", "rankers")
-
-
 @pytest.mark.parametrize("ranker", REASONING)
 def test_a_reply_that_was_cut_off_is_asked_for_with_twice_the_tokens(ranker):
     class Verbose(Judge):
@@ -122,21 +113,6 @@ def test_if_all_replies_are_cut_off_that_is_said():
     with pytest.raises(UserError, match="cut off") as error:
         rank([item], settings("pointwise", sense="given"), llms=[Endless(WORTHS, logprobs=False)])
     assert error.value.settings == ("llms",)
-
-
-@pytest.mark.parametrize(
-    ("ranker", "package", "says"),
-    [("pairwise", "choix", "ranker pairwise needs choix"), ("listwise", "PIL", "sees needs PIL")],
-)
-def test_a_missing_package_is_told_before_anything_is_asked(
-    tmp_path, monkeypatch, ranker, package, says
-):
-    item = pictured(tmp_path, ["a.png", "b.png"])
-    hide(monkeypatch, package)
-    judge = Judge({})
-    with pytest.raises(UserError, match=rf"{says}, of the extra 'rankers'"):
-        rank([item], settings(ranker), llms=[judge])
-    assert not judge.questions
 
 
 def test_several_models_and_rankers_count_alike_after_they_are_standardised():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
-from judges import BEST, ITEM, WORTHS, Judge, item_of, settings
+from judges import BEST, ITEM, WORTHS, Judge, settings
 from repeats import quickly, repeating
 from toys import OWL, WordEncoder
 
@@ -75,15 +75,6 @@ def test_a_reply_that_cannot_be_read_is_asked_for_again_and_then_counted(caplog)
     assert (first.seed != again.seed, first.temperature < again.temperature) == (True, True)
     assert again.max_tokens == first.max_tokens
     assert not [one for one in caplog.records if one.levelname == "WARNING"]
-
-
-def test_more_candidates_than_letters_are_for_pointwise():
-    many = item_of([f"caption {k}" for k in range(27)])
-    worth = {f"caption {k}": (k + 1) / 28 for k in range(27)}
-    with pytest.raises(UserError, match=r"over 26 candidates.*pointwise"):
-        rank([many], settings("listwise"), llms=[Judge(worth)])
-    found = rank([many], settings("pointwise"), llms=[Judge(worth)]).rankings[0]
-    assert found.order[0] == "caption 26.png"
 
 
 def test_a_run_of_listwise_is_compared_but_has_nothing_to_tune(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from judges import WORTHS, Judge, item_of, pictured
 from toys import OWL
 
-from admire import Candidate, Item, UserError
+from admire import Candidate, Item
 from admire.llm import Image
 from admire.prompts import Prompts, quoted
 from admire.rankers.presentation import show, shuffled, tracks_shown
@@ -110,19 +110,3 @@ BOTH = tuple(replace(one, caption="a caption") for one in PICTURED)
 def test_what_is_there_and_can_be_seen_is_shown(candidates, sees, track, expected):
     item = replace(OWL, candidates=candidates)
     assert tracks_shown(summarise_set([item]), Judge({}, sees=sees), track) == expected
-
-
-@pytest.mark.parametrize(
-    ("candidates", "sees", "track", "says"),
-    [
-        (PICTURED, False, None, r"judge cannot see images. 2 of 2 candidates have no caption"),
-        (BOTH, False, "image", r"judge cannot see images. Use captions only"),
-        (CAPTIONED, True, "image", r"'night owl': 'bird.png' has no image to show"),
-        (PICTURED, True, "caption", r"'0.png' has no caption to show"),
-    ],
-)
-def test_a_track_that_cannot_be_shown_is_refused(candidates, sees, track, says):
-    summary = summarise_set([replace(OWL, candidates=candidates)])
-    with pytest.raises(UserError, match=says) as error:
-        tracks_shown(summary, Judge({}, sees=sees), track)
-    assert "track" in error.value.settings

@@ -24,9 +24,7 @@ for package in ("sentence_transformers", "datasets", "accelerate", "sklearn"):
 
 import transformers  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
-from sentence_transformers import SentenceTransformer  # noqa: E402
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding  # noqa: E402
-from towers import save_sentence_transformer, word_tokenizer  # noqa: E402
+from towers import save_sentence_transformer  # noqa: E402
 
 from admire.encoders.trainer import FitSettings  # noqa: E402
 from admire.senses.classifier import Classifier, open_classifier  # noqa: E402
@@ -186,14 +184,6 @@ def test_the_folder_says_how_it_was_made(made, base, setting):
         "macro_f1": max(figures[1:]),
         "saw": digests(parts_of(use.item for use in (*TRAIN, *HELD))),
     }
-
-
-def test_a_base_that_is_no_encoder_is_named(tmp_path):
-    (tmp_path / "empty").mkdir()
-    static = StaticEmbedding(word_tokenizer().backend_tokenizer, embedding_dim=8)
-    SentenceTransformer(modules=[static], device="cpu").save(str(tmp_path / "static"))
-    for name in ("none", "empty", "static"):
-        refused(tmp_path / name, read=lambda base: trained(base, tmp_path / "out"))
 
 
 @pytest.fixture

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from pathlib import Path
 
 import pytest
 from conftest import refused
-from lexica import WIKTIONARY, sense, wiktionary
-from repeats import quickly
+from lexica import WIKTIONARY, wiktionary
 
 from admire.core.progress import progress_told_to
 from admire.core.storage import cache_dir
@@ -40,13 +38,6 @@ def test_what_it_says(tmp_path: Path, name: str):
     (snake,) = look_up([dictionary], "画蛇添足", "zh").idiomatic
     assert len(snake.gloss) == GLOSS
     assert dictionary.entries("nightowl", "pt") == []
-
-
-def test_words_that_no_item_can_have_are_left_out(tmp_path: Path):
-    word = "a" + "\u0316\u0301" * 20_000
-    path = wiktionary(tmp_path / "words.jsonl", [*WIKTIONARY, {**WIKTIONARY[1], "word": word}])
-    with quickly():
-        assert Kaikki(path).entries("nightowl", "en")
 
 
 def test_it_is_read_once_and_again_when_it_has_changed(tmp_path: Path):
@@ -118,10 +109,3 @@ def test_a_killed_indexing_leaves_nothing_half_written(tmp_path: Path):
     assert [name for name in indexes() if not name.startswith(".")] == []
     assert len(Kaikki(path).entries("nightowl", "en")) == 100
     assert len(indexes()) == 1
-
-
-def test_a_line_may_be_longer_than_what_is_read_at_once(tmp_path: Path):
-    words = [{**WIKTIONARY[1], "senses": [sense("x" * 10**6)]}] * 30
-    path = tmp_path / "words.jsonl.gz"
-    path.write_bytes(gzip.compress("\n".join(map(json.dumps, words)).encode()))
-    assert len(Kaikki(path).entries("nightowl", "en")) == 30

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import csv
-
 import pytest
-from conftest import refused
 
 from admire.core.errors import UserError
 from admire.core.files import read_table
@@ -64,15 +61,3 @@ def test_what_was_written_is_read_again(tmp_path, last):
     cells = read_table(path, ()).loc[1, ["idiomatic", "unparsed", "by"]]
     assert [*cells] == (["", "", "detector"] if last.by else ["0", "5", ""])
     assert read_senses(path) == (USES, [TOLD[0], last])
-
-
-@pytest.mark.parametrize(
-    ("column", "cell"),
-    [("predicted_type", "figurative"), ("probability_idiomatic", "1.5"), ("literal", "-1")],
-)
-def test_a_cell_that_cannot_be_used_is_named(tmp_path, column, cell):
-    path = tmp_path / "senses.tsv"
-    table = write_senses(path, USES, TOLD).astype(object)
-    table.loc[1, column] = cell
-    table.to_csv(path, sep="\t", index=False, quoting=csv.QUOTE_ALL)
-    refused(path, f"row 2, {column}", read=read_senses)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from conftest import admire_row, refused
 from hypothesis import given
@@ -14,13 +13,6 @@ from hypothesis import strategies as st
 from admire import Item, UserError
 from admire.senses import Sense, Use, detect_uses, read_compounds, read_idiomaticity, read_uses
 from admire.senses.task2a import LABELS, macro_f1, sampled_macro_f1
-
-
-@pytest.mark.parametrize(("row", "column"), [("EN,a b,a b,", "Label"), ("EN,a b, ,0", "Target")])
-def test_a_row_that_cannot_be_used_is_named(tmp_path, row, column):
-    path = tmp_path / "train.csv"
-    path.write_text(f"Language,MWE,Target,Label\nEN,a b,a b,0\n{row}\n")
-    refused(path, f"row 2, {column}", read=read_idiomaticity)
 
 
 def dev(tmp_path: Path, labels: list[tuple[str, str]]) -> tuple[Path, Path]:
@@ -59,18 +51,6 @@ def test_what_a_gold_file_lacks_is_named(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             read_uses(*dev(tmp_path, labels))
-
-
-def test_columns_that_are_needed_and_rows_are_asked_for(tmp_path):
-    data, gold = dev(tmp_path, [])
-    table = pd.read_csv(data, dtype=str, keep_default_na=False)
-    table.drop(columns="Next").to_csv(data, index=False)
-    assert read_uses(data)[0].following == ""
-    refused(data, "'Next'", read=lambda path: read_uses(path, required=("Previous", "Next")))
-    table.drop(columns="ID").to_csv(data, index=False)
-    refused(data, "'ID'", read=lambda path: read_uses(path, gold))
-    table[:0].to_csv(data, index=False)
-    refused(data, "no rows", read=read_uses)
 
 
 class Fixed:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import OWLS, USAGES, passage, write_split
+from benchmarks import USAGES, passage, write_split
 
 from admire.core.errors import UserError
 from admire.tasks.retrieval.passages import (
@@ -139,27 +139,6 @@ def test_a_split_can_be_restricted_to_what_people_checked(tmp_path):
     write_split(tmp_path, "test", Split(checked.queries[1:], checked.documents))
     with pytest.raises(UserError, match="people checked"):
         read_split(str(tmp_path), "test", gold=True)
-
-
-@pytest.mark.parametrize(
-    ("split", "usages", "message"),
-    [
-        ("test", ["sens"], "usage cannot be 'sens'"),
-        ("test", ["distractor"], "'test'.*distractor"),
-        ("val", [], r"val/queries\.json"),
-    ],
-)
-def test_errors_name_the_split_or_usage(tmp_path, split, usages, message):
-    kept = tuple(d for d in OWLS.documents if d.usage != "distractor")
-    write_split(tmp_path, "test", replace(OWLS, documents=kept))
-    with pytest.raises(UserError, match=message):
-        read_split(str(tmp_path), split, usages)
-
-
-def test_a_query_with_a_usage_of_documents_is_refused(tmp_path):
-    write(benchmark_folder(tmp_path) / "test/queries.json", [row(usage="sense")])
-    with pytest.raises(UserError, match="'d1' has the usage 'sense'"):
-        read_split(str(tmp_path), "test")
 
 
 def test_any_other_name_is_a_dataset_on_the_hub(tmp_path, monkeypatch):

@@ -13,7 +13,6 @@ from benchmarks import OWLS, QUERY_FORMS, RecordingEncoder, answer, passage, sca
 from toys import ScriptedChat, WordEncoder
 
 import admire
-from admire.core.errors import UserError
 from admire.data.items import Candidate, Item
 from admire.encoders import Query
 from admire.prompts import Prompts
@@ -195,13 +194,6 @@ def test_documents_are_encoded_as_such_and_queries_as_queries():
 
     dense(OWLS, Roles())
     assert roles == [(2, "query"), (6, "document")]
-
-
-@pytest.mark.parametrize("form", ["span", "instruction+span"])
-def test_an_encoder_without_spans_says_what_to_use_instead(form):
-    with pytest.raises(UserError, match=r"'words'.* sbert:REPOSITORY") as caught:
-        dense(OWLS, WordEncoder(), form)
-    assert caught.value.settings == ("query", "encoder")
 
 
 def wavering() -> Callable[[str], str]:

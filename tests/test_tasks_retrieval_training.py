@@ -302,27 +302,6 @@ def test_a_model_that_leaves_instructions_out_of_its_pooling_is_not_trained_to_p
         train_retriever(opened(made), TRAIN, VAL, settings, tmp_path / "other")
 
 
-def test_what_can_be_refused_is_refused_before_anything_is_encoded(plain, tmp_path, monkeypatch):
-    monkeypatch.setattr(retrieval_training, "dense", None)
-    # Pools like INSTRUCTOR.
-    model = save(tmp_path / "tiny-instructor", plain, Normalize(), include_prompt=False)
-    literal = tuple(query for query in VAL.queries if query.usage == "literal")
-    unanswered = Split(literal, tuple(d for d in VAL.documents if d.usage != "literal"))
-    far = pies(queries=f"{'a ' * 80}{{}} in the tree")
-    for train, val, changes, message in (
-        (TRAIN, VAL, {"soft_negatives": 99}, "99 soft negatives are too many"),
-        (TRAIN, unanswered, {}, "No query of the split 'val'"),
-        (TRAIN, VAL, {"query": "instruction+sentence"}, "leaves instructions out"),
-        (far, VAL, {"query": "span"}, "is beyond its limit of 64 tokens"),
-        (far, VAL, {"query": "instruction+span"}, "is beyond its limit of 64 tokens"),
-    ):
-        splits = {"train": train, "val": val, "test": TEST}
-        settings = replace(SMALL, **changes)
-        with pytest.raises(UserError, match=message):
-            train_retrievers(f"sbert:{model}", splits, settings, tmp_path / "out", device="cpu")
-    assert not (tmp_path / "out").exists()
-
-
 # ------------------------------------------------------------------------------- several seeds
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sentences import BENCHMARK, TABLE_6, assin, benchmark, dev, gold, pair, train, wrong
+from sentences import TABLE_6, assin, benchmark, dev, gold, pair, train, wrong
 
 from admire.core.errors import UserError
 from admire.tasks.sts.pairs import (
@@ -144,22 +144,6 @@ def test_a_row_of_the_gold_that_cannot_be_used_is_named(write_table, rows, messa
     assert message in complaint(read_pairs, data, write_table(*rows, name="gold.csv"))
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("a.tsv", benchmark(("dev", "5.1", "One.", "Two.")), ", row 1, score: "),
-        ("a.tsv", BENCHMARK + "dev\tg\td\t2012\t1\t3.0\tA man.\n", ", row 1, sentence2: "),
-        ("a.tsv", BENCHMARK, ": has no pairs"),
-        ("a.xml", assin(("5.5", "Um.", "Dois.")), ", row 1, similarity: "),
-        ("a.xml", "<a><pair similarity='1'><h>Um.</h></pair></a>", ", row 1, t: "),
-        ("a.xml", "<a><pair></a>", ": "),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_named(write, name, text, message):
-    path = write(name, text)
-    assert complaint(read_pairs, path).startswith(f"{path}{message}")
-
-
 def test_a_gold_file_or_a_split_that_the_pairs_do_not_have_is_refused(write_table, write):
     scores = write_table(gold(), name="gold.csv")
     stsb = write("sts.tsv", benchmark(("train", "5", "A man.", "A man.")))
@@ -167,19 +151,6 @@ def test_a_gold_file_or_a_split_that_the_pairs_do_not_have_is_refused(write_tabl
         assert complaint(read_pairs, path, scores).startswith(f"{path}: has its own similarities")
     with pytest.raises(UserError, match=r"sts\.tsv: .*split test"):
         read_pairs(stsb, split="test")
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([train(), wrong("t.2", sentence_1="An owl.")], ": “An owl.” has no correct paraphrase"),
-        ([train(), train("t.2", sim="0.5")], ", row 2, sim: "),
-        ([dev()], ": has no groups"),
-    ],
-)
-def test_what_is_not_learned_from_is_named(write_table, rows, message):
-    path = write_table(*rows, name="train.csv")
-    assert complaint(read_groups, path).startswith(f"{path}{message}")
 
 
 def test_rows_of_one_sentence_make_one_group(write_table):

@@ -194,13 +194,3 @@ def test_pairs_of_the_split_dev_choose_the_epoch(stsb):
     found = read_training_data([stsb], "cosent", validation=stsb)
     assert [p.first for p in found.pairs] == [p.first for p in PAIRS[:12]]
     assert [p.first for p in found.validation] == [p.first for p in PAIRS[12:]]
-
-
-def test_what_cannot_be_learned_from_is_named(data, stsb, write_table):
-    with pytest.raises(UserError, match="'cosent'") as caught:
-        read_training_data([stsb], "cosent", sts=[stsb])
-    assert caught.value.settings == ("sts",)
-    few = write_table(*training_rows(GROUPS[:4]), name="few.csv")
-    for source, validation in ((few, None), (data, write_table(dev(), name="dev.csv"))):
-        with pytest.raises(UserError, match="No validation data"):
-            read_training_data([source], "adaptive", validation=validation)

@@ -19,7 +19,7 @@ from admire.encoders import open_encoder
 from admire.encoders.sentence import SentenceEncoder
 from admire.encoders.torch_models import Placement
 from admire.tasks.sts.evaluation import compare, correlate
-from admire.tasks.sts.pairs import Group, Pair
+from admire.tasks.sts.pairs import Pair
 from admire.tasks.sts.rows import TrainingData, as_pairs
 from admire.tasks.sts.settings import FROM_PAIRS, OBJECTIVES
 
@@ -288,24 +288,6 @@ def test_a_setting_that_an_objective_cannot_heed_is_refused(built, objective, ch
 
 
 # -------------------------------------------------------------------------------------- settings
-
-
-@pytest.mark.parametrize(
-    ("groups", "pairs", "objective", "message"),
-    [
-        ([], PAIRS, "adaptive", "'adaptive' needs groups"),
-        (TRAIN, VAL, "adaptive", "need similarities"),
-        ([Group("s", ("c",), (), "en")], [], "consistent", "No group has both"),
-    ],
-)
-def test_there_must_be_something_to_learn_from(
-    encoder, tmp_path, groups, pairs, objective, message
-):
-    settings = SentenceTraining(objective=objective, fit=QUICK)
-    data = TrainingData(groups, pairs, VAL)
-    with pytest.raises(UserError, match=message):
-        train_sentences(encoder, data, settings, tmp_path / "out")
-    assert not list(tmp_path.iterdir())
 
 
 # -------------------------------------------------------------------------------------- training

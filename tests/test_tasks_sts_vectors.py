@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from sentences import pair
 
-from admire.core.errors import UserError
 from admire.tasks.sts.evaluation import measure_similarity
 from admire.tasks.sts.settings import SimilaritySettings, VectorSettings
 
@@ -24,7 +23,6 @@ from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
     Dense,
     Normalize,
     Pooling,
-    StaticEmbedding,
     Transformer,
 )
 from tokenizers import processors  # noqa: E402
@@ -176,17 +174,3 @@ def test_a_model_reads_past_its_own_limit_as_far_as_it_has_positions(tmp_path, c
         assert model.max_seq_length == read
         wanted = by_hand(folder, LONG, lambda h: h[4].mean(dim=0), read)
         assert np.allclose(model.encode(LONG), wanted, atol=1e-6)
-
-
-def test_what_a_model_cannot_change_is_refused(deep, tmp_path):
-    changed(deep, drop_dense=True, last_layers=2).save(str(tmp_path / "bare"))
-    with pytest.raises(UserError, match="no dense layer"):
-        changed(tmp_path / "bare", drop_dense=True)
-    with pytest.raises(UserError, match="averages layers already"):
-        changed(tmp_path / "bare", pooling="first-last-avg")
-    static = StaticEmbedding(word_tokenizer().backend_tokenizer, embedding_dim=8)
-    SentenceTransformer(modules=[static], device="cpu").save(str(tmp_path / "static"))
-    with pytest.raises(UserError, match="Only a model of a transformer and a pooling"):
-        changed(tmp_path / "static", pooling="cls")
-    with pytest.raises(UserError, match="not the last two"):
-        VectorSettings(pooling="first-last-avg", last_layers=2)

@@ -12,7 +12,7 @@ import pytest
 from toys import MarkedEncoder
 from toys import marked as items
 
-from admire import Item, UserError
+from admire import Item
 from admire.senses import Use
 from admire.tasks.training import DetectorTraining, sample_items, train_detector
 
@@ -65,12 +65,3 @@ def test_forms_of_one_expression_count_as_one_and_are_left_out_with_it():
     assert Counter(expressions[item.compound] for item in sample) == {
         f"c{k}": 4 for k in range(20) if k != 3
     }
-
-
-@learning
-@pytest.mark.parametrize(
-    "few", [items(compounds=4), [i for i in items() if i.sentence_type == "literal"]]
-)
-def test_fitting_needs_enough_compounds_in_both_senses(few):
-    with pytest.raises(UserError, match="5 compounds"):
-        train_detector(few, [MarkedEncoder()])

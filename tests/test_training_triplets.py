@@ -97,17 +97,6 @@ def test_what_is_missing_is_zero_and_marked_in_each_modality(tmp_path):
     assert found.documents[0] == pytest.approx(expected)
 
 
-def test_what_cannot_be_learnt_from_is_named():
-    captions = {"caption": {"one": "one", "two": "two"}}
-    good = captioned("bad apple", ["one", "two"])
-    for bad in (
-        replace(captioned("night owl", ["one", "two"]), expected_order=None),
-        captioned("night owl", [None, "two"]),
-    ):
-        with pytest.raises(UserError, match=r"^Item 2 \('night owl'\)"):
-            encode_triplets([good, bad], ["q", "q"], WordEncoder(), captions=captions)
-
-
 def write(path: Path, text: str = "") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -182,28 +171,6 @@ def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(chat, tmp_path)
     unknown = [replace(items[0], sentence_type=None)]
     with pytest.raises(UserError, match="'night owl'"):
         open_triplets(unknown, TripletSettings(encoder="words"))
-
-
-def test_what_triplets_lack_is_refused_before_the_chat_model_is_asked(chat, monkeypatch, tmp_path):
-    items = [captioned("night owl", ["one", "two"]), captioned("bad apple", [None, "two"])]
-    whole = items[:1]
-    pictures = [pictured(tmp_path, "night owl", ["x", "y"])]
-    for given_items, settings, message in (
-        (items, TripletSettings(), "Item 2 .'bad apple'.: its best candidate 'a'"),
-        (whole, TripletSettings(captions=tmp_path / "nowhere.csv"), "nowhere.csv: cannot be read"),
-        (whole, TripletSettings(track="image"), "No candidate has an image"),
-        (pictures, TripletSettings(track="image", images=tmp_path), "no augmented image"),
-    ):
-        with pytest.raises(UserError, match=message):
-            open_triplets(given_items, settings)
-    monkeypatch.setattr(
-        "admire.tasks.training.triplets.open_encoder", lambda *_, **__: WordEncoder()
-    )
-    with pytest.raises(UserError, match="'words' reads no images"):
-        open_triplets(pictures, TripletSettings(track="image"))
-    assert not chat.prompts
-    assert open_triplets(whole, TripletSettings())
-    assert chat.prompts
 
 
 @st.composite

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import logging
@@ -23,9 +22,6 @@ log = logging.getLogger("admire")
 
 PATIENCE = 60.0
 """How many seconds to wait for another process where that can only take a moment."""
-
-WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-"""Numbers of the errors that a write to an open file raises; they name no file."""
 
 
 def cache_dir() -> Path:
@@ -55,13 +51,8 @@ def unwritable(path: Path, error: Exception) -> UserError:
 
 
 @contextmanager
-def writing(path: Path, inside: Path | None = None) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
     """Turn the errors of writing a file or folder into the message that says so.
-
-    Args:
-        inside: in this block also other things are done, which fail for other reasons. Only errors
-            that name this file or folder, or something in it, are errors of writing, and those of
-            a full or failing disk that name nothing. All others are raised as they are.
 
     Raises:
         UserError: it cannot be written.
@@ -69,16 +60,7 @@ def writing(path: Path, inside: Path | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if inside and not _concerns(error, inside):
-            raise
         raise unwritable(path, error) from error
-
-
-def _concerns(error: OSError, place: Path) -> bool:
-    named = [name for name in (error.filename, error.filename2) if isinstance(name, str)]
-    if not named:
-        return error.errno in WRITE_ERRORS
-    return any(Path(os.path.abspath(n)).is_relative_to(os.path.abspath(place)) for n in named)
 
 
 def check_place(path: Path) -> None:
@@ -160,18 +142,20 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     process leaves beside ``path`` is overwritten by the next one.
 
     Raises:
-        UserError: the folder cannot be made or written to, or the disk is full. Other errors of the
-            block are raised as they are; see :func:`writing`.
+        UserError: the folder cannot be made or written to, or the disk is full. Errors of the block
+            are raised as they are.
     """
     partial = partial_of(path)
     options: Any = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     try:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        with writing(path, inside=partial), open(partial, mode, **options) as file:
+            file = open(partial, mode, **options)  # noqa: SIM115  closed below
+        with file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            with writing(path):
+                file.flush()
+                os.fsync(file.fileno())
         with writing(path):
             os.replace(partial, path)
     finally:
@@ -213,24 +197,22 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
     """Yield a new folder to write into, which takes the place of ``folder`` when it is complete.
 
     Only a folder that :func:`check_folder` accepts is replaced. If anything fails on the way,
-    ``folder`` is left as it was. What a killed process leaves is removed by the next one that
-    writes beside it. The kind, such as "index", is in the marker and in messages.
+    ``folder`` is left as it was. What a killed process leaves beside it is removed by the next one
+    that writes it. The kind, such as "index", is in the marker and in messages.
 
     Raises:
         UserError: ``folder`` may not be replaced, cannot be written, or is being written by another
-            command. Other errors of the block are raised as they are; see :func:`writing`.
+            command. Errors of the block are raised as they are.
     """
     check_folder(folder, kind)
     folder = Path(os.path.realpath(folder))
-    _remove_leftovers(folder.parent)
     part = _part_of(folder)
     with only_writer(folder):
         try:
             with writing(folder):
                 shutil.rmtree(part, ignore_errors=True)
                 part.mkdir(parents=True)
-            with writing(folder, inside=part):
-                yield part
+            yield part
             with writing(folder):
                 mark_folder(part, kind, _names(part))
                 check_folder(folder, kind)  # something may have been put there meanwhile
@@ -258,18 +240,6 @@ def _swap(folder: Path, part: Path, kind: str) -> None:
         log.info("%s: replaced the %s before it, with its %s.", folder, kind, gone)
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Remove what killed commands left in a folder: parts that no command is writing any more.
-
-    Of commands with another cache directory it cannot tell, so theirs stay.
-    """
-    for part in folder.glob(".*.admire-*"):
-        place = part.with_name(part.name[1:].rpartition(".")[0])
-        if _lock_path(place).exists():
-            with suppress(UserError), only_writer(place):
-                shutil.rmtree(part, ignore_errors=True)
-
-
 def _names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
@@ -293,23 +263,17 @@ def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
 
 def _why_unwritable(folder: Path, adding: bool) -> str:
     """Return why no folder can be made or written there; empty if it can."""
-    above = next((place for place in folder.parents if os.path.lexists(place)), None)
-    if above is None:
-        return "is the root of the file system"
-    if not above.is_dir():
-        return f"{above} is not a folder"
     if os.path.lexists(folder) and not folder.is_dir():
         return "is a file"
     try:
         _try_place(folder / MARKER if adding and folder.is_dir() else _part_of(folder))
-    except OSError as error:
-        return f"cannot be written in {above} ({error.strerror or error})"
+    except (OSError, ValueError) as error:  # a ValueError: no name is beside the root
+        return f"cannot be written ({getattr(error, 'strerror', None) or error})"
     return ""
 
 
 def _why_kept(folder: Path, kind: str, adding: bool) -> str:
     """Return what in a folder must not be lost; empty if there is nothing."""
-    _remove_leftovers(folder)
     names = sorted(_names(folder) - {partial_of(folder / MARKER).name})
     if not names:
         return ""

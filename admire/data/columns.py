@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from admire.core.errors import UserError
 from admire.core.files import check_spelling, listed, plain_name
 from admire.data.rows import CandidateCells, Row, RowReader, subfolders
 
@@ -54,11 +53,6 @@ def check_item_keys(row: Mapping[str, Any], where: str, reader: RowReader) -> No
     """Do for a JSON row what :func:`check_item_columns` does for a table."""
     keys = tuple(row)
     check_spelling(where, keys, (*FIELDS, *LISTS))
-    if flat := _flat_keys(keys):
-        raise UserError(
-            f"{where}, {flat}: is not read here. Give 'candidates': [{{'image': …, 'caption': …}}, "
-            "…], or 'sequence'."
-        )
     for name in LISTS:
         things = row.get(name)
         for number, cells in enumerate(things if isinstance(things, list) else (), start=1):
@@ -67,12 +61,6 @@ def check_item_keys(row: Mapping[str, Any], where: str, reader: RowReader) -> No
                 check_spelling(place, tuple(map(str, cells)), tuple(CandidateCells.model_fields))
                 for key in cells.keys() - CandidateCells.model_fields.keys():
                     reader.note(f"not read: '{key}'. It has 'image', 'caption' or both.", place)
-
-
-@lru_cache(maxsize=16)
-def _flat_keys(keys: Sequence[str]) -> str | None:
-    """Return the first key that is a table's column of a candidate."""
-    return next((key for key in keys if any(candidate_columns([key]))), None)
 
 
 def candidate_columns(columns: Iterable[object]) -> Numbers:

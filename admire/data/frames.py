@@ -104,12 +104,6 @@ def _manifest_row(
     else:
         check_item_columns(row, where, reader)
         row = with_candidates(row, candidate_columns(row), reader, ragged=True)
-        if not row["candidates"] and (lists := {"captions", "images"} & row.keys()):
-            raise UserError(
-                f"{where}, {lists.pop()}: is not read. Give the candidates as "
-                "{'candidates': [{'caption': …}, {'image': …}, …]}, or each one's parts as "
-                "image1_caption, image1_name, image2_caption, …"
-            )
     return row | ({"word": ""} if row.get("sentence") else {}), where, paths
 
 

@@ -128,12 +128,10 @@ def iter_items(
 
 
 def _check_apart(file: DataFile, images: str | Path | None, gold: str | Path | None) -> None:
-    """Refuse a folder of images that is none, and images and gold where V-WSD is not read."""
+    """Refuse images and gold where V-WSD is not read."""
     if (images or gold) and "gold" not in file.reader.arguments:
         option = "images" if images else "gold"
         raise UserError(f"{file.name}: {option} can be given only for V-WSD (.txt).", option)
-    if images and not Path(images).is_dir():
-        raise UserError(f"{images}: is not a folder of images.", "images")
 
 
 def _detect(things: Iterator[Given]) -> tuple[str | None, Iterator[Given]]:
@@ -363,10 +361,11 @@ def _checked_file(path: Path, reader: Plugin | None) -> Path:
     open_file(path).close()
     if reader:
         return path
-    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
-        raise UserError(f"{path}: is a spreadsheet. Save it there as CSV UTF-8, and name that.")
     if path.suffix.lower() not in READERS:
-        raise UserError(f"{path}: is not .tsv, .csv, .json, .jsonl, a folder, or V-WSD's .txt.")
+        raise UserError(
+            f"{path}: is not .tsv, .csv, .json, .jsonl, a folder, or V-WSD's .txt. Save a "
+            "spreadsheet as CSV UTF-8."
+        )
     return path
 
 

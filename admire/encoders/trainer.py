@@ -20,7 +20,7 @@ import numpy as np
 
 from admire.core.errors import UserError, needs_extra
 from admire.core.progress import SECONDS_BETWEEN_LINES
-from admire.core.storage import check_folder, only_writer, replace_folder, unwritable, writing
+from admire.core.storage import check_folder, only_writer, replace_folder, unwritable
 from admire.encoders.hub import from_disk
 from admire.encoders.training_settings import FitSettings as FitSettings
 
@@ -184,10 +184,9 @@ def _last_checkpoint(folder: Path) -> str | None:
 
 @contextmanager
 def _disk_errors(out: Path) -> Iterator[None]:
-    """Turn each package's errors of a place that cannot be written into one message."""
+    """Turn the packages' own errors of a full disk into the message that says so."""
     try:
-        with writing(out, inside=out.parent):  # checkpoints are beside it
-            yield
+        yield
     except (RuntimeError, SafetensorError) as error:
         if re.search(r"PytorchStreamWriter|inline_container|iostream|os error \d+", str(error)):
             raise unwritable(out, OSError("the disk is full, or fails")) from error

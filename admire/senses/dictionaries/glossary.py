@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel
 
-from admire.core.errors import UserError
 from admire.core.files import numbered_rows, read_table
 from admire.core.schema import Text, read_as
 from admire.data.limits import Limit, without_invalid
@@ -37,11 +36,8 @@ class Glossary:
         self._entries: dict[tuple[str, str], list[Entry]] = {}
         table = read_table(path, _Row.model_fields)
         for number, cells in numbered_rows(table):
-            where = f"{path}, row {number}"
-            row = read_as(_Row, cells, where)
+            row = read_as(_Row, cells, f"{path}, row {number}")
             key = key_of(row.expression)
-            if not key:
-                raise UserError(f"{where}, expression: has no letters.")
             tags = (row.sense,) if row.sense else ()
             gloss = without_invalid(row.gloss).strip()[:GLOSS]
             entry = Entry(row.expression.strip(), gloss, self.name, tags=tags)

@@ -88,20 +88,15 @@ class Kaikki:
         return None
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
-        """See :class:`Dictionary`; a damaged index is a UserError."""
+        """See :class:`Dictionary`."""
         query = "SELECT word, part, senses FROM words WHERE key = ? AND language = ? ORDER BY rowid"
-        try:
-            with self._lock:
-                rows = self._database.execute(query, (key, language)).fetchall()
-            return [
-                Entry(word, gloss, self.name, part, tuple(tags), tuple(examples))
-                for word, part, senses in rows
-                for gloss, tags, examples in json.loads(senses)
-            ]
-        except (sqlite3.Error, ValueError) as error:
-            raise UserError(
-                f"{self._index}: cannot be used ({error}). Remove it.", "dictionaries"
-            ) from None
+        with self._lock:
+            rows = self._database.execute(query, (key, language)).fetchall()
+        return [
+            Entry(word, gloss, self.name, part, tuple(tags), tuple(examples))
+            for word, part, senses in rows
+            for gloss, tags, examples in json.loads(senses)
+        ]
 
 
 def _connect(index: Path) -> sqlite3.Connection:
