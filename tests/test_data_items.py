@@ -369,7 +369,7 @@ def test_blank_lines_and_line_separators_of_unicode_do_not_matter_in_jsonl(tmp_p
             '{"compound": "\\ud800", "sentence": "\\ud800"}',
             "row 3, compound: contains half a surrogate",
         ),
-        (json_row(candidates=["x", "y"]), "row 3 ('night owl'), candidate 1: is not an object"),
+        (json_row(candidates=["x", "y"]), "row 3 ('night owl'), candidate 1: cannot be 'x'"),
         (json_row(candidates=[{"caption": "an owl"}]), "row 3 ('night owl'), candidates"),
         (json_row(expected_item="candidate1"), "row 3 ('night owl'), expected_item"),
     ],

@@ -150,7 +150,7 @@ def test_python_reads_the_same_items_and_a_path_that_exists_comes_first(
         ([row()], KeyError("id"), "item 2: the reader 'some' raised KeyError ('id')."),
         ([row(), row(captions=["x"], image1_caption=3)], None, "item 2 ('owl'), candidate 1"),
         ([row(sentence="x" * 4001)], None, "item 1 ('owl'), sentence: has 4,001 characters"),
-        ([Item("owl", "An owl.", candidates=["a"])], None, "item 1, candidate 1: is a str"),
+        ([Item("owl", "An owl.", candidates=["a"])], None, "item 1: the reader 'some' raised Attr"),
         ([UserError("page 7 cannot be read.")], None, "page 7 cannot be read."),
         ([], None, "contains no items."),
     ],

@@ -147,20 +147,20 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """
     partial = partial_of(path)
     options: Any = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(partial, mode, **options)  # noqa: SIM115  closed below
     try:
+        yield file
         with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = open(partial, mode, **options)  # noqa: SIM115  closed below
-        with file:
-            yield file
-            with writing(path):
-                file.flush()
-                os.fsync(file.fileno())
-        with writing(path):
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
             os.replace(partial, path)
     finally:
-        with suppress(OSError):
-            partial.unlink()
+        for clean_up in (file.close, partial.unlink):
+            with suppress(OSError):
+                clean_up()
 
 
 def check_file(path: Path, mark: str, *, force: bool = False) -> None:

@@ -25,7 +25,6 @@ from admire.data.rows import RowReader, log_notes, texts_to_detect
 
 COLUMNS = ("compound", "sentence", "word", "language")
 """The texts of an item itself."""
-GOLD = ("sentence_type", "expected_item")
 LISTS = ("candidates", "sequence", "expected_order", "definitions")
 
 _PATH = re.compile(r"(image|sequence)(\d*)_path(\d*)")
@@ -65,7 +64,7 @@ def items_from_frame(
     items = []
     for number, row in enumerate(rows, start=1):
         where = f"{path}, row {number}"
-        items.append(reader.item(*_manifest_row(row, where, reader)))
+        items.append(reader.item(*manifest_row(row, where, reader)))
     if not items:
         raise UserError(f"{path}: contains no items.")
     log_notes(reader.notes)
@@ -80,24 +79,7 @@ def manifest_row(
     Raises:
         UserError: it has something that cannot be read.
     """
-    if not isinstance(thing, Item):
-        return _manifest_row(_plain(thing), where, reader)
-    item = check_item(thing, where)
-    row: dict[str, Any] = {name: getattr(item, name) or "" for name in (*COLUMNS, *GOLD)}
-    paths = {}
-    for key in CANDIDATE_COLUMNS:
-        row[key] = []
-        for k, candidate in enumerate(getattr(item, key), start=1):
-            name = "" if _is_numbered(candidate, key, k) else candidate.name
-            row[key].append({"image": name, "caption": candidate.caption})
-            paths[name.strip()] = str(candidate.image or "")
-    lists = {name: list(getattr(item, name) or ()) for name in ("expected_order", "definitions")}
-    return row | lists, where, paths
-
-
-def _manifest_row(
-    row: dict[str, Any], where: str, reader: RowReader
-) -> tuple[dict[str, Any], str, dict[str, str]]:
+    row = _plain(_row(check_item(thing, where)) if isinstance(thing, Item) else thing)
     paths = _take_paths(row)
     if {"candidates", "sequence"} & row.keys():
         check_item_keys(row, where, reader)

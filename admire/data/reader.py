@@ -235,7 +235,7 @@ class DataFile:
         """Return what the reader yielded as :meth:`admire.data.rows.RowReader.item` takes it.
 
         Raises:
-            PluginError: it is neither an Item nor a dict.
+            PluginError: it is neither an Item nor a dict, or has other types in it.
         """
         if isinstance(thing, UserError):
             raise thing
@@ -246,7 +246,8 @@ class DataFile:
         if not isinstance(thing, Item | Mapping):
             wrong = f"yielded {describe_type(thing)}, not an Item or a dict."
             raise self.reader.error(wrong, where)
-        return manifest_row(thing, where, rows)
+        with self.reader.blamed(where):
+            return manifest_row(thing, where, rows)
 
     def parts(self) -> Iterator[Path]:
         """Yield the files with the data: of a plug-in's folder all but pictures, by name.

@@ -423,8 +423,6 @@ def _complaint(error: ValidationError) -> str:
     place = [str(step) for step in detail["loc"]]
     if len(place) > 1:
         place[:2] = [f"{place[0].removesuffix('s')} {int(place[1]) + 1}"]
-    if detail["type"] == "model_type":  # pydantic's words name our class
-        return f"{place[0]}: is not an object with image, caption or both."
     return ": ".join(filter(None, (", ".join(place), complaint(error))))
 
 

