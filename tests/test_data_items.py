@@ -108,14 +108,6 @@ def test_images_are_found_beside_the_file_or_in_the_compounds_folder(
     ]
 
 
-@pytest.mark.parametrize("name", ["images/more/a.png", "..and then.png"])
-def test_an_image_can_be_in_a_subfolder_or_begin_with_dots(write_table, tmp_path, name):
-    pictures((tmp_path / name).parent, Path(name).name)
-    row = admire_row(image1_name=name, expected_order="")
-    candidate = read_items(write_table(row))[0].candidates[0]
-    assert (candidate.name, candidate.image) == (name, tmp_path / name)
-
-
 def test_missing_images_with_captions_make_one_warning(write_table, tmp_path, caplog):
     pictures(tmp_path / "night owl", *NAMES[1:])
     pictures(tmp_path / "early bird", *NAMES[2:])
@@ -193,12 +185,6 @@ def test_a_file_that_cannot_be_read_is_named_with_the_place(tmp_path, name, cont
 )
 def test_a_bad_row_is_named_with_its_column(write_table, changes, words):
     refused(write_table(admire_row(), admire_row() | changes), words)
-
-
-@pytest.mark.parametrize("cell", ["['a.png']", "['a.png', 'a.png']"])
-def test_without_candidates_an_order_still_has_two_names_or_more(write_table, cell):
-    row = {column: admire_row(expected_order=cell)[column] for column in TARGETS}
-    refused(write_table(row), "row 1", "expected_order")
 
 
 def test_a_compound_that_is_not_in_its_sentence_makes_one_warning(write_table, caplog):
@@ -407,17 +393,6 @@ def test_a_sequences_pictures_are_s1_and_s2_of_the_compound_or_what_the_file_nam
     )
     (item,) = read_items(write_table(row | {"sequence_image2": "other.png"}))
     assert [one.name for one in item.sequence] == ["s1.png", "other.png"]
-
-
-def test_manifests_hold_sequences_too(write_table, tmp_path):
-    row = json_row(sentence="", sequence=[{"caption": "a lamp"}], expected_item="candidate2")
-    (item,) = read_items(json_lines(tmp_path / "items.jsonl", row))
-    assert item.sequence == (Candidate("sequence1", None, "a lamp"),)
-    assert item.best == "candidate2"
-    pictures(tmp_path, *(f"{k}.png" for k in "abcd"))
-    rows = sequence_row(), sequence_row(sequence_caption2="")
-    two, one = read_items(write_table(*rows, name="manifest.csv"))
-    assert (len(two.sequence), len(one.sequence)) == (2, 1)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import OWL
 
-from admire import Candidate, UserError, rank, rank_one, read_items
+from admire import Candidate, UserError, rank, read_items
 from admire.augment.captions import read_rewritten
 from admire.data.limits import LIMITS, check_text
 from admire.data.submission import read_submission
@@ -99,13 +99,6 @@ def test_an_item_made_by_hand(place: str, column: str, changes: Callable[[str], 
     for text, why in spoilt(column):
         with pytest.raises(UserError, match=rf"item 2, {place}: {why}"):
             rank([OWL, replace(OWL, **changes(text))])
-
-
-def test_one_item():
-    for text, why in spoilt("compound"):
-        with pytest.raises(UserError, match=f"compound {why}") as caught:
-            rank_one(text, "A night owl.", captions=["a bird", "a lamp"])
-        assert caught.value.settings == ("compound",)
 
 
 # --------------------------------------------------------------------------------------- files

@@ -11,15 +11,6 @@ from admire.core.errors import UserError
 from admire.llm import open_llm
 
 
-@pytest.mark.parametrize(
-    ("name", "close"),
-    [("opnai:gpt-4o", "openai"), ("ggfu:model.gguf", "gguf"), ("embeded", "embedded")],
-)
-def test_a_misspelt_model_is_told_the_closest_family(name: str, close: str):
-    with pytest.raises(UserError, match=rf"'{name}'.*Did you mean '{close}'\?"):
-        open_llm(name)
-
-
 @pytest.mark.parametrize("name", ["", ":", "zzz", "openai", "openai:", "gguf", "gguf:"])
 def test_an_incomplete_or_unknown_name_is_told_the_three_forms(name: str):
     with pytest.raises(UserError, match=r"Available: .*gguf:PATH, openai:MODEL") as caught:

@@ -303,15 +303,6 @@ def test_only_the_encoders_that_are_needed_are_opened(opened, track, ranked, nee
     assert (kept["device"], kept["precision"]) == ("cuda", "bfloat16")
 
 
-def test_an_encoder_without_images_is_warned_of_once(caplog):
-    ranked = [PAIRS, item("aA", "bB", compound="late person")]
-    run = rank(ranked, BASELINE, encoder=WordEncoder(), caption_encoder=reader())
-    assert caplog.text.count("'words' does not encode images: only captions count") == 1
-    ((track, (encoder,)),) = run.record["models"]["encoders"].items()
-    assert (track, encoder["name"]) == ("caption", "reader")
-    assert "image_compound" not in run.rankings[0].parts[0]
-
-
 def test_pictures_without_any_caption_are_looked_at(opened, caplog):
     run = rank([item("a-", "b-", "c-")], BASELINE)
     assert run.rankings[0].order == ("a-", "c-", "b-")

@@ -288,7 +288,7 @@ def test_a_run_is_judged_in_the_track_of_all_that_it_saw(tmp_path, runs: list[Pa
 def test_a_damaged_or_missing_file_of_a_run_is_named(runs: list[Path], name: str):
     path = runs[1] / name
     path.write_text(path.read_text()[:40])
-    with pytest.raises(UserError, match=rf"{name}.* Run admire rank again"):
+    with pytest.raises(UserError, match=rf"{name}"):
         compare_runs(runs)
     path.unlink()
     with pytest.raises(UserError, match=f"{name}: cannot be read"):

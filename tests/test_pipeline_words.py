@@ -139,23 +139,6 @@ def test_runs_of_v_wsd_are_fused_but_not_tuned(data, tmp_path, chat):
         tune(folders[0])
 
 
-def test_mistakes_end_with_one_message_and_nothing_is_written(capsys, data, tmp_path, chat):
-    short = tmp_path / "short.txt"
-    short.write_text("image.2.png")
-    before = sorted(tmp_path.rglob("*"))
-    out = ("--out", tmp_path / "run")
-    images = ("--images", tmp_path / "images")
-    code, printed, said = run(capsys, "rank", data, *out)
-    assert (code, printed) == (2, "")
-    assert "'image.0.png' is not in" in said
-    assert "2 problems" in said.splitlines()[-1]
-    assert "(--ranker)" in ended(capsys, "rank", data, *out, *images, "--ranker", "listwise")
-    assert "(--gold)" in ended(capsys, "rank", data, *out, *images, "--gold", short)
-    assert "no sense to decide" in ended(capsys, "sense", data)
-    assert sorted(tmp_path.rglob("*")) == before
-    assert chat.prompts == []
-
-
 def test_a_submission_that_does_not_fit_its_gold_is_refused(capsys, data, tmp_path):
     mine = tmp_path / "prediction.en.txt"
     for text, words in [

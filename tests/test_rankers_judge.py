@@ -104,17 +104,6 @@ def test_if_nothing_at_all_can_be_read_that_is_said_once(ranker):
     assert error.value.settings == ("rankers", "llms", "llm_url")
 
 
-def test_if_all_replies_are_cut_off_that_is_said():
-    class Endless(Judge):
-        def ask(self, question: Question) -> Reply:
-            return replace(super().ask(question), text="Let me think", cut=True)
-
-    item = replace(ITEM, sentence_type="idiomatic")
-    with pytest.raises(UserError, match="cut off") as error:
-        rank([item], settings("pointwise", sense="given"), llms=[Endless(WORTHS, logprobs=False)])
-    assert error.value.settings == ("llms",)
-
-
 def test_several_models_and_rankers_count_alike_after_they_are_standardised():
     up, down = Judge(WORTHS, name="up"), Judge({k: 1 - v for k, v in WORTHS.items()}, name="down")
     (ranking,) = rank([ITEM], settings("listwise"), llms=[up, down]).rankings

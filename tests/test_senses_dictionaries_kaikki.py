@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -91,13 +90,6 @@ def test_a_cut_archive_is_damaged(tmp_path: Path, cut: int):
     path.write_bytes(b"no archive")
     refused(path, ", row 1", read=Kaikki)
     assert indexes() == []
-
-
-def test_other_files_hold_no_words(tmp_path: Path):
-    path = tmp_path / "words.jsonl"
-    for text in ("", "\n\n", json.dumps({"compound": "night owl"}), json.dumps(WIKTIONARY[2])):
-        path.write_text(text)
-        refused(path, "no words", read=Kaikki)
 
 
 def test_a_killed_indexing_leaves_nothing_half_written(tmp_path: Path):

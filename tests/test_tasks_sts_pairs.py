@@ -144,15 +144,6 @@ def test_a_row_of_the_gold_that_cannot_be_used_is_named(write_table, rows, messa
     assert message in complaint(read_pairs, data, write_table(*rows, name="gold.csv"))
 
 
-def test_a_gold_file_or_a_split_that_the_pairs_do_not_have_is_refused(write_table, write):
-    scores = write_table(gold(), name="gold.csv")
-    stsb = write("sts.tsv", benchmark(("train", "5", "A man.", "A man.")))
-    for path in (write_table(train(), name="train.csv"), stsb):
-        assert complaint(read_pairs, path, scores).startswith(f"{path}: has its own similarities")
-    with pytest.raises(UserError, match=r"sts\.tsv: .*split test"):
-        read_pairs(stsb, split="test")
-
-
 def test_rows_of_one_sentence_make_one_group(write_table):
     data = write_table(
         train("t.1"),

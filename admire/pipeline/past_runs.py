@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -29,15 +29,13 @@ from admire.rankers.settings import Settings
 if TYPE_CHECKING:
     from admire.senses.recorded import Recorded
 
-Checked = TypeVar("Checked")
-
 
 def read_rows(folder: Path) -> Iterator[Row]:
     """Read the rows of a run folder's items.jsonl; :func:`read_record` checks their version."""
     path = folder / ITEMS
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
-            yield _checked(Row, line, f"{path}, row {number}")
+            yield read_as(Row, line, f"{path}, row {number}")
 
 
 class Source(BaseModel, strict=True):
@@ -67,13 +65,13 @@ class Fused(BaseModel, strict=True):
 def read_record(folder: Path) -> dict[str, Any]:
     """Read the record of a run folder: its run.json."""
     path = folder / RECORD
-    record: dict[str, Any] = _checked(dict[str, Any], read_text(path), path)
+    record = read_as(dict[str, Any], read_text(path), path)
     if record.get("version") != VERSION:
         raise UserError(
             f"{path}: has format {record.get('version')}, but this version of admire reads "
             f"{VERSION}. Run admire rank again."
         )
-    _checked(Fused if "fused" in record else Made, json.dumps(record), path)
+    read_as(Fused if "fused" in record else Made, json.dumps(record), path)
     return record
 
 
@@ -83,7 +81,7 @@ def read_settings(folder: Path) -> Settings:
     if "fused" in record:
         raise UserError(f"{folder}: is a fused run. Use one of the runs that it was fused from.")
     path = folder / RECORD
-    settings = _checked(Settings, json.dumps(record["settings"]), path)
+    settings = read_as(Settings, json.dumps(record["settings"]), path)
     if settings.track and not set(record["saw"]) <= set(settings.track.split("+")):
         # The encoders compared less than chat models saw, so no track was requested.
         return replace(settings, track=None)
@@ -157,14 +155,6 @@ def _with_scores(
         fields = dict(row) | {"tied": tied_names(names, values)}
         rankings.append(Ranking(**fields, scores=values, parts=tuple(parts)))
     return rankings
-
-
-def _checked(kind: type[Checked], text: str, where: object) -> Checked:
-    """Parse a text with :func:`admire.core.schema.read_as`; the error contains a remedy."""
-    try:
-        return read_as(kind, text, where)
-    except UserError as error:
-        raise UserError(f"{error} Run admire rank again.") from error
 
 
 def _damaged(path: Path, why: str) -> UserError:
