@@ -162,12 +162,9 @@ def llama(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, httpserver: HTTPServe
     return told
 
 
-def test_a_file_that_is_no_model_is_refused_at_once(tmp_path: Path):
+def test_a_file_that_is_missing_is_refused_at_once(tmp_path: Path):
     path = tmp_path / "some.gguf"
     with pytest.raises(UserError, match=rf"{path}: .*No such file"):
-        open_llm(f"gguf:{path}")
-    path.write_bytes(b"GGM")
-    with pytest.raises(UserError, match=rf"{path}: .*not a GGUF"):
         open_llm(f"gguf:{path}")
 
 

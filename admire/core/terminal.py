@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
@@ -16,7 +17,6 @@ _UNSEEN = re.compile(
 )
 """Control characters, changes of direction, invisible characters and lone surrogates. The joiners
 and direction marks that Persian, Hebrew and emoji need are not among them."""
-_SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def on_terminal() -> bool:
@@ -30,12 +30,7 @@ def visible(text: str) -> str:
     Line breaks and tabs are also escaped, so that no text of the data passes for a line of ours.
     JSON that is written without ``ensure_ascii``, on one line, means the same afterwards.
     """
-    return _UNSEEN.sub(lambda match: _SHORT.get(match[0]) or _escape(match[0]), text)
-
-
-def _escape(sign: str) -> str:
-    units = sign.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[k : k + 4]}" for k in range(0, len(units), 4))
+    return _UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def cell(*lines: str, style: str = "") -> Text:

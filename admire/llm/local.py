@@ -276,7 +276,6 @@ class LocalChat(ChatModel):
     ):
         self._path = path
         if isinstance(path, Path):
-            _check_gguf(path)
             sha256 = sha256 or _sha256(path)
         self.name = name or f"gguf:{path}"
         is_embedded = sha256 == EMBEDDED_SHA256
@@ -372,15 +371,8 @@ def _plain(question: Question) -> bool:
     return question.schema is None and not question.logprobs
 
 
-def _check_gguf(path: Path) -> None:
-    with open_file(path) as file:
-        magic = file.read(4)
-    if magic != b"GGUF":
-        raise UserError(f"{path}: is not a GGUF file.")
-
-
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -450,7 +442,6 @@ def embedded_weights() -> Path:
     own = os.environ.get("ADMIRE_EMBEDDED_GGUF")
     if own:
         path = Path(own)
-        _check_gguf(path)
         if _sha256(path) != EMBEDDED_SHA256:
             raise UserError(f"{path}: is not {EMBEDDED_FILE}. Unset ADMIRE_EMBEDDED_GGUF.", "llms")
         return path

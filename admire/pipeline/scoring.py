@@ -69,16 +69,14 @@ def score(
     items = None if gold is None else take_items(gold)
     if items is not None and judgements:
         items = correct_gold(items, Path(judgements), "the gold").items
-    if isinstance(run, str | Path) and items is not None:
-        predictions, record = read_predictions(Path(run))
-        refuse_limited(run, record, len(predictions), len(items))
-        return run_figures(score_items(items, predictions, str(run), metrics), record)
-    if isinstance(run, str | Path):
+    if items is not None:
+        name = "the run" if isinstance(run, Run) else str(run)
+        predictions, record = _predictions(run)
+        refuse_limited(name, record, len(predictions), len(items))
+        return run_figures(score_items(items, predictions, name, metrics), record)
+    if not isinstance(run, Run):
         check_own_gold(Path(run))
         run = read_run(run)
-    if items is not None:
-        refuse_limited("the run", run.record, len(run.rankings), len(items))
-        return run_figures(score_items(items, run.predictions(), "the run", metrics), run.record)
     if judgements:
         own = [ranking.item for ranking in run.rankings]
         corrected = correct_gold(own, Path(judgements), "the run").items
@@ -193,10 +191,7 @@ def agreement(first: Run | str | Path, second: Run | str | Path, *, seed: int = 
     """
     from admire.metrics.agreement import order_agreement, shared_places
 
-    first_rows, second_rows = (
-        run.predictions() if isinstance(run, Run) else read_predictions(Path(run))[0]
-        for run in (first, second)
-    )
+    first_rows, second_rows = (_predictions(run)[0] for run in (first, second))
     pairs = shared_places([first_rows, second_rows], _names([first, second]))
     matched = [first_rows[a] for a, _ in pairs], [second_rows[b] for _, b in pairs]
     return order_agreement(*matched, seed=seed)
@@ -325,6 +320,10 @@ def _figures(row: Row, folder: Path, number: int, figures: Mapping[str, Figure])
         "seen": row.seen or UNSEEN,
         "tied": bool(row.tied),
     }
+
+
+def _predictions(run: Run | str | Path) -> tuple[list[Prediction], dict[str, Any]]:
+    return (run.predictions(), run.record) if isinstance(run, Run) else read_predictions(Path(run))
 
 
 def read_predictions(path: Path) -> tuple[list[Prediction], dict[str, Any]]:
