@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -45,6 +46,8 @@ class Rank(Task):
         *(WorkerOptions, (Output, "out")),
     )
     training: ClassVar[Sequence[Any]] = (HeadTraining, TripletSettings, HeadData, CONFIG_FILE)
+    learns, written, variants = "head", "run-{}", ("images", "captions")
+    uses: ClassVar[Mapping[str, str]] = {"profile": "paper", "head": "{}"}
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
         """See :class:`Task`. A run has a session of its own, because its budget is a setting."""
@@ -53,7 +56,18 @@ class Rank(Task):
         out, *submissions = self.write(data, settings)
         for path in submissions:
             log.info("Wrote %s", path)
-        return Result(run_figures([out]), read_record(out), (out, *submissions))
+        return replace(join_runs([out]), record=read_record(out), files=(out, *submissions))
+
+    def effective(self, settings: Values) -> Values:
+        """See :class:`Task`. Those of a profile count."""
+        own = run_settings(settings)
+        asks = own.query == "meaning" or own.looks
+        return vars(own) if asks else {**vars(own), "llms": None}
+
+    def join(self, results: Sequence[Result], metrics: Sequence[str] = ()) -> Result:
+        """See :class:`Task`."""
+        several = len(results) > 1 or metrics
+        return join_runs([r.files[0] for r in results], metrics) if several else results[0]
 
     def write(self, data: Data, settings: Values) -> list[Path]:
         """Do as :meth:`run` does, without the figures; return the run folder and submissions."""
@@ -115,31 +129,43 @@ class Rank(Task):
         log.info("Wrote %s", out)
         return Result([asdict(e) for e in head.history], summarise_card(head.card), (out,))
 
+    def trained(self, model: Path) -> Result:
+        """See :class:`Task`."""
+        card = json.loads((model / "head.json").read_text(encoding="utf-8"))
+        numbers = {"test_top1": card["test_top1"]["head"], "none_top1": card["test_top1"]["none"]}
+        numbers |= {name: card[name] for name in ("epoch", "validation_loss")}
+        figures = [{"metric": name, "mean": number} for name, number in numbers.items()]
+        return Result(figures, items=card["history"])
 
-def run_figures(runs: Sequence[Path], metrics: Sequence[str] = ()) -> list[dict[str, Any]]:
+
+def join_runs(runs: Sequence[Path], metrics: Sequence[str] = ()) -> Result:
     """Return the figures of the items of all these run folders together; none if one lacks gold.
 
     A row for each metric and group of items; of several languages also for each, and their mean.
+    The result's items are those with gold and their figures.
 
     Args:
         metrics: names of further metrics, plug-ins.
     """
     import pandas as pd
 
-    from admire.metrics.figures import summarise, summarise_languages
+    from admire.metrics.figures import item_metrics, summarise, summarise_languages
     from admire.pipeline.past_runs import read_rows
     from admire.pipeline.scoring import summarise_run
 
     scored = [summarise_run(run, metrics=metrics).scored for run in runs]
     if any(table is None for table in scored):
-        return []
+        return Result([])
     table = pd.concat(scored, ignore_index=True)
-    languages = [row.language for run in runs for row in read_rows(run) if row.item.best]
+    rows = [row for run in runs for row in read_rows(run) if row.item.best]
+    languages = [row.language for row in rows]
     figures = [summarise(table)]
     if len(set(languages)) > 1:
         figures.append(summarise_languages(table, languages))
-    rows: list[Any] = pd.concat(figures).to_dict("records")
-    return rows
+    texts = {name: [getattr(row, name) for row in rows] for name in ("compound", "sentence")}
+    tables = pd.concat(figures), table[["sentence_type", *item_metrics(table)]].assign(**texts)
+    made: list[Any] = [made.to_dict("records") for made in tables]
+    return Result(made[0], items=made[1])
 
 
 def run_settings(options: Values | None = None) -> Settings:

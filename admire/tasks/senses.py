@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -44,6 +44,7 @@ class SenseTask(Task):
         (Settings, "dictionaries", "prompts", "detector", "seed"),
         Output,
     )
+    written = "senses.tsv"
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
         """See :class:`Task`. The rows of items are those of the table that is written."""
@@ -80,6 +81,15 @@ class SenseTask(Task):
         record = {"data": str(data), "llm": llm, "sense": method, "votes": made.votes}
         files = [own.out] if own.out else []
         return Result(as_rows(figures), record | {"seed": made.seed}, files, as_rows(table))
+
+    def join(self, results: Sequence[Result], metrics: Sequence[str] = ()) -> Result:
+        """See :class:`Task`."""
+        import pandas as pd
+
+        from admire.senses import known_senses
+
+        result = super().join(results)
+        return replace(result, items=as_rows(known_senses(pd.DataFrame(result.items))))
 
     def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
         """See :class:`Task`."""
@@ -147,6 +157,8 @@ class DetectTask(Task):
         ClassifierData,
         CONFIG_FILE,
     )
+    learns = "classifier"
+    uses: ClassVar[Mapping[str, str]] = {"detector": "{}"}
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
         """See :class:`Task`. The figures are those of each language; none without labels."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import GenericAlias
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from admire.core.choices import ProfileName, nearest
 from admire.core.errors import UserError
@@ -52,10 +52,21 @@ class Task(ABC):
         settings: its settings classes, or tuples of one and the names of the fields to take.
             :func:`admire.core.options.make` makes one of them from the values that ``run`` gets.
         training: the settings classes of ``train``, for tasks that learn.
+        learns: what ``train`` makes; a recipe says ``train head``.
+        uses: settings of ``run`` that use it, with its path in place of ``{}``.
+        variants: settings of ``train`` with variants of the data, which can be left out.
+        takes: what of a recipe's data ``run`` gets: a file, all of a set, or the whole folder.
+        written: what ``run`` writes in a recipe's folder, with the file's number in place of
+            ``{}``; empty if nothing need be written.
     """
 
     settings: ClassVar[Sequence[Any]] = ()
     training: ClassVar[Sequence[Any]] = ()
+    learns: ClassVar[str] = ""
+    uses: ClassVar[Mapping[str, str]] = {"encoder": "sbert:{}"}
+    variants: ClassVar[Sequence[str]] = ()
+    takes: ClassVar[Literal["file", "files", "benchmark"]] = "file"
+    written: ClassVar[str] = ""
 
     @abstractmethod
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
@@ -90,6 +101,25 @@ class Task(ABC):
             UserError: as for :meth:`run`; or the task does not learn.
         """
         raise UserError(f"{type(self).__name__} cannot be trained.")
+
+    def trained(self, model: Path) -> Result:
+        """Return the figures of a model that :meth:`train` wrote; the items are its history."""
+        return Result([])
+
+    def effective(self, settings: Values) -> Values:
+        """Return the settings that count; models that are not used are None."""
+        return settings
+
+    def join(self, results: Sequence[Result], metrics: Sequence[str] = ()) -> Result:
+        """Return the figures of several files together, and those of their items, if known.
+
+        Args:
+            results: of each file.
+            metrics: names of further metrics, plug-ins.
+        """
+        if len(results) > 1:
+            raise UserError(f"{type(self).__name__} measures one file. Give each a set of its own.")
+        return results[0]
 
 
 @settings(frozen=True, kw_only=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from admire.core.choices import nearest
+from admire.core import registry
+from admire.core.choices import nearest, not_among
 from admire.core.errors import UserError
 from admire.core.files import read_toml
 from admire.core.schema import read_as
@@ -16,21 +17,24 @@ from admire.core.schema import read_as
 RECIPES = Path(__file__).with_name("recipes")
 """The folder of the recipes that come with admire: one folder a paper, one file a table."""
 
-Command = Literal[
-    "rank",
-    "sense",
-    "train head",
-    "retrieve",
-    "train retriever",
-    "sts",
-    "train sentences",
-    "detect",
-    "train classifier",
-]
-"""What a row runs. A training is followed by the command that measures its model."""
 
-COUNTS = {"idioms", "homogeneous", "adversarial", "total"}
-"""Metrics that are numbers of idioms or of pairs."""
+def task_of(command: str) -> tuple[registry.Plugin, bool]:
+    """Return the task that a command runs, or trains for, and whether it trains.
+
+    Raises:
+        ValueError: there is no such command.
+    """
+    tasks = registry.plugins("task")
+    commands = {plugin.name: (plugin, False) for plugin in tasks}
+    learning = ((getattr(plugin.make, "learns", ""), plugin) for plugin in tasks)
+    commands |= {f"train {learns}": (plugin, True) for learns, plugin in learning if learns}
+    if command not in commands:
+        raise ValueError(not_among(command, list(commands)))
+    return commands[command]
+
+
+Command = Annotated[str, AfterValidator(lambda command: task_of(command) and command)]
+"""What a row runs: a task, or a training, after which its task measures what was made."""
 
 
 class Part(BaseModel):
@@ -45,11 +49,11 @@ class DataSet(Part):
     Attributes:
         files: ends of paths below the data's folder; the items of several are scored together.
         train: the same for what a training learns from.
-        settings: options of the command that measures, such as lang, gold, split and query.
+        settings: settings of the task that measures, such as lang, gold, split and query.
     """
 
-    files: tuple[str, ...] = ()
-    train: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+    train: tuple[Path, ...] = ()
     settings: dict[str, Any] = {}
 
 
@@ -127,7 +131,7 @@ class Recipe(Part):
         """Return a row's name."""
         return row.name or ", ".join(row.parts)
 
-    def command_of(self, row: Row) -> Command:
+    def command_of(self, row: Row) -> str:
         """Return what a row runs."""
         return row.command or self.command
 
@@ -146,20 +150,6 @@ class Recipe(Part):
 def recipe_names() -> list[str]:
     """Return the names of the recipes that come with admire, such as ``uor-ncl:2``."""
     return sorted(f"{path.parent.name}:{path.stem}" for path in RECIPES.glob("*/*.toml"))
-
-
-def differences(paper: str) -> dict[str, list[str]]:
-    """Return where the recipes of a paper say that they differ from it, with their names.
-
-    Args:
-        paper: the part of their names before the colon.
-    """
-    found: dict[str, list[str]] = {}
-    for name in recipe_names():
-        if name.startswith(f"{paper}:"):
-            for sentence in read_recipe(name).differs:
-                found.setdefault(sentence, []).append(name)
-    return found
 
 
 def read_recipe(name: str) -> Recipe:

@@ -10,12 +10,20 @@ import pandas as pd
 
 from admire.apps.report.page import render
 from admire.apps.report.report import Plot, Report, Table
-from admire.apps.reproduce.recipe import COUNTS, Recipe
+from admire.apps.reproduce.recipe import Recipe
 from admire.core.storage import write_whole
 from admire.metrics.figures import NOTHING, figure_text
 
 TABLE, PAGE = "table.csv", "table.html"
 HEADINGS = ("Row", "Set", "n")
+COLUMNS = (
+    *("paper", "table", "row", "set", "metric", "n", "ours", "low", "high", "deviation"),
+    *("published", "difference", "minus_first", "minus_first_low", "minus_first_high"),
+    *("stand_in", "note"),
+)
+"""Columns of ``table.csv``."""
+COUNTS = {"idioms", "homogeneous", "adversarial", "total"}
+"""Metrics that are numbers of idioms or of pairs."""
 HOW_TO_READ = (
     "Each figure is ours, with its 95 % interval where items are resampled, or ± its deviation "
     "over the seeds of a training; below it is the paper's, and ours minus the paper's. “Minus "
@@ -55,42 +63,21 @@ class Cell:
 
 
 def result_table(recipe: Recipe, cells: Sequence[Cell]) -> pd.DataFrame:
-    """Return a row for each cell and metric.
+    """Return a row for each cell and metric, with these columns.
 
-    Columns: paper, table, row, set, metric, n, ours, low, high, deviation (over the seeds of a
-    training), published, difference (ours minus published), minus_first with minus_first_low and
-    minus_first_high (see :class:`Cell`), stand_in, note. A figure that is not known is NaN.
+    :data:`COLUMNS`: deviation is that over the seeds of a training, difference is ours minus
+    published, and minus_first is that of :class:`Cell`. A figure that is not known is NaN.
     """
     unknown = (float("nan"),) * 4
     rows = []
     for cell in cells:
         for k, metric in enumerate(recipe.metrics):
-            # A head's own figures have no deviation.
-            ours, low, high, deviation = (*cell.figures.get(metric, ()), *unknown)[:4]
-            minus, minus_low, minus_high = cell.minus_first.get(metric, unknown[:3])
-            published = cell.published[k] if cell.published else float("nan")
-            rows.append(
-                {
-                    "paper": recipe.paper,
-                    "table": recipe.table,
-                    "row": cell.row,
-                    "set": cell.set,
-                    "metric": metric,
-                    "n": cell.n,
-                    "ours": ours,
-                    "low": low,
-                    "high": high,
-                    "deviation": deviation,
-                    "published": published,
-                    "difference": ours - published,
-                    "minus_first": minus,
-                    "minus_first_low": minus_low,
-                    "minus_first_high": minus_high,
-                    "stand_in": cell.stand_in,
-                    "note": cell.note,
-                }
-            )
-    return pd.DataFrame(rows)
+            ours = cell.figures.get(metric, unknown)
+            published = cell.published[k] if cell.published else unknown[0]
+            compared = published, ours[0] - published, *cell.minus_first.get(metric, unknown[:3])
+            of = recipe.paper, recipe.table, cell.row, cell.set, metric, cell.n
+            rows.append((*of, *ours, *compared, cell.stand_in, cell.note))
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def cell_text(figure: pd.Series, decimals: int = 3) -> str:

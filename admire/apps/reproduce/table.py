@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +69,9 @@ def read_jobs(
     name: str, data: str | None, rows: Sequence[str], llms: Sequence[str], *, stand_in: bool
 ) -> tuple[Recipe, Jobs]:
     """Read a recipe, and check the rows that were chosen on each of their sets."""
+    from admire.apps.reproduce.models import check_llms, put_llms, put_stand_ins
     from admire.apps.reproduce.recipe import read_recipe
-    from admire.apps.reproduce.rows import check_llms, prepare, put_llms, put_stand_ins
+    from admire.apps.reproduce.rows import prepare
 
     recipe = read_recipe(name)
     jobs = [
@@ -115,11 +117,12 @@ def run_jobs(
         seen: is called with each result that a task made.
     """
     from admire.apps.reproduce import rows
+    from admire.apps.reproduce.models import missing_models
     from admire.apps.reproduce.results import TABLE, Cell, result_table, write_results
     from admire.core.storage import check_place, only_writer
 
     cells: list[Cell] = []
-    firsts: dict[str, tuple[Job, Path]] = {}
+    firsts: dict[str, rows.Items] = {}
     check_place(out / TABLE)
     with only_writer(out):
         for number, (row, place, job) in enumerate(jobs, start=1):
@@ -128,7 +131,7 @@ def run_jobs(
             cells.append(cell)
             if not row.run:
                 continue
-            lacking = job.lacking + rows.missing_models(job, ask_hub=True)
+            lacking = [*chain(*job.lacking.values()), *missing_models(job, ask_hub=True).values()]
             if not trusts and (job.options | job.measured).get("trust_remote_code"):
                 lacking.append("--trust-remote-code, because its model brings code")
             if lacking:
@@ -138,12 +141,12 @@ def run_jobs(
             cell.stand_in, cell.note = bool(job.instead), job.instead and f"stand-in: {job.instead}"
             folder = out / _slug(name) / _slug(place)
             try:
-                cell.figures, cell.n = rows.run(job, folder, out / "models", seen)
+                cell.figures, cell.n, items = rows.run(job, folder, out / "models", seen)
                 cell.ran = True
                 cell.epochs = epochs if (epochs := folder / "epochs.csv").is_file() else None
-                first = firsts.setdefault(place, (job, folder))
-                if first[0] is not job:
-                    cell.minus_first = rows.minus_first(first, (job, folder))
+                first = firsts.setdefault(place, items)
+                if first and items and first is not items:
+                    cell.minus_first = rows.minus_first(first, items, job.metrics)
                 if not cell.figures:
                     cell.note = f"{cell.note}; no gold, so no figures".removeprefix("; ")
             except UserError as error:
@@ -174,8 +177,9 @@ def _slug(name: str) -> str:
 
 def list_recipes(data: str | None) -> list[dict[str, Any]]:
     """Return each recipe with what its rows need, and how many of them have it here."""
+    from admire.apps.reproduce.models import missing_models
     from admire.apps.reproduce.recipe import read_recipe, recipe_names
-    from admire.apps.reproduce.rows import missing_models, prepare
+    from admire.apps.reproduce.rows import prepare
 
     lists: list[dict[str, Any]] = []
     for name in recipe_names():
@@ -187,7 +191,7 @@ def list_recipes(data: str | None) -> list[dict[str, Any]]:
             lacking: list[str] = []
             for place in recipe.sets_of(row):
                 job = prepare(recipe, row, place, data, name)
-                lacking += [*job.lacking, *missing_models(job)]
+                lacking += [*chain(*job.lacking.values()), *missing_models(job).values()]
             ready += not lacking
             needs |= dict.fromkeys(lacking)
         lists.append(
@@ -221,17 +225,17 @@ def forecast(recipe: Recipe, jobs: Jobs) -> list[Forecast]:
     Raises:
         UserError: no row can be counted.
     """
-    from admire.apps.reproduce.rows import lacking_to_ask, rehearse
+    from admire.apps.reproduce.rows import rehearse
     from admire.pipeline.forecast import DryRun
 
     session = DryRun()
     uncounted: list[str] = []
-    asking = [(*entry, lacks) for entry in jobs if (lacks := lacking_to_ask(entry[2])) is not None]
-    lacking = dict.fromkeys(need for *_, lacks in asking for need in lacks)
-    without = sum(bool(lacks) for *_, lacks in asking)
+    asking = [entry for entry in jobs if entry[2].models("chat")]
+    lacking = dict.fromkeys(need for *_, job in asking for need in job.lacking[""])
+    without = sum(bool(job.lacking[""]) for *_, job in asking)
     missing = f"data are missing ({', '.join(brief(list(lacking)))})"
-    for row, place, job, lacks in asking:
-        if not lacks:
+    for row, place, job in asking:
+        if not job.lacking[""]:
             try:
                 rehearse(job, session)
             except UserError as error:

@@ -37,6 +37,7 @@ class RetrieveTask(Task):
         RetrieverStart,
         CONFIG_FILE,
     )
+    learns, takes, written = "retriever", "benchmark", "run"
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
         """See :class:`Task`. The figures are those of each group of queries, in percent."""
@@ -54,6 +55,19 @@ class RetrieveTask(Task):
         items = as_rows(retrieval.scores)
         figures: list[Any] = retrieval.summary.to_dict("records")
         return Result(figures, retrieval.record, [out] if out else [], items)
+
+    def effective(self, settings: Values) -> Values:
+        """See :class:`Task`."""
+        return settings if settings.get("query") == "meaning" else {**settings, "llm": None}
+
+    def join(self, results: Sequence[Result], metrics: Sequence[str] = ()) -> Result:
+        """See :class:`Task`. The figures of each usage of documents are added."""
+        import pandas as pd
+
+        result = super().join(results)
+        types = pd.read_csv(result.files[0] / "types.csv")
+        types["group"] = types["documents"] + " documents"
+        return replace(result, figures=[*result.figures, *as_rows(types)])
 
     def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
         """See :class:`Task`."""

@@ -70,6 +70,7 @@ class SimilarityTask(Task):
         *(SentenceTraining, FitSettings, SentenceFiles, StartEncoder),
         CONFIG_FILE,
     )
+    learns, takes = "sentences", "files"
 
     def run(
         self, data: Data | Sequence[Data], settings: Values, session: Session | None = None
@@ -106,6 +107,11 @@ class SimilarityTask(Task):
         record = {"data": str(data), "model": own.llm or own.encoder, "pairs": len(pairs)}
         written = [files.out] if files.out else []
         return Result(as_rows(measured.correlations, 10), record, written)
+
+    def effective(self, settings: Values) -> Values:
+        """See :class:`Task`. A chat model takes the place of the encoder; counts need neither."""
+        opens = not any(settings.get(name) for name in ("llm", "count", "hard"))
+        return settings if opens else {**settings, "encoder": None}
 
     def rehearse(self, data: Data | Sequence[Data], settings: Values, session: DryRun) -> None:
         """See :class:`Task`."""
