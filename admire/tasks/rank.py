@@ -157,15 +157,16 @@ def join_runs(runs: Sequence[Path], metrics: Sequence[str] = ()) -> Result:
     if any(table is None for table in scored):
         return Result([])
     table = pd.concat(scored, ignore_index=True)
-    rows = [row for run in runs for row in read_rows(run) if row.item.best]
-    languages = [row.language for row in rows]
+    rows = (row for run in runs for row in read_rows(run) if row.item.best)
+    texts = zip(*((row.compound, row.sentence, row.language) for row in rows), strict=True)
+    compounds, sentences, languages = texts
     figures = [summarise(table)]
     if len(set(languages)) > 1:
         figures.append(summarise_languages(table, languages))
-    texts = {name: [getattr(row, name) for row in rows] for name in ("compound", "sentence")}
-    tables = pd.concat(figures), table[["sentence_type", *item_metrics(table)]].assign(**texts)
-    made: list[Any] = [made.to_dict("records") for made in tables]
-    return Result(made[0], items=made[1])
+    items = table[["sentence_type", *item_metrics(table)]]
+    items = items.assign(compound=compounds, sentence=sentences)
+    records: list[Any] = [made.to_dict("records") for made in (pd.concat(figures), items)]
+    return Result(records[0], items=records[1])
 
 
 def run_settings(options: Values | None = None) -> Settings:

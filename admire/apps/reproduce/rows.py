@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from admire.apps.reproduce.models import Known, as_named, named
 from admire.apps.reproduce.recipe import Recipe, Row, task_of
-from admire.core.options import Panel, Setting
+from admire.core.options import Panel
 from admire.core.registry import Kind, blamed, names
-from admire.core.schema import as_tuple
 from admire.core.storage import write_whole
 from admire.llm.address import check_named_in_file
 from admire.tasks.task import Result, Task, check_entries, known_settings
@@ -25,16 +25,12 @@ from admire.tasks.task import Result, Task, check_entries, known_settings
 if TYPE_CHECKING:
     from admire.pipeline.forecast import DryRun
 
-DATA: Panel = "Data and output"
-"""Settings of a set, which no file of settings contains."""
 KEPT = {"encoder", "device", "track", "sense", "instruction_format", "llm_url"}
 """Settings of a training with which its model is measured, too, where the task has them."""
 
 ITEM = {"compound", "sentence", "sentence_type"}
 """What items have that can be compared with those of another row."""
 
-Known = Mapping[str, Setting]
-"""The settings that there are, by name."""
 Items = Sequence[dict[str, Any]]
 
 
@@ -71,52 +67,32 @@ class Job:
             return self.options | self.measured
         uses = {n: s.format(model) for n, s in self.task.uses.items() if model or "{}" not in s}
         kept = {n: self.options[n] for n in KEPT & self.known.keys() & self.options.keys()}
-        if llms := _named("chat", self.own, self.options):
-            kept |= _as_named("chat", self.known, llms)
+        kept |= as_named("chat", self.known, named("chat", self.own, self.options))
         return kept | uses | self.measured
 
     def models(self, *kinds: Kind) -> list[str]:
         """Return the names of the chat models that are asked, of the encoders, or of both."""
         effective = self.task.effective(self.used())
-        named: list[str] = []
+        models: list[str] = []
         for kind in kinds:
             if self.trains:
-                named += _named(kind, self.own, self.options)
+                models += named(kind, self.own, self.options)
             if not self.trains or kind == "chat":  # the encoder that is trained is not there yet
-                named += _named(kind, self.known, effective)
-        return [name for name in dict.fromkeys(named) if name != "bm25"]
+                models += named(kind, self.known, effective)
+        return [name for name in dict.fromkeys(models) if name != "bm25"]
 
     def put(self, kind: Kind, models: Sequence[str]) -> None:
         """Put models in the place of the row's own."""
-        put = _as_named(kind, self.own, models)
+        put = as_named(kind, self.own, models)
         self.measured = {n: value for n, value in self.measured.items() if n not in put}
         self.options |= put
 
     def digest(self, *parts: object) -> str:
         """Return a digest of the command and of parts of what its result depends on."""
-        named = (name.partition(":") for name in self.models("chat"))
-        replies = [Path(file).expanduser() for family, _, file in named if family == "recorded"]
+        llms = (name.partition(":") for name in self.models("chat"))
+        replies = [Path(file).expanduser() for family, _, file in llms if family == "recorded"]
         text = json.dumps([self.command, *parts, *replies], default=_content, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def naming(kind: Kind, known: Known) -> list[Setting]:
-    """Return the settings that name plug-ins of a kind; those of what is trained complete none."""
-    return [field for field in known.values() if kind in (field.option.completes, field.name)]
-
-
-def _named(kind: Kind, known: Known, values: Mapping[str, Any]) -> list[str]:
-    """Return the plug-ins of a kind that settings name."""
-    chosen = (values.get(field.name, field.default) for field in naming(kind, known))
-    return [name for value in chosen if value is not MISSING for name in as_tuple(value)]
-
-
-def _as_named(kind: Kind, known: Known, models: Sequence[str]) -> dict[str, Any]:
-    """Return the setting that names plug-ins of a kind; none where there is none."""
-    return {
-        field.name: tuple(models) if isinstance(field.default, tuple) else models[0]
-        for field in naming(kind, known)[:1]
-    }
 
 
 def _content(path: Path) -> str:
@@ -139,13 +115,14 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
         UserError: a setting is unknown or has a value that it cannot have.
     """
     where, command = f"{where}, row '{recipe.name_of(row)}'", recipe.command_of(row)
-    group, (plugin, trains) = recipe.sets[place], task_of(command)
-    task: Task = plugin.open()
+    group, plugin = recipe.sets[place], task_of(command)
+    task, trains = plugin.open(), command != plugin.name
     known = known_settings(task.settings)
     own = known_settings(task.training) if trains else known
     options = check_entries(recipe.settings_of(row), command, own, where)
+    panel: Panel = "Data and output"  # a set has all of these settings
     of_sets = {
-        n: replace(s, option=replace(s.option, in_file=s.option.in_file or s.option.panel == DATA))
+        n: replace(s, option=replace(s.option, in_file=s.option.in_file or s.option.panel == panel))
         for n, s in known.items()
     }
     measured = check_entries(group.settings, plugin.name, of_sets, f"{where}, set '{place}'")
@@ -191,11 +168,7 @@ def _find(value: Any, *, data: str | None, language: str | None, lacking: list[s
 
 
 def rehearse(job: Job, session: DryRun) -> None:
-    """Ask in a dry run what a row would ask chat models.
-
-    Raises:
-        UserError: the data cannot be read or used, or there is no such model.
-    """
+    """Ask in a dry run what a row would ask; a UserError if its data or models cannot be used."""
     with blamed(job.task):
         if job.trains:
             job.task.rehearse_training(job.train, job.options, session)
@@ -214,9 +187,8 @@ def run(
         seen: is called with each result that a task made.
 
     Returns:
-        The figures by metric (mean, ends of the 95 % interval, and the deviation over the seeds of
-        a training; NaN where there is none), of how many items, pairs or queries they are, and the
-        items with their figures, if the task has them. Without gold there are none.
+        The figures by metric (see :data:`admire.apps.reproduce.results.Figures`; none without
+        gold), of how many items, pairs or queries they are, and the items with their figures.
 
     Raises:
         UserError: something cannot be read, opened or asked.
@@ -235,16 +207,15 @@ def run(
         model = models / job.digest(job.options, job.train)
         results = [_train(job, model, folder)] if job.trains else []
         results += _measure(job, model, folder, plugged, seen) if job.files else []
-    n, numbers = 0, defaultdict[str, list[Any]](list)
+    numbers = defaultdict[str, list[Any]](list)
     for result in results:
-        for name, (count, *ours) in _figures(result.figures).items():
-            n = max(n, count)
+        for name, ours in _figures(result.figures).items():
             numbers[name].append(ours)
-    figures: dict[str, Any] = {}
+    n, figures = max((ours[0] for of_seeds in numbers.values() for ours in of_seeds), default=0), {}
     for name, of_seeds in numbers.items():
-        table = np.array(of_seeds, float)
-        deviation = float(table[:, 0].std()) if len(table) > 1 else math.nan
-        figures[name] = (*table.mean(axis=0).tolist(), deviation)
+        means = np.array(of_seeds, float)[:, 1:]
+        deviation = float(means[:, 0].std()) if len(means) > 1 else math.nan
+        figures[name] = (*means.mean(axis=0).tolist(), deviation)
     alone = results[-1].items if len(results) == 1 + job.trains else ()
     items = [item for item in alone if item.keys() >= ITEM]
     if figures:
@@ -302,15 +273,11 @@ def _figures(records: Items) -> dict[str, tuple[Any, ...]]:
     for record in (*whole, *records):
         groups = [str(record.get(name, "all")).lower() for name in ("language", "subset", "group")]
         place = "".join(f"{group}:" for group in groups if group != "all")
-        n = record.get("n", record.get("total", 0))
-        if "metric" in record:
-            ends = map(record.get, ("low", "high"))
-            figures[place + record["metric"]] = n, record["mean"], *ends
-            continue
-        for name in record.keys() - {"n"}:
-            if isinstance(number := record[name], int | float | None):
-                ends = map(record.get, (f"{name}_low", f"{name}_high"))
-                figures[place + name] = n, number, *ends
+        n, only = record.get("n", record.get("total", 0)), "metric" in record
+        for name in ("mean",) if only else record.keys() - {"n"}:
+            if isinstance(record[name], int | float | None):
+                ends = map(record.get, ("low", "high") if only else (f"{name}_low", f"{name}_high"))
+                figures[place + record.get("metric", name)] = n, record[name], *ends
     return figures
 
 

@@ -184,16 +184,11 @@ def list_recipes(data: str | None) -> list[dict[str, Any]]:
     lists: list[dict[str, Any]] = []
     for name in recipe_names():
         recipe = read_recipe(name)
-        needs: dict[str, None] = {}
-        ready = 0
-        rows = [row for row in recipe.rows if row.run]
-        for row in rows:
-            lacking: list[str] = []
-            for place in recipe.sets_of(row):
-                job = prepare(recipe, row, place, data, name)
-                lacking += [*chain(*job.lacking.values()), *missing_models(job).values()]
-            ready += not lacking
-            needs |= dict.fromkeys(lacking)
+        rows: list[list[str]] = []
+        for row in (row for row in recipe.rows if row.run):
+            jobs = [prepare(recipe, row, place, data, name) for place in recipe.sets_of(row)]
+            lacking = ([*job.lacking.values(), missing_models(job).values()] for job in jobs)
+            rows.append([*chain(*chain(*lacking))])
         lists.append(
             {
                 "recipe": name,
@@ -202,8 +197,8 @@ def list_recipes(data: str | None) -> list[dict[str, Any]]:
                 "title": recipe.title,
                 "rows": len(recipe.rows),
                 "to_run": len(rows),
-                "ready": ready,
-                "needs": list(needs),
+                "ready": sum(not needs for needs in rows),
+                "needs": list(dict.fromkeys(chain(*rows))),
             }
         )
     return lists
@@ -231,9 +226,9 @@ def forecast(recipe: Recipe, jobs: Jobs) -> list[Forecast]:
     session = DryRun()
     uncounted: list[str] = []
     asking = [entry for entry in jobs if entry[2].models("chat")]
-    lacking = dict.fromkeys(need for *_, job in asking for need in job.lacking[""])
-    without = sum(bool(job.lacking[""]) for *_, job in asking)
-    missing = f"data are missing ({', '.join(brief(list(lacking)))})"
+    lacking = [job.lacking[""] for *_, job in asking if job.lacking[""]]
+    without, needs = len(lacking), list(dict.fromkeys(chain(*lacking)))
+    missing = f"data are missing ({', '.join(brief(needs))})"
     for row, place, job in asking:
         if not job.lacking[""]:
             try:
