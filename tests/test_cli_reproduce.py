@@ -167,6 +167,17 @@ def test_rows_differ_item_by_item_from_the_first_that_ran(tmp_path, recipe):
     assert "minus first" in (tmp_path / "out" / "table.html").read_text(encoding="utf-8")
 
 
+def test_rows_that_decide_senses_differ_item_by_item_too(tmp_path, recipe):
+    rows = ('{ name = "given", settings = { sense = "given" } }', '{ name = "detector" }')
+    text = SENSES.partition("settings.llm")[0] + 'settings.sense = "detector"\n'
+    recipe.write_text(f"{text}rows = [{', '.join(rows)}]", encoding="utf-8")
+    for _ in range(2):  # what came out before is compared too
+        table = reproduce_table(recipe, tmp_path, tmp_path / "out").set_index("row")
+        given, detector = table["ours"]
+        assert given == 1
+        assert table.loc["detector", "minus_first"] == pytest.approx(detector - given)
+
+
 def test_figures_of_several_languages_have_their_mean_over_languages(tmp_path, write_table):
     for tag, count in (("en", 1), ("pt", 3)):
         rows = (admire_row(f"compound {k}") for k in range(count))
