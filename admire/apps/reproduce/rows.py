@@ -32,6 +32,7 @@ ITEM = {"compound", "sentence", "sentence_type"}
 """What items have that can be compared with those of another row."""
 
 Items = Sequence[dict[str, Any]]
+"""Items with their figures, a row for each."""
 
 
 @dataclass
