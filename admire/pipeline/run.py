@@ -159,7 +159,7 @@ class RankingPipeline:
     def _begin(self, summary: SetSummary, source: Mapping[str, str] | None) -> dict[str, Any]:
         """Return the first part of the record: settings, identities, prompts' hashes, versions."""
         settings = {
-            name: str(value) if isinstance(value, Path) else value
+            name: _plain(value)
             for name, value in asdict(self.settings).items()
             if name != "plugins" or value
         }
@@ -343,6 +343,13 @@ def _show_progress(before: int, count: int, total: int) -> AbstractContextManage
 
 Evidence = tuple[Interpretation | None, Judgement]
 """A judgement, and the reading that it is of; None for a baseline."""
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting with texts in place of paths."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return str(value) if isinstance(value, Path) else value
 
 
 def _rank_item(

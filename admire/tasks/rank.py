@@ -14,7 +14,6 @@ from admire.core.options import WorkerOptions, gather_plugins, make, open_worker
 from admire.core.registry import register
 from admire.core.schema import as_tuple
 from admire.data.settings import ItemFiles
-from admire.encoders.training_settings import HeadTraining
 from admire.rankers.settings import PROFILES, RequestOptions, Scoring, Settings
 from admire.tasks.task import (
     CONFIG_FILE,
@@ -28,7 +27,6 @@ from admire.tasks.task import (
     known_settings,
     read_options,
 )
-from admire.tasks.training.settings import HeadData, TripletSettings
 
 if TYPE_CHECKING:
     from admire.llm.session import Session
@@ -45,7 +43,6 @@ class Rank(Task):
         *(Settings, Scoring, RequestOptions, ItemFiles, SettingsSource),
         *(WorkerOptions, (Output, "out")),
     )
-    training: ClassVar[Sequence[Any]] = (HeadTraining, TripletSettings, HeadData, CONFIG_FILE)
     learns, written, variants = "head", "run-{}", ("images", "captions")
     uses: ClassVar[Mapping[str, str]] = {"profile": "paper", "head": "{}"}
 
@@ -90,9 +87,19 @@ class Rank(Task):
         items = list(files.read(data, skipping if files.skip_bad else None))
         rehearse(items, resolve_models(run_settings(settings), asking), session)
 
+    @classmethod
+    def training(cls) -> Sequence[Any]:
+        """See :class:`Task`."""
+        from admire.encoders.training_settings import HeadTraining
+        from admire.tasks.training.settings import HeadData, TripletSettings
+
+        return HeadTraining, TripletSettings, HeadData, CONFIG_FILE
+
     def rehearse_training(self, data: Sequence[Path], settings: Values, session: DryRun) -> None:
         """See :class:`Task`."""
         from admire.data.reader import read_items
+        from admire.encoders.training_settings import HeadTraining
+        from admire.tasks.training.settings import HeadData, TripletSettings
         from admire.tasks.training.triplets import write_queries
 
         own, lang = make(TripletSettings, settings), make(HeadData, settings).lang
@@ -106,8 +113,10 @@ class Rank(Task):
         """
         from admire.core.storage import check_folder
         from admire.data.reader import read_items
+        from admire.encoders.training_settings import HeadTraining
         from admire.metrics.leakage import summarise_card
         from admire.tasks import training
+        from admire.tasks.training.settings import HeadData, TripletSettings
 
         check_extra("train", "A projection head", "torch", "joblib")
         out = make(Output, settings).out or Path("head")
@@ -176,7 +185,6 @@ def run_settings(options: Values | None = None) -> Settings:
         UserError: a setting cannot have its value, the file or the run cannot be read, a profile
             and a run are both named, or the file or the run names a server that is not trusted.
     """
-    from admire.llm.address import check_named_in_file
     from admire.pipeline.past_runs import read_settings
 
     options = options or {}
@@ -187,6 +195,8 @@ def run_settings(options: Values | None = None) -> Settings:
         raise UserError("Begin with a profile or with a run, not with both.", "profile", "like")
     settings = read_settings(like) if like else PROFILES[profile or "embedded"]
     if like and "llm_url" not in {**from_file, **options}:
+        from admire.llm.address import check_named_in_file
+
         check_named_in_file(settings.llm_url, like)
     try:
         settings = _changed(settings, from_file)

@@ -145,18 +145,15 @@ class DetectTask(Task):
     """Classifies the sentences of a Task 2A file as idiomatic or literal, and scores that."""
 
     settings: ClassVar[Sequence[Any]] = ((Settings, "detector"), UseFiles)
-    training: ClassVar[Sequence[Any]] = (
-        ClassifierTraining,
-        (
-            paper_fit("zero_shot"),
-            *("batch_size", "learning_rate", "weight_decay", "warmup", "epochs", "precision"),
-            "seed",
-        ),
-        ClassifierData,
-        CONFIG_FILE,
-    )
     learns = "classifier"
     uses: ClassVar[Mapping[str, str]] = {"detector": "{}"}
+
+    @classmethod
+    def training(cls) -> Sequence[Any]:
+        """See :class:`Task`."""
+        fit = ("batch_size", "learning_rate", "weight_decay", "warmup", "epochs", "precision")
+        own = (paper_fit("zero_shot"), *fit, "seed")
+        return ClassifierTraining, own, ClassifierData, CONFIG_FILE
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
         """See :class:`Task`. The figures are those of each language; none without labels."""

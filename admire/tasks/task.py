@@ -51,7 +51,6 @@ class Task(ABC):
     Attributes:
         settings: its settings classes, or tuples of one and the names of the fields to take.
             :func:`admire.core.options.make` makes one of them from the values that ``run`` gets.
-        training: the settings classes of ``train``, for tasks that learn.
         learns: what ``train`` makes; a recipe says ``train head``.
         uses: settings of ``run`` that use it, with its path in place of ``{}``.
         variants: settings of ``train`` with variants of the data, which can be left out.
@@ -61,7 +60,6 @@ class Task(ABC):
     """
 
     settings: ClassVar[Sequence[Any]] = ()
-    training: ClassVar[Sequence[Any]] = ()
     learns: ClassVar[str] = ""
     uses: ClassVar[Mapping[str, str]] = {"encoder": "sbert:{}"}
     variants: ClassVar[Sequence[str]] = ()
@@ -105,6 +103,11 @@ class Task(ABC):
     def trained(self, model: Path) -> Result:
         """Return the figures of a model that :meth:`train` wrote; the items are its history."""
         return Result([])
+
+    @classmethod
+    def training(cls) -> Sequence[Any]:
+        """Return the settings classes of :meth:`train`, for tasks that learn."""
+        return ()
 
     def effective(self, settings: Values) -> Values:
         """Return the settings that count; models that are not used are None."""

@@ -17,7 +17,7 @@ from admire.tasks.training.settings import HeadData, SweepAxes, TripletSettings
 log = logging.getLogger("admire")
 
 
-@opt.with_settings("train head", *Rank.training, headings=True)
+@opt.with_settings("train head", *Rank.training(), headings=True)
 def train_head(
     data: Path,
     /,

@@ -61,7 +61,7 @@ def retrieve(
     print_rows(headings, rows, "{encoder}, {query}".format(**result.record))
 
 
-@opt.with_settings("train retriever", *RetrieveTask.training, headings=True)
+@opt.with_settings("train retriever", *RetrieveTask.training(), headings=True)
 def train_retriever(
     data: RetrievalData,
     /,

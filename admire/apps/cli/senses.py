@@ -139,7 +139,7 @@ def train_detector(
     log.info("Wrote %s", out)
 
 
-@opt.with_settings("train classifier", *DetectTask.training, unset=("batch_size",))
+@opt.with_settings("train classifier", *DetectTask.training(), unset=("batch_size",))
 def train_classifier(
     data: list[Path], /, *, out: Path, json: opt.Json = False, options: opt.Options = None
 ) -> None:

@@ -74,7 +74,7 @@ def sts(
 
 
 @opt.with_settings(
-    "train sentences", *SimilarityTask.training, unset=("batch_size",), headings=True
+    "train sentences", *SimilarityTask.training(), unset=("batch_size",), headings=True
 )
 def train_sentences(
     data: list[Path],

@@ -119,7 +119,7 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
     group, plugin = recipe.sets[place], task_of(command)
     task, trains = plugin.open(), command != plugin.name
     known = known_settings(task.settings)
-    own = known_settings(task.training) if trains else known
+    own = known_settings(task.training()) if trains else known
     options = check_entries(recipe.settings_of(row), command, own, where)
     panel: Panel = "Data and output"  # a set has all of these settings
     of_sets = {

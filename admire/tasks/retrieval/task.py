@@ -31,13 +31,12 @@ class RetrieveTask(Task):
     """Retrieves documents with the same meaning as a query's span, and scores that."""
 
     settings: ClassVar[Sequence[Any]] = (RetrieveSettings, (Output, "out"))
-    training: ClassVar[Sequence[Any]] = (
-        RetrieverTraining,
-        FitSettings,
-        RetrieverStart,
-        CONFIG_FILE,
-    )
     learns, takes, written = "retriever", "benchmark", "run"
+
+    @classmethod
+    def training(cls) -> Sequence[Any]:
+        """See :class:`Task`."""
+        return RetrieverTraining, FitSettings, RetrieverStart, CONFIG_FILE
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
         """See :class:`Task`. The figures are those of each group of queries, in percent."""

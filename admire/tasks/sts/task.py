@@ -66,11 +66,12 @@ class SimilarityTask(Task):
     """Measures the similarity of sentence pairs, and scores it: Spearman's correlation."""
 
     settings: ClassVar[Sequence[Any]] = (SimilaritySettings, PairFiles)
-    training: ClassVar[Sequence[Any]] = (
-        *(SentenceTraining, FitSettings, SentenceFiles, StartEncoder),
-        CONFIG_FILE,
-    )
     learns, takes = "sentences", "files"
+
+    @classmethod
+    def training(cls) -> Sequence[Any]:
+        """See :class:`Task`."""
+        return SentenceTraining, FitSettings, SentenceFiles, StartEncoder, CONFIG_FILE
 
     def run(
         self, data: Data | Sequence[Data], settings: Values, session: Session | None = None
