@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -13,18 +14,23 @@ from toys import OWL, PAPER, WordEncoder, says
 
 import admire
 from admire import UserError, rank, read_run, write_run
+from admire.apps.cli import options
 from admire.core import registry
 from admire.core.registry import PluginError, register
 from admire.encoders import TextEncoder, open_encoder
-from admire.llm import ChatModel, open_llm
+from admire.llm import ChatModel, Question, open_llm
 
 LENGTH = [len(candidate.caption) for candidate in OWL.candidates]
 
 
 @pytest.fixture(autouse=True)
-def _restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is forgotten after it."""
-    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
+def _restored() -> Iterator[None]:
+    """What a test registers is forgotten after it; admire's own modules are not imported again."""
+    before = dict(registry._REGISTERED)
+    yield
+    for key in [k for k, p in registry._REGISTERED.items() if "admire" not in p.make.__module__]:
+        del registry._REGISTERED[key]
+    registry._REGISTERED.update(before)
 
 
 @pytest.fixture
@@ -136,6 +142,28 @@ def failing(item, reading):
     raise KeyError(item.compound)
 
 
+def quitting(item, reading):
+    raise SystemExit(0)
+
+
+def quitting_later(item, reading):
+    yield [Question("?")]
+    sys.exit("enough")
+
+
+class Quitting(TextEncoder, ChatModel):
+    def ask(self, question):
+        sys.exit()
+
+    def encode_texts(self, texts, *, role):
+        sys.exit(1)
+
+
+class Unopened:
+    def __init__(self):
+        sys.exit(0)
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "made", "message"),
     [
@@ -152,6 +180,11 @@ def failing(item, reading):
         ("ranker", "few", wrong_number, "'night owl': the ranker 'few' returned 1 scores for 3"),
         ("ranker", "nan", not_finite, "'night owl': the ranker 'nan' returned a score of nan"),
         ("ranker", "fail", failing, "'night owl': the ranker 'fail' raised KeyError"),
+        ("ranker", "quit", quitting, "'night owl': the ranker 'quit' raised SystemExit (0)"),
+        ("ranker", "late", quitting_later, "the ranker 'late' raised SystemExit (enough)"),
+        ("chat", "quit", Quitting, "'night owl': the chat model 'quit' raised SystemExit ("),
+        ("encoder", "quit", Quitting, "the encoder 'quit' raised SystemExit (1)"),
+        ("chat", "none", Unopened, "the chat model 'none' raised SystemExit (0)"),
     ],
 )
 def test_a_plugin_that_fails_is_named_with_the_item(kind, name, made, message):
@@ -163,6 +196,38 @@ def test_a_plugin_that_fails_is_named_with_the_item(kind, name, made, message):
     with pytest.raises(PluginError) as error:
         rank([OWL], settings, **chosen)
     assert message in str(error.value)
+
+
+def test_a_plugin_that_ends_the_process_or_prints_at_its_import_spoils_nothing(
+    announce, capsys, monkeypatch, tmp_path
+):
+    (tmp_path / "loud_module.py").write_text("print('hello')\ndef loud(item, reading): ...\n")
+    (tmp_path / "quitting_module.py").write_text("print('bye')\nraise SystemExit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("loud", "quitting"):
+        announce(f"ranker.{name}", f"{name}_module:{name}", f"admire-{name}")
+    monkeypatch.setattr(options, "add_plugin_settings", options.add_plugin_settings.__wrapped__)
+    dry = ("rank", admire.SAMPLES, "--dry-run", "--json", "--llm", "embedded")
+    for words in (("plugins", "ranker", "--json"), dry):
+        code, out, err = run(capsys, *words)
+        assert (code, bool(json.loads(out))) == (0, True)
+        assert {"hello", "bye"} <= {*err.splitlines()}
+        sys.modules.pop("loud_module")
+    code, out, _ = run(capsys, "rank", "--help")
+    assert (code, "Usage" in out) == (0, True)
+    for words in (("plugins", "ranker"), ("rank", admire.SAMPLES, "--ranker", "quitting")):
+        _, _, err = run(capsys, *words)
+        assert "'quitting' of admire-quitting cannot be imported" in err
+        assert "SystemExit: 0" in err
+    assert run(capsys, *words)[0] == 2
+
+
+@pytest.mark.parametrize("code", ["None", "0", "'text'"])
+def test_what_ends_the_process_elsewhere_is_named(capsys, monkeypatch, code):
+    register("task", "quit")(lambda: None)
+    monkeypatch.setattr(registry.Plugin, "open", lambda *_: exec(f"raise SystemExit({code})"))
+    message = ended(capsys, "task", "quit", "data")
+    assert f"line 1: ended admire (SystemExit({code if code != 'None' else ''}" in message
 
 
 def test_with_skip_bad_the_items_that_a_plugin_cannot_rank_are_left_out(capsys, tmp_path):

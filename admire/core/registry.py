@@ -14,8 +14,16 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+    redirect_stdout,
+    suppress,
+)
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import metadata
@@ -210,13 +218,13 @@ class Plugin:
         """
         try:
             yield
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             blamed = self.blame(error, where)
             if blamed is error:
                 raise
             raise blamed from error
 
-    def blame(self, error: Exception, where: str = "") -> Exception:
+    def blame(self, error: BaseException, where: str = "") -> BaseException:
         """Return an exception as a :class:`PluginError`; unchanged if the plug-in ships with admire
         or it is a message for users."""
         if self.ships or isinstance(error, UserError | MemoryError):
@@ -245,6 +253,7 @@ def blamed(instance: object, where: str = "") -> AbstractContextManager[None]:
 
 
 _REGISTERED: dict[tuple[Kind, str], Plugin] = {}
+_LOADING = threading.RLock()  # sys.stdout is everybody's
 
 
 def register(kind: Kind, name: str, **facts: Any) -> Callable[[Made], Made]:
@@ -312,9 +321,12 @@ def find(kind: Kind, name: str) -> Plugin:
             raise unknown(kind, name)
         return registered
     ((owner, point),) = points.items()
+    # What it prints must not get into the output of a command.
+    quiet = nullcontext() if owner == DISTRIBUTION else redirect_stdout(sys.stderr)
     try:
-        make = point.load()
-    except Exception as error:
+        with _LOADING, quiet:
+            make = point.load()
+    except (Exception, SystemExit) as error:
         raise PluginError(
             f"The {noun(kind)} '{name}' of {owner} cannot be imported ({point.value}: "
             f"{type(error).__name__}: {error}). Repair or uninstall {owner}.",

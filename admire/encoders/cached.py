@@ -95,7 +95,8 @@ class CachedEncoder:
 
     def _prepare(self, paths: Iterable[Path]) -> Iterator[Any]:
         """Prepare the next images in other threads, while the model runs."""
-        return prefetch(self.encoder.prepare_image, paths, 2 * self.batch)
+        with registry.blamed(self.encoder):
+            yield from prefetch(self.encoder.prepare_image, paths, 2 * self.batch)
 
     def _key(self, kind: str, content: bytes) -> str:
         return hashlib.sha256(f"{self.identity}\0{kind}\0".encode() + content).hexdigest()
@@ -147,11 +148,11 @@ class CachedEncoder:
     ) -> Vectors | None:
         """Encode a batch; if it does not fit into memory, return None and halve the batches."""
         try:
-            return encode(part)
+            with registry.blamed(self.encoder):
+                return encode(part)
         except Exception as error:
             if not _is_out_of_memory(error):
-                with registry.blamed(self.encoder):
-                    raise
+                raise
         if len(part) == 1:
             raise UserError(
                 f"{self.name}: not even one of the {kind} fits into memory. Use the device "

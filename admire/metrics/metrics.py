@@ -165,7 +165,7 @@ def _figure(
         if value is None:
             return None
         number = float(value) if isinstance(value, float | Real | np.bool_) else math.nan
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         with plugin.blamed(where):
             raise error
     if not math.isfinite(number):

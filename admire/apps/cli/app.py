@@ -12,6 +12,7 @@ from importlib import metadata
 from inspect import cleandoc
 from io import TextIOWrapper
 from pathlib import Path
+from traceback import extract_tb
 from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
@@ -32,7 +33,15 @@ BROKEN_PIPE = 141
 """The exit code where the reader of stdout left, as ``head`` does: that of shells for SIGPIPE."""
 
 HELP = ("--help", "-h", "--help-all")
-REPORTED = (UserError, CycloptsError, OSError, UnicodeError, RecursionError, MemoryError)
+REPORTED = (
+    UserError,
+    CycloptsError,
+    OSError,
+    UnicodeError,
+    RecursionError,
+    MemoryError,
+    SystemExit,
+)
 """What is no bug, and ends in one line without a traceback."""
 
 
@@ -156,16 +165,16 @@ def run(arguments: Sequence[str] | None = None) -> None:
     # repeat our messages.
     logging.getLogger().addHandler(logging.NullHandler())
     EVERYTHING.set("--help-all" in words)
-    code: str | int | None = 0
+    code = 0
     problem = None
     try:
         load(words[1:] if words[:1] == ["__complete"] else words)
-        app(words)
-    except SystemExit as stopped:
-        is_pipe = isinstance(stopped.__context__, BrokenPipeError)  # Rich ends the process then
-        code = BROKEN_PIPE if is_pipe else stopped.code
+        app(words, result_action="return_value")
     except REPORTED as error:
-        problem = _as_user_error(error)
+        if isinstance(error.__context__, BrokenPipeError):  # Rich ends the process then
+            code = BROKEN_PIPE
+        else:
+            problem = _as_user_error(error)
     try:
         print(end="", flush=True)
     except OSError as error:
@@ -197,7 +206,7 @@ def _new_warnings() -> Callable[[logging.LogRecord], bool]:
     return passes
 
 
-def _as_user_error(error: Exception) -> UserError:
+def _as_user_error(error: BaseException) -> UserError:
     """Return an error that is not a bug as one sentence for the user."""
     if isinstance(error, UserError):
         return error
@@ -207,6 +216,9 @@ def _as_user_error(error: Exception) -> UserError:
         return _of_the_system(error)
     if isinstance(error, UnicodeError):
         return UserError(f"A name or text is not UTF-8 ({error}). Rename it, or save it as UTF-8.")
+    if isinstance(error, SystemExit):  # of code that no plug-in is blamed for
+        place = extract_tb(error.__traceback__)[-1]
+        return UserError(f"{place.filename}, line {place.lineno}: ended admire ({error!r}).")
     if isinstance(error, RecursionError):
         return UserError("A file is nested too deeply to be parsed.")
     why = f" ({error})" if str(error) else ""

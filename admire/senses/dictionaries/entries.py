@@ -11,6 +11,7 @@ from functools import cache
 from itertools import combinations, product
 from typing import Protocol
 
+from admire.core.registry import blamed
 from admire.data.items import Item, SenseLabel
 from admire.data.languages import base_language, language_name
 
@@ -100,7 +101,8 @@ def look_up(dictionaries: Sequence[Dictionary], expression: str, language: str) 
         _warn_of_language(language, tuple(dictionary.name for dictionary in dictionaries))
     for dictionary in able:
         for key in spellings(expression, language):
-            entries = dictionary.entries(key, language)
+            with blamed(dictionary):
+                entries = dictionary.entries(key, language)
             if entries:
                 return sort_by_sense(entries, expression, language)
     return NO_ENTRIES
