@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from repeats import quickly, repeating
 
 from admire.llm.thoughts import without_thoughts
@@ -73,7 +73,12 @@ def test_thoughts_after_an_answer_are_left_out():
     assert without_thoughts("Idiomatic\n<think>hm, literal").strip() == "Idiomatic"
 
 
-@given(repeating("<think>", "</think>", "{", "}", '"', "analysisA", "assistantfinal", "a ", "<|"))
+PIECES = ("<think>", "</think>", "{", "}", '"', "analysisA", "assistantfinal", "a ", "<|")
+
+
+@given(repeating(*PIECES, " \n", "\xa0", "<answer>\t", "<|channel> ", times=9_000))
+@example("</think>" + " " * 40_000 + "x")
+@example("</think>x" + "<answer> " * 9_000 + "x")
 def test_every_reply_is_read_in_linear_time(reply: str):
     with quickly():
         without_thoughts(reply * 3)

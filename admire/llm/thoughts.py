@@ -24,14 +24,14 @@ FORMATS = {
 _PLAIN = r"\A\s*+(?:assistant)?(?:analysis|commentary)\s?(?=[A-Z])"
 _PLAIN_END = r"assistant\s?final(?:json)?"
 """gpt-oss from servers that remove its special tokens."""
-_BEGINNING = re.compile(rf"{_PLAIN}|\s*+(?:{'|'.join(FORMATS)})")
+_BEGINNING = re.compile("|".join((_PLAIN, *FORMATS)))
 _END_OR_BRACE = re.compile(rf"[{{}}]|{'|'.join(FORMATS.values())}")
 _END_IN_PLAIN = re.compile(rf"{_END_OR_BRACE.pattern}|{_PLAIN_END}")
 _FRAME = (
     r"</?(?:answer|response|final)>|<\|(?:START|END)_RESPONSE\|>|<\|(?:begin|end)_of_solution\|>|"
     r"<\|(?:return|end|im_end|eot_id)\|>"
 )
-_FRAMES = re.compile(rf"\A(?:\s*+(?:{_FRAME}))++|(?:(?:{_FRAME})\s*+)++\Z")
+_FRAMES = re.compile(rf"(?:(?:{_FRAME})\s*+)++")
 """Marks that some models put around their answer."""
 
 _ALOUD = re.compile(
@@ -56,10 +56,14 @@ def without_thoughts(text: str) -> str | None:
     answer = text[_end_of_thoughts(text) :]
     begins = _BEGINNING.search(answer)
     if begins and "{" not in answer[: begins.start()]:
-        answer = answer[: begins.start()]
-        if not answer.strip():
+        answer = answer[: begins.start()].rstrip()
+        if not answer:
             return None
-    return _FRAMES.sub("", answer).lstrip() if len(answer) < len(text) else text
+    if len(answer) == len(text):
+        return text
+    answer = answer.lstrip()
+    around = (0, len(answer))
+    return _FRAMES.sub(lambda mark: "" if {*mark.span()} & {*around} else mark[0], answer)
 
 
 def _end_of_thoughts(text: str) -> int:
