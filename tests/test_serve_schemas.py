@@ -37,6 +37,8 @@ CASES = [
         lambda text: reading(literal={"definitions": [text]}),
     ),
     ("readings[0].literal.scenes[0]", "scene", lambda text: reading(literal={"scenes": [text]})),
+    ("id", "id", lambda text: {"id": text}),
+    ("subset", "id", lambda text: {"subset": text}),
     ("readings[0].idiomatic.unread", "reply", lambda text: reading(idiomatic={"unread": text})),
 ]
 
@@ -50,6 +52,30 @@ def test_a_text_that_is_too_long_or_is_none_is_named(served, key, column, change
         ("x\ud800", "JSON"),
     ):
         assert all(why in detail for detail in served.refusals(ROW | changes(text)))
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        *(
+            (f"readings[0].{key}", reading(**{key: wrong}))
+            for key in ("probability_idiomatic", "confidence")
+            for wrong in (2.0, -1e308, 10**400, float("nan"), float("inf"), "x", [0.5], {})
+        ),
+        *(
+            (f"readings[0].votes.{key}", reading(votes={key: wrong}))
+            for key in ("idiomatic", "literal", "unparsed")
+            for wrong in (-5, 0.5, 10**400, float("nan"), "x", None)
+        ),
+        ("readings", {"readings": [READING] * 2}),
+        ("readings", {"readings": [READING] * 2_000}),
+        ("readings[0].literal.definitions", reading(literal={"definitions": [""] * 2_000})),
+        ("sequence", {"sequence": [{"caption": "a"}] * 2_000}),
+        ("expected_order", {"expected_order": [""] * 2_000}),
+    ],
+)
+def test_readings_are_as_many_as_chat_models_and_their_numbers_have_ranges(served, key, changes):
+    assert all(detail.startswith(f"{key}: ") for detail in served.refusals(ROW | changes))
 
 
 def test_the_description_has_the_limits(served):

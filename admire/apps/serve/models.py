@@ -88,6 +88,11 @@ class Models:
             for model in self._once(("llm", name, url), partial(opener, name, url=url))
         ]
 
+    def count_llms(self, profile: str) -> int:
+        """Return how many chat models a profile has; a name that is not open counts as one."""
+        names, url = self.settings(profile).llms, self.settings(profile).llm_url
+        return sum(len(self._opened.get(("llm", name, url), "1")) for name in names)
+
     def open(self, profile: str) -> bool:
         """Open what a profile needs, and return whether it asks a chat server.
 

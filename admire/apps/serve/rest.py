@@ -167,6 +167,9 @@ async def _rank(
     if len(row.candidates) + len(row.sequence) > service.limits.pictures:
         most = service.limits.pictures
         raise Problem(422, f"candidates, sequence: are more than {most}, the limit.")
+    profile, models = row.profile or service.models.profiles[0], service.models
+    if len(row.readings) > (most := models.count_llms(profile)):
+        raise Problem(422, f"readings: are more than {most}, one for each chat model.")
     with TemporaryDirectory(dir=service.folder) as place:
         folder = Path(place)
         names = {
@@ -174,8 +177,6 @@ async def _rank(
             for key, file in FILES.items()
             for k in range(1, 1 + service.limits.pictures)
         }
-
-        profile, models = row.profile or service.models.profiles[0], service.models
 
         def do() -> Ranking | bytes:
             from admire.apps.serve.ranking import describe, rank_item, zip_folder

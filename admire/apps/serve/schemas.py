@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -19,7 +20,7 @@ from admire.apps.serve.guard import Limits
 from admire.core.choices import ProfileName, nearest
 from admire.core.schema import UNLESS_NONE
 from admire.data.image_files import FORMAT_NAMES
-from admire.data.limits import Limit
+from admire.data.limits import Limit, check_text
 
 # Without admire.data.items, which takes longer to import than the page may take.
 Sense = Literal["idiomatic", "literal"]
@@ -28,6 +29,9 @@ NONE = "null if no vote could be parsed"
 CONFIDENCE = f"Probability of the predicted sense; {NONE}, or the sense was given."
 Language = Annotated[str, Limit("language")]
 Name = Annotated[str, Limit("image")]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+Many = Field(max_length=1_000)  # pydantic reads no further
 START = "data:[^,]{0,200};base64,"
 """How the data URI of a picture begins."""
 
@@ -56,9 +60,10 @@ class Sent(BaseModel):
     def _check_keys(cls, value: object) -> object:
         if isinstance(value, dict):
             names = [*cls.model_fields]
-            for key in [key for key in value if key not in names]:
-                hint = nearest(key[:80], names) or f" Known keys: {', '.join(names)}."
-                raise ValueError(f"'{key[:80]}' is unknown.{hint}")
+            for key in value:
+                if key not in names:
+                    hint = nearest(key[:80], names) or f" Known keys: {', '.join(names)}."
+                    raise ValueError(f"'{key[:80]}' is unknown.{hint}")
         return value
 
 
@@ -86,18 +91,18 @@ class Candidate(Sent):
 class Votes(Sent):
     """How often each sense was given."""
 
-    idiomatic: int = 0
-    literal: int = 0
-    unparsed: int = 0
+    idiomatic: Count = 0
+    literal: Count = 0
+    unparsed: Count = 0
 
 
 class Meaning(Sent):
     """What a chat model says of one sense."""
 
-    definitions: list[Annotated[str, Limit("definition")]] = Field(
+    definitions: Annotated[list[Annotated[str, Limit("definition")]], Many] = Field(
         default=[], description="The first two count."
     )
-    scenes: list[Annotated[str, Limit("scene")]] = Field(
+    scenes: Annotated[list[Annotated[str, Limit("scene")]], Many] = Field(
         default=[], description="The first one counts."
     )
     unread: Annotated[
@@ -124,10 +129,10 @@ class Reading(Sent):
 
     llm: Annotated[str, Limit("llm")]
     sense: Sense | None
-    probability_idiomatic: float | None = Field(
+    probability_idiomatic: Probability | None = Field(
         description=f"Probability of the idiomatic sense; {NONE}."
     )
-    confidence: float | None = Field(
+    confidence: Probability | None = Field(
         None, description=f"{CONFIDENCE} Requests can omit it: it is computed."
     )
     votes: Votes | None = None
@@ -137,7 +142,7 @@ class Reading(Sent):
     )
     idiomatic: Meaning = Meaning()
     literal: Meaning = Meaning()
-    dictionary: dict[Sense, list[Entry]] = {}
+    dictionary: dict[Sense, Annotated[list[Entry], Many]] = {}
 
     @model_validator(mode="after")
     def _follow(self) -> Self:
@@ -166,12 +171,14 @@ class Row(Sent):
         description=f"At most {Limits.pictures} together with the sequence.",
     )
     sequence: list[Candidate] = Field(
-        [], description="Instead of a sentence: what the best candidate continues."
+        [],
+        max_length=Limits.pictures,
+        description="Instead of a sentence: what the best candidate continues.",
     )
     profile: ProfileName | None = Field(
         None, description="The models and settings (default: those that the server started with)."
     )
-    readings: list[Reading] = Field(
+    readings: Annotated[list[Reading], Many] = Field(
         [],
         description="Readings of an earlier answer, unchanged or with another sense or other "
         "definitions. The candidates are ranked by these, and no chat model is asked.",
@@ -184,10 +191,16 @@ class Row(Sent):
     sentence_type: Annotated[Sense | None, BeforeValidator(_plain_sense)] = Field(
         None, description="Gold; as in a manifest, in any case of letters."
     )
-    expected_order: list[Name] | None = Field(None, description="Gold: names, best first.")
+    expected_order: Annotated[list[Name], Many] | None = Field(
+        None, description="Gold: names, best first."
+    )
     expected_item: Name | None = Field(None, description="Gold of an item with a sequence.")
-    id: str | int | None = Field(None, description="Not used; manifests may have it.")
-    subset: str | None = Field(None, description="Not used; AdMIRe's files have it.")
+    id: Annotated[str | int | None, BeforeValidator(partial(check_text, "id"))] = Field(
+        None, description="Not used; manifests may have it."
+    )
+    subset: Annotated[str, Limit("id")] | None = Field(
+        None, description="Not used; AdMIRe's files have it."
+    )
 
 
 class Part(BaseModel):
