@@ -7,24 +7,26 @@ import json
 import logging
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 from commands import until
-from serving import LONGEST, ROW, Gate, Served, drawn, problem, serving, toy_models, uri
+from serving import LINES, LONGEST, ROW, Gate, Served, drawn, problem, serving, toy_models, uri
 from toys import explains
 
-from admire.apps.serve import Limits
+from admire.apps.serve import Limits, bodies, server
 
 JSON = {"Content-Type": "application/json"}
 
 
-def head(served: Served, *lines: str, path: str = "/v1/rank") -> bytes:
+def head(
+    served: Served, *lines: str, path: str = "/v1/rank", kind: str = JSON["Content-Type"]
+) -> bytes:
     """The head of a request."""
     start = (
         f"POST {path} HTTP/1.1",
         f"Host: 127.0.0.1:{served.port}",
-        f"Content-Type: {JSON['Content-Type']}",
+        f"Content-Type: {kind}",
     )
     return "\r\n".join((*start, *lines, "", "")).encode()
 
@@ -57,15 +59,52 @@ def test_bodies_of_several_requests_are_bounded_together():
     row = ROW | {"candidates": [{"image": uri(drawn(size=(400, 300)))}, {"caption": "an owl"}]}
     content = json.dumps(row).encode()
     limits = Limits(bodies=2.5 * len(content) / 1e6)
-    with serving(toy_models(gate), limits=limits) as served, ThreadPoolExecutor(2) as pool:
-        waiting = [pool.submit(served.send, content) for _ in range(2)]
-        until(lambda: served.service.bodies.size == 2 * len(content))
+    with serving(toy_models(gate), limits=limits) as served, ExitStack() as stack:
+        begun = head(served, f"Content-Length: {len(content)}") + content[:-1]
+        address = ("127.0.0.1", served.port)
+        slow = [stack.enter_context(socket.create_connection(address)) for _ in range(2)]
+        for connection in slow:
+            connection.sendall(begun)
+        until(lambda: served.service.bodies.size == 2 * len(content) - 2)
         refused = served.send(content)
         assert "memory" in problem(refused, 503)
         assert refused.headers["retry-after"]
+        for connection in slow:
+            connection.sendall(content[-1:])
+        for _ in slow:
+            gate.wait()
+        assert not served.service.bodies.size  # they are read, and wait for a chat model
         gate.open()
-        assert [client.result().status_code for client in waiting] == [200, 200]
         assert served.send(content).status_code == 200
+        for connection in slow:
+            assert b" 200 " in connection.recv(65536)
+
+
+def test_who_does_not_read_is_cut_and_keeps_out_nobody_who_sends_little(monkeypatch):
+    monkeypatch.setattr(server, "TAKEN", 1)
+    content = b'{"a":1}\n' * 50_000
+    lengthy = f"Content-Length: {len(content)}"
+    with serving(limits=Limits(bodies=0.7)) as served, ExitStack() as stack:
+        (listening,) = served.server.servers[0].sockets
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        for _ in range(2):
+            connection = stack.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", served.port))
+            connection.sendall(head(served, lengthy, kind=LINES["Accept"]) + content)
+            until(lambda: served.service.bodies.size > 300_000)
+        assert served.rank().status_code == 200
+        until(lambda: not served.service.bodies.size)
+        assert served.send(content[: len(content) // 8], "application/json").status_code == 422
+
+
+def test_a_body_that_does_not_arrive_is_given_up(monkeypatch):
+    monkeypatch.setattr(bodies, "PATIENCE", 0.2)
+    with serving() as served:
+        for path in ("/v1/rank", "/thumbnail", "/language"):
+            start = head(served, "Content-Length: 90000", path=path) + b"{" * 50_000
+            assert b" 408 " in sent(served, start)
+        assert not served.service.bodies.size
 
 
 @pytest.mark.parametrize(

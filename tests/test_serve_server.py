@@ -15,7 +15,7 @@ from urllib.request import url2pathname
 
 import httpx2 as httpx
 import pytest
-from commands import HEAVY, hide, loaded, run
+from commands import HEAVY, hide, loaded, run, until
 from serving import LONGEST, ROW, problem, serving
 
 from admire.apps.serve import Limits, Models, run_server
@@ -78,6 +78,7 @@ def test_the_command_starts_without_models_and_ends_at_once_with_nothing_left(tm
         refused = httpx.post(f"{address}v1/rank", json=row, headers=bearer, timeout=LONGEST)
         assert "OPENAI_API_KEY" in problem(refused, 503)
         assert list(tmp_path.iterdir())
+        until(lambda: "failed" in httpx.get(f"{address}models", headers=bearer).text)
         started.send_signal(signal.SIGINT)
         assert started.wait(LONGEST) == 0
     finally:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -33,6 +34,21 @@ def test_requests_wait_their_turn_and_are_told_their_place_and_progress(gate):
         assert third.until(sense="idiomatic")["sentence"] == "The night owl works."
 
 
+def test_a_small_request_goes_before_large_ones_that_came_before_it(gate):
+    large = [{"caption": f"person {k}"} for k in range(20)]
+    with serving(toy_models(gate), limits=Limits(asking=1)) as served:
+        first = served.wait(candidates=large)
+        gate.wait()
+        second = served.wait(candidates=large, sentence="A night owl is a bird.")
+        second.until(place=1)
+        third = served.wait(sentence="The night owl works.")
+        third.until(place=1)
+        second.until(place=2)
+        gate.open()
+        for client in (first, third, second):
+            client.until(sense="idiomatic")
+
+
 def test_who_goes_away_is_not_worked_for_and_when_too_many_wait_no_more_can(gate):
     with serving(toy_models(gate), limits=Limits(jobs=1, asking=1)) as served:
         first = served.wait()
@@ -54,6 +70,16 @@ def test_a_problem_is_the_last_line():
     with serving() as served:
         waiting = served.wait(candidates=[{"caption": "a"}, {"caption": " "}])
         assert waiting.until(status=422)["detail"].startswith("candidate 2")
+
+
+def test_requests_that_come_at_the_end_are_refused_and_no_error_is_logged(caplog):
+    with serving() as served:
+        served.service.work.close()
+        assert "shutting down" in problem(served.rank(), 503)
+        assert served.client.get("/models").status_code == 200
+        served.service.folder.rmdir()
+        assert "shutting down" in problem(served.rank(), 503)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_models_are_loaded_when_the_first_page_is_there():

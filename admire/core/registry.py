@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import (
     AbstractContextManager,
+    ExitStack,
     contextmanager,
     nullcontext,
     redirect_stdout,
@@ -321,10 +322,11 @@ def find(kind: Kind, name: str) -> Plugin:
             raise unknown(kind, name)
         return registered
     ((owner, point),) = points.items()
-    # What it prints must not get into the output of a command.
-    quiet = nullcontext() if owner == DISTRIBUTION else redirect_stdout(sys.stderr)
     try:
-        with _LOADING, quiet:
+        with ExitStack() as quiet:
+            if owner != DISTRIBUTION:  # what it prints must not get into a command's output
+                quiet.enter_context(_LOADING)
+                quiet.enter_context(redirect_stdout(sys.stderr))
             make = point.load()
     except (Exception, SystemExit) as error:
         raise PluginError(

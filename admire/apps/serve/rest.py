@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from admire.apps.serve.bodies import JsonRoute, media_type
 from admire.apps.serve.guard import MEGABYTE, Limits
 from admire.apps.serve.pictures import check_picture, distinct, label
 from admire.apps.serve.problems import PROBLEM_TYPE, Problem, ProblemDetails, problem_of
-from admire.apps.serve.schemas import Ranking, Row
+from admire.apps.serve.schemas import Ranking, Reading, Row
 from admire.apps.serve.service import Service, TheService
 from admire.apps.serve.work import Progress, Stopped
 from admire.data.languages import language_of
@@ -93,17 +93,20 @@ async def rank_lines(request: Request, service: TheService) -> StreamingResponse
     return Lines(_answers(body, request, service), held)
 
 
-async def _answers(body: bytes, request: Request, service: Service) -> AsyncIterator[bytes]:
+async def _answers(body: bytearray, request: Request, service: Service) -> AsyncIterator[bytes]:
     """Yield for each line with an item a line with its ranking, or with a problem in its place."""
-    for line in filter(None, map(bytes.strip, BytesIO(body))):
+    while first := re.search(rb"\S", body):
+        del body[: first.start()]
+        end = body.find(b"\n") + 1 or len(body)
+        left = len(body) - end
         answer: BaseModel
         try:
-            row = await run_in_threadpool(Row.model_validate_json, line)
-            answer = await _last(_rank(row, request, service))
+            answer = await _last(_rank(body, request, service, end))
         except Stopped:
             return
         except Exception as error:
             answer = problem_of(error).details()
+        del body[: len(body) - left]  # unless it has been read
         yield _line(answer)
 
 
@@ -115,7 +118,7 @@ async def _answers(body: bytes, request: Request, service: Service) -> AsyncIter
         "requestBody": {"content": {LINES: {"itemSchema": {"$ref": "#/components/schemas/Row"}}}}
     },
 )
-async def rank(row: Row, request: Request, service: TheService) -> Any:
+async def rank(body: Row, request: Request, service: TheService) -> Any:
     """Rank the candidates of one item; or of several, an item a line.
 
     A client that accepts application/x-ndjson is told of the request's Progress in lines; the last
@@ -127,7 +130,7 @@ async def rank(row: Row, request: Request, service: TheService) -> Any:
     items are ranked in any case.
     """
     accepted = request.headers.get("accept", "")
-    events: AsyncGenerator[Any, None] = _rank(row, request, service, zipped=ZIP in accepted)
+    events: AsyncGenerator[Any, None] = _rank(body, request, service, zipped=ZIP in accepted)
     if ZIP in accepted:
         return Response(await _last(events), media_type=ZIP)
     if LINES not in accepted:
@@ -161,39 +164,50 @@ def _line(event: BaseModel) -> bytes:
 
 
 async def _rank(
-    row: Row, request: Request, service: Service, *, zipped: bool = False
+    body: Any, request: Request, service: Service, end: int | None = None, *, zipped: bool = False
 ) -> AsyncGenerator[Progress | Ranking | bytes, None]:
-    """Rank an item when its turn comes; yield the progress, and last the ranking or run folder."""
-    if len(row.candidates) + len(row.sequence) > service.limits.pictures:
-        most = service.limits.pictures
-        raise Problem(422, f"candidates, sequence: are more than {most}, the limit.")
-    profile, models = row.profile or service.models.profiles[0], service.models
-    if len(row.readings) > (most := models.count_llms(profile)):
-        raise Problem(422, f"readings: are more than {most}, one for each chat model.")
-    with TemporaryDirectory(dir=service.folder) as place:
-        folder = Path(place)
-        names = {
-            str(folder / f"{file}{k}"): f"{key}[{k - 1}].image"
-            for key, file in FILES.items()
-            for k in range(1, 1 + service.limits.pictures)
-        }
+    """Rank an item when its turn comes; yield the progress, and last the ranking or run folder.
+
+    Args:
+        body: a bytearray, from which the item is deleted as soon as it is read.
+        end: of the item there.
+    """
+    service.work.check_room()
+    models, names = service.models, dict[str, str]()
+    with ExitStack() as held:
 
         def do() -> Ranking | bytes:
             from admire.apps.serve.ranking import describe, rank_item, zip_folder
 
             settings = models.settings(profile)
-            run = rank_item(item, settings, models, row.readings)
+            run = rank_item(item, settings, models, readings)
             if zipped:
                 return zip_folder(run)
-            detector = None if row.readings else models.detector(settings)
+            detector = None if readings else models.detector(settings)
             return describe(run, detector, language_from)
+
+        def read() -> tuple[Item, LanguageFrom, str, list[Reading]]:
+            row = Row.model_validate_json(body[:end])
+            del body[:end]
+            if len(row.candidates) + len(row.sequence) > (most := service.limits.pictures):
+                raise Problem(422, f"candidates, sequence: are more than {most}, the limit.")
+            profile = row.profile or models.profiles[0]
+            if len(row.readings) > (most := models.count_llms(profile)):
+                raise Problem(422, f"readings: are more than {most}, one for each chat model.")
+            folder = Path(held.enter_context(TemporaryDirectory(dir=service.folder)))
+            for key, file in FILES.items():
+                for k in range(len(getattr(row, key))):
+                    names[str(folder / f"{file}{k + 1}")] = f"{key}[{k}].image"
+            language, language_from = _language(row)
+            item = _read(row, folder, service.limits, language)
+            return item, language_from, profile, row.readings
 
         with service.hidden_paths(names):
             async with service.one_at_a_time:
-                language, language_from = await run_in_threadpool(_language, row)
-                item = await run_in_threadpool(_read, row, folder, service.limits, language)
-            asks = not row.readings and await service.asks(profile)
-            async with aclosing(service.work.run(do, request, asks=asks)) as events:
+                item, language_from, profile, readings = await run_in_threadpool(read)
+            asks = not readings and await service.asks(profile)
+            pieces = len(item.candidates) + len(item.sequence)
+            async with aclosing(service.work.run(do, request, pieces, asks=asks)) as events:
                 async for event in events:
                     yield event
 

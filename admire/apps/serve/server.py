@@ -14,6 +14,7 @@ from types import FrameType
 from urllib.parse import urlencode
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from admire.apps.serve.app import create_app
 from admire.apps.serve.guard import is_loopback
@@ -24,6 +25,24 @@ from admire.core.errors import UserError
 log = logging.getLogger("admire")
 
 
+TAKEN = 30.0
+"""Seconds after which a connection is cut whose client takes nothing of its answer."""
+
+
+class Connection(H11Protocol):
+    """A connection whose client has to read."""
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read, but not for ever."""
+        super().pause_writing()
+        self.cut = self.loop.call_later(TAKEN, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on: the client has read."""
+        super().resume_writing()
+        self.cut.cancel()
+
+
 class Server(uvicorn.Server):
     """A server that ends the work and the streams before it waits for connections to close."""
 
@@ -32,7 +51,7 @@ class Server(uvicorn.Server):
         self.service = service
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.service.end()
+        self.service.work.close()
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -44,7 +63,7 @@ def make_server(service: Service, host: str, token: str | None = None) -> Server
     """Return a server for that address; ``run(sockets=[…])`` runs it."""
     config = uvicorn.Config(
         create_app(service, host, token),
-        http="h11",  # not httptools, which does not limit a head
+        http=Connection,  # of h11, not httptools, which does not limit a head
         h11_max_incomplete_event_size=16_384,
         limit_concurrency=service.limits.connections,
         log_config=None,

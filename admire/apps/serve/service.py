@@ -70,12 +70,8 @@ class Service:
             yield
         finally:
             waiting.cancel()
-            self.end()
-
-    def end(self) -> None:
-        """Stop all work and remove all files."""
-        self.work.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+            self.work.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     async def asks(self, profile: str) -> bool:
         """Open a profile, outside the queue; return whether it asks a chat server."""

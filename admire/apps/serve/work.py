@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from bisect import insort
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, Field
@@ -16,6 +18,10 @@ from admire.apps.serve.problems import LATER, Problem
 from admire.core.progress import Cancelled, cancelled_by, progress_told_to
 
 Result = TypeVar("Result")
+
+
+PIECE = 0.1
+"""Seconds for which a job lets those that come later go first, for each of its candidates more."""
 
 
 class Progress(BaseModel):
@@ -31,13 +37,16 @@ class Stopped(Problem, Cancelled):
     """Nobody waits for the result any more, or the server is shutting down."""
 
     def __init__(self) -> None:
-        super().__init__(503, "The server is shutting down, or nobody waits any more.")
+        super().__init__(503, "The server is shutting down, or nobody waits any more.", LATER)
 
 
 @dataclass(eq=False)
 class _Job:
     """Something to do in a working thread; None is the last of its news."""
 
+    do: Callable[[], Any]
+    turn: float
+    result: Future[Any] = field(default_factory=Future)
     news: asyncio.Queue[Progress | None] = field(default_factory=asyncio.Queue)
     place: int | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -62,8 +71,9 @@ class _Job:
 class Work:
     """Two queues of jobs and the threads that do them, for use in the event loop's thread.
 
-    One thread does the jobs that need this machine alone, one after the other. Those that ask a
-    chat server, which may keep them waiting, have several, so that they hold nobody up.
+    One thread does the jobs that need this machine alone, one after the other; small ones soon,
+    also where others always have large ones. Those that ask a chat server, which may keep them
+    waiting, have several, so that they hold nobody up.
 
     Args:
         limit: how many jobs can wait.
@@ -77,7 +87,8 @@ class Work:
         threads = {False: (1, "admire work"), True: (asking, "admire asking")}
         self._threads = {asks: ThreadPoolExecutor(*named) for asks, named in threads.items()}
         self._jobs: dict[bool, list[_Job]] = {False: [], True: []}
-        self._loads = False
+        self._loads = self._closed = False
+        self._taking = threading.Lock()
 
     @property
     def jobs(self) -> list[_Job]:
@@ -86,12 +97,12 @@ class Work:
 
     def want(self) -> None:
         """Load the models, unless that has begun."""
-        if not self._loads:
+        if not (self._loads or self._closed):
             self._loads = True
             self._threads[False].submit(self.load)
 
     async def run(
-        self, do: Callable[[], Result], request: Request, *, asks: bool = False
+        self, do: Callable[[], Result], request: Request, pieces: int, *, asks: bool = False
     ) -> AsyncGenerator[Progress | Result, None]:
         """Do something when its turn comes; yield its places and progress, and last its result.
 
@@ -99,14 +110,16 @@ class Work:
         queue or stops at its next question or progress.
 
         Args:
+            pieces: how much it is to do.
             asks: whether it asks a chat server.
         """
         self.check_room()
-        job, leaving = _Job(), asyncio.create_task(_disconnected(request))
-        leaving.add_done_callback(lambda _: job.stop())
         loop, jobs = asyncio.get_running_loop(), self._jobs[asks]
-        jobs.append(job)
-        result = loop.run_in_executor(self._threads[asks], self._do, job, do, loop)
+        job, leaving = _Job(do, loop.time() + PIECE * pieces), asyncio.create_task(_gone(request))
+        leaving.add_done_callback(lambda _: job.stop())
+        insort(jobs, job, key=attrgetter("turn"))
+        self._threads[asks].submit(self._do_next, jobs, loop)
+        result = asyncio.wrap_future(job.result)
         result.add_done_callback(lambda _: job.news.put_nowait(None))
         self._report_places()
         try:
@@ -122,18 +135,28 @@ class Work:
             self._report_places()
 
     def check_room(self) -> None:
-        """Refuse a job if too many wait; call it before work is done for one."""
+        """Refuse a job if too many wait, or at the end; call it before work is done for one."""
+        if self._closed:
+            raise Stopped
         if sum(job.place != 0 for job in self.jobs) >= self.limit:
             raise Problem(429, f"The queue is full ({self.limit} jobs). Try again later.", LATER)
 
     def close(self) -> None:
         """Stop all jobs, without waiting for the threads."""
+        self._closed = True
         for job in self.jobs:
             job.stop()
         for threads in self._threads.values():
             threads.shutdown(wait=False, cancel_futures=True)
 
-    def _do(self, job: _Job, do: Callable[[], Result], loop: asyncio.AbstractEventLoop) -> Result:
+    def _do_next(self, jobs: list[_Job], loop: asyncio.AbstractEventLoop) -> None:
+        """Do the job whose turn it is, if those that wait have not left."""
+        with self._taking:
+            waiting = [job for job in [*jobs] if not (job.result.running() or job.result.done())]
+            job = next((job for job in waiting if job.result.set_running_or_notify_cancel()), None)
+        if not job:
+            return
+
         def listen(stage: str, done: int, total: int) -> None:
             job.check()
             progress = Progress(place=0, stage=stage, done=done, total=total)
@@ -141,8 +164,11 @@ class Work:
 
         loop.call_soon_threadsafe(job.move, 0)
         loop.call_soon_threadsafe(self._report_places)
-        with progress_told_to(listen), cancelled_by(job.check):
-            return do()
+        try:
+            with progress_told_to(listen), cancelled_by(job.check):
+                job.result.set_result(job.do())
+        except BaseException as error:
+            job.result.set_exception(error)
 
     def _report_places(self) -> None:
         for jobs in self._jobs.values():
@@ -151,7 +177,7 @@ class Work:
                 job.move(place)
 
 
-async def _disconnected(request: Request) -> None:
+async def _gone(request: Request) -> None:
     """Wait until the client has closed the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
