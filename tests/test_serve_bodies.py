@@ -14,7 +14,7 @@ from commands import until
 from serving import LINES, LONGEST, ROW, Gate, Served, drawn, problem, serving, toy_models, uri
 from toys import explains
 
-from admire.apps.serve import Limits, bodies, server
+from admire.apps.serve import Limits, bodies
 
 JSON = {"Content-Type": "application/json"}
 
@@ -81,7 +81,7 @@ def test_bodies_of_several_requests_are_bounded_together():
 
 
 def test_who_does_not_read_is_cut_and_keeps_out_nobody_who_sends_little(monkeypatch):
-    monkeypatch.setattr(server, "TAKEN", 1)
+    monkeypatch.setattr(bodies, "PATIENCE", 1)
     content = b'{"a":1}\n' * 50_000
     lengthy = f"Content-Length: {len(content)}"
     with serving(limits=Limits(bodies=0.7)) as served, ExitStack() as stack:

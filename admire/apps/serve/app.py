@@ -64,7 +64,7 @@ def create_app(service: Service, host: str, token: str | None = None) -> Guard:
             (Problem, ValidationError, ClientDisconnect, HTTPException, Exception), answer_error
         ),
     )
-    for part in (router, rest.by_line, rest.router):
+    for part in (router, rest.router):
         app.include_router(part)
     app.state.service = service
     return Guard(app, host, token)
@@ -148,7 +148,7 @@ async def make_thumbnail(request: Request, service: TheService) -> Response:
         return Response(copy, media_type="image/webp")
 
 
-def _thumbnail(content: bytes, service: Service) -> bytes:
+def _thumbnail(content: bytearray, service: Service) -> bytes:
     from admire.apps.report.thumbnails import thumbnail
 
     with NamedTemporaryFile(dir=service.folder) as file:

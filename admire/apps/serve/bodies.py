@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import Request
-from fastapi.responses import Response
-from fastapi.routing import APIRoute
 
 from admire.apps.serve.guard import MEGABYTE
 from admire.apps.serve.problems import LATER, Problem
 
 PATIENCE = 30.0
-"""Seconds after which a body is given up of which nothing more arrives."""
-
-
-SMALL = 128
-"""A body of up to this fraction of the memory for all is small."""
+"""Seconds after which a client is given up who sends nothing more of a body, or reads nothing."""
 
 
 class Bodies:
     """The bodies of all requests that are in memory.
 
     Args:
-        megabytes: the most that they may have together. Small ones are let in all the same, so
-            that those who send large ones cannot keep out everybody.
+        megabytes: the most that they may have together. Those of less than 1 % of this are let in
+            all the same, so that who sends large ones cannot keep out everybody.
     """
 
     def __init__(self, megabytes: float):
@@ -62,7 +55,7 @@ class Bodies:
                     body += part
                     if len(body) > megabytes * MEGABYTE:
                         raise too_large
-                    if self.size > self._most and len(body) > self._most / SMALL:
+                    if self.size > self._most and len(body) > self._most / 100:
                         raise Problem(
                             503, "Other requests use all available memory. Try again later.", LATER
                         )
@@ -77,22 +70,3 @@ class Bodies:
 def media_type(request: Request) -> str:
     """Return the media type of a request's body, without parameters; empty if it names none."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-class JsonRoute(APIRoute):
-    """A route for a JSON object about which there is work to do.
-
-    Its function gets the body, the request and the service, and returns the response. FastAPI would
-    read a body of any size, and parse it in the event loop.
-    """
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        async def answer(request: Request) -> Response:
-            service = request.app.state.service
-            if media_type(request) != "application/json":
-                raise Problem(415, "Send JSON, with the header Content-Type: application/json.")
-            async with service.bodies.read(request, service.limits.row) as body:
-                response: Response = await self.endpoint(body, request, service)
-                return response
-
-        return answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +16,9 @@ from fastapi.responses import Response, StreamingResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel
-from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from admire.apps.serve.bodies import JsonRoute, media_type
+from admire.apps.serve.bodies import media_type
 from admire.apps.serve.guard import MEGABYTE, Limits
 from admire.apps.serve.pictures import check_picture, distinct, label
 from admire.apps.serve.problems import PROBLEM_TYPE, Problem, ProblemDetails, problem_of
@@ -56,13 +55,23 @@ TOLD = {
 """A line of an answer by line."""
 
 
-class ByLine(APIRoute):
-    """A route for bodies with an item a line."""
+class RankRoute(APIRoute):
+    """A route whose body is read here: FastAPI would read any size, and parse it in its loop."""
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        match, child = super().matches(scope)
-        by_line = scope["type"] == "http" and media_type(Request(scope)) == LINES
-        return (match, child) if by_line else (Match.NONE, {})
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        async def answer(request: Request) -> Response:
+            service, kind = request.app.state.service, media_type(request)
+            if kind not in ("application/json", LINES):
+                raise Problem(415, "Send JSON, with the header Content-Type: application/json.")
+            async with AsyncExitStack() as held:
+                reading = service.bodies.read(request, service.limits.row)
+                body = await held.enter_async_context(reading)
+                if kind == LINES:
+                    return Lines(_answers(body, request, service), held.pop_all())
+                response: Response = await self.endpoint(body, request, service)
+                return response
+
+        return answer
 
 
 class Lines(StreamingResponse):
@@ -78,19 +87,10 @@ class Lines(StreamingResponse):
 
 
 router = APIRouter(
-    route_class=JsonRoute,
+    route_class=RankRoute,
     dependencies=[Security(TOKEN)],  # for the description; Guard checks it
     responses={"4XX": PROBLEM, "5XX": PROBLEM},
 )
-by_line = APIRouter(route_class=ByLine, include_in_schema=False)
-
-
-@by_line.post("/v1/rank")
-async def rank_lines(request: Request, service: TheService) -> StreamingResponse:
-    """Rank one item after the other, as :func:`rank` does, and answer each as it is ranked."""
-    held = AsyncExitStack()
-    body = await held.enter_async_context(service.bodies.read(request, service.limits.row))
-    return Lines(_answers(body, request, service), held)
 
 
 async def _answers(body: bytearray, request: Request, service: Service) -> AsyncIterator[bytes]:

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from admire.apps.serve import bodies
 from admire.apps.serve.app import create_app
 from admire.apps.serve.guard import is_loopback
 from admire.apps.serve.models import Models
@@ -25,17 +26,13 @@ from admire.core.errors import UserError
 log = logging.getLogger("admire")
 
 
-TAKEN = 30.0
-"""Seconds after which a connection is cut whose client takes nothing of its answer."""
-
-
 class Connection(H11Protocol):
     """A connection whose client has to read."""
 
     def pause_writing(self) -> None:
         """Wait for the client to read, but not for ever."""
         super().pause_writing()
-        self.cut = self.loop.call_later(TAKEN, self.transport.abort)
+        self.cut = self.loop.call_later(bodies.PATIENCE, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Go on: the client has read."""

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from operator import attrgetter
+from queue import PriorityQueue
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -88,7 +89,7 @@ class Work:
         self._threads = {asks: ThreadPoolExecutor(*named) for asks, named in threads.items()}
         self._jobs: dict[bool, list[_Job]] = {False: [], True: []}
         self._loads = self._closed = False
-        self._taking = threading.Lock()
+        self._waiting: dict[bool, PriorityQueue[Any]] = {no: PriorityQueue() for no in threads}
 
     @property
     def jobs(self) -> list[_Job]:
@@ -118,7 +119,8 @@ class Work:
         job, leaving = _Job(do, loop.time() + PIECE * pieces), asyncio.create_task(_gone(request))
         leaving.add_done_callback(lambda _: job.stop())
         insort(jobs, job, key=attrgetter("turn"))
-        self._threads[asks].submit(self._do_next, jobs, loop)
+        self._waiting[asks].put((job.turn, id(job), job))
+        self._threads[asks].submit(self._do_next, self._waiting[asks], loop)
         result = asyncio.wrap_future(job.result)
         result.add_done_callback(lambda _: job.news.put_nowait(None))
         self._report_places()
@@ -149,12 +151,10 @@ class Work:
         for threads in self._threads.values():
             threads.shutdown(wait=False, cancel_futures=True)
 
-    def _do_next(self, jobs: list[_Job], loop: asyncio.AbstractEventLoop) -> None:
-        """Do the job whose turn it is, if those that wait have not left."""
-        with self._taking:
-            waiting = [job for job in [*jobs] if not (job.result.running() or job.result.done())]
-            job = next((job for job in waiting if job.result.set_running_or_notify_cancel()), None)
-        if not job:
+    def _do_next(self, waiting: PriorityQueue[Any], loop: asyncio.AbstractEventLoop) -> None:
+        """Do the job whose turn it is, unless it was left."""
+        job: _Job = waiting.get_nowait()[-1]
+        if not job.result.set_running_or_notify_cancel():
             return
 
         def listen(stage: str, done: int, total: int) -> None:
