@@ -116,6 +116,9 @@ class Service:
             elif isinstance(error, ServerError):
                 status, headers = (503, LATER) if error.later else (502, None)
             raise Problem(status, message.replace(str(self.folder), "…"), headers) from None
+        except OSError:
+            self.work.check_room()  # at the end, the folder is gone
+            raise
 
 
 def _service(request: Request) -> Service:
