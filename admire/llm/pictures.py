@@ -45,8 +45,11 @@ def image_size(path: Path) -> tuple[int, int]:
     """Return the width and height of an image file in pixels, without decoding it."""
     with needs_extra("rankers", "A chat model that sees"):
         from PIL import Image as Pillow
-    with Pillow.open(path) as opened:
-        return opened.size
+    try:
+        with Pillow.open(path) as opened:
+            return opened.size
+    except (OSError, Pillow.DecompressionBombError):
+        return read_image(path).size  # this raises the error
 
 
 def digest(image: Image) -> str:
