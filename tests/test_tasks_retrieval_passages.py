@@ -92,7 +92,6 @@ def test_a_file_is_read_in_order_with_every_column(tmp_path, name):
 @pytest.mark.parametrize(
     ("name", "rows", "message"),
     [
-        ("a.json", [], ": "),
         # Blank lines count as rows but hold nothing.
         ("a.jsonl", ["", row(), "", row(usage="odd")], ", row 4, usage: "),
         ("a.json", [row(), row(id=" ")], ", row 2, id: "),

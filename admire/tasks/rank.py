@@ -9,7 +9,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from admire.core.errors import UserError, check_extra
+from admire.core.errors import UserError
 from admire.core.options import WorkerOptions, gather_plugins, make, open_workers
 from admire.core.registry import register
 from admire.core.schema import as_tuple
@@ -118,7 +118,6 @@ class Rank(Task):
         from admire.tasks import training
         from admire.tasks.training.settings import HeadData, TripletSettings
 
-        check_extra("train", "A projection head", "torch", "joblib")
         out = make(Output, settings).out or Path("head")
         own, source = make(HeadTraining, settings), make(HeadData, settings)
         triplet_settings = make(TripletSettings, settings)

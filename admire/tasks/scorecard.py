@@ -120,7 +120,12 @@ def score_submissions(
     cards = []
     for path, rows, record in zip(paths, predictions, records, strict=True):
         card = _scorecard(path, rows, record, items, before, metrics, seed)
-        cards.append(_on_boards(card, published, track, record))
+        if published:
+            places, notes = place_on_boards(card.all_figures, published, track, record)
+            for note in notes:
+                log.warning("%s: %s", published, note)
+            card = replace(card, boards=places)
+        cards.append(card)
     figures = [{"submission": str(c.path)} | row for c in cards for row in as_rows(c.all_figures)]
     scorecards = Scorecards(figures, cards=cards, gold=corrected)
     if len(cards) == 1:
@@ -186,21 +191,6 @@ def _scorecard(
     return Scorecard(path, scored, figures, before, languages, senses)
 
 
-def _on_boards(
-    card: Scorecard,
-    published: PublishedSet | None,
-    track: BoardTrack | None,
-    record: Mapping[str, Any],
-) -> Scorecard:
-    """Return a scorecard with its places on the boards of a published set, if one is given."""
-    if not published:
-        return card
-    entries, notes = place_on_boards(card.all_figures, published, track, record)
-    for note in notes:
-        log.warning("%s: %s", published, note)
-    return replace(card, boards=entries)
-
-
 def _reliability(
     scored: pd.DataFrame, record: Mapping[str, Any], name: str, seed: int
 ) -> dict[str, Any] | None:
@@ -208,7 +198,7 @@ def _reliability(
     if not record or "mrr" in scored:  # V-WSD has no senses
         return None
     if decided_items(scored).empty:
-        log.info("%s %s, so no calibration table is printed.", name, _why_no_senses(record, scored))
+        log.info("%s has no senses to score, so no calibration table is printed.", name)
         return None
     senses: dict[str, Any] = {"figures": sense_summary(scored, seed=seed)}
     senses["curve"] = risk_curve(scored)
@@ -217,13 +207,6 @@ def _reliability(
         sure, unsure = summarise_sure(scored, seed=seed), int(scored["unsure"].sum())
         senses["unsure"] = {"below": below, "items": unsure, "without": sure}
     return senses
-
-
-def _why_no_senses(record: Mapping[str, Any], scored: pd.DataFrame) -> str:
-    """Return why the sense of a run cannot be scored."""
-    if "probability_idiomatic" in scored:
-        return "has gold without senses"
-    return "was given its senses" if used_gold_sense(record) else "predicts no sense"
 
 
 def place_on_boards(

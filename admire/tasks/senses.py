@@ -170,7 +170,7 @@ class DetectTask(Task):
         scores = detect_uses(Path(data), detector, **how)
         record = {"data": str(data), "detector": str(name) if name else None}
         files = [path for path in (own.out, own.table) if path]
-        return Result([] if scores is None else as_rows(scores, 15), record, files)
+        return Result([] if scores is None else as_rows(scores), record, files)
 
     def train(self, data: Sequence[Path], settings: Values) -> Result:
         """Fine-tune a classifier; see :class:`Task`. A row of figures for each epoch."""

@@ -160,19 +160,10 @@ def known_settings(sources: Sequence[Any]) -> dict[str, Setting]:
     return own | plugin_settings(own) if Settings in sources else own
 
 
-def as_rows(table: pd.DataFrame, decimals: int | None = None) -> list[dict[str, Any]]:
-    """Return the rows of a table as in JSON, where NaN is None.
-
-    Args:
-        decimals: of numbers; None keeps all.
-    """
-    if decimals is None:
-        rows: list[Any] = table.astype(object).where(table.notna(), None).to_dict("records")
-        return rows
-    read: list[dict[str, Any]] = json.loads(
-        table.to_json(orient="records", double_precision=decimals)
-    )
-    return read
+def as_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table as in JSON, where NaN is None."""
+    rows: list[Any] = table.astype(object).where(table.notna(), None).to_dict("records")
+    return rows
 
 
 def field_types(sources: Sequence[Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import logging
 from functools import partial
 from pathlib import Path
@@ -11,11 +10,10 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from admire.apps.cli import options as opt
-from admire.apps.cli.output import print_rows, shortened
+from admire.apps.cli.output import print_json, print_rows, shortened
 from admire.apps.search.settings import SearchSettings
 from admire.core.errors import UserError
 from admire.core.options import WorkerOptions, open_workers
-from admire.core.terminal import visible
 from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
@@ -54,13 +52,11 @@ def search(
             }
         found = content["pictures" if pictures else "texts"] = []
         for entry, score in result.entries:
-            shown = {"text": entry.caption}
-            if pictures:
-                image = str(entry.image) if entry.image else None
-                shown = {"image": image, "caption": entry.caption}
+            image = str(entry.image) if entry.image else None
+            picture = {"image": image, "caption": entry.caption}
+            shown = picture if pictures else {"text": entry.caption}
             found.append({"id": entry.name, "score": score} | shown)
-        lines = jsonlib.dumps(content, indent=2, ensure_ascii=False).split("\n")
-        print("\n".join(map(visible, lines)))
+        print_json(content)
         return
     title = f"{span}, {settings.query}"
     if reading:

@@ -9,7 +9,6 @@ from typing import Annotated
 from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
 from admire.apps.cli.output import print_dry_run, print_figures, print_json, print_rows
-from admire.core.errors import check_extra
 from admire.encoders.training_settings import HeadTraining
 from admire.tasks.rank import Rank
 from admire.tasks.training.settings import HeadData, SweepAxes, TripletSettings
@@ -79,7 +78,6 @@ def sweep(
     from admire.data.reader import read_items
     from admire.tasks import training
 
-    check_extra("train", "A sweep", "torch", "joblib")
     check_place(out)
     options = with_file("sweep", options)
     axes, source = vars(opt.make(SweepAxes, options)), opt.make(HeadData, options)
@@ -96,14 +94,14 @@ def sweep(
         tables = training.compare_heads(items, *orders, base.seed)
         if json:
             print_json(tables)
-        else:
-            for title, figures in tables.items():
-                print_figures(figures, title)
+            return
+        for title, figures in tables.items():
+            print_figures(figures, title)
         return
     results = training.sweep_heads(triplets, settings, out).sort_values("validation_loss")
     columns = [*axes, "epoch", "validation_loss", "test_top1", "none_top1"]
     if json:
-        print(results[columns].to_json(orient="records", indent=2))
+        print_json(results[columns])
         return
     best = results[columns].head(10).itertuples(index=False)
     print_rows(columns, [[f"{value:g}" for value in row] for row in best], str(out))

@@ -58,11 +58,7 @@ def reproduce(
 
     if recipe is None:
         lists = list_recipes(data)
-        if json:
-            print_json(lists)
-        else:
-            _print_recipes(lists)
-        return
+        return print_json(lists) if json else _print_recipes(lists)
     table, jobs = read_jobs(recipe, data, rows or (), llm or (), stand_in=stand_in)
     if dry_run:
         forecasts = forecast(table, [entry for entry in jobs if entry[0].run])
@@ -81,15 +77,7 @@ def reproduce(
     )
     _print(table, cells, json=json)
     if not any(cell.ran for cell in cells):
-        raise _nothing_ran(cells)
-
-
-def _nothing_ran(cells: Sequence[Cell]) -> UserError:
-    """Return the error of a table of which no row ran, with the first reason."""
-    reasons = {cell.note: f"{cell.row}, {cell.set}: {cell.note}" for cell in reversed(cells)}
-    first, *others = reversed(reasons.values())
-    more = " For the other rows see the notes in the table." if others else ""
-    return UserError(f"No row could run. {first.rstrip('.')}.{more}")
+        raise UserError("No row could run. The notes in the table say why.")
 
 
 def _print(recipe: Recipe, cells: Sequence[Cell], *, json: bool) -> None:

@@ -80,22 +80,14 @@ def train_retriever(
     Examples:
         admire train retriever benchmark/ --encoder sbert:FOLDER --out mine/
     """
-    import pandas as pd
-
     options = with_file("train retriever", options)
-    figures = pd.DataFrame(RetrieveTask().train([data], options | {"out": out}).figures)
+    figures = RetrieveTask().train([data], options | {"out": out}).figures
     if json:
-        print(figures.to_json(orient="records", indent=2))
+        print_json(figures)
         return
-    rows = [
-        (
-            r.model,
-            r.group,
-            f"{r.r_precision:.1f} ± {r.r_precision_deviation:.1f}",
-            f"{r.ndcg:.1f} ± {r.ndcg_deviation:.1f}",
-        )
-        for r in figures.itertuples()
-    ]
+    texts = "{model}", "{group}", "{r_precision:.1f} ± {r_precision_deviation:.1f}"
+    texts += ("{ndcg:.1f} ± {ndcg_deviation:.1f}",)
+    rows = [[text.format(**row) for text in texts] for row in figures]
     start, fit = opt.make(RetrieverStart, options), opt.make(FitSettings, options)
     query = opt.make(RetrieverTraining, options).query
     seeds = f"{fit.seed} to {fit.seed + start.seeds - 1}"

@@ -86,10 +86,10 @@ def detect(
     result = DetectTask().run(data, {"out": out, "force": force} | dict(options or {}))
     if not result.figures:
         return
-    scores = pd.DataFrame(result.figures).fillna(float("nan"))
     if json:
-        print(scores.to_json(orient="records", indent=2, double_precision=15))
+        print_json(result.figures)
         return
+    scores = pd.DataFrame(result.figures).fillna(float("nan"))
     rows = [
         (
             row["language"],

@@ -49,19 +49,17 @@ def sts(
     if dry_run:
         return print_dry_run(partial(SimilarityTask().rehearse, data, values), json=json)
     result = SimilarityTask().run(data, values)
+    if json:
+        print_json(result.figures)
+        return
     if values.get("count") or values.get("hard"):
-        if json:
-            print_json(result.figures)
-        elif result.figures:
+        if result.figures:
             texts = (["" if v is None else v for v in row.values()] for row in result.figures)
             print_rows([*result.figures[0]], texts, str(data))
         else:
             print("There are no hard pairs.")
         return
     figures = pd.DataFrame(result.figures).fillna(float("nan"))
-    if json:
-        print(figures.to_json(orient="records", indent=2))
-        return
     rows = [
         (
             *row[:3],

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,23 +49,17 @@ def as_named(kind: Kind, known: Known, models: Sequence[str]) -> dict[str, Any]:
     }
 
 
-@cache
-def hub_answers() -> bool:
-    """Return whether the Hugging Face hub can be reached."""
-    try:
-        socket.create_connection(("huggingface.co", 443), timeout=3).close()
-    except OSError:
-        return False
-    return True
+def missing_models(job: Job, *, download: bool = False) -> dict[str, str]:
+    """Return why each missing model of a row is.
 
-
-def missing_models(job: Job, *, ask_hub: bool = False) -> dict[str, str]:
-    """Return why each missing model of a row is; what the hub has is there if the hub answers."""
+    Args:
+        download: count what the hub has as there.
+    """
     served = bool(job.options.get("llm_url"))  # a server of one's own needs no key
     names = job.models("chat", "encoder")
     reasons = {n: lacks(n) for n in names if not (served and n.startswith("openai:"))}
-    there = FROM_HUB if ask_hub and FROM_HUB in reasons.values() and hub_answers() else ""
-    return {name: f"{name} ({why})" for name, why in reasons.items() if why not in ("", there)}
+    there = ("", FROM_HUB) if download else ("",)
+    return {name: f"{name} ({why})" for name, why in reasons.items() if why not in there}
 
 
 def check_llms(names: Sequence[str]) -> bool:

@@ -131,7 +131,7 @@ def run_jobs(
             cells.append(cell)
             if not row.run:
                 continue
-            lacking = [*chain(*job.lacking.values()), *missing_models(job, ask_hub=True).values()]
+            lacking = [*chain(*job.lacking.values()), *missing_models(job, download=True).values()]
             if not trusts and (job.options | job.measured).get("trust_remote_code"):
                 lacking.append("--trust-remote-code, because its model brings code")
             if lacking:

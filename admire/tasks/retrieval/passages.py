@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, model_valida
 
 from admire.core.errors import UserError, check_extra
 from admire.core.files import json_rows
-from admire.core.schema import Text, check_setting, read_as
+from admire.core.schema import Text, read_as
 from admire.data.limits import Limit
 from admire.encoders import hub
 from admire.tasks.retrieval.settings import SPLITS, Usage
@@ -123,8 +123,6 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
         UserError: a file is missing or damaged; the message names file, row and column. Or nothing
             is left of the split.
     """
-    for usage in usages:
-        check_setting("usage", usage, Usage)
     queries, documents = (
         [p for p in read_passages(_file(source, split, name)) if p.is_gold or not gold]
         for name in ("queries", "indexes")
@@ -163,6 +161,4 @@ def read_passages(path: Path) -> list[Passage]:
         passage = read_as(Passage, row, where)
         if passages.setdefault(passage.id, passage) is not passage:
             raise UserError(f"{where}, id: '{passage.id}' appears in two rows.")
-    if not passages:
-        raise UserError(f"{path}: contains no passages.")
     return list(passages.values())

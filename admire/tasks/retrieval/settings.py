@@ -91,7 +91,7 @@ class RetrieveSettings(QuerySettings):
     BM25 takes sentence or span."""
     split: Annotated[SplitName, Option(DATA)] = "test"
     """Split to score."""
-    usage: Annotated[tuple[str, ...], Option(DATA)] = ()
+    usage: Annotated[tuple[Usage, ...], Option(DATA)] = ()
     """Usage of documents to keep in the index (default: all). Repeat for several."""
     gold: Annotated[bool, Option(DATA)] = False
     """Only queries and documents that people checked."""

@@ -91,4 +91,4 @@ class RetrieveTask(Task):
             device=start.device,
             trust_remote_code=start.trust_remote_code,
         )
-        return Result(as_rows(figures, 10), {}, (out,))
+        return Result(as_rows(figures), {}, (out,))

@@ -13,7 +13,6 @@ import pandas as pd
 
 from admire.core.choices import Device
 from admire.core.errors import UserError, needs_extra
-from admire.core.schema import Count, check_setting
 from admire.core.storage import check_folder
 from admire.encoders.families import open_trainable
 from admire.encoders.sentence import SentenceEncoder, document_prompt, query_prompt
@@ -110,7 +109,9 @@ def train_retriever(
     """
     encoder.claim()
     model = encoder.model
-    settings = _resolved(settings, encoder)
+    if settings.instruction_format == "auto":
+        usual = usual_instruction_format(encoder.name)
+        settings = replace(settings, instruction_format=usual)
 
     def validate() -> Figures:
         similarities = dense(val, encoder, settings.query, settings.instruction_format)
@@ -136,8 +137,6 @@ def train_retrievers(
 ) -> pd.DataFrame:
     """Train several models, which differ in their seeds, and score them on the test split.
 
-    What can be refused is refused before anything is encoded.
-
     Args:
         name: the encoder to begin with.
         splits: ``train``, ``val`` and ``test``.
@@ -153,15 +152,10 @@ def train_retrievers(
         UserError: the encoder cannot be trained, ``out`` cannot be written, or see
             :func:`train_retriever`.
     """
-    check_setting("seeds", seeds, Count)
     numbers = range(settings.fit.seed, settings.fit.seed + seeds)
     folders = {seed: out / f"seed-{seed}" if seeds > 1 else out for seed in numbers}
     for folder in folders.values():
         check_folder(folder, "model")
-    draw_examples(splits["train"], settings)
-    for part in ("val", "test"):
-        if not relevance(splits[part]).any():
-            raise UserError(f"No query of the split '{part}' has a relevant document.")
     tables: list[pd.DataFrame] = []
 
     def score(encoder: SentenceEncoder, model: str) -> None:
@@ -174,7 +168,6 @@ def train_retrievers(
             name, device=device, own_prompts=False, trust_remote_code=trust_remote_code
         )
         if not tables:
-            _rows(encoder, splits["train"], _resolved(settings, encoder))
             score(encoder, "before")
         seeded = replace(settings, fit=replace(settings.fit, seed=seed))
         train_retriever(encoder, splits["train"], splits["val"], seeded, folder)
@@ -183,13 +176,6 @@ def train_retrievers(
     figures = pd.concat(tables).groupby(["model", "group"], sort=False)[["r_precision", "ndcg"]]
     deviations = figures.std(ddof=0).add_suffix("_deviation")
     return pd.concat([figures.mean(), deviations], axis=1).reset_index()
-
-
-def _resolved(settings: RetrieverTraining, encoder: SentenceEncoder) -> RetrieverTraining:
-    """Return settings with the form of instructions that the encoder's name implies."""
-    if settings.instruction_format != "auto":
-        return settings
-    return replace(settings, instruction_format=usual_instruction_format(encoder.name))
 
 
 def _rows(
@@ -209,10 +195,7 @@ def _rows(
             "trained with the query 'instruction+sentence'. Use 'instruction+span' or 'sentence'.",
             "query",
         )
-    rows = [_row(example, settings, model) for example in draw_examples(train, settings)]
-    for start in range(0, len(rows), settings.fit.batch_size):
-        _query_features(model, rows[start : start + settings.fit.batch_size])
-    return rows
+    return [_row(example, settings, model) for example in draw_examples(train, settings)]
 
 
 def _row(
@@ -232,8 +215,21 @@ def _row(
 
 
 def _features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
-    """Return features of the queries, with the masks of their spans, and of their documents."""
-    queries = _query_features(model, rows)
+    """Return features of the queries, with the masks of their spans, and of their documents.
+
+    Raises:
+        UserError: a span has no token that the model reads.
+    """
+    texts = [row["query"] for row in rows]
+    if rows[0]["start"] < 0:
+        queries = model.preprocess(texts, task="query")
+    else:
+        spans = [(row["start"], row["end"]) for row in rows]
+        try:
+            queries, mask = prepare_spans(model, texts, spans)
+        except ValueError as error:
+            raise UserError(f"A query to train on: {error}.", "query") from None
+        queries["span_mask"] = mask
     texts = [text for row in rows for text in row["documents"]]
     documents = model.preprocess(texts, task="document")
     return {
@@ -242,22 +238,6 @@ def _features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, torc
         for name, value in features.items()
         if isinstance(value, torch.Tensor)
     }
-
-
-def _query_features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return features of the queries, with the masks of their spans.
-
-    Raises:
-        UserError: a span has no token that the model reads.
-    """
-    texts = [row["query"] for row in rows]
-    if rows[0]["start"] < 0:
-        return model.preprocess(texts, task="query")
-    try:
-        queries, mask = prepare_spans(model, texts, [(r["start"], r["end"]) for r in rows])
-    except ValueError as error:
-        raise UserError(f"A query to train on: {error}.", "query") from None
-    return queries | {"span_mask": mask}
 
 
 class _ContrastiveLoss(torch.nn.Module):

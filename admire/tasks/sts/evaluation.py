@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from admire.core.errors import UserError
 from admire.core.files import add_table, numbered_rows, read_table
-from admire.core.schema import check_setting, read_as
+from admire.core.schema import read_as
 from admire.core.storage import write_whole
 from admire.encoders import TextEncoder, open_encoder
 from admire.encoders.cached import CachedEncoder
@@ -307,7 +306,6 @@ def write_similarities(
     Raises:
         UserError: a pair was not rated, or the file cannot be written.
     """
-    check_setting("setting", setting, TrainingSetting)
     missing = [pair.name for pair in pairs if (pair.first, pair.second) not in similarities]
     if missing:
         raise UserError(
@@ -341,11 +339,7 @@ def read_similarities(path: Path, pairs: Sequence[Pair]) -> dict[tuple[str, str]
         read_as(_Rated, row, f"{path}, row {number}")
         for number, row in numbered_rows(read_table(path, SUBMISSION))
     ]
-    names = zip_longest((row.name for row in rows), (pair.name for pair in pairs))
-    for number in (k for k, (name, wanted) in enumerate(names, start=1) if name != wanted):
-        raise UserError(
-            f"{path}, row {number}, ID: is not that of row {number} of the data. Give a submission "
-            "that admire sts --out wrote for the same data.",
-            "hard",
-        )
+    if [row.name for row in rows] != [pair.name for pair in pairs]:
+        text = f"{path}: is about other pairs. Give what admire sts --out wrote for the same data."
+        raise UserError(text, "hard")
     return {(p.first, p.second): row.similarity for p, row in zip(pairs, rows, strict=True)}

@@ -60,16 +60,11 @@ def read_training_data(
         seed: of what is held out.
 
     Raises:
-        UserError: a file cannot be used, pairs are to be mixed into pairs, or nothing is left to
-            validate on.
+        UserError: a file cannot be used, or nothing is left to validate on.
     """
     from_pairs = objective in FROM_PAIRS
-    if from_pairs and sts:
-        raise UserError(
-            f"'{objective}' learns from pairs: give all files as data, and none as sts.", "sts"
-        )
     groups = [] if from_pairs else [group for path in data for group in read_groups(path)]
-    sources = data if from_pairs else sts
+    sources = [*data, *sts] if from_pairs else sts
     pairs = [pair for path in sources for pair in read_pairs(path, split="train")]
     for path in leave_out:
         pairs = without(pairs, read_pairs(path))
@@ -181,11 +176,6 @@ def filled_triples(groups: Sequence[Group], rng: np.random.Generator) -> list[Ro
     for place, group in enumerate(groups):
         negatives = group.incorrect
         if not negatives:
-            if len(groups) < 2:
-                raise UserError(
-                    "A group without an incorrect paraphrase needs another group to draw one from.",
-                    "objective",
-                )
             other = (place + 1 + int(rng.integers(len(groups) - 1))) % len(groups)
             negatives = (groups[other].sentence,)
         rows += [

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from admire.core.errors import UserError
 from admire.core.options import EncoderDevice, LlmUrl, Option, PromptFolder, RemoteCode, SampleSeed
 from admire.core.schema import Count, Positive, Weight, settings
 from admire.encoders.training_settings import (
@@ -74,20 +73,9 @@ class VectorSettings:
     @property
     def changes(self) -> dict[str, Any]:
         """The settings that are not the model's own way."""
-        values = {field.name: (getattr(self, field.name), field.default) for field in FIELDS}
-        return {name: value for name, (value, default) in values.items() if value != default}
-
-    def __post_init__(self) -> None:
-        if self.pooling == "first-last-avg" and self.last_layers == 2:
-            raise UserError(
-                "first-last-avg pools the first and the last layer, not the last two.",
-                "pooling",
-                "last_layers",
-            )
-
-
-FIELDS = fields(VectorSettings)
-"""The fields of :class:`VectorSettings` alone, without those of classes below it."""
+        values = {own.name: getattr(self, own.name) for own in fields(VectorSettings)}
+        usual = VectorSettings()
+        return {name: v for name, v in values.items() if v != getattr(usual, name)}
 
 
 @settings(frozen=True, kw_only=True)

@@ -54,11 +54,8 @@ class PairFiles(Output):
 
     def __post_init__(self) -> None:
         if bool(self.out) + self.count + bool(self.hard) > 1:
-            raise UserError("Choose one: counts, hard pairs or a submission.", *OUTCOMES)
-
-
-OUTCOMES = ("count", "hard", "out")
-"""Settings of which one can be given."""
+            text = "Choose one: counts, hard pairs or a submission."
+            raise UserError(text, "count", "hard", "out")
 
 
 @register("task", "sts")
@@ -107,7 +104,7 @@ class SimilarityTask(Task):
             log.info("Wrote %s (%d pairs)", files.out, len(pairs))
         record = {"data": str(data), "model": own.llm or own.encoder, "pairs": len(pairs)}
         written = [files.out] if files.out else []
-        return Result(as_rows(measured.correlations, 10), record, written)
+        return Result(as_rows(measured.correlations), record, written)
 
     def effective(self, settings: Values) -> Values:
         """See :class:`Task`. A chat model takes the place of the encoder; counts need neither."""
@@ -129,7 +126,7 @@ class SimilarityTask(Task):
         from admire.core.storage import check_folder
         from admire.encoders.families import open_trainable
         from admire.tasks.sts.rows import read_training_data
-        from admire.tasks.sts.training import check_training, train_sentences
+        from admire.tasks.sts.training import train_sentences
 
         out = make(Output, settings).out or Path("sentences")
         own, start = make(SentenceTraining, settings), make(StartEncoder, settings)
@@ -139,7 +136,6 @@ class SimilarityTask(Task):
         learned = read_training_data(data, own.objective, **vars(files), seed=fit.seed)
         parts = learned.groups, learned.pairs, learned.validation
         log.info("%d groups and %d pairs to learn from, %d to validate", *map(len, parts))
-        check_training(learned, own)
         encoder = open_trainable(
             start.encoder, device=start.device, trust_remote_code=start.trust_remote_code
         )

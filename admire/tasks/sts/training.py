@@ -74,7 +74,7 @@ def train_sentences(
             cannot be changed as the settings say, or ``out`` cannot be written.
     """
     groups, pairs, validation = data.groups, data.pairs, data.validation
-    check_training(data, settings)
+    _check(data, settings)
     expressions = _expressions(data)
     encoder.claim()
     model = encoder.model
@@ -116,13 +116,8 @@ def train_sentences(
     )
 
 
-def check_training(data: TrainingData, settings: SentenceTraining) -> None:
-    """Check settings against the data, before a model is opened.
-
-    Raises:
-        UserError: there is nothing for the objective to learn from or to make tokens of, or it
-            cannot heed a setting.
-    """
+def _check(data: TrainingData, settings: SentenceTraining) -> None:
+    """Check settings against the data."""
     objective, groups, pairs = settings.objective, data.groups, data.pairs
     from_pairs = objective in FROM_PAIRS
     if not (pairs if from_pairs else groups):
@@ -136,10 +131,6 @@ def check_training(data: TrainingData, settings: SentenceTraining) -> None:
         raise UserError(f"'{objective}' draws its batches at random. Leave shuffle on.", "shuffle")
     if any(pair.similarity is None for pair in pairs):
         raise UserError("Pairs to learn from need similarities of their own.")
-    if objective in ("consistent", "triplet+ranking"):
-        triples(groups)
-    elif objective == "simcse":
-        filled_triples(groups, np.random.default_rng(0))
 
 
 def _expressions(data: TrainingData) -> set[str]:

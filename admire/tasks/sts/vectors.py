@@ -33,8 +33,6 @@ def change_vectors(model: SentenceTransformer, settings: VectorSettings) -> None
         model.max_seq_length = min(settings.max_length, limit(transformer) or settings.max_length)
     if settings.drop_dense:
         dense = [place for place, module in enumerate(model) if isinstance(module, Dense)]
-        if not dense:
-            raise UserError("The model has no dense layer to leave out.", "drop_dense")
         for place in reversed(dense):
             del model[place]
     if settings.pooling:
@@ -42,7 +40,7 @@ def change_vectors(model: SentenceTransformer, settings: VectorSettings) -> None
         model[poolings[0]] = Pooling(transformer.get_embedding_dimension(), mode)
     if settings.pooling == "first-last-avg":
         _average(model, transformer, 1)
-    elif settings.last_layers == 2:
+    if settings.last_layers == 2:
         _average(model, transformer, transformer.config.num_hidden_layers - 1)
 
 

@@ -113,11 +113,6 @@ def train_classifier(
 def hold_out_compounds(uses: Sequence[Use], seed: int) -> tuple[list[Use], list[Use]]:
     """Split uses into training and validation, which gets those of a random tenth of the MWEs."""
     mwes = sorted({use.item.compound.casefold() for use in uses})
-    if len(mwes) < 2:
-        raise UserError(
-            "There is only one MWE, so none can be held out to validate on. Give a file for that.",
-            "validation",
-        )
     count = max(1, round(len(mwes) / 10))
     held_out = {mwes[k] for k in np.random.default_rng(seed).permutation(len(mwes))[:count]}
     parts: tuple[list[Use], list[Use]] = [], []

@@ -17,11 +17,10 @@ import pandas as pd
 from admire.core.errors import UserError, needs_extra
 from admire.core.machine import cores
 from admire.core.progress import show_progress
-from admire.core.schema import check_setting
 from admire.core.storage import only_writer, write_whole, writing
 from admire.data.items import Item
 from admire.data.submission import Prediction
-from admire.encoders.training_settings import Folds, HeadTraining
+from admire.encoders.training_settings import HeadTraining
 from admire.metrics.figures import paired_difference, summarise
 from admire.metrics.item_figures import score_items
 from admire.rankers.scorer import Scores, rank_names
@@ -161,7 +160,6 @@ def cross_validate_heads(
     Raises:
         UserError: there are fewer compounds than folds; and as for :func:`sweep_heads`.
     """
-    check_setting("folds", folds, Folds)
     jobs = _jobs(data.compounds, settings, folds, seed)
     parts = [part for _, part in jobs[:: len(settings)]]
     outcomes = _outcomes(data, jobs, out, processes)
@@ -244,7 +242,8 @@ def _outcomes(
                 done[key] = outcome
                 if out:
                     line = json.dumps({"data": digest, "job": key, "outcome": outcome})
-                    _append(out, line + "\n")
+                    with writing(out), out.open("a", encoding="utf-8") as file:
+                        file.write(line + "\n")
         return [done[_key(job)] for job in jobs]
 
 
@@ -253,13 +252,6 @@ def _outcome(data: Triplets, job: _Job) -> tuple[str, dict[str, Any]]:
     head, history, outcome = fit_and_test_head(data, settings, parts)
     scores = head_scores(data, parts[2], head).tolist()
     return _key(job), outcome | {"scores": scores, "history": [*map(asdict, history)]}
-
-
-def _append(path: Path, text: str) -> None:
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
 
 
 def _digest(data: Triplets) -> str:
@@ -271,22 +263,19 @@ def _digest(data: Triplets) -> str:
 
 def _read(path: Path, digest: str) -> dict[str, dict[str, Any]]:
     """Read these data's outcomes so far, by job. A last line that was cut short is removed."""
-    _append(path, "")  # fails before anything is trained if it cannot be written
-    rows, whole = _read_lines(path)
-    if whole != path.read_text(encoding="utf-8"):
-        with write_whole(path) as file:
-            file.write(whole)
+    rows = _read_lines(path) if path.exists() else []
+    with write_whole(path) as file:  # fails before anything is trained if it cannot be written
+        file.writelines(json.dumps(row) + "\n" for row in rows)
     return {row["job"]: row["outcome"] for row in rows if row["data"] == digest}
 
 
-def _read_lines(path: Path) -> tuple[list[dict[str, Any]], str]:
-    """Read the results of a sweep, and the text of its whole lines."""
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read the results of a sweep, without a last line that was cut short."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith("\n")]
-        rows = [json.loads(line) for line in whole]
+        rows = [json.loads(line) for line in lines if line.endswith("\n")]
         if all({"data", "job", "outcome"} <= row.keys() for row in rows):
-            return rows, "".join(whole)
+            return rows
     except (ValueError, AttributeError):
         pass
     raise UserError(f"{path}: is not the file of a sweep. Choose another.", "out")
