@@ -264,13 +264,13 @@ def test_a_forecast_says_when_nothing_can_be_counted_or_nothing_is_asked(
     empty = tmp_path / "empty"
     empty.mkdir()
     call = ("reproduce", recipe, "--dry-run", *json_too, "--data")
-    missing = "subtask_a_train.tsv in en, second.tsv in en, subtask_a_train.tsv in pt"
+    missing = "subtask_a_train.tsv in en, second.tsv in en"
     message = ended(capsys, *call, empty)
     assert message == f"admire: No row can be counted: data are missing ({missing})."
     message = ended(capsys, *call, tmp_path, "--rows", "theirs")
     assert message == "admire: No row can be counted: admire runs none of them."
     code, printed, _ = run(capsys, *call, tmp_path, "--rows", "compound")
-    assert (code, printed) == (0, "[]\n" if json_too else "These rows ask no chat model.\n")
+    assert (code, printed) == (0, "[]\n" if json_too else "This run asks no chat model.\n")
 
 
 def test_a_forecast_counts_the_questions_of_senses_heads_and_retrieval(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from admire.encoders.torch_models import Placement
 from admire.tasks.sts.evaluation import compare, correlate
 from admire.tasks.sts.pairs import Pair
 from admire.tasks.sts.rows import TrainingData, as_pairs
-from admire.tasks.sts.settings import FROM_PAIRS, OBJECTIVES
+from admire.tasks.sts.settings import FROM_PAIRS, Objective
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 for package in ("sentence_transformers", "datasets", "accelerate", "pytorch_metric_learning"):
@@ -129,7 +129,7 @@ def test_cosent_is_ynu_hpccs_equation_1_with_lambda_20(built, model, temperature
     }
 
 
-@pytest.mark.parametrize("objective", sorted(set(OBJECTIVES) - set(FROM_PAIRS)))
+@pytest.mark.parametrize("objective", sorted(set(get_args(Objective)) - set(FROM_PAIRS)))
 def test_correct_paraphrases_join_the_pairs_that_are_mixed_in(built, model, objective):
     rows, loss = built(objective, mixed=True, sts_weight=3.0)["pairs"]
     told = Counter((row["first"], row["second"], row["label"]) for row in rows)

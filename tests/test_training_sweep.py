@@ -17,7 +17,7 @@ from heads import made
 from admire.data.items import Candidate, Item
 from admire.data.submission import Prediction
 from admire.encoders.training_settings import HeadTraining
-from admire.tasks.training import PAPER_AXES, Triplets, sweep_heads
+from admire.tasks.training import SweepAxes, Triplets, sweep_heads
 from admire.tasks.training.sweep import compare_heads, cross_validate_heads, head_grid
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -31,11 +31,12 @@ def data() -> Triplets:
 
 
 def test_the_papers_grid_has_162_settings_and_keeps_what_it_does_not_name():
-    settings = head_grid(HeadTraining(hidden=5, residual=True, seed=9))
+    axes = vars(SweepAxes())
+    settings = head_grid(HeadTraining(hidden=5, residual=True, seed=9), axes)
     assert len(settings) == len(set(settings)) == 162
     assert {(grid.hidden, grid.residual, grid.seed) for grid in settings} == {(5, True, 9)}
-    assert HeadTraining() in head_grid(HeadTraining())
-    for axis, values in PAPER_AXES.items():
+    assert HeadTraining() in head_grid(HeadTraining(), axes)
+    for axis, values in axes.items():
         assert {getattr(grid, axis) for grid in settings} == set(values)
 
 

@@ -22,11 +22,6 @@ def with_file(command: str, options: opt.Options) -> dict[str, Any]:
     return read_options(options.get("config"), command, by_name, options) | dict(options)
 
 
-def _file_settings(command: str) -> list[Setting]:
-    """Return the settings of a command that a file can contain."""
-    return [setting for setting in opt.SETTINGS[command].values() if setting.option.in_file]
-
-
 WITH_FILE = (
     *("rank", "sweep", "train head", "train detector", "train classifier", "train sentences"),
     "train retriever",
@@ -63,8 +58,8 @@ def config(*command: str, options: opt.Options = None) -> None:
         raise UserError("Only rank accepts a profile or a run.", "profile", "like")
     else:
         values = with_file(name, options)
-    entries = (_entry(s, values.get(s.name, s.default)) for s in _file_settings(name))
-    print(*entries, sep="\n\n")
+    in_file = (setting for setting in opt.SETTINGS[name].values() if setting.option.in_file)
+    print(*(_entry(s, values.get(s.name, s.default)) for s in in_file), sep="\n\n")
 
 
 def _entry(setting: Setting, value: Any) -> str:

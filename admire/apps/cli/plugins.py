@@ -23,12 +23,8 @@ def plugins(kind: Kind | None = None, /, *, foreign: bool = False, json: opt.Jso
     if json:
         print_json([_record(plugin) for plugin in listed])
         return
-    rows = [(p.kind, p.written, p.about, _origin(p)) for p in listed]
+    rows = [(p.kind, p.written, p.about, "admire" if p.ships else p.distribution) for p in listed]
     print_rows(("Kind", "Name", "What it is", "From"), rows, "")
-
-
-def _origin(plugin: Plugin) -> str:
-    return "admire" if plugin.ships else plugin.distribution
 
 
 def _record(plugin: Plugin) -> dict[str, object]:

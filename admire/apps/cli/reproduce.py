@@ -61,12 +61,7 @@ def reproduce(
         return print_json(lists) if json else _print_recipes(lists)
     table, jobs = read_jobs(recipe, data, rows or (), llm or (), stand_in=stand_in)
     if dry_run:
-        forecasts = forecast(table, [entry for entry in jobs if entry[0].run])
-        if forecasts or json:
-            print_forecasts(forecasts, json=json)
-        else:
-            print("These rows ask no chat model.")
-        return
+        return print_forecasts(forecast([entry for entry in jobs if entry[0].run]), json=json)
     out = out or Path("runs", Path(recipe).stem.replace(":", "-"))
     cells = run_jobs(
         table,

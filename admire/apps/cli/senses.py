@@ -10,12 +10,7 @@ from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
 from admire.apps.cli.output import print_dry_run, print_figures, print_json, print_rows
 from admire.tasks.senses import DetectTask, SenseTask
-from admire.tasks.training.settings import (
-    ClassifierData,
-    ClassifierTraining,
-    DetectorData,
-    DetectorTraining,
-)
+from admire.tasks.training.settings import DetectorData, DetectorTraining
 
 log = logging.getLogger("admire")
 
@@ -161,7 +156,6 @@ def train_classifier(
     if json:
         print_json(card)
         return
-    encoder = opt.make(ClassifierData, options).encoder
-    setting = opt.make(ClassifierTraining, options).setting
     rows = [(name, f"{card[name]:.4f}") for name in ("before", "after")]
-    print_rows(("Model", "Macro F1"), rows, f"{encoder}, {setting}, validation")
+    title = "{encoder}, {setting}, validation".format(**options)
+    print_rows(("Model", "Macro F1"), rows, title)

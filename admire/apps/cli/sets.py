@@ -50,7 +50,6 @@ def check(
     data: opt.Data,
     /,
     *,
-    out: Path | None = None,
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
@@ -62,14 +61,10 @@ def check(
 
     Checking pictures needs Pillow, which the extra embedded installs.
 
-    Args:
-        out: Run folder for admire rank: also check that it is writable.
-
     Examples:
         admire check my_set/
         admire check my_set/ --limit 5 --json
     """
-    from admire.core.storage import check_folder
     from admire.data.check import SetCounts, check_set
     from admire.data.image_files import check_image
     from admire.data.reader import data_files
@@ -84,11 +79,6 @@ def check(
     )
     counts, links = checked.collector.counts, list(checked.collector.links)
     faults = [vars(fault) for fault in checked.faults]
-    if out:
-        try:
-            check_folder(out, "run")
-        except UserError as error:
-            faults.append({"what": str(error), "lost": "run"})
     if json:
         print_json({"counts": counts, "faults": faults, "links": links})
     else:

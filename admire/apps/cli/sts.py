@@ -9,7 +9,6 @@ from typing import Annotated
 from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
 from admire.apps.cli.output import print_dry_run, print_json, print_rows
-from admire.encoders.training_settings import StartEncoder
 from admire.tasks.sts.settings import SentenceTraining
 from admire.tasks.sts.task import SimilarityTask
 
@@ -110,7 +109,6 @@ def train_sentences(
         (epoch or "before", *(f"{figure:.3f}" for figure in row))
         for epoch, row in enumerate(figures.itertuples(index=False, name=None))
     ]
-    encoder = opt.make(StartEncoder, options).encoder
     objective = opt.make(SentenceTraining, options).objective
-    title = f"{encoder}, {objective}: Spearman, validation"
+    title = f"{options['encoder']}, {objective}: Spearman, validation"
     print_rows(("Epoch", *figures), rows, title)

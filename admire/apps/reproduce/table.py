@@ -15,7 +15,6 @@ from admire.core.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from admire.apps.report.report import Plot
     from admire.apps.reproduce.recipe import Recipe, Row
     from admire.apps.reproduce.results import Cell
     from admire.apps.reproduce.rows import Job
@@ -118,6 +117,7 @@ def run_jobs(
     """
     from admire.apps.reproduce import rows
     from admire.apps.reproduce.models import missing_models
+    from admire.apps.reproduce.pictures import draw_pictures
     from admire.apps.reproduce.results import TABLE, Cell, result_table, write_results
     from admire.core.storage import check_place, only_writer
 
@@ -153,21 +153,10 @@ def run_jobs(
                 cell.note = f"did not run: {error}"
                 log.warning("%s, %s: %s", name, place, error)
             write_results(recipe, result_table(recipe, cells), out)
-        plots = _draw(recipe, cells)
+        plots = draw_pictures(recipe, cells)
         for path in write_results(recipe, result_table(recipe, cells), out, plots):
             log.info("Wrote %s", path)
     return cells
-
-
-def _draw(recipe: Recipe, cells: Sequence[Cell]) -> Sequence[Plot]:
-    """Draw the recipe's pictures, if it has any and the extra for them is installed."""
-    from admire.apps.reproduce.pictures import draw_pictures
-
-    try:
-        return draw_pictures(recipe, cells)
-    except UserError as error:  # the table is worth more than its pictures
-        log.warning("No pictures: %s", error)
-        return ()
 
 
 def _slug(name: str) -> str:
@@ -214,7 +203,7 @@ def brief(needs: Sequence[str]) -> list[str]:
     return [*files[:3], *more, *(f"{reason} ({count})" for reason, count in reasons.items())]
 
 
-def forecast(recipe: Recipe, jobs: Jobs) -> list[Forecast]:
+def forecast(jobs: Jobs) -> list[Forecast]:
     """Count what chat models would be asked for all rows; what rows share is counted once.
 
     Raises:
@@ -223,28 +212,19 @@ def forecast(recipe: Recipe, jobs: Jobs) -> list[Forecast]:
     from admire.apps.reproduce.rows import rehearse
     from admire.pipeline.forecast import DryRun
 
-    session = DryRun()
-    uncounted: list[str] = []
+    session, uncounted = DryRun(), Counter[str]()
     asking = [entry for entry in jobs if entry[2].models("chat")]
-    lacking = [job.lacking[""] for *_, job in asking if job.lacking[""]]
-    without, needs = len(lacking), list(dict.fromkeys(chain(*lacking)))
-    missing = f"data are missing ({', '.join(brief(needs))})"
-    for row, place, job in asking:
-        if not job.lacking[""]:
-            try:
-                rehearse(job, session)
-            except UserError as error:
-                uncounted.append(f"{recipe.name_of(row)}, {place}: {error}")
-    if not jobs or (asking and without + len(uncounted) == len(asking)):
-        reasons = [*uncounted, *([missing] if lacking else []), "admire runs none of them"]
-        raise UserError(f"No row can be counted: {reasons[0].rstrip('.')}.")
-    if without:
-        log.warning(
-            "%d of %d runs that ask a chat model are not counted: %s.",
-            without,
-            len(asking),
-            missing,
-        )
-    for reason in uncounted:
-        log.warning("Not counted: %s", reason)
+    for *_, job in asking:
+        try:
+            if needs := brief(job.lacking[""]):
+                raise UserError(f"data are missing ({', '.join(needs)})")
+            rehearse(job, session)
+        except UserError as error:
+            uncounted[str(error).rstrip(".")] += 1
+    if not jobs or (asking and uncounted.total() == len(asking)):
+        reason = next(iter(uncounted), "admire runs none of them")
+        raise UserError(f"No row can be counted: {reason}.")
+    text = "%d of %d runs that ask a chat model are not counted: %s."
+    for reason, count in uncounted.items():
+        log.warning(text, count, len(asking), reason)
     return session.forecasts()

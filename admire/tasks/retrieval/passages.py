@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy.typing as npt
 import pydantic.dataclasses
 from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, model_validator
 
-from admire.core.errors import UserError, check_extra
+from admire.core.errors import UserError
 from admire.core.files import json_rows
 from admire.core.schema import Text, read_as
 from admire.data.limits import Limit
@@ -82,19 +83,12 @@ def locate(text: str, span: str, occurrence: int = 1) -> tuple[int, int]:
         ValueError: the span does not occur that often.
     """
     for searched, pattern in ((text, span), (text.lower(), span.lower())):
-        starts = occurrences(searched, pattern)[occurrence - 1 :]
+        found = re.finditer(f"(?={re.escape(pattern)})", searched)  # occurrences may overlap
+        starts = [match.start() for match in found][occurrence - 1 :]
         # Lower case may be longer than the original ("İ"); its positions would then be wrong.
         if pattern and starts and len(searched) == len(text):
             return starts[0], starts[0] + len(pattern)
     raise ValueError(f"'{span}' is not in it" + f" {occurrence} times" * (occurrence > 1))
-
-
-def occurrences(text: str, span: str) -> list[int]:
-    """List the positions where a span begins in a text; occurrences may overlap."""
-    starts: list[int] = []
-    while (start := text.find(span, starts[-1] + 1 if starts else 0)) >= 0:
-        starts.append(start)
-    return starts
 
 
 def relevance(split: Split) -> npt.NDArray[np.bool_]:
@@ -149,7 +143,6 @@ def _file(source: str, split: str, name: str) -> Path:
             f"{folder}: has no {split}/{name}.json (or .jsonl). A benchmark has the folders "
             f"{', '.join(SPLITS)} with queries.json and indexes.json."
         )
-    check_extra("clip", f"'{source}' is not a folder, and a dataset on the hub", "huggingface_hub")
     return hub.hub_file(source, f"{split}/{name}.json", f"{split}/{name}.jsonl", kind="dataset")
 
 

@@ -9,11 +9,10 @@ from .evaluation import (
 )
 from .pairs import Group, Pair, count_pairs, read_groups, read_pairs
 from .rows import TrainingData, hold_out_groups, hold_out_pairs, read_training_data
-from .settings import OBJECTIVES, Objective, SentenceFiles, SentenceTraining, SimilaritySettings
+from .settings import Objective, SentenceFiles, SentenceTraining, SimilaritySettings
 from .training import train_sentences
 
 __all__ = [
-    "OBJECTIVES",
     "Group",
     "MeasuredPairs",
     "Objective",

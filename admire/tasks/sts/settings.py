@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -35,9 +35,6 @@ Objective = Literal[
 YNU-HPCC's; ``self-labelled`` is their baseline in the fine-tune setting (section 2.2); ``simcse``
 is ChengyuSTS's (equation 2); ``consistent`` is ours, see
 :class:`admire.tasks.sts.losses.ConsistencyLoss`."""
-
-OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
-"""All training objectives."""
 
 FROM_PAIRS: tuple[Objective, ...] = ("regression", "classification", "cosent")
 """Objectives that learn from pairs with similarities. The others learn from groups."""

@@ -3,7 +3,6 @@ from .heads import fit_head, head_scores, info_nce, top1_share, train_head, trip
 from .light_detector import sample_items, train_detector
 from .settings import ClassifierTraining, DetectorTraining, SweepAxes, TripletSettings
 from .sweep import (
-    PAPER_AXES,
     check_heads,
     compare_heads,
     cross_validate_heads,
@@ -21,7 +20,6 @@ from .triplets import (
 )
 
 __all__ = [
-    "PAPER_AXES",
     "ClassifierTraining",
     "DetectorTraining",
     "SweepAxes",

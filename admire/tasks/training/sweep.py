@@ -30,24 +30,14 @@ from admire.tasks.training.heads import (
     head_scores,
     warn_of_shared_samples,
 )
-from admire.tasks.training.settings import SweepAxes
 from admire.tasks.training.triplets import Indices, Triplets, check_soft_negatives, split_compounds
 
 with needs_extra("train", "A sweep"):
     import joblib
 
-PAPER_AXES: dict[str, tuple[float, ...]] = vars(SweepAxes())
-"""What the paper tried (section 3): 162 settings."""
 
-
-def head_grid(
-    base: HeadTraining, axes: Mapping[str, Sequence[float]] = PAPER_AXES
-) -> list[HeadTraining]:
-    """Combine all values of the axes; all other settings are those of ``base``.
-
-    Args:
-        axes: the values to try, by the setting's name.
-    """
+def head_grid(base: HeadTraining, axes: Mapping[str, Sequence[float]]) -> list[HeadTraining]:
+    """Combine all values of the axes, by the setting's name; the others are those of ``base``."""
     return [
         replace(base, **dict(zip(axes, values, strict=True)))  # type: ignore[arg-type]
         for values in itertools.product(*axes.values())
