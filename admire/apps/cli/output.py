@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import logging
+import math
 import os
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -427,6 +428,14 @@ def _plain(value: Any) -> object:
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     return value.astype(object).where(value.notna(), None).to_dict("records")
+
+
+def figure_cell(row: Mapping[Any, Any], metric: str) -> str:
+    """Return a figure of a row with its interval, if they are known."""
+    from admire.metrics.figures import figure_text
+
+    ends = (row.get(f"{metric}{end}") for end in ("", "_low", "_high"))
+    return figure_text(*(math.nan if figure is None else figure for figure in ends))
 
 
 def print_figures(figures: pd.DataFrame, title: str) -> None:

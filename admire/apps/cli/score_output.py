@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from admire.apps.cli.output import print_figures, print_rows, print_unsure
+from admire.apps.cli.output import figure_cell, print_figures, print_rows, print_unsure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,7 +117,5 @@ def _print_board(entry: Mapping[str, Any], figures: pd.DataFrame, name: str) -> 
 
 def _board_cell(row: Mapping[Any, Any], metric: str) -> str:
     """Write a figure with its interval if there is one, and ≈ if it is in our interval."""
-    from admire.metrics.figures import figure_text
-
-    figure = figure_text(*(row.get(f"{metric}{end}", math.nan) for end in ("", "_low", "_high")))
+    figure = figure_cell(row, metric)
     return f"≈ {figure}" if row.get(f"{metric}_within") else figure

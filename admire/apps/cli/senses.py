@@ -8,7 +8,13 @@ from pathlib import Path
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
-from admire.apps.cli.output import print_dry_run, print_figures, print_json, print_rows
+from admire.apps.cli.output import (
+    figure_cell,
+    print_dry_run,
+    print_figures,
+    print_json,
+    print_rows,
+)
 from admire.tasks.senses import DetectTask, SenseTask
 from admire.tasks.training.settings import DetectorData, DetectorTraining
 
@@ -73,9 +79,6 @@ def detect(
     Examples:
         admire detect dev.csv --gold dev_gold.csv
     """
-    import pandas as pd
-
-    from admire.metrics.figures import figure_text
     from admire.senses.task2a import FIGURES
 
     result = DetectTask().run(data, {"out": out, "force": force} | dict(options or {}))
@@ -84,14 +87,9 @@ def detect(
     if json:
         print_json(result.figures)
         return
-    scores = pd.DataFrame(result.figures).fillna(float("nan"))
     rows = [
-        (
-            row["language"],
-            row["n"],
-            *(figure_text(*(row[name + end] for end in ("", "_low", "_high"))) for name in FIGURES),
-        )
-        for row in scores.to_dict("records")
+        (row["language"], row["n"], *(figure_cell(row, name) for name in FIGURES))
+        for row in result.figures
     ]
     print_rows(("Language", "n", "Macro F1", "Accuracy"), rows, str(data))
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
-from admire.apps.cli.output import print_dry_run, print_json, print_rows
+from admire.apps.cli.output import figure_cell, print_dry_run, print_json, print_rows
 from admire.tasks.sts.settings import SentenceTraining
 from admire.tasks.sts.task import SimilarityTask
 
@@ -40,10 +40,6 @@ def sts(
         admire sts dev.csv --gold dev.gold.csv
         admire sts CHENGYUSTS --split test --hard sbert.csv --hard deepseek.csv
     """
-    import pandas as pd
-
-    from admire.metrics.figures import figure_text
-
     values = {"out": out, "force": force} | dict(options or {})
     if dry_run:
         return print_dry_run(partial(SimilarityTask().rehearse, data, values), json=json)
@@ -58,13 +54,12 @@ def sts(
         else:
             print("There are no hard pairs.")
         return
-    figures = pd.DataFrame(result.figures).fillna(float("nan"))
     rows = [
         (
-            *row[:3],
-            "undefined (all equal)" if pd.isna(row[3]) else figure_text(*map(float, row[3:])),
+            *(row[name] for name in ("language", "subset", "n")),
+            "undefined (all equal)" if row["spearman"] is None else figure_cell(row, "spearman"),
         )
-        for row in figures.itertuples(index=False, name=None)
+        for row in result.figures
     ]
     if rows:
         print_rows(("Language", "Pairs", "n", "Spearman"), rows, result.record["model"])
@@ -97,18 +92,15 @@ def train_sentences(
     Examples:
         admire train sentences train.csv --encoder sbert:FOLDER --out mine/
     """
-    import pandas as pd
-
     options = with_file("train sentences", options)
     result = SimilarityTask().train(data, options | {"out": out})
     if json:
         print_json(result.record)
         return
-    figures = pd.DataFrame(result.figures, dtype=float)
     rows = [
-        (epoch or "before", *(f"{figure:.3f}" for figure in row))
-        for epoch, row in enumerate(figures.itertuples(index=False, name=None))
+        (epoch or "before", *(figure_cell(row, name) for name in row))
+        for epoch, row in enumerate(result.figures)
     ]
     objective = opt.make(SentenceTraining, options).objective
     title = f"{options['encoder']}, {objective}: Spearman, validation"
-    print_rows(("Epoch", *figures), rows, title)
+    print_rows(("Epoch", *result.figures[0]), rows, title)
