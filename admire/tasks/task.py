@@ -82,6 +82,9 @@ class Task(ABC):
 
         Args:
             session: counts the questions; no model is loaded.
+
+        Raises:
+            UserError: as for :meth:`run`.
         """
 
     def rehearse_training(  # noqa: B027
@@ -183,6 +186,9 @@ def check_entries(
         command: what they are settings of, for messages.
         known: its settings.
         where: the file, and what in it, for messages.
+
+    Raises:
+        UserError: a setting or its value is wrong.
     """
     types = {setting.name: setting.hint for setting in known.values() if setting.option.in_file}
     if "profile" in known:

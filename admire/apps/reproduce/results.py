@@ -117,7 +117,11 @@ def wide_table(recipe: Recipe, table: pd.DataFrame) -> pd.DataFrame:
 def write_results(
     recipe: Recipe, table: pd.DataFrame, folder: Path, plots: Sequence[Plot] = ()
 ) -> list[Path]:
-    """Write ``table.csv`` and ``table.html`` into a folder, and return their paths."""
+    """Write ``table.csv`` and ``table.html`` into a folder, and return their paths.
+
+    Raises:
+        UserError: they cannot be written.
+    """
     wide = wide_table(recipe, table)
     rows = tuple(tuple(map(str, row)) for row in wide.itertuples(index=False))
     note = f"{HOW_TO_READ} {' '.join(recipe.differs)}"

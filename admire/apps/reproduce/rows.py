@@ -111,6 +111,9 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
         place: the name of the set.
         data: the folder of the data, or a benchmark on the hub.
         where: the recipe, for messages.
+
+    Raises:
+        UserError: a setting is unknown or has a value that it cannot have.
     """
     where, command = f"{where}, row '{recipe.name_of(row)}'", recipe.command_of(row)
     group, plugin = recipe.sets[place], task_of(command)
@@ -187,6 +190,9 @@ def run(
     Returns:
         The figures by metric (see :data:`admire.apps.reproduce.results.Figures`; none without
         gold), of how many items, pairs or queries they are, and the items with their figures.
+
+    Raises:
+        UserError: something cannot be read, opened or asked.
     """
     from admire.metrics.metrics import DEFAULT
 

@@ -112,6 +112,9 @@ def interpret_queries(
         llm, detector: open models in place of the one that the settings name and the built-in one.
         meanings: which meanings to ask for, see :data:`admire.core.choices.Meanings`.
         session: asks the chat model that the settings name; None is one of its own.
+
+    Raises:
+        UserError: the model cannot be opened or asked.
     """
     dictionaries = settings.dictionaries
     (interpretations,) = interpret(

@@ -116,7 +116,11 @@ def _query_items(split: Split, settings: RetrieveSettings) -> Sequence[Item]:
 
 
 def rehearse_retrieval(data: str, settings: RetrieveSettings, session: Session) -> None:
-    """Ask in a dry run what :func:`retrieve_split` would ask its chat model."""
+    """Ask in a dry run what :func:`retrieve_split` would ask its chat model.
+
+    Raises:
+        UserError: the benchmark cannot be read, or there is no such model.
+    """
     if settings.query == "meaning":
         split = read_split(data, settings.split, settings.usage, gold=settings.gold)
         items = _query_items(split, settings)

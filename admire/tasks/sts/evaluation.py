@@ -254,6 +254,9 @@ def list_hard_pairs(pairs: Sequence[Pair], submissions: Sequence[Path]) -> pd.Da
 
     Returns:
         ``id, idiom, first, second``, and for each submission a column with the similarities.
+
+    Raises:
+        UserError: a file is no such submission, or is about other pairs.
     """
     models = {str(path): read_similarities(path, pairs) for path in submissions}
     rows = [
@@ -328,6 +331,9 @@ def read_similarities(path: Path, pairs: Sequence[Pair]) -> dict[tuple[str, str]
     """Read a submission that :func:`write_similarities` wrote about the same pairs.
 
     Only IDs are compared, because a submission has no sentences.
+
+    Raises:
+        UserError: it is no submission, or is about other pairs.
     """
     rows = [
         read_as(_Rated, row, f"{path}, row {number}")
