@@ -181,11 +181,7 @@ def train_retrievers(
 def _rows(
     encoder: SentenceEncoder, train: Split, settings: RetrieverTraining
 ) -> list[dict[str, Any]]:
-    """Return what to learn from, see :func:`_row`.
-
-    Raises:
-        UserError: the split or the model lacks what the settings ask for.
-    """
+    """Return what to learn from, see :func:`_row`."""
     model = encoder.model
     if settings.query == "instruction+sentence" and any(
         isinstance(module, Pooling) and not module.include_prompt for module in model
@@ -215,11 +211,7 @@ def _row(
 
 
 def _features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
-    """Return features of the queries, with the masks of their spans, and of their documents.
-
-    Raises:
-        UserError: a span has no token that the model reads.
-    """
+    """Return features of the queries, with the masks of their spans, and of their documents."""
     texts = [row["query"] for row in rows]
     if rows[0]["start"] < 0:
         queries = model.preprocess(texts, task="query")

@@ -203,11 +203,7 @@ def _find_inputs(
     images: Mapping[str, Mapping[Path, Path]] | None,
     captions: Mapping[str, Mapping[str, str]] | None,
 ) -> tuple[_Inputs, list[int]]:
-    """Find what to encode, and the place of each item's best candidate.
-
-    Raises:
-        UserError: as for :func:`encode_triplets`, except for what only vectors show.
-    """
+    """Find what to encode, and the place of each item's best candidate."""
     inputs = _inputs(items, "image", images or {}) | _inputs(items, "caption", captions or {})
     if not inputs:
         raise UserError("No candidate has an image or caption of the track to train on.", "track")
