@@ -111,9 +111,7 @@ def _print_tuning(
 
 def _scoring_options(best: Scoring) -> str:
     """Return the options that set a scoring."""
-    weights = f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
+    weights = f"--image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
     standardise = "--standardise" if best.standardise else "--no-standardise"
-    texts = ",".join(best.texts)
-    return (f"--gate {best.gate} --contrast {best.contrast:g} {standardise} --texts {texts}") + (
-        weights if (best.image_weight, best.caption_weight) != (1, 1) else ""
-    )
+    gate = f"--gate {best.gate} --contrast {best.contrast:g} {standardise}"
+    return f"{gate} --texts {','.join(best.texts)} {weights}"

@@ -92,9 +92,8 @@ def retrieve_split(
     encoders = [encoder] if encoder else [_open(name, settings) for name in names]
     readings: list[Interpretation] = []
     if settings.query == "meaning":
-        items = _query_items(split, settings)
-        readings = interpret_queries(items, settings, llm, meanings="gloss", session=session)
-        record |= {"llm": settings.llm, "sense": settings.sense, "lang": items[0].language}
+        lang, readings = _interpret(split, settings, session, llm)
+        record |= {"llm": settings.llm, "sense": settings.sense, "lang": lang}
         record["contrast"] = settings.scoring.contrast
     rows = [_compare(data, split, one, settings, readings, record) for one in encoders]
     similarities = rows[0] if len(rows) == 1 else np.mean([*map(_standardised, rows)], axis=0)
@@ -105,14 +104,17 @@ def retrieve_split(
     )
 
 
-def _query_items(split: Split, settings: RetrieveSettings) -> Sequence[Item]:
-    """Return the queries as items, whose senses and glosses a chat model gives."""
+def _interpret(
+    split: Split, settings: RetrieveSettings, session: Session | None, llm: ChatModel | None = None
+) -> tuple[str, list[Interpretation]]:
+    """Return the language of queries, and their senses and glosses by a chat model."""
     first = " ".join(query.sentence for query in split.queries[:50])
     lang = settings.lang or detect_language(first)
-    return take_items(
+    items = take_items(
         Item(q.idiom, q.sentence, lang, sentence_type=cast(SenseLabel, q.usage))
         for q in split.queries
     )
+    return lang, interpret_queries(items, settings, llm, meanings="gloss", session=session)
 
 
 def rehearse_retrieval(data: str, settings: RetrieveSettings, session: Session) -> None:
@@ -123,8 +125,7 @@ def rehearse_retrieval(data: str, settings: RetrieveSettings, session: Session) 
     """
     if settings.query == "meaning":
         split = read_split(data, settings.split, settings.usage, gold=settings.gold)
-        items = _query_items(split, settings)
-        interpret_queries(items, settings, meanings="gloss", session=session)
+        _interpret(split, settings, session)
 
 
 def _open(name: str, settings: RetrieveSettings) -> TextEncoder | None:

@@ -72,8 +72,6 @@ def reader(model: SentenceTransformer, mwes: Iterable[str]) -> Callable[[str], s
     """
     added = model.tokenizer.get_added_vocab()
     owned = sorted({m for m in mwes if token(m) in added}, key=lambda m: (-len(m), m))
-    if not owned:
-        return str
 
     def read(sentence: str) -> str:
         for mwe in owned:

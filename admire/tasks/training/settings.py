@@ -9,7 +9,7 @@ from pydantic import Field
 
 from admire.core.choices import Track
 from admire.core.options import EncoderDevice, LlmUrl, Option, PromptFolder
-from admire.core.schema import SEVERAL, Count, Positive, Seed, check_once, settings
+from admire.core.schema import SEVERAL, Count, Positive, Seed, settings
 from admire.encoders.training_settings import (
     DATA,
     LEARNED,
@@ -95,9 +95,6 @@ class DetectorData:
     encoder: Annotated[tuple[str, ...], SEVERAL, Option("Models")] = ("embedded-state", "e5-state")
     """Encoder of words in their context: embedded-state, e5-state or sbert:…. Repeat for several;
     the first reads the sentence in a prompt."""
-
-    def __post_init__(self) -> None:
-        check_once("encoder", self.encoder)
 
 
 @settings(frozen=True)
