@@ -85,9 +85,14 @@ def train_retriever(
     if json:
         print_json(figures)
         return
-    texts = "{model}", "{group}", "{r_precision:.1f} ± {r_precision_deviation:.1f}"
-    texts += ("{ndcg:.1f} ± {ndcg_deviation:.1f}",)
-    rows = [[text.format(**row) for text in texts] for row in figures]
+    rows = [
+        (
+            row["model"],
+            row["group"],
+            *(f"{row[n]:.1f} ± {row[f'{n}_deviation']:.1f}" for n in ("r_precision", "ndcg")),
+        )
+        for row in figures
+    ]
     start, fit = opt.make(RetrieverStart, options), opt.make(FitSettings, options)
     query = opt.make(RetrieverTraining, options).query
     seeds = f"{fit.seed} to {fit.seed + start.seeds - 1}"
