@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from admire.core.choices import BoardTrack, PublishedSet
+from admire.core.errors import UserError
 from admire.core.options import Option, Panel, make
 from admire.core.registry import register
 from admire.core.schema import Seed, adapter, settings
@@ -37,6 +38,11 @@ class ScoreSettings:
     """Further metric, a plug-in. Repeat for several."""
     seed: Annotated[Seed, Option(SCORING)] = 0
     """Seed for resampling."""
+
+    def __post_init__(self) -> None:
+        if self.published and self.judgements:
+            text = "Published figures use the original gold. Omit one of the two options."
+            raise UserError(text, "published", "judgements")
 
 
 @register("task", "score")

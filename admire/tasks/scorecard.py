@@ -102,9 +102,6 @@ def score_submissions(
     """
     if len(paths) > 2:
         raise UserError("Give one submission, or two to compare.")
-    if published and judgements:
-        text = "Published figures use the original gold. Omit one of the two options."
-        raise UserError(text, "published", "judgements")
     items, predictions, records = _read(paths, gold, published)
     if published and (note := describe_misfit(published, items)):
         log.warning("%s", note)
