@@ -102,7 +102,8 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    path = _lock_path(place)
+    name = hashlib.sha256(os.fsencode(os.path.realpath(place))).hexdigest()[:32]
+    path = cache_dir() / "locks" / f"{name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path, is_singleton=True)
@@ -122,11 +123,6 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _lock_path(place: Path) -> Path:
-    name = hashlib.sha256(os.fsencode(os.path.realpath(place))).hexdigest()[:32]
-    return cache_dir() / "locks" / f"{name}.lock"
 
 
 def partial_of(path: Path) -> Path:
@@ -257,19 +253,14 @@ def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
         UserError: it is another one; the message names what is in the way.
     """
     folder = Path(os.path.realpath(folder))
-    if reason := _why_unwritable(folder, adding) or _why_kept(folder, kind, adding):
-        raise UserError(f"{folder}: {reason}. Choose another place for the {kind}.", "out")
-
-
-def _why_unwritable(folder: Path, adding: bool) -> str:
-    """Return why no folder can be made or written there; empty if it can."""
-    if os.path.lexists(folder) and not folder.is_dir():
-        return "is a file"
     try:
         _try_place(folder / MARKER if adding and folder.is_dir() else _part_of(folder))
+        is_file = os.path.lexists(folder) and not folder.is_dir()
+        reason = "is a file" if is_file else _why_kept(folder, kind, adding)
     except (OSError, ValueError) as error:  # a ValueError: no name is beside the root
-        return f"cannot be written ({getattr(error, 'strerror', None) or error})"
-    return ""
+        reason = f"cannot be written ({getattr(error, 'strerror', None) or error})"
+    if reason:
+        raise UserError(f"{folder}: {reason}. Choose another place for the {kind}.", "out")
 
 
 def _why_kept(folder: Path, kind: str, adding: bool) -> str:
@@ -288,11 +279,9 @@ def _why_kept(folder: Path, kind: str, adding: bool) -> str:
         return f"contains a {wrote}"
     holds |= {partial_of(folder / name).name for name in holds}
     others = [name for name in names if name not in holds]
-    return (
-        f"contains '{others[0]}', which admire did not write. Move it"
-        if others and not adding
-        else ""
-    )
+    if adding or not others:
+        return ""
+    return f"contains '{others[0]}', which admire did not write. Move it"
 
 
 DAMAGED = (UserError, OSError, ValueError, KeyError, TypeError, RecursionError)

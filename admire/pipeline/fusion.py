@@ -15,7 +15,7 @@ from admire.core.choices import Fusion
 from admire.core.errors import UserError
 from admire.core.schema import Weight, check_setting
 from admire.metrics.leakage import merge_leaks
-from admire.pipeline.language_summary import Tally, count_items, summarise_languages
+from admire.pipeline.language_summary import Tallies, count_items, summarise_languages
 from admire.pipeline.past_runs import read_run
 from admire.pipeline.ranking import FusedRun, Ranking, Run
 from admire.pipeline.record import VERSION, source_record, versions
@@ -65,7 +65,7 @@ def fuse(
     same = zip(*(run.rankings for run in runs), strict=True)
     fused = [_fuse_item(rankings, paths, weights, method) for rankings in same]
     records = [run.record for run in runs]
-    tallies: dict[str, Tally] = {}
+    tallies: Tallies = {}
     count_items(tallies, fused)
     record = {
         "version": VERSION,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from admire.data.compounds import find_compound
@@ -12,13 +10,8 @@ from admire.data.languages import language_name
 from admire.pipeline.ranking import Row
 from admire.senses.detector import list_languages
 
-
-@dataclass
-class Tally:
-    """Counts of the items of one language, and the sum of their confidences."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    confidence: float = 0.0
+Tallies = dict[str, dict[str, Any]]
+"""By language the counts of its items, and the sum of their confidences."""
 
 
 MISSING = {
@@ -29,30 +22,32 @@ MISSING = {
 """Counts that are printed if they are not 0: the heading of a column, and words in a sentence."""
 
 
-def count_items(tallies: dict[str, Tally], rows: Iterable[Row]) -> None:
+def count_items(tallies: Tallies, rows: Iterable[Row]) -> None:
     """Add rows of a run to the tallies of their languages."""
     for row in rows:
         item, readings = row.item, row.interpretations
         decided_by = {reading.sense.by for reading in readings}
         confidence = row.confidence
         needs_meaning = row.predicted_type == "idiomatic" or bool(readings and not item.has_sense)
-        tally = tallies.setdefault(item.language, Tally())
-        tally.counts.update(
-            items=1,
-            unsure=row.unsure,
-            by_detector="detector" in decided_by,
-            with_sense=row.predicted_type is not None,
-            idiomatic=row.predicted_type == "idiomatic",
-            with_confidence=confidence is not None,
-            without_meaning=needs_meaning and not any(r.idiomatic for r in readings),
-            compound_not_found=bool(item.sentence)
+        added = {
+            "items": 1,
+            "unsure": row.unsure,
+            "by_detector": "detector" in decided_by,
+            "with_sense": row.predicted_type is not None,
+            "idiomatic": row.predicted_type == "idiomatic",
+            "confidence": confidence or 0.0,
+            "with_confidence": confidence is not None,
+            "without_meaning": needs_meaning and not any(r.idiomatic for r in readings),
+            "compound_not_found": bool(item.sentence)
             and find_compound(item.sentence, item.phrase) is None,
-        )
-        tally.confidence += confidence or 0.0
+        }
+        tally = tallies.setdefault(item.language, dict.fromkeys(added, 0))
+        for name, value in added.items():
+            tally[name] += value
 
 
 def summarise_languages(
-    tallies: Mapping[str, Tally], trained: Mapping[str, bool | None]
+    tallies: Tallies, trained: Mapping[str, bool | None]
 ) -> list[dict[str, Any]]:
     """Return the summary of a run by language, as in run.json.
 
@@ -67,10 +62,10 @@ def summarise_languages(
     return [
         {
             "language": language,
-            "items": tally.counts["items"],
-            "share_idiomatic": _share(tally.counts["idiomatic"], tally.counts["with_sense"]),
-            "confidence": _share(tally.confidence, tally.counts["with_confidence"]),
-            **{name: int(tally.counts[name]) for name in MISSING},
+            "items": tally["items"],
+            "share_idiomatic": _share(tally["idiomatic"], tally["with_sense"]),
+            "confidence": _share(tally["confidence"], tally["with_confidence"]),
+            **{name: tally[name] for name in MISSING},
             "detector_trained": trained.get(language),
         }
         for language, tally in tallies.items()

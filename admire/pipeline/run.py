@@ -35,7 +35,7 @@ from admire.llm.session import Session
 from admire.metrics.leakage import find_leaks, training_digests
 from admire.metrics.metrics import confidence
 from admire.pipeline.chat_stage import ChatStage, Judged
-from admire.pipeline.language_summary import Tally, count_items, summarise_languages
+from admire.pipeline.language_summary import Tallies, count_items, summarise_languages
 from admire.pipeline.models import Model, ResolvedModels, resolve_models
 from admire.pipeline.ranking import Ranking, Run, agreed_sense, blocks
 from admire.pipeline.record import VERSION, source_record, versions
@@ -46,9 +46,10 @@ from admire.rankers import (
     Part,
     Ranker,
     RunEncoder,
+    judges_together,
     look_where_no_caption_is,
     open_encoders,
-    open_together,
+    open_ranker,
 )
 from admire.rankers.scorer import Scores, fuse_scores
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
@@ -133,7 +134,7 @@ class RankingPipeline:
         self.skipped: list[str] = []
         self.seconds: dict[str, float] = {}
         self.done = 0
-        self.tallies: dict[str, Tally] = {}
+        self.tallies: Tallies = {}
         settings = resolved.settings
         check_items(summary, settings)
         if settings.compares and not resolved.encoder and not resolved.caption_encoder:
@@ -151,7 +152,11 @@ class RankingPipeline:
             self.encoders = open_encoders(summary, settings, *given_encoders)
         by_captions = (e.tracks["caption"] for e in self.encoders if "caption" in e.tracks)
         self.stage.interpreter.encoder = next(by_captions, None)
-        self.rankers = open_together(self.prompts, settings, self.encoders)
+        self.rankers = [
+            open_ranker(name, self.prompts, settings, encoders=self.encoders)
+            for name in settings.rankers
+            if judges_together(name)
+        ]
         self.heads = [encoder.head for encoder in self.encoders if encoder.head]
         self._training_digests = _training_digests(self.heads, self.detector)
         self.record = self._begin(summary, source)
@@ -225,7 +230,7 @@ class RankingPipeline:
         return {
             language: base_language(language) in trained
             for language, tally in self.tallies.items()
-            if trained and tally.counts["by_detector"]
+            if trained and tally["by_detector"]
         }
 
     def count(self, rankings: Sequence[Ranking]) -> None:
@@ -410,7 +415,18 @@ def _rows(
     """
     own: dict[str, Any] = {"ranker": judgement.ranker}
     own |= {"encoder": judgement.encoder} if several else {}
-    own |= _columns(reading)
+    if reading:
+        sense = reading.sense
+        counts = () if sense.by else ("idiomatic", "literal", "unparsed")
+        own |= {
+            "llm": reading.llm,
+            "predicted_type": sense.label or "",
+            "probability_idiomatic": sense.probability_idiomatic,
+            "confidence": sense.confidence,
+            **({"by": sense.by} if sense.by else {}),
+            **{f"votes_{name}": getattr(sense, name) for name in counts},
+            "gloss": reading.gloss or "",
+        }
     columns = {**judgement.cells, "llm_score": np.array(judgement.scores)}
     answers = {"agreement": judgement.agreement, "unread": judgement.unread}
     added = {part_column(part): part.values for part in parts}
@@ -427,19 +443,3 @@ def _rows(
 def _together(scores: Sequence[Scores]) -> Scores:
     """Return the scores of one encoder or ranker as they are, and of several fused."""
     return scores[0] if len(scores) == 1 else fuse_scores(scores)
-
-
-def _columns(reading: Interpretation | None) -> dict[str, Any]:
-    if reading is None:
-        return {}
-    sense = reading.sense
-    counts = () if sense.by else ("idiomatic", "literal", "unparsed")
-    return {
-        "llm": reading.llm,
-        "predicted_type": sense.label or "",
-        "probability_idiomatic": sense.probability_idiomatic,
-        "confidence": sense.confidence,
-        **({"by": sense.by} if sense.by else {}),
-        **{f"votes_{name}": getattr(sense, name) for name in counts},
-        "gloss": reading.gloss or "",
-    }

@@ -5,9 +5,8 @@ from .embeddings import (
     open_encoders,
     shares_no_view,
 )
-from .judge import open_rankers, open_together
 from .judgement import Answer, Judgement, Part
-from .ranker import Ranker, any_ranker, open_ranker
+from .ranker import Ranker, any_ranker, judges_together, open_ranker, open_rankers
 
 __all__ = [
     "Answer",
@@ -19,11 +18,11 @@ __all__ = [
     "any_ranker",
     "borda",
     "bradley_terry",
+    "judges_together",
     "kemeny",
     "look_where_no_caption_is",
     "open_encoders",
     "open_ranker",
     "open_rankers",
-    "open_together",
     "shares_no_view",
 ]

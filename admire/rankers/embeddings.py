@@ -78,18 +78,16 @@ class Embeddings(Ranker):
             UserError: a file cannot be read, or an encoder's vectors cannot be compared.
         """
         judged: list[tuple[Judgement, ...]] = [()] * len(items)
+        compared_by = [
+            [encoder for encoder in self.encoders if encoder.compares(item)] or self.encoders[:1]
+            for item in items
+        ]
         for encoder in self.encoders:
-            places = [k for k, item in enumerate(items) if encoder in self._compared_by(item)]
+            places = [k for k, by in enumerate(compared_by) if encoder in by]
             own = [items[k] for k in places], [readings[k] for k in places]
             for k, judgement in zip(places, self._compare(*own, encoder), strict=True):
                 judged[k] += (judgement,)
         return judged
-
-    def _compared_by(self, item: Item) -> list[RunEncoder]:
-        """Return the encoders that compare an item's candidates."""
-        if len(self.encoders) == 1:
-            return [*self.encoders]
-        return [e for e in self.encoders if e.compares(item)] or [self.encoders[0]]
 
     def _compare(
         self,
@@ -154,7 +152,6 @@ def _encode(
     spaces: dict[str, _Space] = {}
     for track, encoder in encoders.items():
         vectors, documents = encoded[encoder.identity], _encode_candidates(items, encoder, track)
-        _check_space((*vectors.values(), *documents.values()), encoder.name)
         spaces[track] = _Space(track, vectors, documents)
     return spaces
 
@@ -273,8 +270,7 @@ def open_encoders(
         encoders: names and opened encoders in place of those of the settings.
 
     Raises:
-        UserError: no candidate has the track, no encoder supports it, two encoders are the same, or
-            a head does not fit.
+        UserError: no candidate has the track, no encoder supports it, or a head does not fit.
     """
     opened = partial(
         open_encoder,
@@ -297,12 +293,20 @@ def open_encoders(
         ]
         several = _by_language(several, summary.languages)
         _check_images(several, tracks, settings)
-        run_encoders = [
-            RunEncoder(by_track)
-            for encoder in several
-            if (by_track := _by_track(encoder, caption_encoder, tracks))
-        ]
-    _check_different(run_encoders, settings)
+        run_encoders = []
+        for encoder in several:
+            sees = "image" in tracks and isinstance(encoder, ImageEncoder)
+            by_track = {"image": encoder} if sees else {}
+            if "caption" in tracks:
+                by_track["caption"] = caption_encoder or encoder
+            if by_track:
+                run_encoders.append(RunEncoder(by_track))
+    apart = any(len({e.identity for e in run.tracks.values()}) > 1 for run in run_encoders)
+    if apart and not settings.scoring.standardise:
+        raise UserError(
+            "Cosines of two encoders differ in scale: standardise them, or use one encoder.",
+            "standardise",
+        )
     return _with_heads(run_encoders, settings)
 
 
@@ -340,37 +344,6 @@ def _check_images(
         )
     else:
         log.warning("%s not encode images: only captions count.", subject)
-
-
-def _by_track(
-    encoder: TextEncoder, caption_encoder: TextEncoder | None, tracks: Sequence[str]
-) -> dict[str, TextEncoder]:
-    """Return what encodes each track that the encoder can encode."""
-    by_track: dict[str, TextEncoder] = {}
-    if "image" in tracks and isinstance(encoder, ImageEncoder):
-        by_track["image"] = encoder
-    if "caption" in tracks:
-        by_track["caption"] = caption_encoder or encoder
-    return by_track
-
-
-def _check_different(run_encoders: Sequence[RunEncoder], settings: Settings) -> None:
-    """Refuse the same encoder twice, and plain sums of two encoders' cosines."""
-    by_identity: dict[tuple[str, ...], str] = {}
-    for run_encoder in run_encoders:
-        identities = tuple(dict.fromkeys(e.identity for e in run_encoder.tracks.values()))
-        if identities in by_identity:
-            raise UserError(
-                f"The encoders '{by_identity[identities]}' and '{run_encoder.name}' are the same. "
-                "Name each once.",
-                "encoder",
-            )
-        by_identity[identities] = run_encoder.name
-        if len(identities) > 1 and not settings.scoring.standardise:
-            raise UserError(
-                "Cosines of two encoders differ in scale: standardise them, or use one encoder.",
-                "standardise",
-            )
 
 
 def _with_heads(run_encoders: Sequence[RunEncoder], settings: Settings) -> list[RunEncoder]:
@@ -427,15 +400,6 @@ def _encode_candidates(
     images = list(dict.fromkeys(candidate.image for candidate in candidates if candidate.image))
     vectors = cast(ImageEncoder, encoder).encode_images(images)
     return dict(zip(images, vectors, strict=True))
-
-
-def _check_space(vectors: Iterable[Vector], name: str) -> None:
-    widths = set(map(len, vectors))
-    if len(widths) > 1:
-        raise UserError(
-            f"The encoder '{name}' returned vectors of {' and '.join(map(str, sorted(widths)))} "
-            "dimensions, which cannot be compared."
-        )
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from admire.core import registry
+from admire.core.errors import check_extra
 from admire.core.registry import Plugin
 from admire.data.items import Item
 from admire.llm.chat import ChatModel, Question, Reply, inner
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from admire.rankers.set_summary import SetSummary
     from admire.rankers.settings import Settings
     from admire.senses.interpretation import Interpretation
+
+log = logging.getLogger("admire")
 
 
 class Ranker:
@@ -182,13 +186,10 @@ class _ByFunction(Ranker):
         self.scores = function  # type: ignore[method-assign, assignment]
 
 
-def open_ranker(
-    name: str, plugins: Mapping[str, Mapping[str, Any]] | None = None, **options: Any
-) -> Ranker:
+def open_ranker(name: str, prompts: Prompts, settings: Settings, **options: Any) -> Ranker:
     """Open a ranker by its name; a function ``(item, reading)`` is one as well.
 
     Args:
-        plugins: see :attr:`admire.Settings.plugins`.
         options: further arguments that a ranker may accept, such as ``encoders``.
 
     Raises:
@@ -196,12 +197,40 @@ def open_ranker(
     """
     plugin, _ = registry.resolve("ranker", name)
     if isinstance(plugin.make, type):
-        ranker: Ranker = plugin.open(plugins=plugins or {}, **options)
+        ranker: Ranker = plugin.open(plugins=settings.plugins, **options)
         plugin.check(ranker)
     else:
         ranker = _ByFunction(plugin.make)
     ranker.name, ranker._plugin = name, plugin  # also for shipped ones, for their messages
+    ranker.prompts, ranker.settings = prompts, settings
     return ranker
+
+
+def open_rankers(
+    summary: SetSummary, llm: ChatModel, prompts: Prompts, settings: Settings
+) -> list[Ranker]:
+    """Open the rankers of a run that judge items one by one, for one chat model.
+
+    Raises:
+        UserError: a name is unknown, the model does not accept images but must, a candidate has no
+            content, an item has too many candidates, or a package is missing.
+    """
+    names = [name for name in settings.rankers if not judges_together(name)]
+    rankers = [open_ranker(name, prompts, settings) for name in names]
+    tracks: tuple[str, ...] = ()
+    if not llm.recorded and any(ranker.asks for ranker in rankers):
+        from admire.rankers.presentation import tracks_shown
+
+        for ranker in rankers:
+            ranker.check(summary, llm)
+        tracks = tracks_shown(summary, llm, settings.track)
+        if "image" in tracks:
+            check_extra("rankers", "A chat model that sees", "PIL")
+        elif settings.track is None and summary.images:
+            log.warning("%s does not accept images: only captions are used.", llm.name)
+    for ranker in rankers:
+        ranker.llm, ranker.tracks = llm, tracks
+    return rankers
 
 
 def judges_together(name: str) -> bool:

@@ -168,14 +168,9 @@ class Settings(SenseSettings, RankerSettings):
         return "embeddings" in self.rankers
 
     @property
-    def judges(self) -> tuple[str, ...]:
-        """The rankers that judge candidates, all but ``embeddings``."""
-        return tuple(name for name in self.rankers if name != "embeddings")
-
-    @property
     def looks(self) -> bool:
         """True if a ranker other than ``embeddings`` scores the candidates."""
-        return bool(self.judges)
+        return any(name != "embeddings" for name in self.rankers)
 
 
 @settings(frozen=True)
