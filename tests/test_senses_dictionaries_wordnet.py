@@ -42,14 +42,11 @@ def test_line_ends_do_not_change_its_identity_but_words_do(tmp_path: Path):
     assert WordNet(unix).identity != WordNet(windows).identity
 
 
-def test_a_damaged_or_missing_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = wordnet(tmp_path) / "data.noun"
-    path.write_bytes(path.read_bytes().replace(b"\n0", b"\n9"))
     monkeypatch.setenv("ADMIRE_WORDNET", str(tmp_path))
     folder = find_wordnet()
     assert folder == tmp_path
-    with pytest.raises(UserError, match=rf"{tmp_path}: noun is damaged at 'blacksheep'"):
-        look_up([WordNet(folder)], "black sheep", "en")
     path.unlink()
     with pytest.raises(UserError, match=rf"{path}: cannot be read"):
         look_up([WordNet(folder)], "black sheep", "en")

@@ -30,6 +30,9 @@ LINE = 16 * 2**20
 """The most characters of a cell, which a missing quotation mark may make of many lines."""
 csv.field_size_limit(LINE)
 
+LONGEST_LINE = 16 * LINE
+"""The most bytes of a line; all of a JSON file may be one."""
+
 
 def path_inside(folder: str | Path, name: str, *, follow_links: bool) -> str:
     """Return the path from a folder to a file that is named in it, if it stays in the folder.
@@ -79,14 +82,17 @@ def open_text(path: Path, *, header: bool = False) -> io.TextIOWrapper:
         header: whether rows are counted from the second line.
 
     Raises:
-        UserError: it is missing, unreadable, not a file, not UTF-8 or empty.
+        UserError: it is missing, unreadable, not a file, not UTF-8 or empty, or a line has more
+            than :data:`LONGEST_LINE`.
     """
     empty, row = True, -header
     try:
         with ExitStack() as stack:
             file = stack.enter_context(_open_utf8(path))
-            for line in file:
+            while line := file.readline(LONGEST_LINE + 1):
                 row += 1
+                if len(line) > LONGEST_LINE:
+                    raise UserError(f"{path}: has a line of more than {LONGEST_LINE >> 20} MB.")
                 empty &= not line.decode("utf-8-sig").strip()
             if empty:
                 raise UserError(f"{path}: the file is empty.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from admire.core.errors import UserError
 from admire.data.items import Item
@@ -30,13 +30,9 @@ class Collector(Protocol):
 C = TypeVar("C", bound=Collector)
 
 
-@dataclass(frozen=True)
-class CheckedSet(Generic[C]):
-    """A set that was read to its end; ``items`` iterates over it from the first item on."""
-
-    collector: C  # took each item, without what its faults spoil
-    faults: list[Fault]
-    items: Callable[[], Iterator[Item]]
+Checked = tuple[C, list[Fault], Callable[[], Iterator[Item]]]
+"""What took each item of a set without what its faults spoil, the faults, and what iterates over
+the items from the first one on."""
 
 
 def check_set(
@@ -44,7 +40,7 @@ def check_set(
     collect: Callable[[], C],
     reads_pictures: Callable[[C], bool],
     look: Look,
-) -> CheckedSet[C]:
+) -> Checked[C]:
     """Read a set for its faults, and again to look at its pictures if they are to be read.
 
     Args:
@@ -55,14 +51,14 @@ def check_set(
     """
     rows = RowReader()
     checked = _check(read, collect(), rows)
-    if reads_pictures(checked.collector) and find_spec("PIL"):
+    if reads_pictures(checked[0]) and find_spec("PIL"):
         rows = RowReader(look=look)  # a missing picture is now a fault
         checked = _check(read, collect(), rows)
     log_notes(rows.notes)
     return checked
 
 
-def _check(read: Callable[..., Iterator[Item]], collector: C, rows: RowReader) -> CheckedSet[C]:
+def _check(read: Callable[..., Iterator[Item]], collector: C, rows: RowReader) -> Checked[C]:
     faults: list[Fault] = []
     kept: list[Item] = []
     count = 0
@@ -72,7 +68,7 @@ def _check(read: Callable[..., Iterator[Item]], collector: C, rows: RowReader) -
             kept.append(item)
     skip = (lambda fault: None) if faults else None
     read_again = partial(read, rows=RowReader(look=rows.look, skip=skip))
-    return CheckedSet(collector, faults, read_again if count > KEPT else lambda: iter(kept))
+    return collector, faults, read_again if count > KEPT else lambda: iter(kept)
 
 
 @dataclass

@@ -81,8 +81,8 @@ def shared(parts: Iterable[Part], others: Digests) -> list[Part]:
     """Return the parts whose digests are among others; pictures count if they look alike."""
     parts = list(parts)
     matches = {kind: set(others.get(kind, ())) for kind in KINDS}
-    pictures = (part.digest for part in parts if part.kind == "picture")
-    matches["picture"] |= alike(pictures, matches["picture"]).keys()
+    if pictures := [part.digest for part in parts if part.kind == "picture"]:
+        matches["picture"] |= alike(pictures, matches["picture"]).keys()
     return [part for part in parts if part.digest in matches[part.kind]]
 
 

@@ -128,12 +128,9 @@ def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of scores.csv with its numbers; NaN where a cell is empty."""
     numbers = [str(name) for name in table if name not in WORDS]
     try:
-        table = table.assign(**{name: pd.to_numeric(table[name]) for name in numbers})
+        return table.assign(**{name: pd.to_numeric(table[name]) for name in numbers})
     except (ValueError, TypeError):
         raise _damaged(folder / SCORES, "a number is invalid") from None
-    if np.isinf(table[numbers].to_numpy(float)).any():
-        raise _damaged(folder / SCORES, "a number is not finite")
-    return table
 
 
 def _with_scores(

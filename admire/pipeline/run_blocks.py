@@ -72,8 +72,8 @@ def rank_file(
     source = source_record(data, images=files.images, gold=files.gold)
     read = partial(files.read, data)
     looks = partial(reads_pictures, settings=resolved.settings)
-    checked = check_set(read, SetSummary, looks, check_image if files.skip_bad else check_header)
-    summary, faults, items = checked.collector, checked.faults, checked.items
+    look = check_image if files.skip_bad else check_header
+    summary, faults, items = check_set(read, SetSummary, looks, look)
     if not files.skip_bad:
         refuse_faults(data, faults)
     log_faults(faults, left_out=True)

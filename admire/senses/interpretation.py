@@ -198,7 +198,7 @@ class Interpreter:
     encoder: TextEncoder | None = None
     dictionaries: Sequence[Dictionary] = ()
     entries: dict[Item, Entries] = field(default_factory=dict)
-    _decided: dict[str, dict[Item, Sense]] = field(default_factory=dict)
+    _decided: dict[Item, Sense] = field(default_factory=dict)
 
     def look_up(self, items: Iterable[Item]) -> None:
         """Look up the compounds of the items to interpret next in the dictionaries."""
@@ -222,31 +222,33 @@ class Interpreter:
             return {}
         if getattr(llm, "imagines", False):  # a dry run opens no detector
             return dict.fromkeys(uses, IMAGINED)
-        if method not in self._decided:
-            self._decided[method] = dict(zip(uses, self._detect(uses), strict=True))
-        return self._decided[method]
+        self._decided = self._decided or self._detect(uses)
+        return self._decided
 
-    def _detect(self, items: Sequence[Item]) -> list[Sense]:
+    def _detect(self, items: Sequence[Item]) -> dict[Item, Sense]:
         """Return the senses by a detector, by the captions of sequences, and by dictionaries."""
         check_contexts(items)
         sequences = [item for item in items if shows_captions(item)]
-        uses = [
-            # Without captions to compare, the captions of the sequence replace the sentence.
-            Use(
-                replace(item, sentence=self.prompts.about(item, "sequence"))
-                if item.sequence
-                else item
-            )
-            for item in items
-            if not shows_captions(item)
-        ]
-        by_captions: list[Sense] = []
+        others = [item for item in items if not shows_captions(item)]
+        senses: dict[Item, Sense] = {}
         if sequences:
             by_captions = read_sequences(sequences, self.encoder or open_encoder("e5"))
-        by_detector = _detected(uses, self.detector or open_detector()) if uses else []
-        remaining = {True: iter(by_captions), False: iter(by_detector)}
-        senses = [next(remaining[shows_captions(item)]) for item in items]
-        return add_evidence(items, senses, self.entries)
+            senses |= zip(sequences, by_captions, strict=True)
+        if others:
+            # Without captions to compare, the captions of the sequence replace the sentence.
+            uses = [
+                Use(
+                    replace(item, sentence=self.prompts.about(item, "sequence"))
+                    if item.sequence
+                    else item
+                )
+                for item in others
+            ]
+            detector = self.detector or open_detector()
+            with registry.blamed(detector):
+                senses |= zip(others, detector.classify(uses), strict=True)
+        decided = add_evidence(items, [senses[item] for item in items], self.entries)
+        return dict(zip(items, decided, strict=True))
 
     def read(
         self, item: Item, llm: ChatModel, sense: Sense | None, heard: Heard
@@ -367,18 +369,6 @@ def check_contexts(items: Iterable[Item]) -> None:
                 f"'{item.compound}': no sentence or sequence with captions to decide its sense.",
                 "sense",
             )
-
-
-def _detected(uses: Sequence[Use], detector: Detector) -> list[Sense]:
-    """Return a detector's senses; a plug-in is blamed if it fails."""
-    with registry.blamed(detector):
-        senses = list(detector.classify(uses))
-    plugin = registry.plugin_of(detector)
-    if plugin and (len(senses) != len(uses) or not all(isinstance(s, Sense) for s in senses)):
-        raise plugin.error(
-            f"returned {len(senses)} results for {len(uses)} uses, or not all are senses."
-        )
-    return senses
 
 
 def _unusable(name: str, reason: str, *settings: str) -> UserError:

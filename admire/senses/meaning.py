@@ -89,17 +89,28 @@ def describe(
     repeats = kind == "gloss" or (kind == "idiomatic" and item.has_sense)
     own = (yield from translate_words(item, prompts, seed=seed)) if repeats else ()
     stand_in = tuple(hint)[:DEFINITIONS] if item.has_sense else ()
-    prompt = prompts.about(item, template(item, kind), hint=hint)
-    first = _question(item, kind, prompt, seed, gloss_tokens)
+    template = kind if item.has_sense else "word"
+    first = Question(
+        prompts.about(item, template, hint=hint),
+        max_tokens=gloss_tokens if kind == "gloss" else MEANING_TOKENS,
+        seed=seed,
+        purpose="meanings",
+        about=item,
+        sense="literal" if kind == "literal" else "idiomatic",
+        task="Writing the literal meaning" if kind == "literal" else "Writing the meaning",
+    )
     again = [replace(first, temperature=1.0, seed=seed + k) for k in range(1, ATTEMPTS)]
     questions = [first] if stand_in else [first, *again]
     read = _read_gloss if kind == "gloss" else read_meaning
-    examples = prompts.about(item, template(item, kind), hint=())
+    examples = prompts.about(item, template, hint=())
     meaning = repeating = NO_MEANING
     for question in questions:
         (reply,) = yield [question]
         if isinstance(reply.data, Meaning):
-            return _cut(reply.data, kind)
+            recorded = reply.data
+            if kind == "gloss":
+                recorded = replace(recorded, definitions=recorded.definitions[:1], scene=None)
+            return recorded
         text = without_invalid(reply.text[: LIMITS["reply"]])
         meaning = read(text, item, examples, cut=reply.cut)
         if meaning and not repeats_words(meaning.definitions[0], own):
@@ -111,32 +122,6 @@ def describe(
     if stand_in:  # a dictionary's gloss with the same words is right
         return repeating if repeats_words(stand_in[0], own) else Meaning(stand_in)
     return replace(repeating, fault=REPEATS)
-
-
-def _question(item: Item, kind: MeaningKind, prompt: str, seed: int, gloss_tokens: int) -> Question:
-    literal = kind == "literal"
-    return Question(
-        prompt,
-        temperature=0.0,
-        max_tokens=gloss_tokens if kind == "gloss" else MEANING_TOKENS,
-        seed=seed,
-        purpose="meanings",
-        about=item,
-        sense="literal" if literal else "idiomatic",
-        task="Writing the literal meaning" if literal else "Writing the meaning",
-    )
-
-
-def _cut(meaning: Meaning, kind: MeaningKind) -> Meaning:
-    """Return a recorded meaning; of a gloss the first definition."""
-    if kind != "gloss":
-        return meaning
-    return replace(meaning, definitions=meaning.definitions[:1], scene=None)
-
-
-def template(item: Item, kind: MeaningKind) -> str:
-    """Return the name of the prompt for a kind of meaning; ``word`` for a word in a phrase."""
-    return kind if item.has_sense else "word"
 
 
 def _read_gloss(reply: str, item: Item, prompt: str = "", *, cut: bool = False) -> Meaning:

@@ -71,14 +71,14 @@ def check(
 
     files = opt.make(ItemFiles, options)
     folder = files.images or data_files(data)[0].folder
-    checked = check_set(
+    counted, found, _ = check_set(
         partial(files.read, data),
         partial(SetCounts, folder.resolve()),
         lambda first: first.counts["pictures"] > 0,
         check_image,
     )
-    counts, links = checked.collector.counts, list(checked.collector.links)
-    faults = [vars(fault) for fault in checked.faults]
+    counts, links = counted.counts, list(counted.links)
+    faults = [vars(fault) for fault in found]
     if json:
         print_json({"counts": counts, "faults": faults, "links": links})
     else:

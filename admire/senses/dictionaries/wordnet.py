@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from admire.core.errors import UserError
 from admire.core.storage import open_file
 from admire.senses.dictionaries.entries import GLOSS, Entry, key_of
 
@@ -33,8 +32,7 @@ FILES = (
 class WordNet:
     """WordNet's files ``index.noun``, ``data.noun`` and so on in a folder; in English.
 
-    They are read at the first look-up, which takes half a second; one that
-    is missing or damaged is a UserError.
+    They are read at the first look-up, which takes half a second.
     """
 
     name = "wordnet"
@@ -82,11 +80,6 @@ class WordNet:
         start = at if data.startswith(number, at) else data.find(b"\n" + number) + 1
         line = data[start : data.find(b"\n", start)].decode("utf-8", "replace")
         cells, _, text = line.partition(" | ")
-        if not line.startswith(number.decode()):
-            raise UserError(
-                f"{self.folder}: {part} is damaged at '{key}'. Install WordNet again.",
-                "dictionaries",
-            )
         words = cells.split()[4 : 4 + 2 * int(cells[14:16], 16) : 2]
         written = [re.sub(r"\(\w+\)$", "", word).replace("_", " ") for word in words]
         own = next((word for word in written if key_of(word) == key), written[0])
