@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -82,17 +84,29 @@ def test_captions_and_pictures_may_be_columns_or_arrays(series):
     assert [bool(candidate.image) for candidate in candidates] == [True, False]
 
 
+def closed(of_file: bool, folder: Path) -> object:
+    Image = pytest.importorskip("PIL.Image")  # noqa: N806
+    picture = Image.new("RGB", (4, 4))
+    picture.save(folder / "a.png")
+    if of_file:
+        picture = Image.open(folder / "a.png")
+    picture.close()
+    return picture
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: new_image("F", (4, 4)), "has floating-point pixels"),
-        (lambda: b"", "the image file is empty"),
-        (lambda: np.zeros((4, 4, 3), np.uint8), ".*Save it as PNG or JPEG"),
+        (partial(closed, True), "cannot be read .* It may be closed: pass its path"),
+        (lambda _: new_image("F", (4, 4)), "has floating-point pixels"),
+        (lambda _: b"", "the image file is empty"),
+        (lambda _: b"<svg/>", ".*Save it as PNG or JPEG"),
+        (lambda _: np.zeros((4, 4, 3), np.uint8), "is a ndarray.* Use PIL.Image.fromarray"),
     ],
 )
-def test_a_picture_in_memory_that_cannot_be_used_is_told_by_its_number(make, message):
+def test_a_picture_in_memory_that_cannot_be_used_is_told_by_its_number(tmp_path, make, message):
     with pytest.raises(UserError, match=f"Image 2 of images:? {message}"):
-        rank_one(*ASKED, [new_image("L", (4, 4)), make()])
+        rank_one(*ASKED, [new_image("L", (4, 4)), make(tmp_path)])
     assert len([*cache_dir().glob("pictures/*")]) == 1
 
 
@@ -107,6 +121,7 @@ def new_image(mode: str, size: tuple[int, int]) -> object:
         ({"captions": "ab"}, "captions must be a list, not a str"),
         ({"images": ["none.png", None]}, "none.png: image file not found"),
         ({"images": [b"1", b"2"], "captions": ["a"]}, "2 images, but 1 captions"),
+        ({"images": [None, 3], "captions": ["a", "b"]}, "Image 2 of images is a int"),
     ],
 )
 def test_what_is_not_taken_names_the_argument(arguments, message):
@@ -117,12 +132,16 @@ def test_what_is_not_taken_names_the_argument(arguments, message):
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
+        ("settings", {"votes": 3}, "admire.Settings"),
+        ("asking", 3, "admire.RequestOptions"),
+        ("llms", "embedded", "llms must be a list of names and models, not a str"),
+        ("llms", [3], "llms accepts names, or objects with ask .*admire.llm.ChatModel"),
+        ("encoder", 3, "encoder accepts names, or objects with encode_texts"),
         ("encoder", "nonsense", "Unknown encoder 'nonsense'"),
         ("llms", ["nonsense"], "Unknown chat model 'nonsense'"),
-        ("llms", "nonsense", "Unknown chat model 'nonsense'"),
     ],
 )
-def test_unknown_models_are_named(option, value, message):
+def test_models_that_are_not_taken_name_the_argument(option, value, message):
     given = {"llms": [says("Literal")], "encoder": WordEncoder(), option: value}
     with pytest.raises(UserError, match=message):
         rank([OWL], **given)

@@ -135,6 +135,12 @@ def _file(picture: Any, k: int) -> Path | None:
         from PIL.Image import Image
     if isinstance(picture, Image):
         picture = _png(picture, k)
+    if not isinstance(picture, bytes):
+        hint = " Use PIL.Image.fromarray." if hasattr(picture, "ndim") else ""
+        raise UserError(
+            f"Image {k} of images is {describe_type(picture)}, not a path, bytes or PIL's.{hint}",
+            "images",
+        )
     path = cache_dir() / "pictures" / sha256(picture).hexdigest()
     if not path.exists():
         with write_whole(path, "wb") as file:
@@ -152,10 +158,21 @@ def _png(picture: Image, k: int) -> bytes:
     """Return one of PIL's images as the content of a PNG file, upright."""
     from PIL.ImageOps import exif_transpose
 
+    if not all(picture.size):
+        raise UserError(f"Image {k} of images has no pixels.", "images")
     if picture.mode == "F":
         raise UserError(f"Image {k} of images has floating-point pixels. Convert it.", "images")
-    upright, written = exif_transpose(picture), io.BytesIO()
-    if upright.mode not in ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"):  # PNG's
-        upright = upright.convert("RGB")
-    upright.save(written, "PNG")
+    written = io.BytesIO()
+    try:
+        upright = exif_transpose(picture)
+        if upright.mode not in ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"):  # PNG's
+            upright = upright.convert("RGB")
+        upright.save(written, "PNG")
+    except Exception as error:  # for closed or damaged files decoders may raise anything
+        reason = str(error) or type(error).__name__
+        raise UserError(
+            f"Image {k} of images cannot be read ({reason}). It may be closed: pass its path, or "
+            "load it first (image.load()).",
+            "images",
+        ) from error
     return written.getvalue()
