@@ -278,10 +278,7 @@ def open_encoders(
         precision=settings.precision,
         plugins=settings.plugins,
     )
-    tracks = settings.track.split("+") if settings.track else summary.tracks
-    for track in tracks:
-        if track not in summary.tracks:
-            raise UserError(f"No candidate has {track}s. Use another track.", "track")
+    tracks = _tracks(summary, settings)
     if "caption" in tracks and settings.caption_encoder and not caption_encoder:
         caption_encoder = opened(settings.caption_encoder)
     if caption_encoder and "image" not in tracks:
@@ -293,14 +290,8 @@ def open_encoders(
         ]
         several = _by_language(several, summary.languages)
         _check_images(several, tracks, settings)
-        run_encoders = []
-        for encoder in several:
-            sees = "image" in tracks and isinstance(encoder, ImageEncoder)
-            by_track = {"image": encoder} if sees else {}
-            if "caption" in tracks:
-                by_track["caption"] = caption_encoder or encoder
-            if by_track:
-                run_encoders.append(RunEncoder(by_track))
+        by_track = [_by_track(encoder, caption_encoder, tracks) for encoder in several]
+        run_encoders = [RunEncoder(opened_for) for opened_for in by_track if opened_for]
     apart = any(len({e.identity for e in run.tracks.values()}) > 1 for run in run_encoders)
     if apart and not settings.scoring.standardise:
         raise UserError(
@@ -308,6 +299,26 @@ def open_encoders(
             "standardise",
         )
     return _with_heads(run_encoders, settings)
+
+
+def _tracks(summary: SetSummary, settings: Settings) -> Sequence[str]:
+    """Return the tracks to rank by; refuse one that no candidate has."""
+    tracks = settings.track.split("+") if settings.track else summary.tracks
+    for track in tracks:
+        if track not in summary.tracks:
+            raise UserError(f"No candidate has {track}s. Use another track.", "track")
+    return tracks
+
+
+def _by_track(
+    encoder: TextEncoder, caption_encoder: TextEncoder | None, tracks: Sequence[str]
+) -> dict[str, TextEncoder]:
+    """Return what encodes each track: captions may have an encoder of their own."""
+    sees = "image" in tracks and isinstance(encoder, ImageEncoder)
+    by_track: dict[str, TextEncoder] = {"image": encoder} if sees else {}
+    if "caption" in tracks:
+        by_track["caption"] = caption_encoder or encoder
+    return by_track
 
 
 def _by_language(encoders: Sequence[TextEncoder], languages: Sequence[str]) -> list[TextEncoder]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Literal
 
 from admire.core.choices import TEXTS
@@ -90,38 +91,59 @@ def describe(
     own = (yield from translate_words(item, prompts, seed=seed)) if repeats else ()
     stand_in = tuple(hint)[:DEFINITIONS] if item.has_sense else ()
     template = kind if item.has_sense else "word"
-    first = Question(
-        prompts.about(item, template, hint=hint),
-        max_tokens=gloss_tokens if kind == "gloss" else MEANING_TOKENS,
-        seed=seed,
-        purpose="meanings",
-        about=item,
-        sense="literal" if kind == "literal" else "idiomatic",
-        task="Writing the literal meaning" if kind == "literal" else "Writing the meaning",
-    )
+    tokens = gloss_tokens if kind == "gloss" else MEANING_TOKENS
+    first = _question(item, kind, prompts.about(item, template, hint=hint), tokens, seed)
     again = [replace(first, temperature=1.0, seed=seed + k) for k in range(1, ATTEMPTS)]
     questions = [first] if stand_in else [first, *again]
     read = _read_gloss if kind == "gloss" else read_meaning
     examples = prompts.about(item, template, hint=())
+    reading = partial(read, item=item, prompt=examples)
+    recorded, meaning = yield from _ask(questions, reading, own)
+    if kind == "gloss":
+        meaning = replace(meaning, definitions=meaning.definitions[:1], scene=None)
+    if recorded or not stand_in or meaning.fault is None:
+        return meaning
+    if meaning.fault == REPEATS and repeats_words(stand_in[0], own):
+        return replace(meaning, fault=None)  # a dictionary's gloss with the same words is right
+    return Meaning(stand_in) if meaning else replace(meaning, definitions=stand_in)
+
+
+def _ask(
+    questions: Sequence[Question], read: Callable[..., Meaning], own: Sequence[str]
+) -> Conversation[tuple[bool, Meaning]]:
+    """Ask one question after the other, until a reply can be used and does not repeat own words.
+
+    Returns:
+        Whether it was recorded, and the meaning; if no reply can be used, the last one unread.
+    """
     meaning = repeating = NO_MEANING
+    text = ""
     for question in questions:
         (reply,) = yield [question]
         if isinstance(reply.data, Meaning):
-            recorded = reply.data
-            if kind == "gloss":
-                recorded = replace(recorded, definitions=recorded.definitions[:1], scene=None)
-            return recorded
+            return True, reply.data
         text = without_invalid(reply.text[: LIMITS["reply"]])
-        meaning = read(text, item, examples, cut=reply.cut)
+        meaning = read(text, cut=reply.cut)
         if meaning and not repeats_words(meaning.definitions[0], own):
-            return meaning
+            return False, meaning
         repeating = repeating or meaning
-    if not repeating:
-        yield Unusable(questions)
-        return replace(meaning, definitions=stand_in, unread=text)
-    if stand_in:  # a dictionary's gloss with the same words is right
-        return repeating if repeats_words(stand_in[0], own) else Meaning(stand_in)
-    return replace(repeating, fault=REPEATS)
+    if repeating:
+        return False, replace(repeating, fault=REPEATS)
+    yield Unusable(questions)
+    return False, replace(meaning, unread=text)
+
+
+def _question(item: Item, kind: MeaningKind, prompt: str, tokens: int, seed: int) -> Question:
+    literal = kind == "literal"
+    return Question(
+        prompt,
+        max_tokens=tokens,
+        seed=seed,
+        purpose="meanings",
+        about=item,
+        sense="literal" if literal else "idiomatic",
+        task="Writing the literal meaning" if literal else "Writing the meaning",
+    )
 
 
 def _read_gloss(reply: str, item: Item, prompt: str = "", *, cut: bool = False) -> Meaning:

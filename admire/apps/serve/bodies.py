@@ -29,7 +29,7 @@ class Bodies:
 
     @property
     def size(self) -> int:
-        """Of all of them, in bytes."""
+        """Return the size of all of them, in bytes."""
         return sum(map(len, self._bodies.values()))
 
     @asynccontextmanager
