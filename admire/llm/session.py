@@ -18,6 +18,13 @@ from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.llm.chat import ChatModel, Image, Price, Question, Reply, Usage, inner
 from admire.llm.prices import estimate, price, why_unknown
+from admire.llm.server_checks import (
+    check_sight,
+    count_words,
+    lost_words,
+    text_tokens,
+    with_another_beginning,
+)
 
 log = logging.getLogger("admire")
 
@@ -40,6 +47,7 @@ class Entry:
     Attributes:
         why: why the price is unknown; empty if it is known.
         answered_by: the server's names of the models that answered, each once.
+        cut_off: how many questions the server cut off, because they did not fit into its context.
         price_now: of the replies that were not in the cache.
     """
 
@@ -49,6 +57,7 @@ class Entry:
     answered_by: list[str]
     calls: int
     from_cache: int
+    cut_off: int
     prompt_tokens: int | None
     cached_tokens: int | None
     completion_tokens: int | None
@@ -162,8 +171,8 @@ class Session:
                 "budget",
             )
 
-    def record(self, llm: BoundModel, question: Question, reply: Reply) -> None:
-        """Add a reply to the account."""
+    def record(self, llm: BoundModel, question: Question, reply: Reply, *, cut: bool) -> None:
+        """Add a reply to the account; ``cut`` says whether the server cut off its question."""
         usage, cost = reply.usage, None
         if usage or llm.free:
             cost = price(llm, usage or Usage())
@@ -179,6 +188,7 @@ class Session:
                     answered_by=[reply.model] if reply.model else [],
                     calls=1,
                     from_cache=int(reply.cached),
+                    cut_off=int(cut),
                     **_tokens(question, usage),
                     seconds=reply.seconds or None,
                     price=cost,
@@ -226,6 +236,8 @@ class BoundModel(ChatModel):
             setattr(self, name, getattr(model, name, getattr(ChatModel, name)))
         self.imagines = bool(session and session.imagines)
         self._caches = session is not None and self.identity != self.name
+        self._cuts: bool | None = None  # whether the server cuts questions off, once it is known
+        self._sees = self.recorded
 
     def ask(self, question: Question) -> Reply:
         """Return the cached reply, or ask; see :class:`admire.llm.ChatModel`.
@@ -278,7 +290,42 @@ class BoundModel(ChatModel):
             again: whether other replies may have decided that the question is asked.
         """
         if self.session:
-            self.session.record(self, question, reply)
+            cut = not reply.cached and self._is_cut(question, reply)
+            self.session.record(self, question, reply, cut=cut)
+
+    def _is_cut(self, question: Question, reply: Reply) -> bool:
+        """Return whether the server cut the question off; then the reply leaves the cache.
+
+        Too few tokens may also be all that the server had not cached. So of the first such question
+        a copy is asked that nothing can have cached.
+        """
+        if self._cuts is False or not lost_words(question, reply) or not reply.usage:
+            return False
+        if self._cuts is None:
+            copy = with_another_beginning(question)
+            again = self.answer(copy)
+            self.evict(copy)
+            self._cuts = lost_words(copy, again)
+            self.record(copy, again)
+            if self._cuts:
+                log.warning(
+                    "%s cuts questions off: it counts %d tokens in one of %d words, so its replies "
+                    "are about a part of what was asked. Give the server more context "
+                    "(OLLAMA_CONTEXT_LENGTH=16384, llama-server -c 16384) and run this again. "
+                    "These replies are not cached.",
+                    self.name,
+                    text_tokens(reply.usage),
+                    count_words(question),
+                )
+        if self._cuts:
+            self.evict(question)
+        return self._cuts
+
+    def look(self) -> None:
+        """Check once that a model that is asked about pictures sees them."""
+        if not self._sees:
+            check_sight(self)
+            self._sees = True
 
     def check(self, items: Sequence[Item], purposes: Collection[str]) -> None:
         """See :class:`admire.llm.ChatModel`."""

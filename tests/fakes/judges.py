@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from admire import Candidate, Item, Settings
 from admire.llm import ChatModel, Image, Question, Reply
+from admire.llm.server_checks import DIGITS, NUMBER
 
 SHOWN = re.compile(
     r'(?P<text>"(?:[^"\\]|\\.)*")|Candidate (?P<letter>[A-Z])\b|<image (?P<image>\d+)>'
@@ -60,6 +61,8 @@ class Judge(ChatModel):
         self._logprobs, self._spoil = logprobs, spoil
 
     def ask(self, question: Question) -> Reply:
+        if question is DIGITS:
+            return Reply(NUMBER)
         self.questions.append(question)
         self._asked[question.parts] += 1
         felt = self._felt(question) if question.purpose == "ranking" else {}
