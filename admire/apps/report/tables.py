@@ -346,9 +346,8 @@ def _what_it_took(records: Sequence[Mapping[str, Any]], names: Sequence[str]) ->
         replies = ("Asked for", "Model", "Replies", "From cache")
         headings = ("Run", *replies, "Tokens in", "Out", "US dollars")
         note = "Replies from the cache cost nothing again."
-        if cut := sum(
-            row.get("cut_off", 0) for record in records for row in record.get("asked", ())
-        ):
+        asked = [row for record in records for row in record.get("asked", ())]
+        if cut := sum(row.get("cut_off", 0) for row in asked):
             note += f" The server cut off {cut:,} questions, so their replies are of little worth."
         yield Table("Chat models", headings, accounts, note)
 
