@@ -132,11 +132,6 @@ def test_what_is_not_taken_names_the_argument(arguments, message):
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("settings", {"votes": 3}, "admire.Settings"),
-        ("asking", 3, "admire.RequestOptions"),
-        ("llms", "embedded", "llms must be a list of names and models, not a str"),
-        ("llms", [3], "llms accepts names, or objects with ask .*admire.llm.ChatModel"),
-        ("encoder", 3, "encoder accepts names, or objects with encode_texts"),
         ("encoder", "nonsense", "Unknown encoder 'nonsense'"),
         ("llms", ["nonsense"], "Unknown chat model 'nonsense'"),
     ],

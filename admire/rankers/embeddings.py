@@ -152,6 +152,13 @@ def _encode(
     spaces: dict[str, _Space] = {}
     for track, encoder in encoders.items():
         vectors, documents = encoded[encoder.identity], _encode_candidates(items, encoder, track)
+        widths = {len(vector) for vector in (*vectors.values(), *documents.values())}
+        if len(widths) > 1:
+            numbers = " and ".join(map(str, sorted(widths)))
+            raise UserError(
+                f"The encoder '{encoder.name}' returned vectors of {numbers} dimensions, which "
+                "cannot be compared."
+            )
         spaces[track] = _Space(track, vectors, documents)
     return spaces
 
