@@ -216,11 +216,11 @@ def read_options(
         UserError: the file cannot be read or is not TOML, a setting or its value is wrong, or
             only an option can set it.
     """
+    if not file:
+        return {}
     from admire.core.files import read_toml
     from admire.llm.address import check_named_in_file
 
-    if not file:
-        return {}
     values = check_entries(read_toml(file), command, known, file)
     if "llm_url" not in options:
         check_named_in_file(values.get("llm_url"), file)
