@@ -295,8 +295,8 @@ def data_files(data: str | Path, language: str | None = None) -> list[DataFile]:
     by_code: dict[str, DataFile] = {}
     for file in files:
         of_file = reader or registry.find("reader", READERS[file.suffix.lower()])
-        guess = word_language if of_file.name == "vwsd" else guess_language
-        tag = check_language(language) if language else guess(file)
+        language_of_file = word_language if of_file.name == "vwsd" else guess_language
+        tag = check_language(language) if language else language_of_file(file)
         code = task_code(tag)
         if code in by_code:
             raise UserError(

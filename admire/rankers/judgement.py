@@ -135,7 +135,7 @@ class Judgement:
         return next(filter(None, meanings), None)
 
 
-def ask_twice(
+def ask_for_answers(
     questions: Sequence[Question],
     read: Callable[[Question, str], Answer | None],
     item: Item,

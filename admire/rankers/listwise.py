@@ -27,7 +27,7 @@ from admire.rankers.judgement import (
     Judgement,
     Line,
     StructuredReply,
-    ask_twice,
+    ask_for_answers,
     reply_schema,
 )
 from admire.rankers.presentation import LETTERS, show, shuffled
@@ -66,7 +66,7 @@ class Listwise(Ranker):
         sense = reading.sense if reading and reading.sense.label else None
         questions = self._questions(item, sense.label if sense else None)
         next_seed = self.settings.shuffles  # the next one that no question has
-        answers = yield from ask_twice(questions, self._read, item, next_seed=next_seed)
+        answers = yield from ask_for_answers(questions, self._read, item, next_seed=next_seed)
         orders = [answer.order for answer in answers if answer.unread is None]
         placed = places(orders, item.names)
         points = aggregate(placed) if orders else np.zeros(len(item.names))

@@ -19,7 +19,7 @@ from admire.rankers.judgement import (
     Judgement,
     Line,
     StructuredReply,
-    ask_twice,
+    ask_for_answers,
     on_one_line,
     reply_schema,
 )
@@ -69,7 +69,7 @@ class Pairwise(Ranker):
             )
             for pair in permutations(sorted(item.candidates, key=lambda c: c.name), 2)
         ]
-        answers = yield from ask_twice(questions, read_better, item)
+        answers = yield from ask_for_answers(questions, read_better, item)
         at = {name: k for k, name in enumerate(item.names)}
         wins = np.zeros((len(at), len(at)))
         winners: dict[frozenset[str], list[tuple[str, ...]]] = {}

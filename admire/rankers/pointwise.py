@@ -18,7 +18,13 @@ from admire.core.registry import register
 from admire.data.items import Candidate, Item
 from admire.llm.chat import Question, Reply
 from admire.llm.conversation import Conversation, Unusable
-from admire.rankers.judgement import Answer, Judgement, StructuredReply, ask_twice, reply_schema
+from admire.rankers.judgement import (
+    Answer,
+    Judgement,
+    StructuredReply,
+    ask_for_answers,
+    reply_schema,
+)
 from admire.rankers.presentation import LETTERS, show
 from admire.rankers.ranker import Ranker
 from admire.senses.interpretation import Interpretation
@@ -77,7 +83,7 @@ class Pointwise(Ranker):
             for candidate, graded in zip(item.candidates, grades, strict=True)
             if not graded
         ]
-        numbers = iter((yield from ask_twice(ungraded, _read_numbers, item)))
+        numbers = iter((yield from ask_for_answers(ungraded, _read_numbers, item)))
         answers = tuple(
             Answer((name,), (name,), grades=graded) if graded else next(numbers)
             for name, graded in zip(item.names, grades, strict=True)

@@ -250,9 +250,9 @@ def _published(
     if rows:
         table = pd.DataFrame(rows).fillna(NOTHING)
         cells = tuple(table.itertuples(index=False, name=None))
-        guess = "" if published else "The set is recognised by its language, size and name. "
+        recognised = "" if published else "The set is recognised by its language, size and name. "
         between = "The range is of the places at the ends of the 95 % interval."
-        note = " ".join([guess + between, *notes])
+        note = " ".join([recognised + between, *notes])
         yield Table("Among published figures", (*table,), cells, note)
 
 
