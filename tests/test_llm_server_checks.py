@@ -42,8 +42,9 @@ def only_new(question: Question, number: int) -> Usage:
     ("count", "asked", "cut_off"),
     [
         (lambda question, number: Usage(prompt=10), 4, 4),
-        (lambda question, number: Usage(prompt=700, images=100), 4, 4),
+        (lambda question, number: Usage(prompt=650, images=100), 4, 4),
         (lambda question, number: Usage(prompt=900), 3, 0),
+        (lambda question, number: Usage(prompt=700), 3, 0),
         (lambda question, number: Usage(prompt=12, cached=790 + 12), 3, 0),
         (lambda question, number: Usage(), 3, 0),
         (lambda question, number: None, 3, 0),
