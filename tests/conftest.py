@@ -26,6 +26,7 @@ from filelock import FileLock
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
+from admire.core import registry
 from admire.core.errors import UserError
 from admire.data.reader import read_items
 
@@ -84,6 +85,17 @@ def skip_without_e5(monkeypatch: pytest.MonkeyPatch) -> None:
             pytest.skip("needs the extra 'embedded'")
 
         monkeypatch.setattr("admire.embedded.e5.E5Encoder.__init__", skip)
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """What a test registers is forgotten after it; admire's own modules are not imported again."""
+    before = dict(registry._REGISTERED)
+    yield
+    for key, plugin in [*registry._REGISTERED.items()]:
+        if not str(plugin.make.__module__).startswith("admire."):
+            del registry._REGISTERED[key]
+    registry._REGISTERED.update(before)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -23,14 +23,7 @@ from admire.llm import ChatModel, Question, open_llm
 LENGTH = [len(candidate.caption) for candidate in OWL.candidates]
 
 
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    """What a test registers is forgotten after it; admire's own modules are not imported again."""
-    before = dict(registry._REGISTERED)
-    yield
-    for key in [k for k, p in registry._REGISTERED.items() if "admire" not in p.make.__module__]:
-        del registry._REGISTERED[key]
-    registry._REGISTERED.update(before)
+pytestmark = pytest.mark.usefixtures("forgotten")
 
 
 @pytest.fixture

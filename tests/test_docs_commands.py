@@ -11,7 +11,6 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -20,7 +19,6 @@ from commands import run
 from toys import IDIOMATIC
 
 from admire import SAMPLES, Item, Settings, rank, read_items
-from admire.core import registry
 from admire.llm import Question, Reply
 from admire.senses import Use
 from admire.senses.sense import Sense, likelier
@@ -219,15 +217,6 @@ def test_the_commands_of_readme_and_docs_run_as_they_stand(
     assert not failed, "\n".join(failed)
     assert ran >= 40
     assert skipped == set(SKIPPED)
-
-
-@pytest.fixture
-def forgotten() -> Iterator[None]:
-    """What a page registers is forgotten after it."""
-    yield
-    for key, plugin in [*registry._REGISTERED.items()]:
-        if not str(plugin.make.__module__).startswith("admire."):
-            del registry._REGISTERED[key]
 
 
 @pytest.mark.usefixtures("forgotten")

@@ -11,7 +11,6 @@ import pytest
 from toys import OWL, WordEncoder
 
 from admire import Item, Scoring, Settings, plan, rank
-from admire.core import registry
 from admire.core.registry import PluginError, register
 from admire.llm import ChatModel, Question, Reply
 from admire.pipeline.forecast import imagine
@@ -42,10 +41,7 @@ class Model(ChatModel):
         return Reply(answer(question))
 
 
-@pytest.fixture(autouse=True)
-def _restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget what a test registers."""
-    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
+pytestmark = pytest.mark.usefixtures("forgotten")
 
 
 def by(ranker: Any, model: ChatModel) -> list[tuple[float, ...]]:

@@ -365,9 +365,7 @@ class BoundModel(ChatModel):
             return None
         try:
             record = json.loads(value.removeprefix(RECORD))
-            record.pop(
-                "batched", None
-            )  # of replies by OpenAI's Batch API, which older versions used
+            record.pop("batched", None)  # older versions used OpenAI's Batch API
             if record["usage"] is not None:
                 record["usage"] = Usage(**record["usage"])
             if record["logprobs"] is not None:

@@ -402,10 +402,14 @@ def describe_uses(items: Sequence[Item]) -> str:
         f"'{item.compound}' in “{textwrap.shorten(item.sentence, 60, placeholder='…')}”"
         for item in items
     ]
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return _first(names)
 
 
 def _names(items: Iterable[Item]) -> str:
     """Return the first compounds of these items, and the number of further ones."""
-    names = [f"'{compound}'" for compound in dict.fromkeys(item.compound for item in items)]
+    return _first([f"'{name}'" for name in dict.fromkeys(item.compound for item in items)])
+
+
+def _first(names: Sequence[str]) -> str:
+    """Return the first three names, and the number of further ones."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

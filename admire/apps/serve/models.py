@@ -90,8 +90,9 @@ class Models:
 
     def count_llms(self, profile: str) -> int:
         """Return how many chat models a profile has; a name that is not open counts as one."""
-        names, url = self.settings(profile).llms, self.settings(profile).llm_url
-        return sum(len(self._opened.get(("llm", name, url), "1")) for name in names)
+        settings = self.settings(profile)
+        keys = (("llm", name, settings.llm_url) for name in settings.llms)
+        return sum(len(self._opened.get(key, "1")) for key in keys)
 
     def open(self, profile: str) -> bool:
         """Open what a profile needs, and return whether it asks a chat server.
