@@ -15,6 +15,7 @@ from conftest import admire_row
 from toys import open_words
 
 from admire.apps.cli import main
+from admire.core.errors import UserError
 
 FULL = "admire: A file or connection: cannot be used (No space left on device).\n"
 
@@ -106,6 +107,17 @@ def test_what_is_no_fault_of_admire_ends_in_one_sentence(capsys, monkeypatch, er
 
     monkeypatch.setattr("admire.apps.cli.app.load", fail)
     assert says in ended(capsys)
+
+
+def test_a_server_that_broke_the_connection_is_no_reader_of_stdout(capsys, monkeypatch):
+    def fail(_: object) -> None:
+        try:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        except OSError as error:
+            raise UserError("The server has gone.") from error
+
+    monkeypatch.setattr("admire.apps.cli.app.load", fail)
+    assert ended(capsys) == "admire: The server has gone."
 
 
 def test_a_fault_of_admire_keeps_its_traceback(monkeypatch):

@@ -65,13 +65,14 @@ class Fused(BaseModel, strict=True):
 def read_record(folder: Path) -> dict[str, Any]:
     """Read the record of a run folder: its run.json."""
     path = folder / RECORD
-    record = read_as(dict[str, Any], read_text(path), path)
+    text = read_text(path)
+    record = read_as(dict[str, Any], text, path)
     if record.get("version") != VERSION:
         raise UserError(
             f"{path}: has format {record.get('version')}, but this version of admire reads "
             f"{VERSION}. Run admire rank again."
         )
-    read_as(Fused if "fused" in record else Made, json.dumps(record), path)
+    read_as(Fused if "fused" in record else Made, text, path)
     return record
 
 

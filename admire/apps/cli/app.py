@@ -171,8 +171,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
         load(words[1:] if words[:1] == ["__complete"] else words)
         app(words, result_action="return_value")
     except REPORTED as error:
-        if isinstance(error.__context__, BrokenPipeError):  # Rich ends the process then
-            code = BROKEN_PIPE
+        if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
+            code = BROKEN_PIPE  # Rich ends the process where the reader of stdout left
         else:
             problem = _as_user_error(error)
     try:
