@@ -96,7 +96,7 @@ def test_a_model_without_eyes_is_told_before_it_is_asked_about_pictures(tmp_path
             return Reply(reply) if question is DIGITS else super().ask(question)
 
     item = _meant(pictured(tmp_path, ["dull.png", "best.png"], captions=True), "a")
-    with pytest.raises(UserError, match=f"judge does not see pictures.*{NUMBER}") as caught:
+    with pytest.raises(UserError, match=f"^judge does not see pictures.*{NUMBER}") as caught:
         rank([item], settings("listwise", sense="given"), llms=[Blind({})])
     assert caught.value.settings == ("track", "llms")
     assert asked[-1] is DIGITS

@@ -200,8 +200,8 @@ class _Asking:
                 if together:
                     with _naming(together[0].question):
                         self.model.check_budget()
-                        if any(asked.question.images for asked in together):
-                            self.model.look()
+                    if any(asked.question.images for asked in together):
+                        self.model.look()
                     self._pool = self._pool or ThreadPoolExecutor(slots)
                     under_way[self._pool.submit(self._ask, together)] = together
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
