@@ -13,7 +13,7 @@ from commands import chat_server, ended, run
 from sentences import GROUPS, PAIRS, TABLE_6, dev, gold, training_rows, write_benchmark
 from toys import WordEncoder
 
-from admire.encoders.cached import CachedEncoder
+from admire.encoders.cached import CachedEncoder, checked
 from admire.tasks.sts.evaluation import compare, correlate
 from admire.tasks.sts.pairs import count_pairs, read_pairs
 
@@ -62,7 +62,7 @@ def test_the_command_prints_what_evaluation_gives(capsys, files, words):
     assert code == 0, err
     assert words == [("e5", "cpu")]
     pairs = read_pairs(data, told)
-    expected = correlate(pairs, compare(pairs, WordEncoder()), seed=0)
+    expected = correlate(pairs, compare(pairs, checked(WordEncoder())), seed=0)
     table = pd.DataFrame(json.loads(out)).astype(expected.dtypes)
     pd.testing.assert_frame_equal(table, expected, atol=1e-8)
     wanted = list(expected.iloc[:, :4].itertuples(index=False, name=None))

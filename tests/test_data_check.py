@@ -179,3 +179,14 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_data_are_read(
 ):
     for place in (locked_folder / "run" / below, locked_folder / "out.txt" / "run" / below):
         assert str(place) in ended(capsys, "rank", tmp_path / "no.tsv", "--out", place)
+
+
+def test_check_says_which_captions_an_encoder_reads_in_parts(capsys, tmp_path: Path):
+    pytest.importorskip("onnxruntime", reason="needs the extra 'embedded'")
+    row = item({"caption": "A lamp is on. " * 80}, {"caption": "an owl"})
+    (tmp_path / "manifest.jsonl").write_text(json.dumps(row))
+    code, out, _ = run(capsys, "check", tmp_path)
+    assert code == 0
+    assert "1 of 2 captions is longer than the 256 tokens that minilm reads" in out
+    told = json.loads(run(capsys, "check", tmp_path, "--encoder", "minilm", "--json")[1])
+    assert [row["longer"] for row in told["long_texts"]] == [1]

@@ -15,7 +15,7 @@ from admire.core.errors import UserError
 from admire.data.image_files import read_image
 from admire.embedded.hidden_states import StateEncoder
 from admire.encoders import Query, Role, TextEncoder, Vectors
-from admire.encoders.cached import PROGRESS, CachedEncoder
+from admire.encoders.cached import PROGRESS, CachedEncoder, checked, describe_long
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'clip'")
 
@@ -239,3 +239,137 @@ def test_where_images_do_not_fit_batches_are_halved(tmp_path, caplog, error):
     assert "colours: out of memory" in four
     assert "batches of 4" in four
     assert "batches of 2" in two
+
+
+class Short(Watched):
+    """Reads eight words of a text, and has no more to say of the others."""
+
+    max_tokens = 8
+
+    def __init__(self, identity: str = "short:1"):
+        super().__init__(identity)
+        self.counted = 0
+
+    def count_tokens(self, text: str) -> int:
+        self.counted += 1
+        return len(text.split())
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        self.batches.append(list(texts))
+        cut = [" ".join(text.split()[:8]) for text in texts]
+        return WordEncoder.encode_texts(self, cut, role=role)
+
+    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
+        texts = [f"{q.prompt or ''}{q.text[slice(*q.span)] if q.span else q.text}" for q in queries]
+        return self.encode_texts(texts, role="query")
+
+
+LONG = "An owl sits on a tree. It looks at the sea. A red boat is there (at night). "
+
+
+def test_a_long_text_is_the_mean_of_its_parts_at_sentence_ends():
+    encoder = Short()
+    vectors = encode(encoder, [LONG, "an owl", LONG[:-5]])
+    parts = ["An owl sits on a tree.", "It looks at the sea.", "A red boat is there (at night)."]
+    assert {*parts, "an owl"} <= {*encoder.texts}
+    mean = WordEncoder().encode_texts(parts, role="document").mean(axis=0)
+    assert vectors[0] == pytest.approx(mean / np.linalg.norm(mean), abs=1e-6)
+    assert not np.allclose(vectors[0], vectors[2])  # they differ at the end
+    later = Short()
+    assert (encode(later, [LONG, "an owl"])[0] == vectors[0]).all()
+    assert not later.texts
+    assert not later.counted
+
+
+def test_a_long_text_may_be_cut_at_its_end():
+    encoder = Short()
+    CachedEncoder(encoder, long_texts="cut").encode_texts([LONG], role="document")
+    assert encoder.texts == [LONG]
+    assert not encoder.counted
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (" ".join(map(str, range(30))), lambda text: len(text.split())),  # one sentence
+        ("猫が海を見ています。" + "".join(map(chr, range(0x4E00, 0x4E20))), len),  # no spaces
+        ("A. " + " ".join(map(str, range(30))), lambda text: len(text.split())),
+    ],
+)
+def test_each_part_is_within_the_limit_and_nothing_is_lost(text, count):
+    encoder = Short(f"short:{text}")
+    encoder.count_tokens = count
+    encode(encoder, [text])
+    assert all(0 < count(part) <= 8 for part in encoder.texts)
+    assert sorted("".join(encoder.texts).replace(" ", "")) == sorted(text.replace(" ", ""))
+
+
+def test_what_cannot_be_divided_is_left_to_the_encoder():
+    encoder = Short("short:all")
+    encoder.count_tokens = lambda text: 99
+    encode(encoder, [LONG])
+    assert encoder.texts == [LONG]
+
+
+def test_the_part_with_the_span_counts_of_a_long_query():
+    encoder = Short()
+    span = LONG.index("red boat"), LONG.index("red boat") + len("red boat")
+    cached = CachedEncoder(encoder)
+    own, _, whole = cached.encode_queries(
+        [
+            Query(LONG, span=span),
+            Query(LONG, span=(LONG.index("tree"), LONG.index("It looks") + 8)),
+            Query(LONG, "find: "),
+        ]
+    )
+    assert {"red boat", "tree. It looks", "find: It looks at the sea."} <= {*encoder.texts}
+    assert own == pytest.approx(WordEncoder().encode_texts(["red boat"], role="query")[0])
+    assert np.linalg.norm(whole) == pytest.approx(1)
+
+
+def test_long_texts_are_counted_once_each():
+    counted = CachedEncoder(Short()).count_long([LONG, "an owl", LONG])
+    assert describe_long(counted, "captions") == (
+        "1 of 2 captions is longer than the 8 tokens that words reads: they are read in parts."
+    )
+    cut = CachedEncoder(Short(), long_texts="cut").count_long([LONG, LONG * 2])
+    assert "2 of 2 texts are longer" in describe_long(cut, "texts")
+    assert "they are cut at their end" in describe_long(cut, "texts")
+    assert not describe_long(CachedEncoder(WordEncoder()).count_long([LONG]), "texts")
+
+
+class Returns(WordEncoder):
+    """Returns something else than unit vectors."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def encode_texts(self, texts, *, role):
+        return self.make(super().encode_texts(texts, role=role))
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (lambda vectors: vectors * np.nan, "zero or not finite, of “an owl”"),
+        (lambda vectors: vectors / 0, "zero or not finite, of “an owl”"),
+        (lambda vectors: vectors * 0, "zero or not finite, of “an owl”"),
+        (lambda vectors: vectors[1:], r"shape \(0, 512\) for 1 inputs"),
+        (lambda vectors: [[1.0], [2.0, 3.0]], "no array of numbers"),
+        (lambda vectors: None, "shape"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_an_object_is_checked_as_one_opened_by_name_is(make, fault):
+    with pytest.raises(UserError, match=f"words: returned .*{fault}"):
+        checked(Returns(make)).encode_texts(["an owl"], role="query")
+
+
+def test_an_object_may_return_lists_and_nothing_of_it_is_cached():
+    encoder = Watched()
+    plain = encode(Watched(), TEXTS)
+    for _ in range(2):
+        assert checked(encoder).encode_texts(TEXTS, role="document") == pytest.approx(plain)
+    assert len(encoder.texts) == 2 * len(TEXTS)
+    lists = checked(Returns(np.ndarray.tolist)).encode_texts(TEXTS, role="document")
+    assert lists == pytest.approx(WordEncoder().encode_texts(TEXTS, role="document"))

@@ -13,6 +13,7 @@ from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains
 from admire import Candidate, Item, Scoring, Settings, UserError, rank
 from admire.encoders import Role, TextEncoder, Vectors
 from admire.pipeline.ranking import Ranking
+from admire.rankers.settings import PROFILES
 from admire.senses import Sense
 from admire.senses.interpretation import Interpretation
 
@@ -415,3 +416,47 @@ def test_scores_are_the_mean_over_chat_models():
     alone = [rank([OWL], PAPER, llms=[chat], encoder=WordEncoder()).rankings[0] for chat in chats]
     (ranking,) = rank([OWL], PAPER, llms=chats, encoder=WordEncoder()).rankings
     assert ranking.scores == pytest.approx(np.mean([one.scores for one in alone], axis=0))
+
+
+class EightWords(WordEncoder):
+    """Reads eight words of a text."""
+
+    name = "eight"
+    identity = "eight:1"
+    max_tokens = 8
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        cut = [" ".join(text.split()[:8]) for text in texts]
+        return super().encode_texts(cut, role=role)
+
+
+def test_long_captions_are_read_to_their_end_and_counted():
+    beginning = "There is a picture with someone in it. "
+    late = Item(
+        "night owl",
+        "My sister is a night owl.",
+        candidates=(
+            Candidate("1", caption=f"{beginning}It is a red bicycle."),
+            Candidate("2", caption=f"{beginning}It is a night owl."),
+            Candidate("3", caption="a boat"),
+        ),
+    )
+    settings = Settings(query="compound")
+    parts = rank([late], settings, encoder=EightWords())
+    assert parts.rankings[0].order[0] == "2"
+    counted = {"encoder": "eight", "tokens": 8, "texts": 3, "longer": 2}
+    assert parts.record["long_texts"] == [counted | {"read": "parts"}]
+    cut = rank([late], replace(settings, long_texts="cut"), encoder=EightWords())
+    assert cut.rankings[0].scores[0] == cut.rankings[0].scores[1]
+    assert cut.record["long_texts"] == [counted | {"read": "cut"}]
+    assert PROFILES["paper"].long_texts == "cut"
+
+
+def test_an_encoder_given_as_an_object_may_not_return_nan():
+    broken = WordEncoder()
+    broken.encode_texts = lambda texts, role: np.full((len(texts), 3), np.nan)
+    with pytest.raises(UserError, match="words: returned a vector that is zero or not finite"):
+        rank([OWL], Settings(query="compound"), encoder=broken)

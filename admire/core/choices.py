@@ -54,6 +54,9 @@ BoardTrack = Literal["image+caption", "caption"]
 Images = Literal["embed", "link"]
 """Whether a report holds thumbnails of the pictures, or names their files."""
 
+LongTexts = Literal["parts", "cut"]
+"""How encoders read texts that are longer than their limit: in parts, or cut at their end."""
+
 Device = Literal["auto", "cpu", "cuda", "mps"]
 """The device of torch; ``auto`` is a GPU if there is one."""
 

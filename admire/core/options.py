@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, ge
 from pydantic import Field, ValidationError
 
 from admire.core import registry
-from admire.core.choices import Device, SenseMethod
+from admire.core.choices import Device, LongTexts, SenseMethod
 from admire.core.errors import UserError, check_extra
 from admire.core.registry import Kind
 from admire.core.schema import Seed, complaint, descriptions, settings
@@ -242,6 +242,14 @@ DecidedBy = Annotated[
 EncoderDevice = Annotated[
     Device,
     Field(description="Device for torch (auto: a GPU if there is one)."),
+    Option("Models"),
+]
+ReadingOfLongTexts = Annotated[
+    LongTexts,
+    Field(
+        description="How texts are read that are longer than the encoder's limit: in parts, of "
+        "whose vectors the mean counts, or cut at their end, as in the papers."
+    ),
     Option("Models"),
 ]
 RemoteCode = Annotated[

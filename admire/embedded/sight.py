@@ -85,6 +85,11 @@ class SightEncoder:
         settings = f"corners-{CORNER}:conse-{LIKELIEST}-{TEMPERATURE}"
         self.identity = f"sight:{_digest()}:{settings}:{self._texts.identity}"
 
+    max_tokens = E5Encoder.max_tokens
+
+    def count_tokens(self, text: str) -> int:
+        return self._texts.count_tokens(text)
+
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         return self._texts.encode_texts(texts, role=role)
 

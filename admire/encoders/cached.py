@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, replace
+from functools import cached_property
+from itertools import pairwise
+from math import ceil
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +19,7 @@ import numpy as np
 
 from admire.core import registry
 from admire.core.cache import Cache, open_cache
+from admire.core.choices import LongTexts
 from admire.core.errors import UserError
 from admire.core.machine import cores
 from admire.core.progress import show_progress
@@ -32,6 +38,13 @@ PROGRESS = {
 }
 """Texts of the progress bar, for one and for several, by the kind of input; an encoder may have
 its own, in ``progress``."""
+BREAKS = (
+    re.compile(r"""[.!?…][])"'’”»]*\s+|[。！？।؟]+[」』”）]*\s*|\n\s*"""),
+    re.compile(r"\s+"),
+)
+"""Where texts are divided: at the ends of sentences, or else between words."""
+CHARACTERS = 16
+"""How many characters a part has at most for each token that an encoder reads."""
 
 Input = TypeVar("Input")
 
@@ -42,9 +55,12 @@ class CachedEncoder:
     Args:
         encoder: a :class:`admire.encoders.TextEncoder`, which may also encode images and
             queries; of images, in one step or in two.
+        long_texts: what happens to texts that are longer than the encoder reads. The vector of
+            one in parts is the mean of theirs; of a query with a span, the part with the span
+            counts.
     """
 
-    def __init__(self, encoder: Any, cache: Cache | None = None):
+    def __init__(self, encoder: Any, cache: Cache | None = None, long_texts: LongTexts = "parts"):
         self.encoder = encoder
         if hasattr(encoder, "encode_queries"):
             self.encode_queries = self._encode_queries
@@ -53,28 +69,97 @@ class CachedEncoder:
         self.name = encoder.name
         self.identity = encoder.identity
         self.batch = encoder.batch
+        self.long_texts = long_texts
         self.encoded = 0
         """How many texts and images the encoder has encoded, without those from the cache."""
         self._cache = open_cache(VECTORS) if cache is None else cache
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`."""
-        return self._through_cache(
-            texts,
-            [self._key(role, text.encode()) for text in texts],
-            encode=lambda part: self.encoder.encode_texts(part, role=role),
+        rows = [[text[part].strip() for part in self._read(text)] or [text] for text in texts]
+        parts = [part for row in rows for part in row]
+        vectors = self._through_cache(
+            parts,
+            [self._key(role, part.encode()) for part in parts],
+            encode=lambda batch: self.encoder.encode_texts(batch, role=role),
             kind="texts",
             length=len,
         )
+        return self._means(vectors, rows)
 
     def _encode_queries(self, queries: Sequence[Query]) -> Vectors:
-        return self._through_cache(
-            queries,
-            [self._key("asked", repr(astuple(query)).encode()) for query in queries],
+        rows = [self._parts_of_query(query) for query in queries]
+        parts = [part for row in rows for part in row]
+        vectors = self._through_cache(
+            parts,
+            [self._key("asked", repr(astuple(part)).encode()) for part in parts],
             encode=self.encoder.encode_queries,
             kind="queries",
             length=lambda query: len(query.text),
         )
+        return self._means(vectors, rows)
+
+    def _parts_of_query(self, query: Query) -> list[Query]:
+        parts = self._read(query.text, query.prompt or "")
+        if not parts or query.span is None:
+            return [replace(query, text=query.text[part].strip()) for part in parts] or [query]
+        start, end = query.span
+        within = (part for part in parts if part.start <= start and end <= part.stop)
+        part = next(within, slice(start, None))
+        span = start - part.start, end - part.start
+        return [replace(query, text=query.text[part], span=span)]
+
+    def _means(self, vectors: Vectors, rows: Sequence[Sequence[Any]]) -> Vectors:
+        """Return the mean vector of each row of parts, of unit length."""
+        if len(vectors) == len(rows):
+            return vectors
+        counts = np.array([len(row) for row in rows])
+        first = counts.cumsum() - counts
+        means = self._unit(np.add.reduceat(vectors, first), [row[0] for row in rows])
+        return np.where(counts[:, None] > 1, means, vectors[first])
+
+    def _read(self, text: str, prompt: str = "") -> list[slice]:
+        """Return the parts in which a text is read; none if it is read as it is."""
+        return self._parts(text, prompt) if self.long_texts == "parts" else []
+
+    def _parts(self, text: str, prompt: str = "") -> list[slice]:
+        """Return the parts of a text that is longer than the encoder reads; none if it is not.
+
+        They are cached, because counting tokens may take loading the model.
+        """
+        # So short a text fits: a token has a byte at least, special tokens are few.
+        if not self.limit or 2 * len(f"{prompt}{text}".encode()) <= self.limit:
+            return []
+        key = self._key("parts", f"{self.limit}\0{prompt}\0{text}".encode())
+        stored = self._cache.get(key)
+        if stored is None:
+            with registry.blamed(self.encoder):
+                ends = _divide(
+                    text, lambda part: self.encoder.count_tokens(prompt + part), self.limit
+                )
+            stored = np.array(ends, "<i8").tobytes()
+            self._cache.put(key, stored, self.name)
+        ends = np.frombuffer(stored, "<i8").tolist()
+        return [slice(*part) for part in pairwise([0, *ends])] if len(ends) > 1 else []
+
+    @cached_property
+    def limit(self) -> int:
+        """How many tokens of a text the encoder reads; 0 if it does not state it."""
+        if not hasattr(self.encoder, "count_tokens"):
+            return 0
+        key = self._key("limit", b"")
+        stored = self._cache.get(key)
+        if stored is None:  # it may take loading the model
+            stored = str(self.encoder.max_tokens or 0).encode()
+            self._cache.put(key, stored, self.name)
+        return int(stored)
+
+    def count_long(self, texts: Iterable[str]) -> dict[str, Any]:
+        """Count the texts that are longer than the encoder reads, for records."""
+        distinct = set(texts)
+        longer = sum(bool(self._parts(text)) for text in distinct)
+        names = {"encoder": self.name, "tokens": self.limit, "read": self.long_texts}
+        return names | {"texts": len(distinct), "longer": longer}
 
     def _encode_images(self, images: Sequence[Path]) -> Vectors:
         """See :class:`admire.encoders.ImageEncoder`; images are identified by content.
@@ -83,7 +168,8 @@ class CachedEncoder:
             UserError: a file is missing, empty, damaged or not an image. The vectors of the images
                 before it stay cached.
         """
-        keys = prefetch(lambda path: self._key("image", read_bytes(path)), images, 2 * cores())
+        content = bytes if isinstance(self._cache, _Forgetful) else read_bytes
+        keys = prefetch(lambda path: self._key("image", content(path)), images, 2 * cores())
         encode: Any = getattr(self.encoder, "encode_prepared", None)
         return self._through_cache(
             images,
@@ -134,22 +220,24 @@ class CachedEncoder:
                 if encoded is None:
                     waiting = part + waiting
                     continue
-                unit = self._unit(encoded, [missing[key] for key, _ in part])
+                unit = self._unit(*encoded, [missing[key] for key, _ in part])
                 new = {key: vector.tobytes() for (key, _), vector in zip(part, unit, strict=True)}
                 self._cache.put_all(new, self.name)
                 vectors |= new
                 self.encoded += len(part)
         if not inputs:
             return np.zeros((0, 0), dtype="<f4")
+        if len({len(vector) for vector in vectors.values()}) > 1:
+            raise self._error(f"returned vectors of different widths for {kind}")
         return np.stack([np.frombuffer(vectors[key], dtype="<f4") for key in keys])
 
     def _encode_or_halve(
         self, encode: Callable[[Sequence[Any]], Vectors], part: Sequence[Any], kind: str
-    ) -> Vectors | None:
+    ) -> tuple[Vectors] | None:
         """Encode a batch; if it does not fit into memory, return None and halve the batches."""
         try:
             with registry.blamed(self.encoder):
-                return encode(part)
+                return (encode(part),)
         except Exception as error:
             if not _is_out_of_memory(error):
                 raise
@@ -165,12 +253,16 @@ class CachedEncoder:
         log.warning("%s: out of memory; continuing with batches of %d.", self.name, self.batch)
         return None
 
-    def _unit(self, vectors: Vectors, inputs: Sequence[Input]) -> Vectors:
+    def _unit(self, encoded: Any, inputs: Sequence[Input]) -> Vectors:
         """Scale vectors to unit length; refuse a wrong number, and vectors that are zero or not
         finite."""
-        if np.ndim(vectors) != 2 or len(vectors) != len(inputs):
-            shape = np.shape(vectors)
-            raise self._error(f"returned vectors of shape {shape} for {len(inputs)} inputs")
+        try:
+            given = np.asarray(encoded)
+            vectors = given if given.dtype == np.float32 else given.astype(float)
+        except (TypeError, ValueError, RuntimeError) as error:  # of torch, too
+            raise self._error(f"returned no array of numbers ({error})") from None
+        if vectors.ndim != 2 or len(vectors) != len(inputs):
+            raise self._error(f"returned vectors of shape {vectors.shape} for {len(inputs)} inputs")
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         good = (np.isfinite(lengths) & (lengths > 0))[:, 0]
         if not good.all():
@@ -184,6 +276,89 @@ class CachedEncoder:
         if plugin := registry.plugin_of(self.encoder):
             return plugin.error(f"{fault}.")
         return UserError(f"{self.name}: {fault}. The model is damaged.", "encoder")
+
+
+class _Forgetful(Cache):
+    """Keeps nothing: the identity of an object may stay the same when its vectors change."""
+
+    def __init__(self) -> None:
+        pass
+
+    def get(self, key: str) -> None:
+        return None
+
+    def put_all(self, entries: Mapping[str, bytes], model: str) -> None:
+        pass
+
+
+def checked(encoder: Any, long_texts: LongTexts = "parts") -> CachedEncoder:
+    """Return an encoder that was given as an object, with all that one opened by name has: checks
+    of its vectors, and long texts. Its vectors are cached only if it was opened by name."""
+    if not isinstance(encoder, CachedEncoder):
+        return CachedEncoder(encoder, _Forgetful(), long_texts)
+    if encoder.long_texts == long_texts:
+        return encoder
+    return CachedEncoder(encoder.encoder, encoder._cache, long_texts)
+
+
+def describe_long(counted: Mapping[str, Any], texts: str) -> str:
+    """Return a sentence about what :meth:`CachedEncoder.count_long` counted; empty if all fit.
+
+    Args:
+        texts: what they are called, such as ``captions``.
+    """
+    if not counted["longer"]:
+        return ""
+    number = f"{counted['longer']:,} of {counted['texts']:,} {texts}"
+    verb = "is" if counted["longer"] == 1 else "are"
+    how = "read in parts" if counted["read"] == "parts" else "cut at their end"
+    return (
+        f"{number} {verb} longer than the {counted['tokens']:,} tokens that {counted['encoder']} "
+        f"reads: they are {how}."
+    )
+
+
+def log_long(counted: Iterable[Mapping[str, Any]], texts: str) -> None:
+    """Log :func:`describe_long` of each encoder's counts."""
+    for note in filter(None, (describe_long(row, texts) for row in counted)):
+        log.info("%s", note)
+
+
+def add_long(total: list[dict[str, Any]], counted: Iterable[Mapping[str, Any]]) -> None:
+    """Add what :meth:`CachedEncoder.count_long` counted of other texts to a total by encoder."""
+    for row in counted:
+        known = next((one for one in total if one["encoder"] == row["encoder"]), None)
+        if known is None:
+            total.append(dict(row))
+        else:
+            known["texts"] += row["texts"]
+            known["longer"] += row["longer"]
+
+
+def _divide(text: str, count: Callable[[str], int], limit: int) -> list[int]:
+    """Return where the parts of a text end, each within an encoder's limit; one end if it fits.
+
+    The parts are about as long as each other, so that none counts for more than it says. What
+    cannot be divided is left to the encoder.
+    """
+    ends: list[int] = []
+    start, stop = 0, len(text.rstrip())
+    parts = ceil(count(text) / limit)
+    while parts > 1 and start < stop:
+        last = min(stop, start + CHARACTERS * limit)
+        fits = bisect_left(
+            range(start + 1, last + 1), True, key=lambda end: count(text[start:end]) > limit
+        )
+        if start + fits == stop or not fits:
+            break
+        wish = start + (stop - start) / max(2, parts - len(ends))
+        for place in BREAKS:
+            breaks = [found.end() for found in place.finditer(text, start, start + fits)]
+            if breaks := [end for end in breaks if text[start:end].strip()]:
+                break
+        start = min(breaks or [start + fits], key=lambda end: abs(end - wish))
+        ends.append(start)
+    return [*ends, stop]
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -81,8 +81,8 @@ class MClipEncoder(LazyModel):
         super().share()
         self._images.share()
 
-    def _load(self) -> tuple[Any, Any]:
-        """Load text tower and tokenizer."""
+    def _load(self) -> tuple[Any, Any, int]:
+        """Load text tower and tokenizer, with its limit."""
         import torch
         import transformers
         from multilingual_clip.Config_MCLIP import MCLIPConfig
@@ -125,14 +125,25 @@ class MClipEncoder(LazyModel):
             positions -= base.pad_token_id + 1
         limit = min(tokenizer.model_max_length, positions)
 
-        def tokenize(texts: list[str], **options: Any) -> Any:
-            batch = tokenizer(texts, truncation=True, max_length=limit, **options)
-            return batch.to(device)
+        return tower.to(device=device, dtype=dtype).eval(), tokenizer, limit
 
-        return tower.to(device=device, dtype=dtype).eval(), tokenize
+    @property
+    def max_tokens(self) -> int:
+        """See :class:`admire.encoders.TextEncoder`."""
+        limit: int = self._loaded[2]
+        return limit
+
+    def count_tokens(self, text: str) -> int:
+        """See :class:`admire.encoders.TextEncoder`."""
+        return len(self._loaded[1](text, verbose=False).input_ids)
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        tower, tokenize = self._loaded
+        tower, tokenizer, limit = self._loaded
+        device, _ = self._placement.resolve()
+
+        def tokenize(texts: list[str], **options: Any) -> Any:
+            return tokenizer(texts, truncation=True, max_length=limit, **options).to(device)
+
         return encode(tower, list(texts), tokenize)
 
     def prepare_image(self, path: Path) -> Any:

@@ -116,6 +116,19 @@ class OpenClipEncoder(LazyModel):
         model, preprocess, tokenizer = hub.load_cached_first(load, str(self._folder or ""))
         return model.to(device=device, dtype=dtype).eval(), preprocess, tokenizer
 
+    @property
+    def max_tokens(self) -> int:
+        """See :class:`admire.encoders.TextEncoder`; the text tower's context."""
+        limit: int = self._loaded[2].context_length
+        return limit
+
+    def count_tokens(self, text: str) -> int:
+        """See :class:`admire.encoders.TextEncoder`."""
+        tokenizer = self._loaded[2]
+        if hasattr(tokenizer, "tokenizer"):  # of transformers
+            return len(tokenizer.tokenizer(tokenizer.clean_fn(text), verbose=False).input_ids)
+        return 2 + len(tokenizer.encode(text))
+
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         model, _, tokenizer = self._loaded
         device, _ = self._placement.resolve()

@@ -34,6 +34,10 @@ class TextEncoder(Identified, Protocol):
     An encoder may have ``languages``: the base languages of the texts that it knows, such as
     ``("en",)``. Without it, it knows any. Items in other languages are left out of its mean.
 
+    One that reads only the beginning of long texts should have ``max_tokens`` (how many tokens it
+    reads, with special tokens and its own prompt) and the method ``count_tokens`` (how many a text
+    has, counted in the same way). Then longer texts are read in parts.
+
     Encoders with a small network for pictures may also have ``companion`` (the name of an encoder
     with the same vectors for texts that also encodes pictures; it replaces this one if candidates
     have no captions), ``picture_weight`` (the weight of its pictures if there are captions as

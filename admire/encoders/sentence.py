@@ -178,6 +178,16 @@ class SentenceEncoder(LazyModel):
             model.prompts = dict(E5_PROMPTS)
         return model
 
+    @property
+    def max_tokens(self) -> int | None:
+        """See :class:`admire.encoders.TextEncoder`; None for a model without a limit."""
+        return self.model.max_seq_length
+
+    def count_tokens(self, text: str) -> int:
+        """See :class:`admire.encoders.TextEncoder`; with the longer one of its prompts."""
+        prompt = max(query_prompt(self.model), document_prompt(self.model), key=len)
+        return len(self.model.tokenizer(prompt + text, verbose=False)["input_ids"])
+
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         vectors: Vectors = encode(list(texts), **ENCODING)

@@ -123,6 +123,8 @@ def fine_tune(
     if not min(map(len, content.values()), default=0):
         raise UserError("No training data.")
     check_folder(out, "model")
+    limit = model.max_seq_length
+    log.info("Of texts longer than %s tokens the model reads the beginning, as in papers.", limit)
     out = out.resolve()
     key = hashlib.sha256(json.dumps([of, asdict(settings), content]).encode()).hexdigest()
     checkpoints = out.with_name(f".{out.name}.{key[:16]}.checkpoints")

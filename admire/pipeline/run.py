@@ -30,6 +30,7 @@ from admire.data.languages import base_language
 from admire.data.overlap import Digests, Kind
 from admire.data.reader import Data, take_items
 from admire.encoders import TextEncoder
+from admire.encoders.cached import add_long, log_long
 from admire.llm.chat import ChatModel
 from admire.llm.session import Session
 from admire.metrics.leakage import find_leaks, training_digests
@@ -51,6 +52,7 @@ from admire.rankers import (
     open_encoders,
     open_ranker,
 )
+from admire.rankers.embeddings import Embeddings
 from admire.rankers.scorer import Scores, fuse_scores
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import RequestOptions, Settings
@@ -114,6 +116,7 @@ class RankingPipeline:
         rankers: those that judge many items at once, without a chat model.
         record: the record of the run, as in run.json.
         seconds: the time of each stage so far.
+        long_texts: how many captions were longer than each encoder reads.
         done: how many items are ranked.
         tallies: their counts, by language.
         skipped: why items were skipped.
@@ -133,6 +136,7 @@ class RankingPipeline:
         self.skips_bad = skips_bad
         self.skipped: list[str] = []
         self.seconds: dict[str, float] = {}
+        self.long_texts: list[dict[str, Any]] = []
         self.done = 0
         self.tallies: Tallies = {}
         settings = resolved.settings
@@ -215,12 +219,14 @@ class RankingPipeline:
 
     def finish(self) -> dict[str, Any]:
         """Return the complete record of the run after its end."""
+        log_long(self.long_texts, "captions")
         left_out = [*self.record.get("left_out", ()), *self.skipped]
         left = {"items": self.record["items"] - len(self.skipped)} if self.skipped else {}
         return (self.record | left | ({"left_out": left_out} if left_out else {})) | {
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             "asked": [entry.record() for entry in self.session.entries()],
+            "long_texts": self.long_texts,
             "languages": summarise_languages(self.tallies, self._trained()),
         }
 
@@ -279,6 +285,7 @@ class RankingPipeline:
             self.seconds["senses and meanings"] -= ranking
         with self._timed("encoding and scores"):
             together = [self._judge_together(ranker, items, said) for ranker in self.rankers]
+            add_long(self.long_texts, Embeddings(self.encoders).count_long(items))
             pictures = any("image" in encoder.tracks for encoder in self.encoders)
             leaked = find_leaks(items, self._training_digests, pictures=pictures)
             return [

@@ -19,6 +19,7 @@ from admire.core.registry import register
 from admire.data.items import Item
 from admire.data.languages import base_language, language_name
 from admire.encoders import ImageEncoder, Role, TextEncoder, open_encoder
+from admire.encoders.cached import CachedEncoder, checked
 from admire.encoders.protocols import reads_images
 from admire.rankers.judgement import Judgement, Part
 from admire.rankers.ranker import Ranker
@@ -78,16 +79,26 @@ class Embeddings(Ranker):
             UserError: a file cannot be read, or an encoder's vectors cannot be compared.
         """
         judged: list[tuple[Judgement, ...]] = [()] * len(items)
-        compared_by = [
-            [encoder for encoder in self.encoders if encoder.compares(item)] or self.encoders[:1]
-            for item in items
-        ]
+        compared_by = [self._compared_by(item) for item in items]
         for encoder in self.encoders:
             places = [k for k, by in enumerate(compared_by) if encoder in by]
             own = [items[k] for k in places], [readings[k] for k in places]
             for k, judgement in zip(places, self._compare(*own, encoder), strict=True):
                 judged[k] += (judgement,)
         return judged
+
+    def count_long(self, items: Sequence[Item]) -> Iterator[dict[str, Any]]:
+        """Count for each encoder the captions that are longer than it reads."""
+        for run_encoder in self.encoders:
+            own = (item for item in items if run_encoder in self._compared_by(item))
+            captions = [thing.caption for item in own for thing in item.things if thing.caption]
+            encoder = run_encoder.tracks.get("caption")
+            if captions and isinstance(encoder, CachedEncoder):
+                yield encoder.count_long(captions)
+
+    def _compared_by(self, item: Item) -> list[RunEncoder]:
+        """Return the encoders that compare an item's candidates."""
+        return [e for e in self.encoders if e.compares(item)] or [*self.encoders[:1]]
 
     def _compare(
         self,
@@ -288,11 +299,12 @@ def open_encoders(
     tracks = _tracks(summary, settings)
     if "caption" in tracks and settings.caption_encoder and not caption_encoder:
         caption_encoder = opened(settings.caption_encoder)
+    caption_encoder = caption_encoder and checked(caption_encoder, settings.long_texts)
     if caption_encoder and "image" not in tracks:
         run_encoders = [RunEncoder({"caption": caption_encoder})]
     else:
-        several = [
-            opened(encoder) if isinstance(encoder, str) else encoder
+        several: list[TextEncoder] = [
+            checked(opened(encoder) if isinstance(encoder, str) else encoder, settings.long_texts)
             for encoder in encoders or settings.encoder
         ]
         several = _by_language(several, summary.languages)

@@ -23,6 +23,7 @@ from admire.core.options import (
     LlmUrl,
     Option,
     PromptFolder,
+    ReadingOfLongTexts,
     SampleSeed,
 )
 from admire.core.schema import SEVERAL, Count, Positive, Weight, check_once, settings
@@ -115,6 +116,7 @@ class RankerSettings:
     caption_encoder: Annotated[str | None, Option("Models", completes="encoder")] = None
     """Separate encoder for captions and their queries (default: the encoder). Not for several
     encoders."""
+    long_texts: ReadingOfLongTexts = "parts"
     device: EncoderDevice = "auto"
     precision: Annotated[Precision, Option("Models")] = "float32"
     """Precision for torch; float16 needs a GPU."""
@@ -194,6 +196,7 @@ PROFILES: dict[ProfileName, Settings] = {
     "paper": Settings(
         llms=("openai:gpt-3.5-turbo", "openai:gpt-4", "openai:gpt-4o"),
         encoder=("mclip:XLM-Roberta-Large-Vit-B-32",),
+        long_texts="cut",
         meanings="gloss",
         dictionaries=("none",),
         track="image",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json as jsonlib
 import logging
 import shlex
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -45,7 +46,7 @@ def init(folder: Path, /, *pictures: Path) -> None:
     log.info("Next: %s", shlex.join(["admire", "check", str(folder)]))
 
 
-@opt.with_settings("check", (ItemFiles, "lang", "limit", "images"))
+@opt.with_settings("check", (ItemFiles, "lang", "limit", "images"), (Settings, "encoder"))
 def check(
     data: opt.Data,
     /,
@@ -53,7 +54,8 @@ def check(
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
-    """Validate a data set and report every problem at once. Loads no model.
+    """Validate a data set and report every problem at once. Loads no model, except to count long
+    captions for an encoder of the extra clip.
 
     Checks rows, paths, links and pictures; each picture is decoded. If all pictures are missing,
     the set is ranked by its captions, and this is not a problem. The exit code is 2 if there are
@@ -67,26 +69,47 @@ def check(
     """
     from admire.data.check import SetCounts, check_set
     from admire.data.image_files import check_image
+    from admire.data.items import Item
     from admire.data.reader import data_files
+    from admire.encoders import open_encoder
+    from admire.encoders.cached import add_long, describe_long
+    from admire.rankers import RunEncoder
+    from admire.rankers.embeddings import Embeddings
+
+    encoders = []
+    with suppress(UserError) if "encoder" not in (options or {}) else nullcontext():
+        for name in opt.make(Settings, options).encoder:
+            encoders.append(RunEncoder({"caption": open_encoder(name)}))
+    long_texts: list[dict[str, Any]] = []
+
+    def count(item: Item) -> None:
+        add_long(long_texts, Embeddings(encoders).count_long([item]))
+
+    def collect() -> SetCounts:
+        long_texts.clear()  # a set with pictures is read twice
+        return SetCounts(folder.resolve(), look=count)
 
     files = opt.make(ItemFiles, options)
     folder = files.images or data_files(data)[0].folder
     counted, found, _ = check_set(
         partial(files.read, data),
-        partial(SetCounts, folder.resolve()),
+        collect,
         lambda first: first.counts["pictures"] > 0,
         check_image,
     )
     counts, links = counted.counts, list(counted.links)
     faults = [vars(fault) for fault in found]
     if json:
-        print_json({"counts": counts, "faults": faults, "links": links})
+        shown = {"counts": counts, "faults": faults, "links": links, "long_texts": long_texts}
+        print_json(shown)
     else:
         for fault in faults:
             print(visible(fault["what"]))
         if not faults:
             print("No problems.")
         print("; ".join(f"{kind}: {count}" for kind, count in counts.items()))
+        for note in filter(None, (describe_long(row, "captions") for row in long_texts)):
+            print(visible(note))
         if links:
             others = f" and {len(links) - 1} more" if len(links) > 1 else ""
             print(visible(f"Links to outside the set's folder: {links[0]}{others}"))

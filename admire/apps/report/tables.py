@@ -12,6 +12,7 @@ import pandas as pd
 from admire.apps.report.report import Table, describe_figure, file_name, plain_name
 from admire.apps.report.source_data import data_source
 from admire.core.choices import BoardTrack, PublishedSet
+from admire.encoders.cached import describe_long
 from admire.metrics.agreement import shared_items
 from admire.metrics.figures import INTERVALS, NOTHING, paired_difference, summarise, wide_figures
 from admire.metrics.item_figures import describe_coverage
@@ -295,6 +296,12 @@ def _settings(record: Mapping[str, Any]) -> dict[str, str]:
     return settings
 
 
+def long_texts(record: Mapping[str, Any], texts: str) -> str:
+    """Return how many texts of a run were longer than which encoder reads."""
+    rows = [row | {"encoder": plain_name(row["encoder"])} for row in record.get("long_texts", ())]
+    return " ".join(filter(None, (describe_long(row, texts) for row in rows)))
+
+
 def _ranking_settings(record: Mapping[str, Any]) -> dict[str, str]:
     settings, models = record["settings"], record["models"]
     scoring = settings["scoring"]
@@ -319,6 +326,7 @@ def _ranking_settings(record: Mapping[str, Any]) -> dict[str, str]:
             for track, encoders in models["encoders"].items()
             for encoder in encoders
         ),
+        "Long captions": long_texts(record, "captions"),
         "Head": ", ".join(map(file_name, settings.get("head") or ())),
         "Query": settings["query"],
         "Meanings": settings.get("meanings", ""),

@@ -127,6 +127,8 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
         for n, s in known.items()
     }
     measured = check_entries(group.settings, plugin.name, of_sets, f"{where}, set '{place}'")
+    if "long_texts" in known and plugin.name != "rank":  # of rank, the profile "paper" has it
+        measured = {"long_texts": "cut"} | measured
     lacking = defaultdict[str, list[str]](list)
     find = partial(_find, data=data, language=group.settings.get("lang"), lacking=lacking[""])
     train = [*find(group.train)] if trains else []

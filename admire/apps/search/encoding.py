@@ -21,6 +21,7 @@ from admire.core.machine import cores
 from admire.core.workers import Workers, check_same, map_processes
 from admire.data.image_files import read_image
 from admire.encoders import ImageEncoder, TextEncoder, Vectors, open_encoder
+from admire.encoders.cached import checked
 
 Rows = npt.NDArray[np.int64]
 """Numbers of entries: places in memory, or LanceDB's numbers of rows."""
@@ -125,6 +126,7 @@ def encode(
     Args:
         files: of pictures that are not in files of their own, by the entries' names.
     """
+    encoder = checked(encoder)
     encoded: dict[str, Vectors] = {}
     for track in tracks_of(encoder):
         rows = [row for row, entry in enumerate(entries) if getattr(entry, track)]

@@ -13,6 +13,7 @@ from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.data.languages import detect_language
 from admire.encoders import TextEncoder, open_encoder
+from admire.encoders.cached import checked
 from admire.llm import ChatModel
 from admire.rankers.embeddings import picture_weight
 from admire.rankers.scorer import query_weights
@@ -113,6 +114,7 @@ def _open(
         index = open_index(index)
     usual = Settings.encoder[0] if isinstance(index, Path) else index.encoder.name
     encoder = encoder or open_encoder(settings.encoder or usual, device=settings.device)
+    encoder = checked(encoder)
     if isinstance(index, Path):
         return index_texts(read_texts(index), encoder), encoder
     check_encoder(place, index.encoder, encoder)

@@ -14,6 +14,7 @@ from admire.data.items import Item, SenseLabel
 from admire.data.languages import detect_language
 from admire.data.reader import take_items
 from admire.encoders import TextEncoder, open_encoder
+from admire.encoders.cached import CachedEncoder, checked, log_long
 from admire.llm import ChatModel, Session
 from admire.senses.interpretation import Interpretation
 from admire.tasks.retrieval.passages import Split, read_split
@@ -89,13 +90,17 @@ def retrieve_split(
         "encoder": " + ".join(names),
         "query": settings.query,
     }
-    encoders = [encoder] if encoder else [_open(name, settings) for name in names]
+    given = checked(encoder, settings.long_texts) if encoder else None
+    encoders = [given] if given else [_open(name, settings) for name in names]
     readings: list[Interpretation] = []
     if settings.query == "meaning":
         lang, readings = _interpret(split, settings, session, llm)
         record |= {"llm": settings.llm, "sense": settings.sense, "lang": lang}
         record["contrast"] = settings.scoring.contrast
     rows = [_compare(data, split, one, settings, readings, record) for one in encoders]
+    texts = {passage.sentence for passage in (*split.queries, *split.documents)}
+    record["long_texts"] = [one.count_long(texts) for one in encoders if one]
+    log_long(record["long_texts"], "texts")
     similarities = rows[0] if len(rows) == 1 else np.mean([*map(_standardised, rows)], axis=0)
     scores = score_queries(split, similarities)
     system = "+".join(name.rpartition("/")[2] for name in names)
@@ -128,16 +133,17 @@ def rehearse_retrieval(data: str, settings: RetrieveSettings, session: Session) 
         _interpret(split, settings, session)
 
 
-def _open(name: str, settings: RetrieveSettings) -> TextEncoder | None:
+def _open(name: str, settings: RetrieveSettings) -> CachedEncoder | None:
     """Open an encoder; None for BM25."""
     if name == "bm25":
         return None
-    return open_encoder(
+    encoder = open_encoder(
         name,
         device=settings.device,
         own_prompts=False,
         trust_remote_code=settings.trust_remote_code,
     )
+    return checked(encoder, settings.long_texts)
 
 
 def _standardised(similarities: Similarities) -> Similarities:

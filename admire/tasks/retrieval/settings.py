@@ -16,6 +16,7 @@ from admire.core.options import (
     LlmUrl,
     Option,
     PromptFolder,
+    ReadingOfLongTexts,
     RemoteCode,
     SampleSeed,
 )
@@ -95,6 +96,7 @@ class RetrieveSettings(QuerySettings):
     """Usage of documents to keep in the index (default: all). Repeat for several."""
     gold: Annotated[bool, Option(DATA)] = False
     """Only queries and documents that people checked."""
+    long_texts: ReadingOfLongTexts = "parts"
     trust_remote_code: RemoteCode = False
     instruction_format: QueryInstruction = "auto"
     bm25_variant: Annotated[Bm25Variant, Option("Scoring")] = "robertson"

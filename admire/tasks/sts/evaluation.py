@@ -20,7 +20,7 @@ from admire.core.files import add_table, numbered_rows, read_table
 from admire.core.schema import read_as
 from admire.core.storage import write_whole
 from admire.encoders import TextEncoder, open_encoder
-from admire.encoders.cached import CachedEncoder
+from admire.encoders.cached import CachedEncoder, checked, log_long
 from admire.encoders.sentence import SentenceEncoder
 from admire.llm import ChatModel, Conversation, Question, Session, converse, open_llm
 from admire.metrics.figures import interval
@@ -86,20 +86,22 @@ def measure_similarity(
         if missing:
             log.warning("%d of %d pairs were given no rating and are left out", missing, len(pairs))
     else:
-        encoder = encoder or _open(settings)
-        inner = encoder.encoder if isinstance(encoder, CachedEncoder) else encoder
+        used = checked(encoder, settings.long_texts) if encoder else _open(settings)
         read: Callable[[str], str] = str
-        if isinstance(inner, SentenceEncoder):
-            read = reader(inner.model, {pair.mwe for pair in pairs if pair.mwe})
-        similarities = compare(pairs, encoder, read)
+        if isinstance(used.encoder, SentenceEncoder):
+            read = reader(used.encoder.model, {pair.mwe for pair in pairs if pair.mwe})
+        similarities = compare(pairs, used, read)
+        counted = used.count_long(read(text) for pair in similarities for text in pair)
+        log_long([counted], "sentences")
     return MeasuredPairs(similarities, correlate(pairs, similarities, seed=settings.seed))
 
 
-def _open(settings: SimilaritySettings) -> TextEncoder:
+def _open(settings: SimilaritySettings) -> CachedEncoder:
     """Open the encoder and change how it makes vectors; its identity includes the changes."""
-    encoder = open_encoder(
+    opened = open_encoder(
         settings.encoder, device=settings.device, trust_remote_code=settings.trust_remote_code
     )
+    encoder = checked(opened, settings.long_texts)
     if changes := settings.changes:
         if not isinstance(encoder.encoder, SentenceEncoder):
             raise UserError(

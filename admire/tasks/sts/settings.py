@@ -8,7 +8,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from admire.core.options import EncoderDevice, LlmUrl, Option, PromptFolder, RemoteCode, SampleSeed
+from admire.core.options import (
+    EncoderDevice,
+    LlmUrl,
+    Option,
+    PromptFolder,
+    ReadingOfLongTexts,
+    RemoteCode,
+    SampleSeed,
+)
 from admire.core.schema import Count, Positive, Weight, settings
 from admire.encoders.training_settings import (
     DATA,
@@ -83,6 +91,7 @@ class SimilaritySettings(VectorSettings):
     """Encoder of texts: e5 or sbert:…"""
     llm: Annotated[str | None, Option("Chat models and costs", completes="chat")] = None
     """Chat model that rates the pairs in place of an encoder."""
+    long_texts: ReadingOfLongTexts = "parts"
     llm_url: LlmUrl = None
     device: EncoderDevice = "auto"
     trust_remote_code: RemoteCode = False

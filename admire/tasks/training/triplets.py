@@ -15,6 +15,7 @@ from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.data.overlap import Part, parts_of
 from admire.encoders import ImageEncoder, TextEncoder, open_encoder
+from admire.encoders.cached import checked, log_long
 from admire.llm import Session, open_llm
 from admire.prompts import Prompts
 from admire.senses.interpretation import true_queries
@@ -171,7 +172,10 @@ def encode_triplets(
         UserError: an item's best candidate is unknown or has none of the modalities, no candidate
             has any of them, or the encoder does not suit the track.
     """
+    encoder = checked(encoder, "cut")  # as in the paper
     inputs, positive = _find_inputs(items, encoder, images, captions)
+    texts = [text for row in inputs.values() for text in row.values() if isinstance(text, str)]
+    log_long([encoder.count_long([*queries, *texts])], "texts")
     width = max(len(item.candidates) for item in items)
     anchors = encoder.encode_texts(list(queries), role="query")
     shape = (len(items), width, len(inputs))
