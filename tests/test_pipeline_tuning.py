@@ -8,7 +8,6 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from commands import run
 from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
@@ -16,7 +15,7 @@ from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
 from admire import SAMPLES, Candidate, Item, Run, Scoring, Settings, UserError, rank, write_run
 from admire.core.choices import Track
 from admire.pipeline.fusion import fuse
-from admire.pipeline.past_runs import read_cosines
+from admire.pipeline.past_runs import read_cosines, read_record
 from admire.pipeline.tuning import (
     cross_validate,
     gates,
@@ -44,9 +43,10 @@ def owl(k: int) -> Item:
     )
 
 
-def rescored(parts: list[pd.DataFrame], scoring: Scoring) -> list[tuple[str, ...]]:
-    """Each item's order under a scoring."""
-    return [order for (order,) in rescore_all(parts, [scoring])]
+def rescored(folder: Path, scoring: Scoring) -> list[tuple[str, ...]]:
+    """Each item's order in a run folder under a scoring."""
+    parts, scales = read_cosines(folder)[1], read_record(folder)["scales"]
+    return [order for (order,) in rescore_all(parts, [scoring], scales)]
 
 
 @pytest.fixture
@@ -81,10 +81,10 @@ def test_a_run_without_gold_or_of_few_compounds_cannot_be_tuned(folder):
         read_cosines(path)
 
 
-def test_one_track_has_twelve_scorings_and_the_papers_goes_first():
+def test_the_papers_scoring_goes_first_of_those_of_one_track():
     tried = scorings()
     assert tried[0] == Scoring.paper()
-    assert len(tried) == len(set(tried)) == 12
+    assert len(tried) == len(set(tried)) == 18
     assert {(s.image_weight, s.caption_weight) for s in tried} == {(1.0, 1.0)}
 
 
@@ -203,11 +203,10 @@ def test_rescoring_gives_what_a_run_with_that_scoring_gives(
     tmp_path, ranked, recorded, encoders, tried
 ):
     write_run(ranked(tmp_path, recorded), tmp_path / "run")
-    _, parts, known = read_cosines(tmp_path / "run")
-    assert known == encoders
+    assert read_cosines(tmp_path / "run")[2] == encoders
     orders = set()
     for scoring in tried:
-        order = rescored(parts, scoring)
+        order = rescored(tmp_path / "run", scoring)
         assert order == [ranking.order for ranking in ranked(tmp_path, scoring).rankings]
         orders.add(tuple(order))
     assert len(orders) > 3  # else nothing would have been compared
@@ -218,7 +217,7 @@ def test_a_run_that_describes_both_senses_can_be_rescored_by_all_of_its_queries(
     _, parts, _ = read_cosines(tmp_path / "run")
     tried = scorings(2, 1, gates(parts), sides(parts))
     assert tried == DESCRIBED
-    assert len(tried) == len(set(tried)) == 120
+    assert len(tried) == len(set(tried)) == 180
     assert set(scorings(2)) < set(tried)
 
 
@@ -275,10 +274,11 @@ def test_tune_prints_options_that_give_what_it_promises(
 
     items, parts, _ = read_cosines(tmp_path / "run")
     tried = scorings(1 if track else 2, encoders)
-    best = tried[cross_validate(items, rescore_all(parts, tried))[1]]
+    scales = read_record(tmp_path / "run")["scales"]
+    best = tried[cross_validate(items, rescore_all(parts, tried, scales))[1]]
     assert read_options(options) == best
     run = made(tmp_path, best)
-    assert rescored(parts, best) == [r.order for r in run.rankings]
+    assert rescored(tmp_path / "run", best) == [r.order for r in run.rankings]
     paper = made(tmp_path, tried[0])
     assert run.items_frame()["dcg"].mean() > paper.items_frame()["dcg"].mean()
 

@@ -100,14 +100,13 @@ def test_equal_cosines_standardise_to_zero_and_not_to_a_division_by_it():
     assert score(cosines, [1.0], Scoring.paper(standardise=True)) == pytest.approx([0, 0, 0])
 
 
-def test_of_two_candidates_how_far_the_queries_see_them_apart_decides():
-    # The gloss sees them 0.4 apart and the compound 0.1: variances 0.04 and 0.0025 share a spread.
-    cosines = np.array([[0.2, 0.6], [0.5, 0.6]])
-    spread = sqrt((0.04 + 0.0025) / 2)
-    found = score({"caption": cosines}, [1.0, -1.0], Scoring())
-    assert found == pytest.approx([-0.2 / spread, 0.15 / spread])
-    turned = score({"caption": cosines[:, ::-1]}, [1.0, -1.0], Scoring())
-    assert turned == pytest.approx(found[::-1])
+def test_differences_of_cosines_are_divided_by_the_encoders_constant_and_else_by_the_items():
+    # The gloss sees them 0.4 apart and the compound 0.1, so their deviations are 0.2 and 0.05.
+    cosines = {"caption": np.array([[0.2, 0.6], [0.5, 0.6]])}
+    differences = np.array([-0.2, 0.2 - 0.05])  # only likeness to the words is a penalty
+    found = score(cosines, [1.0, -1.0], Scoring(), {"caption": 0.04, "image": 9.0})
+    assert found == pytest.approx(differences / 0.04)
+    assert score(cosines, [1.0, -1.0], Scoring()) == pytest.approx(differences / 0.125)
 
 
 @pytest.mark.parametrize("others", [1, 2, 3, 5, 7])
@@ -121,10 +120,10 @@ def test_what_is_like_neither_sense_does_not_win_by_being_unlike_the_words(other
 
 
 def test_without_a_caption_a_candidate_loses_what_others_lose_on_average():
-    # The words' cosines standardise to 1.22, 0 and -1.22; only the first subtracts.
+    # The words' cosines differ from their mean by 0.1, 0 and -0.1; only the first subtracts.
     cosines = np.array([[0.4, 0.4, np.nan, 0.4], [0.6, 0.5, np.nan, 0.4]])
-    found = score({"caption": cosines}, [1.0, -1.0], Scoring())
-    assert found == pytest.approx([-sqrt(1.5), 0, -sqrt(1.5) / 3, 0])
+    found = score({"caption": cosines}, [1.0, -1.0], Scoring(), {"caption": 0.2})
+    assert found == pytest.approx([-0.5, 0, -0.5 / 3, 0])
 
 
 @pytest.mark.parametrize("standardise", [False, True])

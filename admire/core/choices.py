@@ -37,6 +37,11 @@ decides, ``both`` leaves out the idiomatic sense of literal uses. With a soft ga
 Gate = Literal["hard", "soft"]
 """Whether one sense is followed, or both are weighed by their probability."""
 
+Standardise = Literal["encoder", "item", "no"]
+"""How cosines become comparable before they are added: by the encoder's own scale, one number for
+each encoder; by their deviation within the item, each query apart; or not at all, as in the
+paper."""
+
 Fusion = Literal["scores", "borda", "rrf"]
 """How rankers are fused: by their standardised scores, by Borda's points or by reciprocal ranks."""
 

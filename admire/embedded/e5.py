@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -80,6 +80,7 @@ class E5Encoder:
     name = "e5"
     batch = 16
     companion = "sight"
+    scales: ClassVar = {"caption": 0.0592}
     max_tokens = 512
 
     def __init__(self) -> None:

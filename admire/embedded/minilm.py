@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -74,6 +74,7 @@ class MiniLMEncoder:
     name = "minilm"
     batch = 16
     languages = ("en",)
+    scales: ClassVar = {"caption": 0.2332}
     identity = f"minilm:{SHA256}"
     max_tokens = LIMIT
 

@@ -40,7 +40,7 @@ from admire.pipeline.language_summary import Tallies, count_items, summarise_lan
 from admire.pipeline.models import Model, ResolvedModels, resolve_models
 from admire.pipeline.ranking import Ranking, Run, agreed_sense, blocks
 from admire.pipeline.record import VERSION, source_record, versions
-from admire.pipeline.score_parts import as_counted, part_column
+from admire.pipeline.score_parts import part_column
 from admire.prompts import Prompts
 from admire.rankers import (
     Judgement,
@@ -53,6 +53,7 @@ from admire.rankers import (
     open_ranker,
 )
 from admire.rankers.embeddings import Embeddings
+from admire.rankers.judgement import as_counted
 from admire.rankers.scorer import Scores, fuse_scores
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import RequestOptions, Settings
@@ -227,6 +228,7 @@ class RankingPipeline:
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             "asked": [entry.record() for entry in self.session.entries()],
             "long_texts": self.long_texts,
+            "scales": {encoder.name: dict(encoder.scales) for encoder in self.encoders},
             "languages": summarise_languages(self.tallies, self._trained()),
         }
 
@@ -378,27 +380,25 @@ def _rank_item(
     """
     readings = [one.reading for one in said]
     evidence = [*together, *((one.reading, j) for one in said for j in one.judgements)]
-    points: defaultdict[tuple[str, str], list[Scores]] = defaultdict(list)
+    points: defaultdict[str, list[Scores]] = defaultdict(list)
     for _, judgement in evidence:
-        points[judgement.ranker, judgement.encoder].append(judgement.points)
-    encoders: defaultdict[str, list[Scores]] = defaultdict(list)
-    for (ranker, _), of_models in points.items():
-        encoders[ranker].append(np.mean(of_models, axis=0))
-    rankers = {ranker: _together(means) for ranker, means in encoders.items()}
+        points[judgement.ranker].append(judgement.points)
+    means = {ranker: np.mean(of_ranker, axis=0) for ranker, of_ranker in points.items()}
+    several = len({judgement.encoder for _, judgement in together}) > 1
     rows: list[dict[str, Any]] = []
     for reading, judgement in evidence:
-        ranker, of_models = judgement.ranker, points[judgement.ranker, judgement.encoder]
+        ranker = judgement.ranker
         parts = [
-            part._replace(values=part.values / len(of_models))
+            part._replace(values=part.values / len(points[ranker]))
             for part in judgement.parts or [Part(ranker, None, judgement.points)]
         ]
-        parts = as_counted(parts, np.mean(of_models, axis=0), len(encoders[ranker]))
-        parts = as_counted(parts, rankers[ranker], len(rankers))
-        rows += _rows(item, reading, judgement, parts, several=len(encoders[ranker]) > 1)
+        if len(means) > 1:
+            parts = as_counted(parts, means[ranker], len(means))
+        rows += _rows(item, reading, judgement, parts, several=several and judgement.encoder != "")
     sure = confidence(mean_probability(r.sense for r in readings), agreed_sense(readings))
     return Ranking.of(
         item,
-        _together([*rankers.values()]),
+        fuse_scores([*means.values()]) if len(means) > 1 else means[evidence[0][1].ranker],
         rows,
         readings,
         judgements=tuple(j for _, j in evidence if not j.cells),
@@ -445,8 +445,3 @@ def _rows(
         | {column: values[k] for column, values in added.items()}
         for k, name in enumerate(item.names)
     ]
-
-
-def _together(scores: Sequence[Scores]) -> Scores:
-    """Return the scores of one encoder or ranker as they are, and of several fused."""
-    return scores[0] if len(scores) == 1 else fuse_scores(scores)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from admire.pipeline.ranking import Ranking
 from admire.pipeline.record import source_record
 from admire.pipeline.run import RankingPipeline
 from admire.pipeline.run_folder import submission_names, write_blocks
-from admire.rankers.embeddings import reads_pictures
+from admire.rankers.embeddings import Embeddings, reads_pictures
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import RequestOptions, Settings
 
@@ -91,7 +92,9 @@ def rank_file(
             speaker.check(list(items()))
     if workers:
         models, bad = run.record["models"], files.skip_bad
-        open_worker = partial(_open_worker, summary, resolved, models, workers.count, bad)
+        Embeddings(run.encoders).measure(list(islice(items(), ranking.BLOCK)))
+        scales = [encoder.scales for encoder in run.encoders]
+        open_worker = partial(_open_worker, summary, resolved, models, scales, workers.count, bad)
         ranked = _rank_by_workers(items(), run, workers, open_worker)
     else:
         ranked = run.rank_blocks(items())
@@ -153,6 +156,7 @@ def _open_worker(
     summary: SetSummary,
     resolved: ResolvedModels,
     models: Mapping[str, Any],
+    scales: Sequence[Mapping[str, float]],
     count: int,
     skips_bad: bool,
 ) -> RankUnit:
@@ -160,6 +164,7 @@ def _open_worker(
 
     Args:
         models: from the record of the run.
+        scales: of the run's encoders.
         count: number of processes. They share the concurrent requests to a server.
     """
     from admire.core.workers import check_same
@@ -167,6 +172,8 @@ def _open_worker(
     share = ceil((resolved.asking.parallel or PARALLEL) / count)
     shared = replace(resolved, asking=replace(resolved.asking, parallel=share))
     run = RankingPipeline(summary, shared, skips_bad=skips_bad)
+    for encoder, measured in zip(run.encoders, scales, strict=True):
+        encoder.scales.update(measured)
     for kind, expected in models.items():
         check_same(kind, expected, run.record["models"][kind])
 

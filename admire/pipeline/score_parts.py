@@ -57,23 +57,6 @@ def score_parts(ranking: Ranking) -> list[Part]:
     ]
 
 
-def as_counted(parts: Sequence[Part], scores: Scores, of: int) -> list[Part]:
-    """Return the parts of one encoder's or ranker's scores as parts of the mean over several.
-
-    Args:
-        scores: to which the parts sum, shape (candidates,).
-        of: how many encoders or rankers there are; the scores of several are standardised, see
-            :func:`admire.rankers.scorer.comparable`.
-    """
-    if of == 1:
-        return [*parts]
-    spread = np.round(scores, 9).std()
-    return [
-        part._replace(values=(part.values - part.values.mean()) / (spread or 1.0) / of)
-        for part in parts
-    ]
-
-
 # -------------------------------------------------------------------------------------- in words
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb, gcd
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from admire.core.choices import TEXTS, TRACKS, Fusion, Gate, TextRole
+from admire.core.choices import TEXTS, TRACKS, Fusion, Gate, Standardise, TextRole
 from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.metrics import metrics
 from admire.pipeline.fusion import read_same
-from admire.pipeline.past_runs import read_cosines, read_rows, recorded_cosines
-from admire.rankers.scorer import Scores, comparable, fuse_scores, query_weights, rank_names, score
+from admire.pipeline.past_runs import read_cosines, read_record, read_rows, recorded_cosines
+from admire.rankers.scorer import Scores, comparable, query_weights, rank_names, score
 from admire.rankers.settings import Scoring
 from admire.senses.sense import Sense
 
@@ -26,6 +26,7 @@ METRICS = ("top1", "dcg", "corr_official", "corr_rank")
 """The figures of items with a whole order."""
 GLOSS: tuple[TextRole, ...] = ("gloss", "compound")
 GATES: tuple[Gate, ...] = ("hard", "soft")
+STANDARDISED: tuple[Standardise, ...] = ("no", "encoder", "item")
 WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
 """Weights of images and captions to try if there are both."""
 
@@ -42,7 +43,8 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Sc
         raise UserError(f"{folder}: is of Subtask B or V-WSD. Tuning needs gold orders.")
     tracks = sum(f"{track}_compound" in parts[0] for track in TRACKS)
     tried = scorings(tracks, encoders, gates(parts), sides(parts))
-    table, best = cross_validate(items, rescore_all(parts, tried), seed=seed)
+    scales = read_record(folder).get("scales", {})
+    table, best = cross_validate(items, rescore_all(parts, tried, scales), seed=seed)
     return _figures(items, [row.order for row in read_rows(folder)]), table, tried[best]
 
 
@@ -135,7 +137,7 @@ def scorings(
     return tuple(
         Scoring(image, caption, gate, contrast, standardise, texts)
         for texts in sides
-        for standardise in ((False, True) if encoders == 1 else (True,))
+        for standardise in STANDARDISED[encoders > 1 :]
         for image, caption in (WEIGHTS if tracks == 2 else WEIGHTS[:1])
         for gate in gates
         for contrast in (0.0, 0.5, 1.0)
@@ -143,10 +145,20 @@ def scorings(
 
 
 def rescore_all(
-    parts: Sequence[pd.DataFrame], scorings: Sequence[Scoring]
+    parts: Sequence[pd.DataFrame],
+    scorings: Sequence[Scoring],
+    scales: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[list[tuple[str, ...]]]:
-    """Return each item's order under each of several scorings, from the rows of scores.csv."""
-    return [[_order(models, scoring) for scoring in scorings] for models in map(_recorded, parts)]
+    """Return each item's order under each of several scorings, from the rows of scores.csv.
+
+    Args:
+        scales: of each encoder, from run.json.
+    """
+    known = dict(scales or {})
+    known[""] = next(iter(known.values()), {})  # one encoder has no column
+    return [
+        [_order(models, scoring, known) for scoring in scorings] for models in map(_recorded, parts)
+    ]
 
 
 @dataclass(frozen=True)
@@ -175,14 +187,17 @@ def _recorded(part: pd.DataFrame) -> list[_Recorded]:
     return recorded
 
 
-def _order(models: Sequence[_Recorded], scoring: Scoring) -> tuple[str, ...]:
-    scores: dict[str, list[Scores]] = {}
+def _order(
+    models: Sequence[_Recorded], scoring: Scoring, scales: Mapping[str, Mapping[str, float]]
+) -> tuple[str, ...]:
+    apart = len({model.encoder for model in models}) > 1 and scoring.standardise != "encoder"
+    rows = []
     for model in models:
         by_role = query_weights(scoring, model.sense, model.roles)
         weights = [by_role.get(role, 0.0) for role in model.roles]
-        scores.setdefault(model.encoder, []).append(score(model.cosines, weights, scoring))
-    means = [np.mean(rows, axis=0) for rows in scores.values()]
-    return rank_names(models[-1].names, means[0] if len(means) == 1 else fuse_scores(means))
+        row = score(model.cosines, weights, scoring, scales.get(model.encoder))
+        rows.append(comparable(row) if apart else row)
+    return rank_names(models[-1].names, np.mean(rows, axis=0))
 
 
 def cross_validate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,9 +21,17 @@ from admire.data.languages import base_language, language_name
 from admire.encoders import ImageEncoder, Role, TextEncoder, open_encoder
 from admire.encoders.cached import CachedEncoder, checked
 from admire.encoders.protocols import reads_images
-from admire.rankers.judgement import Judgement, Part
+from admire.rankers.judgement import Judgement, Part, as_counted
 from admire.rankers.ranker import Ranker
-from admire.rankers.scorer import Scores, Vector, contributions, query_weights, score
+from admire.rankers.scorer import (
+    SMALLEST,
+    Scores,
+    Vector,
+    comparable,
+    contributions,
+    query_weights,
+    score,
+)
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
 from admire.senses.interpretation import Interpretation
@@ -41,10 +49,14 @@ class RunEncoder:
     Attributes:
         tracks: the encoder by track. Captions may have their own.
         head: projects its vectors before they are compared.
+        scales: by track, the mean over items of the deviation of an item's candidates in their
+            cosines with the compound. Encoders may state it, see :class:`TextEncoder`; if one
+            does not, it is measured on the first items of a run. See :class:`Scoring`.
     """
 
     tracks: Mapping[str, TextEncoder]
     head: Projection | None = None
+    scales: dict[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -87,6 +99,13 @@ class Embeddings(Ranker):
                 judged[k] += (judgement,)
         return judged
 
+    def measure(self, items: Sequence[Item]) -> None:
+        """Measure the scales that encoders do not state, on the first items of a run."""
+        for run_encoder in self.encoders:
+            own = [item for item in items if run_encoder in self._compared_by(item)]
+            if run_encoder.tracks.keys() - run_encoder.scales.keys():
+                _spaces(own, [], run_encoder)
+
     def count_long(self, items: Sequence[Item]) -> Iterator[dict[str, Any]]:
         """Count for each encoder the captions that are longer than it reads."""
         for run_encoder in self.encoders:
@@ -115,17 +134,20 @@ class Embeddings(Ranker):
             for item, reading in zip(items, readings, strict=True)
         ]
         texts = [text for query in queries for text in query.texts.values() if text]
-        plain = _encode(items, texts, encoders)
-        headed = {track: space.projected(head) for track, space in plain.items()} if head else plain
+        plain, headed = _spaces(items, texts, run_encoder)
         roles = {role for query in queries for role in query.texts}
         spaces = {role: headed if head and head.projects(role) else plain for role in roles}
         return [
-            self._compared(item, query, spaces, run_encoder.name)
+            self._compared(item, query, spaces, run_encoder)
             for item, query in zip(items, queries, strict=True)
         ]
 
     def _compared(
-        self, item: Item, query: _Query, spaces: Mapping[str, Mapping[str, _Space]], encoder: str
+        self,
+        item: Item,
+        query: _Query,
+        spaces: Mapping[str, Mapping[str, _Space]],
+        run_encoder: RunEncoder,
     ) -> Judgement:
         cosines: dict[str, list[Scores]] = defaultdict(list)
         for role, text in query.texts.items():
@@ -138,20 +160,43 @@ class Embeddings(Ranker):
         scoring = self.settings.scoring
         weights = [query.weights.get(role, 0.0) for role in query.texts]
         arrays = {track: np.array(rows) for track, rows in cosines.items()}
-        scores = score(arrays, weights, scoring)
+        added = contributions(arrays, weights, scoring, run_encoder.scales)
+        parts = list(_parts(query, added))
+        scores = score(arrays, weights, scoring, run_encoder.scales)
+        if len(self.encoders) > 1 and scoring.standardise != "encoder":
+            parts, scores = as_counted(parts, scores, 1), comparable(scores)
         return Judgement(
             self.name,
             query.llm,
             tuple(scores.tolist()),
             (),
-            encoder=encoder,
-            parts=tuple(_parts(query, contributions(arrays, weights, scoring))),
+            encoder=run_encoder.name,
+            parts=tuple(parts),
             cells={
                 f"{track}_{role}": values[q]
                 for track, values in arrays.items()
                 for q, role in enumerate(query.texts)
             },
         )
+
+
+def _spaces(
+    items: Sequence[Item], texts: Sequence[str], run_encoder: RunEncoder
+) -> tuple[dict[str, _Space], dict[str, _Space]]:
+    """Encode queries' texts and candidates by track, without and with the head, and measure the
+    encoder's scales if they are not known."""
+    encoders, head, scales = run_encoder.tracks, run_encoder.head, run_encoder.scales
+    unknown = encoders.keys() - scales.keys()
+    phrases = [item.phrase for item in items] if unknown else []
+    plain = _encode(items, [*texts, *phrases], encoders)
+    headed = {track: space.projected(head) for track, space in plain.items()} if head else plain
+    for track in unknown:
+        space = headed[track]
+        rows = [space.cosines(space.texts[item.phrase], item) for item in items]
+        spreads = [float(np.nanstd(row)) for row in rows if not np.isnan(row).all()]
+        if differing := [spread for spread in spreads if spread > SMALLEST]:
+            scales[track] = sum(differing) / len(differing)
+    return plain, headed
 
 
 def _encode(
@@ -312,12 +357,26 @@ def open_encoders(
         by_track = [_by_track(encoder, caption_encoder, tracks) for encoder in several]
         run_encoders = [RunEncoder(opened_for) for opened_for in by_track if opened_for]
     apart = any(len({e.identity for e in run.tracks.values()}) > 1 for run in run_encoders)
-    if apart and not settings.scoring.standardise:
+    if apart and settings.scoring.standardise == "no":
         raise UserError(
             "Cosines of two encoders differ in scale: standardise them, or use one encoder.",
             "standardise",
         )
-    return _with_heads(run_encoders, settings)
+    run_encoders = _with_heads(run_encoders, settings)
+    stated = [_stated_scales(run) for run in run_encoders]
+    return [
+        replace(run, scales=scales if all(stated) else {})
+        for run, scales in zip(run_encoders, stated, strict=True)
+    ]
+
+
+def _stated_scales(run_encoder: RunEncoder) -> dict[str, float]:
+    """Return the scales that an encoder states for its tracks; empty if it lacks one."""
+    tracks = run_encoder.tracks
+    scales: dict[str, float] = {}
+    for track, encoder in tracks.items():
+        scales |= {t: s for t, s in (_capability(encoder, "scales") or {}).items() if t == track}
+    return {} if run_encoder.head or scales.keys() != tracks.keys() else scales
 
 
 def _tracks(summary: SetSummary, settings: Settings) -> Sequence[str]:

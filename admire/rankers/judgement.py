@@ -84,6 +84,20 @@ class Part(NamedTuple):
     encoder: str | None = None
 
 
+def as_counted(parts: Sequence[Part], scores: Scores, of: int) -> list[Part]:
+    """Return the parts of one ranker's scores as parts of the mean of several's comparable scores.
+
+    Args:
+        scores: to which the parts sum, shape (candidates,).
+        of: how many rankers there are.
+    """
+    spread = np.round(scores, 9).std()
+    return [
+        part._replace(values=(part.values - part.values.mean()) / (spread or 1.0) / of)
+        for part in parts
+    ]
+
+
 @dataclass(frozen=True)
 class Judgement:
     """The scores that one ranker gives an item's candidates, for one chat model.

@@ -19,9 +19,6 @@ Scores = npt.NDArray[np.float64]
 RRF_K = 60
 """Constant of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009)."""
 
-PAIRED = 5
-"""Candidates of an item of AdMIRe: two show each sense, and one shows neither."""
-
 SMALLEST = 1e-6
 """Smaller deviations of cosines are due to rounding."""
 
@@ -48,50 +45,58 @@ def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dic
     return weights
 
 
-def score(cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scoring) -> Scores:
+def score(
+    cosines: Mapping[str, Scores],
+    weights: Sequence[float],
+    scoring: Scoring,
+    scales: Mapping[str, float] | None = None,
+) -> Scores:
     """Return candidates' scores, shape (candidates,): the weighted sum over tracks and queries.
 
     ``cosines`` has the shape (queries, candidates) by track, and ``weights`` one number per query.
     With :meth:`Scoring.paper` and both tracks this is r = s(query, image) + s(query, caption), the
-    paper's section 2.2. A missing track adds nothing to a standardised sum, where 0 is the mean; a
-    plain sum uses the mean of the item's other candidates.
+    paper's section 2.2. A missing track adds nothing where 0 is the mean; a plain sum uses the mean
+    of the item's other candidates.
+
+    Args:
+        scales: the encoder's constant for each track. A track without one has the mean deviation
+            of the item's queries.
     """
     total: Scores = np.zeros(next(iter(cosines.values())).shape[1])
-    for added in contributions(cosines, weights, scoring).values():
+    for added in contributions(cosines, weights, scoring, scales).values():
         total = total + added.sum(axis=0)
     return total
 
 
 def contributions(
-    cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scoring
+    cosines: Mapping[str, Scores],
+    weights: Sequence[float],
+    scoring: Scoring,
+    scales: Mapping[str, float] | None = None,
 ) -> dict[str, Scores]:
     """Return what each query adds to the :func:`score` of each candidate, by track.
 
     The shape is (queries, candidates). A track that no candidate has is omitted.
 
-    A standardised query with a negative weight only subtracts, from candidates that are more like
-    it than the mean, unless there are five, as in AdMIRe. A candidate without the track loses what
-    the others lose on average.
+    Unless plain cosines are added, a query with a negative weight only subtracts, from candidates
+    that are more like it than the mean. A candidate without the track loses what the others lose on
+    average.
     """
     terms: dict[str, Scores] = {}
     queries = np.asarray(weights)[:, None]
-    unlike = queries[:, 0] < 0
     for track, values in cosines.items():
         present = ~np.isnan(values).any(axis=0)
         if not present.any():
             continue
         mean = values[:, present].mean(axis=1, keepdims=True)
         filled = np.where(present, values, mean)
-        if scoring.standardise:
-            spread = values[:, present].std(axis=1, keepdims=True)
-            if values.shape[1] == 2:
-                spread = np.sqrt((spread**2).mean(keepdims=True))
+        if scoring.standardise != "no":
+            own = values[:, present].std(axis=1, keepdims=True)
+            spread = own if scoring.standardise == "item" else (scales or {}).get(track, own.mean())
             filled = (filled - mean) / np.where(spread > SMALLEST, spread, 1.0)
-            if values.shape[1] != PAIRED:
-                # If most candidates show no sense, dissimilarity to the compound means little.
-                penalties = np.maximum(filled, 0.0)
-                usual = penalties[:, present].mean(axis=1, keepdims=True)
-                filled = np.where(unlike[:, None], np.where(present, penalties, usual), filled)
+            penalties = np.maximum(filled, 0.0)
+            usual = penalties[:, present].mean(axis=1, keepdims=True)
+            filled = np.where(queries < 0, np.where(present, penalties, usual), filled)
         weight = scoring.image_weight if track == "image" else scoring.caption_weight
         terms[track] = weight * queries * filled
     return terms

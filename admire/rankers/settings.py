@@ -6,7 +6,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from admire.core.choices import (
     TEXTS,
@@ -14,6 +14,7 @@ from admire.core.choices import (
     Precision,
     ProfileName,
     RankQuery,
+    Standardise,
     TextRole,
     Track,
 )
@@ -30,6 +31,9 @@ from admire.core.schema import SEVERAL, Count, Positive, Weight, check_once, set
 from admire.llm.chat import IMAGE_SIDE
 from admire.senses.settings import SenseSettings
 
+FORMERLY: dict[Any, Standardise] = {True: "item", False: "no"}
+"""What the values of ``standardise`` in older run folders and settings mean."""
+
 
 @settings(frozen=True)
 class Scoring:
@@ -45,13 +49,10 @@ class Scoring:
     the mean vector of its pictures or captions, is added. For a word in a
     phrase (V-WSD) the score is the mean over all texts, of which the phrase is one.
 
-    With any number of candidates but AdMIRe's five a standardised L below the item's mean counts
-    as 0: a candidate that shows neither sense does not gain by being unlike the literal one.
-
-    Of two candidates each standardised query would have -1 and 1, and I − L would be 0, so there
-    all queries share one spread, the root of their mean variance. If images and captions have
-    different encoders, their sum is only meaningful when standardised: cosines of a CLIP are about
-    0.2, those of an E5 about 0.8.
+    Each term is a cosine less its mean over the item's candidates, divided by a constant of the
+    encoder and the track, so scores are comparable between items, and the encoder with the larger
+    differences counts more. A term of L below 0 counts as 0: a candidate that shows neither sense
+    does not gain by being unlike the literal one.
 
     The defaults are those of :class:`admire.Settings`; :meth:`paper` is the UoR-NCL paper's.
     """
@@ -64,9 +65,11 @@ class Scoring:
     """Weight the senses by their probability (soft), or use only the likelier one (hard)."""
     contrast: Annotated[float, Option("Scoring")] = 1.0
     """Penalty for similarity to the literal sense (0: none, as in the paper)."""
-    standardise: Annotated[bool, Option("Scoring")] = True
-    """Standardise each query's cosines over an item's candidates to mean 0 and deviation 1 before
-    they are added."""
+    standardise: Annotated[
+        Standardise, BeforeValidator(lambda value: FORMERLY.get(value, value)), Option("Scoring")
+    ] = "encoder"
+    """Divide differences of cosines by the encoder's constant, or by each query's own deviation
+    over the item's candidates, before they are added; or add plain cosines, as in the paper."""
     texts: Annotated[tuple[TextRole, ...], Option("Scoring")] = TEXTS
     """Texts that count, separated by commas (the paper's: gloss,compound). Missing texts are
     skipped; without any text of the idiomatic sense the compound is used."""
@@ -80,7 +83,7 @@ class Scoring:
         """
         formula: dict[str, Any] = {
             "contrast": 0.0,
-            "standardise": False,
+            "standardise": "no",
             "texts": ("gloss", "compound"),
         }
         return cls(**formula | changes)

@@ -111,9 +111,8 @@ def _print_tuning(
 
 def _scoring_options(best: Scoring) -> str:
     """Return the options that set a scoring."""
-    standardise = "--standardise" if best.standardise else "--no-standardise"
-    gate = f"--gate {best.gate} --contrast {best.contrast:g} {standardise}"
-    options = f"{gate} --texts {','.join(best.texts)}"
+    options = f"--gate {best.gate} --contrast {best.contrast:g} --standardise {best.standardise}"
+    options += f" --texts {','.join(best.texts)}"
     if (best.image_weight, best.caption_weight) != (1, 1):
         options += f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
     return options

@@ -307,7 +307,7 @@ def _ranking_settings(record: Mapping[str, Any]) -> dict[str, str]:
     scoring = settings["scoring"]
     weights = (
         f"gate {scoring['gate']}, contrast {scoring['contrast']:g}, "
-        f"standardised {'yes' if scoring['standardise'] else 'no'}, "
+        f"standardise {scoring['standardise']}, "
         f"images {scoring['image_weight']:g}, captions {scoring['caption_weight']:g}"
     )
     detector = settings.get("detector") or ("built in" if models.get("detector") else "")

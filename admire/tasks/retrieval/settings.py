@@ -77,7 +77,7 @@ class QuerySettings:
     @property
     def scoring(self) -> Scoring:
         """The formula that makes a score of the similarities to gloss and expression."""
-        return Scoring.paper(gate="soft", contrast=self.contrast or 0.0, standardise=True)
+        return Scoring.paper(gate="soft", contrast=self.contrast or 0.0, standardise="item")
 
 
 @settings(frozen=True, kw_only=True)
