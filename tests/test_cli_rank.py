@@ -36,7 +36,7 @@ def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
 
     monkeypatch.setattr("admire.pipeline.run_blocks.rank_file", stop)
     options = "--profile best --llm openai:one --llm gguf:two --encoder e5 --texts gloss,scene"
-    options += " --no-standardise --ranker embeddings --votes 3 --head my/head --budget 2"
+    options += " --standardise no --ranker embeddings --votes 3 --head my/head --budget 2"
     out = tmp_path / "run"
     assert run(capsys, "rank", data, "--out", out, *options.split())[0] == 2
     settings = replace(
@@ -44,7 +44,7 @@ def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
         llms=("openai:one", "gguf:two"),
         encoder="e5",
         caption_encoder=None,
-        scoring=replace(PROFILES["best"].scoring, texts=("gloss", "scene"), standardise=False),
+        scoring=replace(PROFILES["best"].scoring, texts=("gloss", "scene"), standardise="no"),
         rankers=("embeddings",),
         votes=3,
         head="my/head",

@@ -135,11 +135,12 @@ def test_answers_that_cannot_be_read_end_a_run_in_its_first_block_alone(
 
 def test_the_command_prints_what_a_whole_run_prints(capsys, tmp_path, monkeypatch, data, settings):
     monkeypatch.setattr("admire.apps.cli.output.SHOWN", 3)
-    command = ["rank", data, "--llm", settings.llms[0], "--sense", "given", "--out"]
+    # Else a scale would be measured on the first block.
+    command = ["rank", data, "--llm", settings.llms[0], "--sense", "given", "--standardise", "item"]
     printed = []
     for size in (2, 512):
         monkeypatch.setattr("admire.pipeline.ranking.BLOCK", size)
-        code, out, err = run(capsys, *command, tmp_path / "run")
+        code, out, err = run(capsys, *command, "--out", tmp_path / "run")
         assert code == 0, err
         printed.append(out)
     assert printed[0] == printed[1]

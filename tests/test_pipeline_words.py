@@ -108,7 +108,7 @@ def test_the_score_is_the_mean_over_definition_scene_and_phrase(data, tmp_path):
     for texts in (("gloss", "scene", "compound"), ("scene",)):
         # Neither the gate nor the contrast has a sense to weigh.
         for gate, contrast in (("hard", 1.0), ("soft", 0.0)):
-            settings = Settings(scoring=Scoring(gate=gate, contrast=contrast, texts=texts))
+            settings = Settings(scoring=Scoring(1, 1, gate, contrast, "item", texts))
             chat = ScriptedChat(lambda _: RIVER)
             run = rank(items, settings, llms=[chat], encoder=PicturesThatSay())
             (ranking,) = run.rankings

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from chats import completion, serve
 from judges import Judge, pictured, settings
 from pytest_httpserver import HTTPServer
-from scipy.stats import zscore
 from toys import OWL, WordEncoder, explains
 
 from admire import UserError, rank, read_run, write_run
@@ -47,7 +47,9 @@ class Reader(ChatModel):
 def test_likelihoods_are_compared_as_similarities_are(tmp_path):
     reader = Reader("Idiomatic")
     run = rank([OWL], settings("likelihood", meanings="meant"), llms=[reader])
-    first, second, scene, compound = zscore(list(LIKELIHOODS.values()), axis=1)
+    rows = np.array(list(LIKELIHOODS.values()))
+    differences = rows - rows.mean(axis=1, keepdims=True)
+    first, second, scene, compound = differences / rows.std(axis=1).mean()
     expected = (first + second + scene) / 3 - compound.clip(0)
     (judgement,) = run.rankings[0].judgements
     assert judgement.scores == pytest.approx(expected)

@@ -102,7 +102,7 @@ def test_pictures_are_found_as_rank_would_order_them(tmp_path, sense, changes):
     )
     (peer,) = admire.rank(
         [Item("night owl", "My sister is a night owl.", "en", candidates=candidates)],
-        Settings(scoring=replace(Scoring(), **changes)),
+        Settings(scoring=replace(Scoring(standardise="item"), **changes)),
         llms=[explains(sense)],
         encoder=PictureEncoder(),
     ).rankings
@@ -116,9 +116,10 @@ def test_pictures_of_a_weak_encoder_count_less_beside_captions():
         index = Index(encoder, tracks, EntriesInMemory([], {}))
         return scoring_for(SearchSettings(**changes), index)
 
-    assert scoring("sight", "image", "caption") == replace(Scoring(), image_weight=0.5)
+    item = Scoring(standardise="item")
+    assert scoring("sight", "image", "caption") == replace(item, image_weight=0.5)
     assert scoring("sight", "image", "caption", image_weight=2.0).image_weight == 2
-    assert scoring("sight", "image") == scoring("mclip:x", "image", "caption") == Scoring()
+    assert scoring("sight", "image") == scoring("mclip:x", "image", "caption") == item
     assert scoring("e5", "caption") == Scoring.paper(gate="soft", standardise=True)
 
 

@@ -29,9 +29,8 @@ class Likelihood(Ranker):
     """Texts about each compound, rated as the reply of a model that was shown a candidate.
 
     A text's likelihood is the mean log-probability of its tokens. Likelihoods replace the
-    cosines in :func:`admire.rankers.scorer.score`: they are standardised over the candidates, and
-    texts of the other sense lower the score. Only texts with a weight are rated. A sequence is not
-    shown.
+    cosines in :func:`admire.rankers.scorer.score`: texts of the other sense lower
+    the score. Only texts with a weight are rated. A sequence is not shown.
     """
 
     task = "Reading candidates"

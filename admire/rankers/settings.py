@@ -115,7 +115,7 @@ class RankerSettings:
         Option("Models", daily=True, completes="encoder"),
     ] = ("e5", "minilm")
     """Encoder of queries and candidates, such as openclip:MODEL/TAG or sbert:REPOSITORY, or the
-    same with a local folder. Repeat for an ensemble: the mean of their standardised scores."""
+    same with a local folder. Repeat for an ensemble: the mean of their scores."""
     caption_encoder: Annotated[str | None, Option("Models", completes="encoder")] = None
     """Separate encoder for captions and their queries (default: the encoder). Not for several
     encoders."""

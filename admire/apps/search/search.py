@@ -43,7 +43,7 @@ def scoring_for(settings: SearchSettings, index: Index) -> Scoring:
     """Return how similarities become a score: as in rank where there are pictures."""
     scoring = settings.scoring
     if "image" in index.tracks:
-        scoring = Scoring()
+        scoring = Scoring(standardise="item")
         if "caption" in index.tracks:
             scoring = replace(scoring, image_weight=picture_weight(index.encoder.name))
     for name in ("contrast", "texts", "image_weight", "caption_weight"):
