@@ -9,6 +9,7 @@ import math
 import os
 import random
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,9 @@ def augment_image(picture: Image, seed: int) -> Image:
     return Image.fromarray(pipeline(image=np.array(picture))["image"])
 
 
-def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0) -> list[Path]:
+def augment_folder(
+    folder: Path, out: Path, *, per_image: int = 1, limit: int | None = None, seed: int = 0
+) -> list[Path]:
     """Write variants of every picture below a folder (UoR-NCL, section 2.4).
 
     A picture ``animals/owl.jpg`` becomes ``animals/owl_1.png`` to ``animals/owl_<per_image>.png``
@@ -72,6 +75,7 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
     Args:
         out: a new or empty folder, or one that this function wrote.
         per_image: how many variants of each picture.
+        limit: how many pictures, the first by path; None for all.
 
     Returns:
         The variants' paths, those of a picture one after the other, pictures by path.
@@ -84,7 +88,7 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
     albumentations = _albumentations()
     from PIL.PngImagePlugin import PngInfo
 
-    plan = _plan(folder, out, per_image)
+    plan = _plan(folder, out, per_image, limit)
     check_folder(out, KIND, adding=True)
     if not (out / MARKER).exists():
         mark_folder(out, KIND, ())  # first, so that a killed run can be resumed
@@ -106,7 +110,7 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
     return [variant for variants in plan.values() for variant in variants]
 
 
-def contact_sheet(folder: Path, out: Path, per_image: int) -> Path:
+def contact_sheet(folder: Path, out: Path, per_image: int, limit: int | None = None) -> Path:
     """Write ``contact_sheet.png`` into ``out``, a row a picture with its variants; return its path.
 
     At most twelve pictures are shown, evenly picked. All arguments are those that
@@ -117,7 +121,7 @@ def contact_sheet(folder: Path, out: Path, per_image: int) -> Path:
     """
     from PIL import Image
 
-    plan = list(_plan(folder, out, per_image).items())
+    plan = list(_plan(folder, out, per_image, limit).items())
     count = min(12, len(plan))
     chosen = [plan[place * len(plan) // count] for place in range(count)]
     rows = [[_cell(path) for path in (source, *variants)] for source, variants in chosen]
@@ -159,7 +163,7 @@ def _pipeline(width: int, height: int) -> Any:
     )
 
 
-def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
+def _plan(folder: Path, out: Path, per_image: int, limit: int | None) -> dict[Path, list[Path]]:
     """Find each picture below the folder, by path, and name its variants."""
     sources: dict[Path, Path] = {}  # the picture by its place below `folder`, less the suffix
     for source in sorted(folder.rglob("*")):
@@ -179,7 +183,7 @@ def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
         raise UserError(f"{folder}: neither this folder nor its subfolders contain a picture.")
     plan = {
         source: [out / place.parent / f"{place.name}_{k}.png" for k in range(1, per_image + 1)]
-        for place, source in sources.items()
+        for place, source in islice(sources.items(), limit)
     }
     # The next run would take them for pictures, and make variants of variants.
     if any(v.resolve().is_relative_to(folder.resolve()) for vs in plan.values() for v in vs):

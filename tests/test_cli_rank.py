@@ -113,6 +113,13 @@ def test_a_program_reads_where_the_run_is_and_its_figures(capsys, tmp_path, writ
     assert {(row["group"], row["metric"]) for row in figures} >= {("all", "top1"), ("all", "dcg")}
     assert re.search(r"That took [\d.]+ s\.\n", err)
     assert err.endswith(f"Next: admire report '{out}'\n")
+    assert "compare it with another" in run(capsys, "score", out)[2]
+    options = ("--query", "compound", "--images", tmp_path)
+    code, _, err = run(
+        capsys, "rank", write_table(admire_row(expected_order="")), *options, "--out", out
+    )
+    assert f"Next: admire report '{out}' --data {data}\nNo gold: judge the items" in err
+    assert err.endswith(f"admire score '{out}' --judgements judgements.json\n")
 
 
 def test_the_first_items_are_enough_for_a_first_try(

@@ -122,12 +122,15 @@ def test_check_prints_all_faults_counts_and_links_and_ends_with_2(capsys, bad_se
     assert code == 2
     assert f"{len(FAULTS)} problems" in err
     assert "gone.png" not in err  # it is among the faults
+    assert "--images FOLDER" in err
     *lines, counts, links = out.splitlines()
     for line, words in zip(lines, FAULTS, strict=True):
         assert [word for word in words if word not in line] == []
     assert "items: 3; candidates: 8; pictures: 7; captions: 1; gold answers: 1" in counts
     assert links.endswith(str(bad_set.parent / "far.png"))
-    told = json.loads(run(capsys, "check", bad_set, "--json")[1])
+    _, out, err = run(capsys, "check", bad_set, "--json")
+    assert "--images" not in err
+    told = json.loads(out)
     assert [fault["lost"] for fault in told["faults"]] == LOST
 
 
@@ -140,6 +143,11 @@ def test_a_whole_set_has_no_faults_and_captions_need_no_pictures(
     (bad_set / "manifest.jsonl").write_text(json.dumps(row))
     assert run(capsys, "check", bad_set)[0] == 0
     (bad_set / "a.png").touch()
+    (bad_set / "manifest.jsonl").write_text(
+        json.dumps(item({"image": "owl.png"}, {"image": "lamp.png"}))
+    )
+    assert "sees things and animals" in run(capsys, "check", bad_set)[2]
+    (bad_set / "manifest.jsonl").write_text(json.dumps(row))
     monkeypatch.setattr("admire.pipeline.run_blocks.check_header", None)  # no picture is opened
     out = bad_set.parent / "run"
     code, _, err = run(capsys, "rank", bad_set, "--query", "compound", "--out", out)
@@ -159,7 +167,7 @@ def test_rank_refuses_a_bad_set_before_any_model_and_skip_bad_goes_on(
     assert code == 2
     for words in (*FAULTS[:7], *FAULTS[9:]):  # pictures are not decoded, for it takes time
         assert any(all(word in line for word in words) for line in err.splitlines())
-    assert err.endswith(" (--skip-bad)\n")
+    assert err.endswith(" (--images, --skip-bad)\n")
     assert not (tmp_path / "run").exists()
 
     code, _, err = rank("--skip-bad", "--report")

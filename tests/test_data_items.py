@@ -12,8 +12,10 @@ import pytest
 from conftest import admire_row, refused, sequence_row
 
 from admire.core.errors import UserError
+from admire.data.frames import items_from_frame
 from admire.data.items import SAMPLES, Candidate, Item
 from admire.data.reader import iter_items, read_items
+from admire.data.rows import RowReader
 
 NAMES = ("a.png", "b.png", "c.png", "d.png", "e.png")
 TARGETS = ("compound", "subset", "sentence_type", "sentence", "expected_order")
@@ -26,6 +28,7 @@ def pictures(folder: Path, *names: str) -> None:
 
 
 def json_lines(path: Path, *rows: Any) -> Path:
+    path.parent.mkdir(exist_ok=True)
     lines = [row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows]
     path.write_text("\n".join(lines), encoding="utf-8")
     return path
@@ -312,6 +315,76 @@ def test_no_other_spelling_leads_out_of_the_folder(write_table, tmp_path):
     for name in ("..\\x.png", "../x.png", "a\\..\\..\\x.png"):
         row = admire_row(image1_name=name, expected_order="")
         refused(write_table(row, name="set/manifest.csv"), "is outside the folder")
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("owl.png", "owl.png"),
+        ("deep/owl.png", "deep/owl.png"),
+        ("/data/upload/1/ab12-owl.png", "1/ab12-owl.png"),
+        ("/data/local-files/?d=set/owl.png", "a/owl.png"),
+        ("/data/local-files/?d=a%20set%2Fan%20owl.png", "a set/an owl.png"),
+        (r"C:\Users\me\set\owl.png", "a/b/owl.png"),
+        ("file:///home/me/%C3%A9%231.png", "é#1.png"),
+        ("{folder}/a/owl.png", "a/owl.png"),
+        ("https://example.org/set/owl.png?token=a/b#top", "owl.png"),
+        ("../set/Owl.PNG", "a/owl.png"),
+        ("a%20b?.png", "x/a%20b?.png"),
+    ],
+)
+@pytest.mark.parametrize("from_file", [True, False])
+def test_with_a_folder_of_images_a_file_name_is_enough(tmp_path, caplog, name, file, from_file):
+    folder = tmp_path / "pictures"
+    pictures((folder / file).parent, (folder / file).name, "woman.png")
+    name = name.format(folder=folder.as_uri())
+    row = json_row(
+        candidates=[{"image": name}, {"image": "woman.png"}], expected_order=[name, "woman.png"]
+    )
+    data = json_lines(tmp_path / "set" / "items.jsonl", row)
+    (item,) = (
+        read_items(data, images=folder) if from_file else items_from_frame([row], images=folder)
+    )
+    assert (item.candidates[0].name, item.candidates[0].image) == (name, folder / file)
+    assert item.best == name
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["/x/owl.png", "lamp.png"], ("but a/owl.png, b/owl.png have similar names",)),
+        (["/x/lamp.png", "/y/lamp.png"], ("candidate 2", "another candidate are both")),
+        (["/x/none.png", "lamp.png"], ("'/x/none.png' is not in", "or below it")),
+        (["../outside.png", "lamp.png"], ("'../outside.png' is not in",)),
+        (["%2e%2e/outside.png", "lamp.png"], ("is not in",)),
+        (["linked/secret.png", "lamp.png"], ("is not in",)),
+    ],
+)
+def test_what_no_one_file_below_the_folder_is_called_is_refused(tmp_path, names, words):
+    folder = tmp_path / "pictures"
+    pictures(folder / "a", "owl.png", "lamp.png")
+    pictures(folder / "b", "owl.png")
+    pictures(tmp_path, "outside.png")
+    pictures(tmp_path / "elsewhere", "secret.png")
+    (folder / "c").symlink_to(tmp_path / "elsewhere")
+    row = json_row(candidates=[{"image": name} for name in names])
+    data = json_lines(tmp_path / "items.jsonl", row)
+    refused(data, *words, read=lambda path: read_items(path, images=folder))
+    with pytest.raises(UserError, match="nowhere: is not a folder"):
+        read_items(data, images=tmp_path / "nowhere")
+    (item,) = iter_items(data, rows=RowReader(whole=False))  # to score, which needs no images
+    assert item.names == tuple(names)
+
+
+def test_one_picture_by_the_names_of_two_items_is_counted(tmp_path, caplog):
+    pictures(tmp_path / "night owl", "1.png", "2.png")
+    rows = [
+        json_row(compound=name, candidates=[{"image": f"{name}/{k}.png"} for k in (1, 2)])
+        for name in ("night owl", "cold feet")
+    ]
+    read_items(json_lines(tmp_path / "items.jsonl", *rows), images=tmp_path)
+    assert any("names the same picture otherwise. (and 1 more)" in text for text in caplog.messages)
 
 
 def test_a_sequences_pictures_may_be_spelt_otherwise(write_table, tmp_path):

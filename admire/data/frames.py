@@ -36,6 +36,7 @@ def items_from_frame(
     frame: pd.DataFrame | Iterable[Mapping[str, Any]],
     folder: str | Path = ".",
     language: str | None = None,
+    images: str | Path | None = None,
 ) -> list[Item]:
     """Read items from a table with the columns of an AdMIRe TSV, or from rows as dicts.
 
@@ -48,11 +49,13 @@ def items_from_frame(
     Args:
         folder: where the images are; their names are paths below it.
         language: of rows without one of their own; None is the one that is detected in them.
+        images: as for :func:`admire.read_items`.
 
     Raises:
         UserError: the row and the column that cannot be used, and why.
     """
     path, reader = Path(folder) / "rows", RowReader(Path(folder), check_language(language or "en"))
+    reader = reader.with_images(images) if images else reader
     if isinstance(frame, pd.DataFrame):
         path = Path(folder) / "DataFrame"
         check_columns(path, frame, ("compound",))

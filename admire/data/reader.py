@@ -97,7 +97,8 @@ def iter_items(
     Args:
         language: of rows without one of their own; None guesses it from the file's name, see
             :func:`guess_language`.
-        images: folder of V-WSD's images; None is that of the file.
+        images: folder of the images; None is that of the file. Names are paths below it, or, as
+            annotation tools write them, end with the name of one file anywhere below it.
         gold: of V-WSD, see :func:`admire.data.vwsd.word_rows`.
         limit: how many items of each file are read, the first ones.
         rows: how rows are read. It also takes the warnings, which are otherwise logged at the end.
@@ -110,8 +111,10 @@ def iter_items(
     detected: list[str] = []
     try:
         for file in data_files(path, language):
-            _check_apart(file, images, gold)
-            reader = replace(reader, folder=Path(images or file.folder), language=file.language)
+            if gold and "gold" not in file.reader.arguments:
+                raise UserError(f"{file.name}: gold can be given only for V-WSD (.txt).", "gold")
+            reader = replace(reader, folder=file.folder, language=file.language)
+            reader = reader.with_images(images) if images else reader
             things = file.rows(gold, reader)
             if not (language or file.names_language):
                 tag, things = _detect(things)
@@ -125,13 +128,6 @@ def iter_items(
     finally:  # the first items may be enough
         if rows is None:
             log_notes(reader.notes)
-
-
-def _check_apart(file: DataFile, images: str | Path | None, gold: str | Path | None) -> None:
-    """Refuse images and gold where V-WSD is not read."""
-    if (images or gold) and "gold" not in file.reader.arguments:
-        option = "images" if images else "gold"
-        raise UserError(f"{file.name}: {option} can be given only for V-WSD (.txt).", option)
 
 
 def _detect(things: Iterator[Given]) -> tuple[str | None, Iterator[Given]]:

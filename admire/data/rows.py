@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import unquote
 
 from pydantic import (
     AfterValidator,
@@ -72,8 +73,11 @@ class RowReader:
         skip: takes each fault, and the item comes without what it spoils: a caption stands without
             its picture; a candidate that has nothing is dropped, from the gold too; an item with
             fewer than two is left out.
+        by_name: look for pictures also by their file names, anywhere below the folder.
+        found: the pictures that were found so, with the names that rows have for them.
         notes: by warning, the first row that it is about and the number of rows.
-        listings: of folders, the paths in them by :func:`spelling_key` of their names.
+        listings: of folders, the paths in them by :func:`spelling_key` of their names; of
+            ``FOLDER/**``, those of all files below it.
     """
 
     folder: Path = Path()
@@ -81,8 +85,16 @@ class RowReader:
     whole: bool = True
     look: Look | None = None
     skip: Callable[[Fault], object] | None = None
+    by_name: bool = False
+    found: dict[str, str] = field(default_factory=dict)
     notes: dict[str, tuple[str, int]] = field(default_factory=dict)
     listings: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+
+    def with_images(self, folder: str | Path) -> RowReader:
+        """Return a reader that looks for pictures in a folder that somebody named for them."""
+        if not os.path.isdir(folder):
+            raise UserError(f"{folder}: is not a folder.", "images")
+        return replace(self, folder=Path(folder), by_name=True)
 
     def report(self, error: UserError, lost: Loss) -> None:
         """Report a fault if faults are skipped, else raise it."""
@@ -142,6 +154,8 @@ class RowReader:
             image, place = None, f"{start}{key.removesuffix('s')} {number}"
             try:
                 image = self._image(cells, row, place, paths)
+                if self.by_name and image and image in [other.image for other in candidates]:
+                    raise UserError(f"{place}: '{name}' and another candidate are both {image}.")
             except UserError as error:
                 self.report(error, "picture" if cells.caption else "candidate")
             candidates.append(Candidate(name, image, cells.caption or None))
@@ -166,12 +180,14 @@ class RowReader:
         if needed or (cells.caption and self.look):
             lacks = "neither a caption nor an image" if needed else "a caption but no image"
             raise UserError(
-                f"{where}: has {lacks}: '{name}' is not in {self.folder} or its folder "
-                f"'{row.compound}'.",
-                *(["images"] if row.word else []),
+                f"{where}: has {lacks}: '{name}' is not in {self.folder} or "
+                + ("below it." if self.by_name else f"its folder '{row.compound}'."),
+                "images",
             )
         if cells.caption:
-            self.note("the image is missing; only the caption is used.", f"{where}, '{name}'")
+            note = "the image is missing; only the caption is used."
+            hint = "" if self.by_name else " Is it elsewhere? --images FOLDER"
+            self.note(note + hint, f"{where}, '{name}'")
         return None
 
     def _looked_at(self, file: str, where: str) -> Path:
@@ -185,22 +201,30 @@ class RowReader:
 
     def _places(self, name: str, compound: str, where: str) -> list[str]:
         """Return the paths below the folder at which a picture may be."""
-        try:
-            path = path_inside(self.folder, name, follow_links=True)
-        except UserError as error:
-            raise UserError(f"{where}, image: {error}") from None
-        return [path, *(os.path.join(sub, path) for sub in subfolders(compound))]
+        places = []
+        for path in (name, tool_path(name)) if self.by_name else (name,):
+            try:
+                place = path_inside(self.folder, path, follow_links=True)
+            except UserError as error:
+                if self.whole and not self.by_name:
+                    raise UserError(f"{where}, image: {error}", "images") from None
+            else:
+                places += [place, *(os.path.join(sub, place) for sub in subfolders(compound))]
+        return places
 
     def _only_file(self, places: Sequence[str], name: str, where: str) -> str | None:
         """Return the picture at one of these paths, if there is one; count other spellings."""
-        files = self.find_files(places)
+        files = self.find_files(places) or self._files_named(name)
         if len(files) > 1:
             several = ", ".join(os.path.relpath(file, self.folder) for file in files[:3])
             raise UserError(
                 f"{where}: '{name}' is not in {self.folder}, but {several} have similar names. "
-                "Write the name of one as it is."
+                "Write the path of one as it is."
             )
-        if files and files[0] not in (os.path.join(self.folder, place) for place in places):
+        if files and self.by_name:
+            if self.found.setdefault(files[0], name) != name:
+                self.note("another item names the same picture otherwise.", f"{where}, '{name}'")
+        elif files and files[0] not in (os.path.join(self.folder, place) for place in places):
             note = (
                 "the picture's name differs in capitals, accents or slashes; the picture is used."
             )
@@ -230,14 +254,30 @@ class RowReader:
             similar |= dict.fromkeys(filter(os.path.isfile, paths))
         return list(similar)
 
-    def _listing(self, folder: str) -> dict[str, list[str]]:
-        if folder not in self.listings:
-            listing: dict[str, list[str]] = {}
-            with suppress(OSError):  # it is a file, or cannot be read
-                for name in sorted(os.listdir(folder)):
-                    listing.setdefault(spelling_key(name), []).append(os.path.join(folder, name))
-            self.listings[folder] = listing
-        return self.listings[folder]
+    def _files_named(self, name: str) -> list[str]:
+        """Return the files of this name anywhere below the folder, or else of a similar name."""
+        for path in (name, tool_path(name)) if self.by_name else ():
+            wanted = re.split(r"[/\\]", path)[-1]
+            files = self._listing(str(self.folder), below=True).get(spelling_key(wanted), [])
+            if files := [*filter(os.path.isfile, files)]:
+                return [file for file in files if os.path.basename(file) == wanted] or files
+        return []
+
+    def _listing(self, folder: str, *, below: bool = False) -> dict[str, list[str]]:
+        place = os.path.join(folder, "**") if below else folder
+        if place not in self.listings:
+            listing = self.listings[place] = {}
+            for parent, folders, names in os.walk(folder):  # of a file, or unreadable: nothing
+                for name in sorted(names if below else names + folders):
+                    listing.setdefault(spelling_key(name), []).append(os.path.join(parent, name))
+                folders[:] = sorted(folders) if below else []
+        return self.listings[place]
+
+
+def tool_path(name: str) -> str:
+    """Return the path in a picture's name that an annotation tool wrote: in a URL, after ?d=."""
+    query = re.search(r"[?&]d=([^&#]*)", name)
+    return unquote(query[1] if query else re.sub(r"^file://|[?#].*", "", name))
 
 
 @lru_cache(maxsize=1024)

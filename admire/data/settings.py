@@ -23,7 +23,7 @@ class ItemFiles:
     limit: Annotated[Count | None, Option("Data and output", daily=True, in_file=False)] = None
     """Read only the first N items of each file (default: all)."""
     images: Annotated[Path | None, Option("Data and output", in_file=False)] = None
-    """Folder of V-WSD's images, if it is not the data file's."""
+    """Folder of the pictures, if it is not the data's; their file names are enough."""
     gold: Annotated[Path | None, Option("Data and output", in_file=False)] = None
     """Gold of V-WSD, if it is not called x.gold.txt beside x.data.txt."""
     skip_bad: Annotated[bool, Option("Data and output", in_file=False)] = False

@@ -58,7 +58,8 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
 
     Args:
         path: of the file or folder, or ``READER:PATH``.
-        apart: ``images`` and ``gold`` of V-WSD, if given; only their paths are recorded.
+        apart: the folder of ``images`` and V-WSD's ``gold``, if given; only their paths are
+            recorded.
     """
     others = {kind: os.path.abspath(where) for kind, where in apart.items() if where}
     paths = {"path": full_name(path)} | others

@@ -38,7 +38,7 @@ class SenseTask(Task):
     """Classifies compounds as idiomatic or literal, and scores that where the type is known."""
 
     settings: ClassVar[Sequence[Any]] = (
-        (ItemFiles, "lang", "limit"),
+        (ItemFiles, "lang", "limit", "images"),
         (QuerySettings, "llm"),
         (Settings, "llm_url", "sense", "votes", "vote_temperature"),
         (Settings, "dictionaries", "prompts", "detector", "seed"),

@@ -7,11 +7,20 @@ from pathlib import Path
 
 from admire.apps.cli import options as opt
 from admire.core.schema import Count
+from admire.data.settings import ItemFiles
 
 log = logging.getLogger("admire")
 
 
-def augment_images(folder: Path, /, *, out: Path, per_image: Count = 1, seed: opt.Seed = 0) -> None:
+def augment_images(
+    folder: Path,
+    /,
+    *,
+    out: Path,
+    per_image: Count = 1,
+    limit: Count | None = None,
+    seed: opt.Seed = 0,
+) -> None:
     """Crop, rotate, flip, relight and blur pictures at random, and write a contact sheet.
 
     Needs the extra augment.
@@ -20,17 +29,19 @@ def augment_images(folder: Path, /, *, out: Path, per_image: Count = 1, seed: op
         folder: Folder with the pictures.
         out: Folder to write, outside the folder with the pictures.
         per_image: Number of variants of each picture.
+        limit: Augment only the first N pictures, by path (default: all).
 
     Examples:
         admire augment images pictures/ --out variants/ --per-image 3
     """
     from admire.augment import augment_folder, contact_sheet
 
-    variants = augment_folder(folder, out, per_image=per_image, seed=seed)
+    variants = augment_folder(folder, out, per_image=per_image, limit=limit, seed=seed)
     log.info("%d variants in %s", len(variants), out)
-    print(contact_sheet(folder, out, per_image))
+    print(contact_sheet(folder, out, per_image, limit))
 
 
+@opt.with_settings("augment captions", (ItemFiles, "lang", "limit", "images"))
 def augment_captions(
     data: Path,
     /,
@@ -38,7 +49,7 @@ def augment_captions(
     out: Path = Path("rewritten.csv"),
     force: opt.Force = False,
     by: list[str] | None = None,
-    lang: opt.Lang = None,
+    options: opt.Options = None,
 ) -> None:
     """Rewrite captions: translate them to another language and back, or paraphrase them.
 
@@ -56,8 +67,7 @@ def augment_captions(
     """
     from admire.augment import REWRITERS, rewrite_items
     from admire.core.storage import check_file
-    from admire.data.reader import read_items
 
     check_file(out, "caption,kind,made_by,text\n", force=force)
-    rows = rewrite_items(read_items(data, lang), out, by or REWRITERS)
+    rows = rewrite_items([*opt.make(ItemFiles, options).read(data)], out, by or REWRITERS)
     log.info("Wrote %s (%d rewritten captions)", out, len(rows))

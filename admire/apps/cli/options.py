@@ -163,10 +163,6 @@ Data = Annotated[
     Path,
     Parameter(help="AdMIRe TSV, manifest (.csv, .json, .jsonl), a folder, or a .txt of V-WSD."),
 ]
-Lang = Annotated[
-    str | None,
-    Parameter(help="Language tag (en, pt, xe, pt-br; default: inferred from the file name)."),
-]
 Json = Annotated[bool, Parameter(help="Print JSON.")]
 DryRun = Annotated[
     bool, Parameter(help="Only count the requests to chat models, and estimate the price.")

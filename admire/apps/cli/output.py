@@ -49,8 +49,8 @@ def show_run(
     report: bool = False,
     json: bool = False,
     data: Path | None = None,
-) -> None:
-    """Print the first rankings of a run folder, and their scores where the gold is known.
+) -> bool:
+    """Print the first rankings of a run folder, and their scores; return whether gold is known.
 
     Args:
         submissions: the submission files, to be listed.
@@ -102,6 +102,7 @@ def show_run(
     print_account(record.get("asked", ()))
     for path in written:
         log.info("Wrote %s", path)
+    return scored is not None
 
 
 def _print_counts(summary: RunSummary, below: float | None) -> None:

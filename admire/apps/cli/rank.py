@@ -44,18 +44,9 @@ def demo(
         admire demo
         admire demo --all --out runs/samples
     """
-    from admire.apps.report import check_report
-    from admire.core.storage import check_folder
     from admire.data.items import SAMPLES
-    from admire.data.reader import read_items
-    from admire.pipeline.run import rank
-    from admire.pipeline.run_folder import write_run
 
-    check_folder(out, "run")
-    check_report()
-    items = read_items(SAMPLES)
-    run = rank(items if every else items[:2], source=SAMPLES)
-    show_run(out, write_run(run, out), report=True)
+    rank(SAMPLES, out=out, report=True, options={} if every else {"limit": 2})
 
 
 @opt.with_settings("rank", *Rank.settings, headings=True)
@@ -95,12 +86,16 @@ def rank(
 
         check_report()
     _, *written = Rank().write(data, dict(options or {}) | {"out": out})
-    show_run(out, written, report=report, json=json, data=data)
+    has_gold = show_run(out, written, report=report, json=json, data=data)
     took = time.monotonic() - started
     minutes = "{}:{:02} min".format(*divmod(int(took), 60))
     log.info("That took %s.", f"{took:.1f} s" if took < 60 else minutes)
     if not report:
-        log.info("Next: %s", shlex.join(["admire", "report", str(out)]))
+        apart = ["--data", str(data)] if options and options.get("images") else []
+        log.info("Next: %s", shlex.join(["admire", "report", str(out), *apart]))
+    if not (has_gold or json):
+        score_it = shlex.join(["admire", "score", str(out), "--judgements", "judgements.json"])
+        log.info("No gold: judge the items in report.html, save the judgements, and %s", score_it)
 
 
 @opt.with_settings(
@@ -191,6 +186,9 @@ def score(
         print_json(scores_as_json(scores))
     else:
         print_scores(scores)
+        if len(submissions) == 1:
+            two = shlex.join(["admire", "score", str(submissions[0]), "OTHER_RUN"])
+            log.info("To compare it with another run: %s", two)
     for card in scores.cards:
         warn_if_runs_leaked(card.scored, card.path)
 

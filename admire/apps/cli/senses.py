@@ -26,7 +26,7 @@ def sense(
     data: Path,
     /,
     *,
-    out: Path = Path("senses.tsv"),
+    out: Path = Path("runs/senses.tsv"),
     force: opt.Force = False,
     dry_run: opt.DryRun = False,
     json: opt.Json = False,

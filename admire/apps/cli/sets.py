@@ -113,12 +113,19 @@ def check(
         if links:
             others = f" and {len(links) - 1} more" if len(links) > 1 else ""
             print(visible(f"Links to outside the set's folder: {links[0]}{others}"))
+        if not files.images and any("images" in fault["settings"] for fault in faults):
+            log.info("If the pictures are elsewhere, or tools named them: --images FOLDER")
+        if counts["pictures"] and not counts["captions"]:
+            log.info(
+                "No captions: sight, which looks at pictures then, sees things and animals in "
+                "photographs, not acts, moods or most drawings. Chat models with eyes see more."
+            )
     if faults:
         number = "1 problem" if len(faults) == 1 else f"{len(faults)} problems"
         raise UserError(f"{data}: {number}, listed above.")
 
 
-@opt.with_settings("audit", (ItemFiles, "lang"), (Settings, "dictionaries"))
+@opt.with_settings("audit", (ItemFiles, "lang", "images"), (Settings, "dictionaries"))
 def audit(
     data: Path,
     /,
@@ -166,7 +173,8 @@ def audit(
     if out:
         check_file(out, '"against": ', force=force)
     read = partial(iter_items, rows=RowReader(whole=False))
-    items = list(read(data, opt.make(ItemFiles, options).lang))
+    files = opt.make(ItemFiles, options)
+    items = list(read(data, files.lang, images=files.images))
     cards = {str(path): read_training_digests(path) for path in against or ()}
     findings = audit_items(
         items,

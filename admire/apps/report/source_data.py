@@ -58,7 +58,8 @@ def _read_source(run: Run, name: str, data: Path | None) -> list[Item]:
     """Read the data of a run.
 
     A run folder can come from a stranger and name any file. So unless the user names the data,
-    they must have the digest in run.json, and V-WSD's images and gold must be in their folder.
+    they must have the digest in run.json, and the folder of images and V-WSD's gold must be in
+    theirs.
     """
     source = data_source(run.record)
     if not data and not source:
