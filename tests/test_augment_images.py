@@ -127,6 +127,8 @@ def test_variants_lie_as_their_pictures_do(pictures: Path, tmp_path: Path):
     names += ["sub/deep/owl_1.png", "sub/deep/owl_2.png"]
     assert [path.relative_to(out).as_posix() for path in written] == names
     assert sorted(state(out)) == sorted(names)
+    assert augment_folder(pictures, tmp_path / "few", limit=1) == [tmp_path / "few" / "owl_1.png"]
+    assert contact_sheet(pictures, tmp_path / "few", 1, 1).is_file()
     for path in written:
         with Image.open(path) as opened:
             assert (opened.format, opened.mode, opened.size) == ("PNG", "RGB", (40, 30))

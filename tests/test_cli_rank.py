@@ -17,7 +17,16 @@ from conftest import admire_row
 from rich.console import Console
 from toys import PictureEncoder, ScriptedChat, WordEncoder, draw, open_words, opener
 
-from admire import PROFILES, Settings, UserError, rank, read_items, read_submission, write_run
+from admire import (
+    PROFILES,
+    SAMPLES,
+    Settings,
+    UserError,
+    rank,
+    read_items,
+    read_submission,
+    write_run,
+)
 from admire.apps.cli.output import print_rankings, print_rows, show_run
 from admire.data.settings import ItemFiles
 from admire.pipeline.past_runs import read_run, read_settings
@@ -51,6 +60,11 @@ def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
     )
     told = {"asking": RequestOptions(budget=2.0), "workers": None}
     assert ranked == [data, out, settings, ItemFiles(), told]
+
+    ranked.clear()
+    run(capsys, "demo", "--all")  # is a run of the samples
+    told = {"asking": RequestOptions(), "workers": None}
+    assert ranked == [SAMPLES, Path("runs/demo"), Settings(), ItemFiles(), told]
 
 
 def test_a_score_that_rounds_to_nothing_has_no_minus_and_ties_are_marked(capsys, write_table):

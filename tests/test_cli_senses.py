@@ -111,8 +111,9 @@ def test_a_submission_is_written_and_without_labels_nothing_is_scored(
 
 
 def test_sense_works_on_targets_without_candidates_and_scores_them(
-    capsys, tmp_path, write_table, httpserver
+    capsys, monkeypatch, tmp_path, write_table, httpserver
 ):
+    monkeypatch.chdir(tmp_path)
     model = ["--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1")]
     chat_server(httpserver, lambda prompt: "Literal" if "owl" in prompt else "Who knows?")
     columns = ("compound", "subset", "sentence_type", "sentence", "expected_order")
@@ -135,8 +136,10 @@ def test_sense_works_on_targets_without_candidates_and_scores_them(
     asked = [request.get_json()["temperature"] for request, _ in httpserver.log]
     assert asked == [0.7] * 6 + [1.5] * 2
     unknown = write_table(rows[0] | {"sentence_type": ""}, name="unknown.tsv")
-    code, out, _ = run(capsys, "sense", unknown, "--out", out_file, *model)
+    code, out, err = run(capsys, "sense", unknown, *model)
     assert (code, out) == (0, "")
+    assert "Wrote runs/senses.tsv" in err
+    assert Path("runs/senses.tsv").is_file()
     unread = write_table(rows[1], name="unread.tsv")
     code, _, err = run(capsys, "sense", unread, "--out", tmp_path / "none.tsv", *model)
     assert code == 2

@@ -149,7 +149,7 @@ class RowReader:
         paths: Mapping[str, str],
     ) -> tuple[Candidate, ...]:
         """Build a row's candidates or its sequence, and find their images."""
-        candidates = []
+        candidates: list[Candidate] = []
         for number, (name, cells) in enumerate(row.by_name(key).items(), start=1):
             image, place = None, f"{start}{key.removesuffix('s')} {number}"
             try:
