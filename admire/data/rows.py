@@ -74,7 +74,7 @@ class RowReader:
             its picture; a candidate that has nothing is dropped, from the gold too; an item with
             fewer than two is left out.
         by_name: look for pictures also by their file names, anywhere below the folder.
-        found: the pictures that were found so, with the names that rows have for them.
+        found: the pictures that were looked for so, with the names that rows have for them.
         notes: by warning, the first row that it is about and the number of rows.
         listings: of folders, the paths in them by :func:`spelling_key` of their names; of
             ``FOLDER/**``, those of all files below it.
@@ -202,7 +202,7 @@ class RowReader:
     def _places(self, name: str, compound: str, where: str) -> list[str]:
         """Return the paths below the folder at which a picture may be."""
         places = []
-        for path in (name, tool_path(name)) if self.by_name else (name,):
+        for path in dict.fromkeys((name, tool_path(name))) if self.by_name else (name,):
             try:
                 place = path_inside(self.folder, path, follow_links=True)
             except UserError as error:
