@@ -11,8 +11,8 @@ import os
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -20,11 +20,14 @@ from typing import IO, Any, BinaryIO, Literal
 
 import pandas as pd
 
-from admire.core.errors import UserError
-from admire.core.storage import open_file
+from admire.core.errors import UserError, needs_extra
+from admire.core.storage import open_file, split_sheet, suffix_of
 
-ROWS = 512
-"""How many rows of a table :func:`table_parts` reads at a time."""
+ROWS, PARQUET_ROWS = 512, 64
+"""How many rows of a table :func:`table_parts` reads at a time; those of Parquet hold pictures."""
+
+TABLES = (".csv", ".tsv", ".parquet", ".xlsx")
+"""The suffixes of tables."""
 
 LINE = 16 * 2**20
 """The most characters of a cell, which a missing quotation mark may make of many lines."""
@@ -111,6 +114,8 @@ def open_text(path: Path, *, header: bool = False) -> io.TextIOWrapper:
 def _open_utf8(path: Path) -> BinaryIO:
     """Open a file; one in UTF-16 is converted in memory."""
     file = open_file(path)
+    if file.peek(4).startswith(b"PK\3\4"):
+        raise UserError(f"{path}: is a ZIP. Unpack it, or call it .xlsx if it is an Excel file.")
     if file.peek(2)[:2] not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return file
     with file:
@@ -133,7 +138,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0) -> pd.DataFrame:
-    """Read a TSV or CSV as :func:`table_parts` does, all rows at once."""
+    """Read a table as :func:`table_parts` does, all rows at once."""
     return pd.concat(table_parts(path, required, quoting=quoting))
 
 
@@ -144,18 +149,110 @@ def numbered_rows(table: pd.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def table_parts(
-    path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0
+    path: Path,
+    required: Iterable[str],
+    *,
+    quoting: Literal[0, 3] = 0,
+    nested: bool = False,
+    only: Collection[str] = (),
 ) -> Iterator[pd.DataFrame]:
-    """Read a TSV or CSV some rows at a time, with every cell a string, ``""`` where empty.
+    """Read a TSV, CSV, Parquet or Excel file some rows at a time, with strings as cells.
 
-    With ``quoting`` 3, :data:`csv.QUOTE_NONE`, a quotation mark is a character like any other.
-    Rows of empty cells are left out; the index counts them, from 0. Without rows, one empty part
-    is yielded.
+    An empty cell is ``""``. With ``quoting`` 3, :data:`csv.QUOTE_NONE`, a quotation mark is a
+    character like any other. Rows of empty cells are left out; the index counts them, from 0.
+    Without rows, one empty part is yielded. ``set.xlsx#Sheet`` is a sheet of an Excel file; without
+    its name it is the first.
+
+    Args:
+        nested: keep Parquet's lists, structures and bytes as cells.
+        only: the columns of a Parquet file to read, if it has one of them; empty for all.
 
     Raises:
         UserError: it is missing, empty, not UTF-8, not a table, or lacks a required column; or a
             missing quotation mark makes one cell of several.
     """
+    kind, size = suffix_of(path), ROWS
+    if kind == ".parquet":
+        records, size = _parquet_records(path, only, nested), PARQUET_ROWS
+    else:
+        records = _sheet_records(path) if kind == ".xlsx" else _text_records(path, quoting)
+    with closing(records):
+        part = pd.DataFrame(columns=next(records), dtype=str)
+        check_columns(path, part, required)
+        rows = ((k, row) for k, row in enumerate(records) if any(map(_is_filled, row)))
+        while cells := dict(islice(rows, size)):
+            columns, kept = part.columns, object if nested else str
+            part = pd.DataFrame(list(cells.values()), list(cells), columns, dtype=kept)
+            yield part
+        if part.empty:
+            yield part
+
+
+def _cell(value: Any, nested: bool) -> Any:
+    """Return a cell as a string, unless it is one of those with parts that are kept."""
+    if isinstance(value, str) or (nested and isinstance(value, list | dict | bytes)):
+        return value
+    return "" if value is None or value != value else str(value)  # NaN
+
+
+def _is_filled(cell: Any) -> bool:
+    return bool(cell.strip() if isinstance(cell, str) else cell)
+
+
+def _parquet_records(path: Path, only: Collection[str], nested: bool) -> Generator[list[Any]]:
+    """Yield the header and the rows of a Parquet file."""
+    with needs_extra("tables", "Reading Parquet"):
+        import pyarrow
+        from pyarrow.parquet import ParquetFile
+    open_file(path).close()
+    try:
+        # Without a buffer, the whole column of a row group would be read.
+        with ParquetFile(path, buffer_size=2**16, pre_buffer=False) as file:
+            names = file.schema_arrow.names
+            some = [name for name in names if name in only]
+            yield some or names
+            for batch in file.iter_batches(PARQUET_ROWS, columns=some or None):
+                columns = (column.to_pylist() for column in batch.columns)
+                for cells in zip(*columns, strict=True):
+                    yield [_cell(cell, nested) for cell in cells]
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{path}: is not a Parquet file, or damaged ({reason}).") from None
+
+
+def _sheet_records(path: Path) -> Generator[list[Any]]:
+    """Yield the header and the rows of an Excel file's sheet, as wide as the header."""
+    with needs_extra("tables", "Reading Excel files"):
+        from openpyxl import load_workbook
+    width = 0
+    try:
+        with open_file(path) as file:
+            book = load_workbook(file, read_only=True, data_only=True)
+            sheets = {sheet.title: sheet for sheet in book.worksheets}
+            name = split_sheet(path)[1] or next(iter(sheets))
+            if name not in sheets:
+                raise UserError(f"{path}: the file has no such sheet, but {', '.join(sheets)}.")
+            sheets[name].reset_dimensions()  # not all programs write them truly
+            for number, row in enumerate(sheets[name].iter_rows(values_only=True)):
+                cells = [_cell(value, nested=False) for value in row]
+                filled = max((k for k, cell in enumerate(cells, 1) if _is_filled(cell)), default=0)
+                if not width:
+                    width, first = filled, number
+                elif filled > width:
+                    has = f"has {filled} cells for {width} columns"
+                    raise UserError(f"{path}, row {number - first}: {has}.")
+                if width:
+                    yield (cells + [""] * width)[:width]
+    except UserError:
+        raise
+    except Exception as error:  # damaged files make the reader raise nearly anything
+        raise UserError(f"{path}: is not an Excel file (.xlsx), or damaged ({error}).") from None
+    if not width:
+        raise UserError(f"{path}: the sheet is empty.")
+
+
+def _text_records(path: Path, quoting: Literal[0, 3]) -> Generator[list[Any]]:
+    """Yield the header and the rows of a TSV or CSV."""
     with open_text(path, header=True) as text:
         text.reconfigure(newline="")  # a lone carriage return ends a line too
         first = next(filter(str.strip, text))
@@ -163,15 +260,7 @@ def table_parts(
         separator = "\t"
         if path.suffix.lower() != ".tsv":  # where the comma is the decimal point: semicolons
             separator = ";" if first.count(";") > first.count(",") else ","
-        records = _records(text, path, separator, quoting)
-        part = pd.DataFrame(columns=next(records), dtype=str)
-        check_columns(path, part, required)
-        rows = ((k, row) for k, row in enumerate(records) if any(map(str.strip, row)))
-        while cells := dict(islice(rows, ROWS)):
-            part = pd.DataFrame(list(cells.values()), list(cells), part.columns, dtype=str)
-            yield part
-        if part.empty:
-            yield part
+        yield from _records(text, path, separator, quoting)
 
 
 def _records(

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -36,10 +37,21 @@ def open_file(path: Path) -> BufferedReader:
         UserError: it is missing, is a folder, or cannot be read.
     """
     try:
-        return path.open("rb")
+        return split_sheet(path)[0].open("rb")
     except (OSError, ValueError) as error:  # ValueError: a NUL in a name from a file
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"{path}: cannot be read ({reason}).") from None
+
+
+def split_sheet(path: Path) -> tuple[Path, str]:
+    """Return the file and the sheet of ``set.xlsx#Sheet``; any other path, and no sheet."""
+    named = re.fullmatch(r"(.+\.xlsx)#(.+)", str(path), re.IGNORECASE | re.DOTALL)
+    return (Path(named[1]), named[2]) if named and not os.path.lexists(path) else (path, "")
+
+
+def suffix_of(path: Path) -> str:
+    """Return a file's suffix in lower case; that of ``set.XLSX#Sheet`` is ``.xlsx``."""
+    return split_sheet(path)[0].suffix.lower()
 
 
 def unwritable(path: Path, error: Exception) -> UserError:

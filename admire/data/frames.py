@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,16 +13,11 @@ import pandas as pd
 
 from admire.core.errors import UserError
 from admire.core.files import check_columns
-from admire.data.columns import (
-    candidate_columns,
-    check_item_columns,
-    check_item_keys,
-    with_candidates,
-)
+from admire.data.columns import check_item_columns, item_row
 from admire.data.items import Candidate, Item
 from admire.data.languages import check_language, detect_language
 from admire.data.limits import check_text
-from admire.data.rows import RowReader, log_notes, texts_to_detect
+from admire.data.rows import DETECTED, HUGGING_FACE, RowReader, log_notes, texts_to_detect
 
 COLUMNS = ("compound", "sentence", "word", "language")
 """The texts of an item itself."""
@@ -46,6 +42,10 @@ def items_from_frame(
     pictures are may also be said by ``image1_path``, … and ``sequence_path1``, …, as
     :func:`items_to_frame` writes them.
 
+    In place of a picture's name there may be the picture: PIL's, the bytes of a file, or both of
+    ``{"bytes": …, "path": …}``, in ``image1``, ``image1_name`` or ``image``. It is stored in
+    ``pictures`` in admire's cache. Hugging Face's ``Dataset`` is such rows.
+
     Args:
         folder: where the images are; their names are paths below it.
         language: of rows without one of their own; None is the one that is detected in them.
@@ -59,37 +59,35 @@ def items_from_frame(
     if isinstance(frame, pd.DataFrame):
         path = Path(folder) / "DataFrame"
         check_columns(path, frame, ("compound",))
-        check_item_columns(filter(_is_read_in_files, frame), str(path), reader)
+        check_item_columns(filter(_is_read_in_files, frame), str(path), RowReader())
         frame = cast(list[Mapping[str, Any]], frame.to_dict("records"))
-    rows = list(map(_plain, frame))
+    rows = iter(frame)  # pictures in memory may be many
+    first = list(map(_plain, islice(rows, DETECTED)))
     if not language:
-        reader = replace(reader, language=detect_language(texts_to_detect(rows)))
+        reader = replace(reader, language=detect_language(texts_to_detect(first)))
     items = []
-    for number, row in enumerate(rows, start=1):
-        where = f"{path}, row {number}"
-        items.append(reader.item(*manifest_row(row, where, reader)))
+    try:
+        for number, row in enumerate(chain(first, rows), start=1):
+            items.append(reader.item(*manifest_row(row, f"{path}, row {number}", reader)))
+    finally:
+        log_notes(reader.notes)
     if not items:
         raise UserError(f"{path}: contains no items.")
-    log_notes(reader.notes)
     return items
 
 
 def manifest_row(
     thing: Item | Mapping[str, Any], where: str, reader: RowReader
-) -> tuple[dict[str, Any], str, dict[str, str]]:
+) -> tuple[dict[str, Any], str]:
     """Return an item or a row from Python as :meth:`admire.data.rows.RowReader.item` takes it.
 
     Raises:
         UserError: it has something that cannot be read.
     """
     row = _plain(_row(check_item(thing, where)) if isinstance(thing, Item) else thing)
-    paths = _take_paths(row)
-    if {"candidates", "sequence"} & row.keys():
-        check_item_keys(row, where, reader)
-    else:
-        check_item_columns(row, where, reader)
-        row = with_candidates(row, candidate_columns(row), reader, ragged=True)
-    return row | ({"word": ""} if row.get("sentence") else {}), where, paths
+    _take_paths(row)
+    read = item_row(row, where, reader, ragged=True, all_read=False)
+    return {**read, **({"word": ""} if row.get("sentence") else {})}, where
 
 
 def _plain(cells: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,14 +145,11 @@ def _is_read_in_files(column: object) -> bool:
     return not _PATH.fullmatch(str(column))
 
 
-def _take_paths(row: dict[str, Any]) -> dict[str, str]:
-    """Remove the columns that say where pictures are; return the paths by the pictures' names."""
-    paths = {}
+def _take_paths(row: dict[str, Any]) -> None:
+    """Replace the columns that say where pictures are by the pictures."""
     for column in [*filter(_PATH.fullmatch, row)]:
-        name = re.sub(r"_path(?=\d)", "_image", column).replace("_path", "_name")
-        paths[str(row.get(name, ""))] = row.pop(column)
-    paths.pop("", None)
-    return paths
+        path = row.pop(column)
+        row[column.replace("_path", "")] = Path(path) if path else ""
 
 
 def _cell(value: Any) -> Any:
@@ -166,6 +161,9 @@ def _cell(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return list(map(_cell, value))
     if isinstance(value, Mapping):
+        path = value.get("path")
+        if value.keys() <= HUGGING_FACE and path and not value.get("bytes"):
+            return Path(path)  # of a dataset whose pictures are not decoded
         return {key: _cell(inner) for key, inner in value.items()}
     return "" if pd.api.types.is_scalar(value) and pd.isna(value) else value
 

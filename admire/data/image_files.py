@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from admire.core.errors import UserError
-from admire.core.storage import open_file
+from admire.core.errors import UserError, needs_extra
+from admire.core.storage import cache_dir, open_file, write_whole
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -94,6 +96,58 @@ def read_image(path: Path) -> Image:
             white = Image.new("RGBA", picture.size, "white")
             picture = Image.alpha_composite(white, picture)
         return picture.convert("RGB")
+
+
+def store_picture(picture: object) -> Path:
+    """Store a picture in memory in ``pictures`` in admire's cache, under its SHA-256.
+
+    Args:
+        picture: the bytes of an image file, or one of PIL's images.
+
+    Raises:
+        ValueError: it is neither, or no picture that can be read.
+    """
+    with needs_extra("embedded", "A picture in memory"):
+        from PIL.Image import Image
+    if isinstance(picture, Image):
+        picture = _png(picture)
+    if not isinstance(picture, bytes):
+        kind = type(picture).__name__
+        hint = ". Use PIL.Image.fromarray" * (kind == "list" or hasattr(picture, "ndim"))
+        raise ValueError(f"is a {kind}, not a name, bytes or PIL's{hint}")
+    path = cache_dir() / "pictures" / sha256(picture).hexdigest()
+    if not path.exists():
+        with write_whole(path, "wb") as file:
+            file.write(picture)
+    try:
+        check_image(path)
+    except UserError as error:
+        path.unlink(missing_ok=True)
+        raise ValueError(str(error).removeprefix(f"{path}: ").rstrip(".")) from None
+    return path
+
+
+def _png(picture: Image) -> bytes:
+    """Return one of PIL's images as the content of a PNG file, upright."""
+    from PIL.ImageOps import exif_transpose
+
+    if not all(picture.size):
+        raise ValueError("has no pixels")
+    if picture.mode == "F":
+        raise ValueError("has floating-point pixels. Convert it")
+    written = io.BytesIO()
+    try:
+        upright = exif_transpose(picture)
+        if upright.mode not in ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"):  # PNG's
+            upright = upright.convert("RGB")
+        upright.save(written, "PNG")
+    except Exception as error:  # for closed or damaged files decoders may raise anything
+        reason = str(error) or type(error).__name__
+        raise ValueError(
+            f"cannot be read ({reason}). It may be closed: pass its path, or load it first "
+            "(image.load())"
+        ) from error
+    return written.getvalue()
 
 
 def check_header(path: Path) -> None:

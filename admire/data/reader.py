@@ -16,16 +16,16 @@ import pandas as pd
 
 from admire.core import registry
 from admire.core.errors import UserError
-from admire.core.files import check_columns, json_rows_or_errors, numbered_rows, table_parts
-from admire.core.registry import Plugin
-from admire.core.storage import MARKER, open_file
-from admire.data.columns import (
-    Numbers,
-    candidate_columns,
-    check_item_columns,
-    check_item_keys,
-    with_candidates,
+from admire.core.files import (
+    TABLES,
+    check_columns,
+    json_rows_or_errors,
+    numbered_rows,
+    table_parts,
 )
+from admire.core.registry import Plugin
+from admire.core.storage import MARKER, open_file, split_sheet, suffix_of
+from admire.data.columns import candidate_columns, check_item_columns, item_row
 from admire.data.frames import check_item, describe_type, items_from_frame, manifest_row
 from admire.data.image_files import SUFFIXES
 from admire.data.items import Item
@@ -39,7 +39,7 @@ from admire.data.languages import (
     task_code,
     word_language,
 )
-from admire.data.rows import DETECTED, NOWHERE, RowReader, log_notes, texts_to_detect
+from admire.data.rows import DETECTED, RowReader, log_notes, texts_to_detect
 
 log = logging.getLogger("admire")
 
@@ -54,7 +54,7 @@ JSON = (".json", ".jsonl")
 """The suffixes of files whose rows are JSON objects."""
 NO_WORD = {"word": ""}
 """Only V-WSD's files have words."""
-READERS = {".tsv": "admire", ".txt": "vwsd"} | dict.fromkeys((".csv", *JSON), "manifest")
+READERS = dict.fromkeys((*TABLES, *JSON), "manifest") | {".tsv": "admire", ".txt": "vwsd"}
 """The readers of files that are named without one, by suffix. They also read folders."""
 
 
@@ -78,7 +78,7 @@ def iter_items(
     limit: int | None = None,
     rows: RowReader | None = None,
 ) -> Iterator[Item]:
-    """Read an AdMIRe TSV, an image set's manifest (CSV or JSONL), or a folder, item by item.
+    """Read an AdMIRe TSV, an image set's manifest (a table or JSONL), or a folder, item by item.
 
     Tables have the columns ``compound`` and ``sentence``, optionally ``language``,
     ``sentence_type`` and ``expected_order``, and for each candidate k = 1, 2, ... ``imagek_name``
@@ -86,7 +86,8 @@ def iter_items(
     optionally ``expected_item``, and need no sentences; without ``sequence_imagek`` the images are
     ``s1.png``, ``s2.png``, ... in the compound's subfolder, if they are there. A JSONL manifest
     (or the list in a ``.json``) has the same keys, but ``candidates`` and ``sequence`` are lists
-    of objects with ``image``, ``caption`` or both. A ``.txt`` is V-WSD's: a line is a word, its
+    of objects with ``image``, ``caption`` or both, or of captions; or ``captions`` and ``images``
+    are lists. A ``.txt`` is V-WSD's: a line is a word, its
     phrase and ten images, with tabs between. Image names are paths below the file's folder, or
     below its subfolder that is named after the compound. For folders see :func:`data_files`.
 
@@ -164,11 +165,14 @@ def take_items(data: Data) -> Sequence[Item]:
     if isinstance(data, pd.DataFrame):
         return items_from_frame(data)
     if isinstance(data, Iterable) and not isinstance(data, Mapping | bytes):
-        values: list[Any] = list(data)
-        if all(isinstance(value, Item) for value in values):
-            return [check_item(item, f"item {number}") for number, item in enumerate(values, 1)]
-        if all(isinstance(value, Mapping) for value in values):
-            return items_from_frame(values)
+        values: Iterator[Any] = iter(data)  # pictures in memory may be many
+        first: Any = next(values, {})
+        if isinstance(first, Mapping):
+            return items_from_frame(chain([first] if first else [], values))
+        things = [first, *values]
+        if all(isinstance(thing, Item) for thing in things):
+            return [check_item(item, f"item {number}") for number, item in enumerate(things, 1)]
+        data = things
     raise UserError(
         f"items are a path, a DataFrame, dicts or Items, not {describe_type(data)}.", "items"
     )
@@ -193,7 +197,7 @@ class DataFile:
     @property
     def path(self) -> Path:
         """The file or folder."""
-        return Path(self.source)
+        return split_sheet(Path(self.source))[0]
 
     @property
     def folder(self) -> Path:
@@ -225,9 +229,7 @@ class DataFile:
                 where = f"{self.name}, row {row}"
             yield where, thing
 
-    def row(
-        self, thing: Any, where: str, rows: RowReader
-    ) -> tuple[dict[str, Any], str, Mapping[str, str]]:
+    def row(self, thing: Any, where: str, rows: RowReader) -> tuple[Mapping[str, Any], str]:
         """Return what the reader yielded as :meth:`admire.data.rows.RowReader.item` takes it.
 
         Raises:
@@ -236,9 +238,8 @@ class DataFile:
         if isinstance(thing, UserError):
             raise thing
         if self.reader.ships:
-            if self.path.suffix.lower() in JSON:
-                check_item_keys(thing, where, rows)
-            return thing, where, NOWHERE
+            ragged, all_read = self.reader.name == "manifest", suffix_of(self.path) in JSON
+            return item_row(thing, where, rows, ragged=ragged, all_read=all_read), where
         if not isinstance(thing, Item | Mapping):
             wrong = f"yielded {describe_type(thing)}, not an Item or a dict."
             raise self.reader.error(wrong, where)
@@ -290,9 +291,9 @@ def data_files(data: str | Path, language: str | None = None) -> list[DataFile]:
     files = _files_in(path) if os.path.isdir(path) else [_checked_file(path, reader)]
     by_code: dict[str, DataFile] = {}
     for file in files:
-        of_file = reader or registry.find("reader", READERS[file.suffix.lower()])
+        of_file = reader or registry.find("reader", READERS[suffix_of(file)])
         language_of_file = word_language if of_file.name == "vwsd" else guess_language
-        tag = check_language(language) if language else language_of_file(file)
+        tag = check_language(language) if language else language_of_file(split_sheet(file)[0])
         code = task_code(tag)
         if code in by_code:
             raise UserError(
@@ -358,33 +359,34 @@ def _checked_file(path: Path, reader: Plugin | None) -> Path:
     open_file(path).close()
     if reader:
         return path
-    if path.suffix.lower() not in READERS:
-        raise UserError(
-            f"{path}: is not .tsv, .csv, .json, .jsonl, a folder, or V-WSD's .txt. Save a "
-            "spreadsheet as CSV UTF-8."
-        )
+    suffix = suffix_of(path)
+    if suffix not in READERS:
+        cure = "Unpack it." if suffix == ".zip" else "Save a spreadsheet as .xlsx or CSV UTF-8."
+        kinds = ", ".join((*TABLES, *JSON))
+        raise UserError(f"{path}: is not {kinds}, a folder, or V-WSD's .txt. {cure}")
     return path
 
 
 @registry.register("reader", "admire", takes="PATH")
-def table_rows(path: str, rows: RowReader, *, ragged: bool = False) -> Iterator[FileRow]:
+def table_rows(path: str, rows: RowReader) -> Iterator[FileRow]:
     """A TSV of AdMIRe, Subtask A or B, or a folder with one for each language."""
-    numbers: Numbers | None = None
-    for table in table_parts(Path(path), ("compound",)):
-        if numbers is None:
-            check_item_columns(table, path, rows)
-            numbers = candidate_columns(table)
-            if not numbers[1] and "expected_item" not in table:
+    for part, table in enumerate(table_parts(Path(path), ("compound",), nested=True)):
+        if not part:
+            check_item_columns(table, path, RowReader())  # rows count the warnings
+            sequences = candidate_columns(tuple(table))[1] or {"sequence", "expected_item"} & {
+                *table
+            }
+            if not sequences:
                 check_columns(Path(path), table, ("sentence",))
         for number, row in numbered_rows(table):
-            yield number, with_candidates(row, numbers, rows, ragged=ragged) | NO_WORD
+            yield number, row | NO_WORD
 
 
 @registry.register("reader", "manifest", takes="PATH")
 def manifest_rows(path: str, rows: RowReader) -> Iterator[FileRow]:
-    """The manifest of an image set (.csv, .json or .jsonl), or its folder."""
-    if Path(path).suffix.lower() not in JSON:
-        yield from table_rows(path, rows, ragged=True)
+    """The manifest of an image set (.csv, .parquet, .xlsx, .json or .jsonl), or its folder."""
+    if suffix_of(Path(path)) not in JSON:
+        yield from table_rows(path, rows)
         return
     for number, row in json_rows_or_errors(Path(path)):
         yield number, row if isinstance(row, UserError) else row | NO_WORD

@@ -10,10 +10,10 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import unquote
 
@@ -30,6 +30,7 @@ from admire.core.errors import UserError
 from admire.core.files import path_inside
 from admire.core.schema import Text, complaint
 from admire.data.compounds import find_compound
+from admire.data.image_files import store_picture
 from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.languages import check_language
 from admire.data.limits import Limit, check_text
@@ -42,8 +43,6 @@ DETECTED = 50
 Loss = Literal["picture", "candidate", "item"]
 Look = Callable[[Path], object]
 """Raises UserError for a picture that cannot be used."""
-NOWHERE: Mapping[str, str] = MappingProxyType({})
-"""No paths of pictures."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +106,13 @@ class RowReader:
         first, count = self.notes.get(note, (where, 0))
         self.notes[note] = first, count + 1
 
-    def item(self, row: Mapping[str, Any], where: str, paths: Mapping[str, str] = NOWHERE) -> Item:
+    def item(self, row: Mapping[str, Any], where: str) -> Item:
         """Read the item of a row as a JSONL manifest has it.
 
         Args:
+            row: its pictures are names of files below the folder, or in memory; a Path, which only
+                a caller in Python can give, is any file.
             where: what messages begin with, such as the file and the row; if empty, the column.
-            paths: of pictures by name, which a caller in Python knows; empty for none.
         """
         where = where and place_of(where, row.get("compound"))
         start = f"{where}, " if where else ""
@@ -127,10 +127,10 @@ class RowReader:
             compound=cells.compound,
             sentence=cells.sentence,
             language=cells.language or check_language(self.language),
-            candidates=self._candidates(cells, "candidates", start, paths),
+            candidates=self._candidates(cells, "candidates", start),
             sentence_type=cells.sentence_type,
             expected_order=cells.expected_order,
-            sequence=self._candidates(cells, "sequence", start, paths),
+            sequence=self._candidates(cells, "sequence", start),
             expected_item=cells.expected_item or None,
             word=cells.word,
             definitions=tuple(cells.definitions),
@@ -142,18 +142,14 @@ class RowReader:
         return item
 
     def _candidates(
-        self,
-        row: Row,
-        key: Literal["candidates", "sequence"],
-        start: str,
-        paths: Mapping[str, str],
+        self, row: Row, key: Literal["candidates", "sequence"], start: str
     ) -> tuple[Candidate, ...]:
         """Build a row's candidates or its sequence, and find their images."""
         candidates: list[Candidate] = []
         for number, (name, cells) in enumerate(row.by_name(key).items(), start=1):
             image, place = None, f"{start}{key.removesuffix('s')} {number}"
             try:
-                image = self._image(cells, row, place, paths)
+                image = self._image(cells, row, place)
                 if self.by_name and image and image in [other.image for other in candidates]:
                     raise UserError(f"{place}: '{name}' and another candidate are both {image}.")
             except UserError as error:
@@ -161,19 +157,17 @@ class RowReader:
             candidates.append(Candidate(name, image, cells.caption or None))
         return tuple(candidates)
 
-    def _image(
-        self, cells: CandidateCells, row: Row, where: str, paths: Mapping[str, str]
-    ) -> Path | None:
+    def _image(self, cells: CandidateCells, row: Row, where: str) -> Path | None:
         """Find a candidate's image; None where it can do without."""
         name, needed = cells.image, self.whole and not cells.caption
+        if isinstance(name, Path):
+            if not os.path.isfile(name):
+                raise UserError(f"{where}: the picture {name} does not exist.")
+            return self._looked_at(name, where)
         if not name and needed:
             raise UserError(f"{where}: has neither a caption nor an image name.")
-        if not name or (paths.get(name) == "" and not needed):
+        if not name:
             return None
-        if path := paths.get(name):
-            if not os.path.isfile(path):
-                raise UserError(f"{where}: the picture {path} does not exist.")
-            return self._looked_at(path, where)
         places = self._places(name, row.compound, where)
         if file := self._only_file(places, name, where):
             return self._looked_at(file, where)
@@ -190,7 +184,7 @@ class RowReader:
             self.note(note + hint, f"{where}, '{name}'")
         return None
 
-    def _looked_at(self, file: str, where: str) -> Path:
+    def _looked_at(self, file: str | Path, where: str) -> Path:
         """Return a picture's file after a look at it."""
         if self.look:
             try:
@@ -308,13 +302,11 @@ def texts_to_detect(rows: Iterable[dict[str, Any] | UserError]) -> str:
 
 def _text_of(row: Mapping[str, Any]) -> str:
     """Return a row's sentence or else its captions, as far as they are texts."""
-    things = row.get("candidates")
-    captions = [
-        thing.get("caption")
-        for thing in (things if isinstance(things, list) else ())
-        if isinstance(thing, Mapping)
-    ]
-    texts = [row["sentence"]] if row.get("sentence") else captions
+    texts = [row["sentence"]] if row.get("sentence") else []
+    for key, cell in row.items() if not texts else ():
+        if key == "candidates" or "caption" in key:
+            for thing in cell if isinstance(cell, list) else [cell]:
+                texts.append(thing.get("caption") if isinstance(thing, Mapping) else thing)
     return " ".join(text for text in texts if isinstance(text, str))
 
 
@@ -377,15 +369,53 @@ def _sense(cell: object) -> object:
 
 SenseCell = Annotated[SenseLabel | None, BeforeValidator(_sense)]
 ImageName = Annotated[Trimmed, Limit("image")]
+HUGGING_FACE = {"bytes", "path"}
+"""The keys of a picture as Hugging Face's datasets have it."""
+
+
+def _picture(cell: object) -> object:
+    """Return the name of a picture, or the file of one that is in memory or that a Path names."""
+    if isinstance(cell, str | None):
+        return str(check_text("image", cell or "")).strip()
+    return cell if isinstance(cell, Path) else store_picture(cell)
 
 
 class CandidateCells(BaseModel):
-    """An image's name, a caption, or both."""
+    """A picture, a caption, or both, and a name. A text alone is a caption.
+
+    Attributes:
+        image: the name of a file, or a Path.
+    """
 
     model_config = ConfigDict(strict=True)
 
-    image: ImageName = ""
+    name: ImageName = ""
+    image: Annotated[Any, BeforeValidator(_picture)] = ""
     caption: Annotated[Caption, Limit("caption")] = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take(cls, cells: object) -> object:
+        if isinstance(cells, str):
+            return {"caption": cells}
+        if not isinstance(cells, Mapping) or cells.keys() <= HUGGING_FACE:
+            cells = {"image": cells}
+        image, name = cells.get("image"), ""
+        if isinstance(image, Mapping) and image.keys() <= HUGGING_FACE:
+            content, path = image.get("bytes"), image.get("path")
+            image, name = content or path, os.path.basename(path) if content and path else ""
+        elif isinstance(image, Path):
+            name = image.name
+        return {**cells, "image": image, "name": cells.get("name") or name}
+
+
+def _things(cell: object) -> object:
+    """Return a cell as a list of candidates: one may be written as a literal, or by column."""
+    if isinstance(cell, str):
+        return _literal(cell) or cell if cell.strip() else []
+    if isinstance(cell, Mapping) and all(isinstance(column, list) for column in cell.values()):
+        return [dict(zip(cell, row, strict=True)) for row in zip(*cell.values(), strict=True)]
+    return [] if cell is None else cell
 
 
 def _listed(cell: object) -> object:
@@ -409,6 +439,9 @@ Definitions = Annotated[
 """What a compound means in its sentence, as a person says it."""
 
 
+Things = Annotated[list[CandidateCells], BeforeValidator(_things)]
+
+
 class Row(BaseModel):
     """A row of any data file, with candidates and sequence as a JSONL manifest has them."""
 
@@ -417,8 +450,10 @@ class Row(BaseModel):
     compound: Annotated[Text, Limit("compound")]
     sentence: Annotated[Cell, Limit("sentence")] = ""
     sentence_type: SenseCell = None
-    candidates: list[CandidateCells] = []
-    sequence: list[CandidateCells] = []
+    candidates: Things = []
+    sequence: Things = []
+    images: Annotated[list[Any], BeforeValidator(_things)] = []
+    captions: Annotated[list[Any], BeforeValidator(_things)] = []
     expected_item: ImageName = ""
     language: Annotated[Trimmed, AfterValidator(language_cell), Limit("language")] = ""
     expected_order: Any = None
@@ -426,14 +461,37 @@ class Row(BaseModel):
     definitions: Definitions = []
 
     def by_name(self, key: Literal["candidates", "sequence"]) -> dict[str, CandidateCells]:
-        """Name candidates or a sequence after their images, or after their positions."""
+        """Name candidates or a sequence after their images, or after their positions.
+
+        Pictures in memory may have one name, so repeated ones get a number.
+        """
         named_cells: dict[str, CandidateCells] = {}
         for k, cells in enumerate(getattr(self, key), start=1):
-            name = cells.image or f"{key.removesuffix('s')}{k}"
-            if name in named_cells:
-                raise ValueError(f"{key}: '{name}' appears more than once")
+            held = isinstance(cells.image, Path)
+            place = f"{'image' if held and key == 'candidates' else key.removesuffix('s')}{k}"
+            name = first = cells.name or (not held and cells.image) or place
+            number = 1
+            while name in named_cells:
+                if not held:
+                    raise ValueError(f"{key}: '{name}' appears more than once")
+                number += 1
+                name = f"{first} ({number})"
             named_cells[name] = cells
         return named_cells
+
+    @model_validator(mode="before")
+    @classmethod
+    def _join_lists(cls, row: Any) -> Any:
+        """Make candidates of the lists of images and captions."""
+        images, captions = (_things(row.get(key)) for key in ("images", "captions"))
+        if not (isinstance(images, list) and isinstance(captions, list) and (images or captions)):
+            return row
+        if row.get("candidates"):
+            raise ValueError("captions, images: are beside candidates. Keep one of them")
+        if images and captions and len(images) != len(captions):
+            raise ValueError(f"captions: are {len(captions)}, but there are {len(images)} images")
+        pairs = zip_longest(images, captions)
+        return {**row, "candidates": [{"image": image, "caption": text} for image, text in pairs]}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -463,7 +521,9 @@ def _complaint(error: ValidationError) -> str:
     place = [str(step) for step in detail["loc"]]
     if len(place) > 1:
         place[:2] = [f"{place[0].removesuffix('s')} {int(place[1]) + 1}"]
-    return ": ".join(filter(None, (", ".join(place), complaint(error))))
+    similar = detail["type"] == "missing" and get_close_matches(place[0], detail["input"], n=1)
+    cure = f" Rename '{similar[0]}'." if similar else ""
+    return ": ".join(filter(None, (", ".join(place), complaint(error) + cure)))
 
 
 def _without_empty(item: Item, start: str) -> Item:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import io
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from admire.core.errors import UserError, needs_extra
+from admire.core.errors import UserError
 from admire.core.progress import Progress
-from admire.core.schema import Text, check_setting
-from admire.core.storage import cache_dir, write_whole
 from admire.data.frames import describe_type
-from admire.data.image_files import check_image
-from admire.data.items import Candidate, Item
 from admire.data.languages import check_language, detect_language
-from admire.data.limits import Limit
-from admire.data.rows import Definitions
+from admire.data.rows import RowReader
 from admire.encoders import TextEncoder
 from admire.pipeline.models import Model
 from admire.pipeline.ranking import Run
@@ -68,39 +60,18 @@ def rank_one(
     Raises:
         UserError: an argument is invalid; and as for :func:`admire.rank`.
     """
-    for name, text in (("compound", compound), ("sentence", sentence)):
-        check_setting(name, text, Annotated[Text, Limit(name)])
-    meant = _listed("definitions", definitions)
-    check_setting("definitions", meant, Definitions)
-    pictures, texts = _listed("images", images), _listed("captions", captions)
-    check_setting("captions", texts, list[str | None])
-    if pictures and texts and len(pictures) != len(texts):
-        raise UserError(
-            f"{len(pictures)} images, but {len(texts)} captions: use None or an empty text as gap."
-        )
-    count = max(len(pictures), len(texts))
-    if count < 2:
-        raise UserError("A ranking needs at least two images or captions.")
-    none = [None] * count
-    seen: Counter[str] = Counter()
-    candidates = []
-    for k, (picture, text) in enumerate(zip(pictures or none, texts or none, strict=True), start=1):
-        file, caption = _file(picture, k), (text or "").strip() or None
-        if not (file or caption):
-            raise UserError(f"Candidate {k} has neither an image nor a caption.")
-        name = f"image{k}" if file else f"candidate{k}"
-        if file and isinstance(picture, str | Path):
-            name = file.name
-        seen[name] += 1
-        number = f" ({seen[name]})" * (seen[name] > 1)
-        candidates.append(Candidate(name + number, file, caption))
-    item = Item(
-        compound,
-        sentence,
-        check_language(language) if language else detect_language(sentence),
-        tuple(candidates),
-        definitions=tuple(meant),
-    )
+    row = {
+        "compound": compound,
+        "sentence": sentence,
+        "definitions": _listed("definitions", definitions),
+        "images": [
+            Path(image).expanduser() if isinstance(image, str | Path) else image
+            for image in _listed("images", images)
+        ],
+        "captions": _listed("captions", captions),
+    }
+    tag = check_language(language) if language else detect_language(sentence)
+    item = RowReader(language=tag).item(row, "")
     return rank(
         [item],
         settings,
@@ -120,59 +91,3 @@ def _listed(name: str, things: Iterable[Any] | None) -> list[Any]:
         raise UserError(f"{name} must be a list, not {describe_type(things)}.", name)
     values = [] if things is None else list(things)
     return [None if pd.api.types.is_scalar(v) and pd.isna(v) else v for v in values]
-
-
-def _file(picture: Any, k: int) -> Path | None:
-    """Return the picture's file; write one if there is none."""
-    if picture is None:
-        return None
-    if isinstance(picture, str | Path):
-        path = Path(picture).expanduser()
-        if not path.is_file():
-            raise UserError(f"{path}: image file not found (number {k} of images).")
-        return path
-    with needs_extra("embedded", "A picture in memory"):
-        from PIL.Image import Image
-    if isinstance(picture, Image):
-        picture = _png(picture, k)
-    if not isinstance(picture, bytes):
-        hint = " Use PIL.Image.fromarray." if hasattr(picture, "ndim") else ""
-        raise UserError(
-            f"Image {k} of images is {describe_type(picture)}, not a path, bytes or PIL's.{hint}",
-            "images",
-        )
-    path = cache_dir() / "pictures" / sha256(picture).hexdigest()
-    if not path.exists():
-        with write_whole(path, "wb") as file:
-            file.write(picture)
-    try:
-        check_image(path)
-    except UserError as error:
-        path.unlink(missing_ok=True)
-        reason = str(error).removeprefix(f"{path}: ")
-        raise UserError(f"Image {k} of images: {reason}", "images") from None
-    return path
-
-
-def _png(picture: Image, k: int) -> bytes:
-    """Return one of PIL's images as the content of a PNG file, upright."""
-    from PIL.ImageOps import exif_transpose
-
-    if not all(picture.size):
-        raise UserError(f"Image {k} of images has no pixels.", "images")
-    if picture.mode == "F":
-        raise UserError(f"Image {k} of images has floating-point pixels. Convert it.", "images")
-    written = io.BytesIO()
-    try:
-        upright = exif_transpose(picture)
-        if upright.mode not in ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"):  # PNG's
-            upright = upright.convert("RGB")
-        upright.save(written, "PNG")
-    except Exception as error:  # for closed or damaged files decoders may raise anything
-        reason = str(error) or type(error).__name__
-        raise UserError(
-            f"Image {k} of images cannot be read ({reason}). It may be closed: pass its path, or "
-            "load it first (image.load()).",
-            "images",
-        ) from error
-    return written.getvalue()

@@ -12,9 +12,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from admire.core.errors import UserError
-from admire.core.files import check_spelling, json_rows, numbered_rows, read_table
+from admire.core.files import TABLES, check_spelling, json_rows, numbered_rows, read_table
 from admire.core.registry import register
 from admire.core.schema import read_as
+from admire.core.storage import open_file, suffix_of
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
 from admire.data.rows import SenseCell, parse_order
@@ -137,7 +138,7 @@ def open_recording(file: str) -> Recorded:
 
 
 def open_replies(path: Path) -> Recorded:
-    """Read recorded replies from a CSV, a TSV or a JSONL file.
+    """Read recorded replies from a table or a JSONL file.
 
     The columns are ``compound``, ``sentence``, ``sense``, ``meaning``, ``scene``, and
     :data:`ITEM_COLUMNS`; any but ``compound`` may be empty or absent. A row with a sentence is
@@ -150,10 +151,10 @@ def open_replies(path: Path) -> Recorded:
     Raises:
         UserError: a cell is invalid or contradicts an earlier row; the message has its place.
     """
-    suffix = path.suffix.lower()
-    if suffix not in (".csv", ".tsv", ".jsonl"):
-        raise UserError(f"{path}: expected a .csv, .tsv or .jsonl file of replies.", "llms")
-    nested = suffix == ".jsonl"
+    nested = suffix_of(path) == ".jsonl"
+    if not nested and suffix_of(path) not in TABLES:
+        expected = f"{', '.join(TABLES)} or .jsonl"
+        raise UserError(f"{path}: expected a {expected} file of replies.", "llms")
     rows = json_rows(path) if nested else numbered_rows(read_table(path, ("compound",)))
     collected: defaultdict[Key, _Collected] = defaultdict(_Collected)
     for number, cells in rows:
@@ -162,7 +163,8 @@ def open_replies(path: Path) -> Recorded:
         row = read_as(_Row, filled, f"{path}, row {number}")
         where = f"{path}, row {number} ('{row.compound}')"
         collected[key_of(row.compound, row.sentence)].add(row, number, where)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with open_file(path) as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     replies = {key: rows.reply(path) for key, rows in collected.items()}
     return Recorded(f"recorded:{path}", f"recorded:{digest}", replies)
 

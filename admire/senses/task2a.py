@@ -13,9 +13,9 @@ import pandas as pd
 from pydantic import BaseModel, Field
 
 from admire.core.errors import UserError
-from admire.core.files import add_table, numbered_rows, read_table, read_text
+from admire.core.files import TABLES, add_table, numbered_rows, read_table, read_text
 from admire.core.schema import Text, read_as
-from admire.core.storage import write_whole
+from admire.core.storage import suffix_of, write_whole
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
 from admire.data.reader import read_items
@@ -112,7 +112,7 @@ def read_compounds(path: Path) -> list[str]:
 
 
 def _is_task2a(path: Path) -> bool:
-    return path.suffix.lower() == ".csv" and "MWE" in read_table(path, ())
+    return suffix_of(path) in TABLES and "MWE" in read_table(path, ())
 
 
 def detect_uses(

@@ -17,7 +17,7 @@ from admire.apps.search.entries import Entry, check_new, digest, read_entries
 from admire.apps.search.index import Record, check_encoder, read_record, write_record
 from admire.apps.search.lance_table import Table
 from admire.core.errors import UserError
-from admire.core.storage import check_folder, only_writer, replace_folder
+from admire.core.storage import check_folder, only_writer, replace_folder, split_sheet
 from admire.encoders import TextEncoder
 from admire.rankers.embeddings import companion_of
 from admire.rankers.settings import Settings
@@ -242,7 +242,7 @@ def _add(
             left_out += batch.left_out
             log.info("%d entries in the index.", table.size)
         replaced = names.replaced()
-    if not source.exists():
+    if not split_sheet(source)[0].exists():
         raise UserError(f"{source}: has gone. When it is back, run the same command again.")
     added = table.size - before
     if table.size == len(replaced):

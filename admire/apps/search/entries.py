@@ -10,25 +10,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from admire.core.errors import UserError, needs_extra
+from admire.core.errors import UserError
 from admire.core.files import (
+    TABLES,
     json_rows_or_errors,
     numbered_rows,
     open_text,
     path_inside,
     table_parts,
 )
+from admire.core.storage import split_sheet, suffix_of
 from admire.data.image_files import SUFFIXES, check_size, read_bytes, read_sidecar
 from admire.data.items import Candidate
 from admire.data.limits import check_text
 
 log = logging.getLogger("admire")
 
-TABLES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
+FILES = (".txt", ".jsonl", *TABLES)
 """The suffixes of files that are read."""
 
-ROWS = 64
-"""How many rows of a Parquet file, with their pictures, are read at once."""
+COLUMNS = ("image", "caption", "text", "id")
+"""The columns that are read."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,9 @@ def read_entries(
     """Yield the entries of a collection.
 
     - ``.txt``: a text a line;
-    - ``.jsonl``, ``.csv``, ``.tsv``: texts in ``text``, or paths of pictures in ``image`` and
-      optionally captions in ``caption``; names in ``id``, if there are any;
-    - ``.parquet``: the same columns; pictures can be in it, as bytes or as ``{bytes, path}``;
+    - ``.jsonl`` and tables: texts in ``text``, or paths of pictures in ``image`` and optionally
+      captions in ``caption``; names in ``id``, if there are any. In ``.parquet``, pictures can be
+      in it, as bytes or as ``{bytes, path}``;
     - a folder: all its ``.parquet``, else all pictures below it, known by suffix, with captions in
       a ``.txt`` of the same name. What is hidden is left out, and links that lead out of the folder
       are, with a warning.
@@ -121,7 +123,7 @@ def digest(entry: Entry) -> str:
 
 def _read(source: Path) -> Iterator[Entry | UserError]:
     """Yield the entries of a file or folder, and what is wrong with those that cannot be used."""
-    if not source.exists():
+    if not split_sheet(source)[0].exists():
         raise UserError(f"{source}: cannot be read (No such file or folder).")
     files = [source]
     if source.is_dir():
@@ -129,9 +131,9 @@ def _read(source: Path) -> Iterator[Entry | UserError]:
         if not files:
             yield from _read_folder(source)
     for file in files:
-        if file.suffix.lower() not in TABLES:
+        if suffix_of(file) not in FILES:
             raise UserError(
-                f"{file}: is not {', '.join(TABLES)} or a folder of pictures. Unpack archives; "
+                f"{file}: is not {', '.join(FILES)} or a folder of pictures. Unpack archives; "
                 "save a list of paths as .csv, with the header 'image'."
             )
         for number, row in _rows(file):
@@ -209,7 +211,7 @@ def _entry_or_error(make: Callable[..., Entry], *arguments: Any) -> Entry | User
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | UserError]]:
     """Yield the rows of a file with their numbers, from 1, and what is wrong with damaged ones."""
-    match path.suffix.lower():
+    match suffix_of(path):
         case ".txt":
             with open_text(path) as text:
                 lines = (line for part in text for line in part.splitlines())
@@ -218,29 +220,10 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | UserError]]:
                         yield number, {"text": line}
         case ".jsonl":
             yield from json_rows_or_errors(path)
-        case ".parquet":
-            yield from enumerate(_parquet_rows(path), start=1)
         case _:
-            for table in table_parts(path, ()):
+            for table in table_parts(path, (), nested=True, only=COLUMNS):
                 _check_kind(path, table.columns)
                 yield from numbered_rows(table)
-
-
-def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
-    with needs_extra("lance", "Reading Parquet"):
-        import pyarrow
-        from pyarrow.parquet import ParquetFile
-    try:
-        # Without a buffer, the whole column of a row group would be read.
-        with ParquetFile(path, buffer_size=2**16, pre_buffer=False) as file:
-            names = file.schema_arrow.names
-            _check_kind(path, names)
-            columns = [name for name in ("image", "caption", "text", "id") if name in names]
-            for batch in file.iter_batches(ROWS, columns=columns):
-                yield from batch.to_pylist()
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(f"{path}: is not a Parquet file, or damaged ({reason}).") from None
 
 
 def _check_kind(path: Path, columns: Iterable[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack, aclosing
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -227,8 +226,14 @@ def _read(row: Row, folder: Path, limits: Limits, language: str) -> Item:
     others = {"candidates", "sequence", "profile", "readings"}
     plain = row.model_dump(exclude=others, exclude_none=True)
     for key, file in FILES.items():
-        plain[key] = [{"caption": candidate.caption} for candidate in getattr(row, key)]
-        for k, candidate in enumerate(getattr(row, key)):
+        things = getattr(row, key)
+        numbered = (f"{file}{k}" for k in range(1, 1 + len(things)))
+        pairs = zip(things, numbered, strict=True)
+        names = distinct([label(thing.name) if thing.name else number for thing, number in pairs])
+        plain[key] = []
+        for k, (candidate, named) in enumerate(zip(things, names, strict=True)):
+            cells = {"name": named, "caption": candidate.caption}
+            plain[key].append(cells)
             if candidate.image is None:
                 continue
             path, name = folder / f"{file}{k + 1}", f"{key}[{k}].image"
@@ -238,20 +243,5 @@ def _read(row: Row, folder: Path, limits: Limits, language: str) -> Item:
             path.write_bytes(candidate.image)
             candidate.image = None  # the file is enough
             check_picture(path, name, limits.megapixels)
-            plain[key][k]["image"] = path.name
-    numbered = [f"candidate{k}" for k in range(1, 1 + len(row.candidates))]
-    pairs = zip(row.candidates, numbered, strict=True)
-    names = distinct([label(thing.name) if thing.name else number for thing, number in pairs])
-    files = dict(zip(names, numbered, strict=True))
-    names_of = dict(zip(numbered, names, strict=True))
-    if row.expected_order:
-        plain["expected_order"] = [files.get(name, name) for name in row.expected_order]
-    if row.expected_item:
-        plain["expected_item"] = files.get(row.expected_item, row.expected_item)
-    item = RowReader(folder, language).item(plain, "")
-    return replace(
-        item,
-        candidates=tuple(replace(c, name=names_of[c.name]) for c in item.candidates),
-        expected_order=item.expected_order and tuple(names_of[n] for n in item.expected_order),
-        expected_item=item.expected_item and names_of[item.expected_item],
-    )
+            cells["image"] = path
+    return RowReader(folder, language).item(plain, "")

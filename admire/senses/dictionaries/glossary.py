@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from admire.core.files import numbered_rows, read_table
 from admire.core.schema import Text, read_as
+from admire.core.storage import open_file
 from admire.data.limits import Limit, without_invalid
 from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
 from admire.senses.sense import LanguageTag
@@ -24,7 +25,7 @@ class _Row(BaseModel, strict=True):
 
 
 class Glossary:
-    """A CSV or TSV with the columns expression, language, sense and gloss; other columns are kept
+    """A table with the columns expression, language, sense and gloss; other columns are kept
     out. The sense is idiomatic, literal or empty.
 
     Raises:
@@ -43,7 +44,8 @@ class Glossary:
             entry = Entry(row.expression.strip(), gloss, self.name, tags=tags)
             self._entries.setdefault((code_of(row.language), key), []).append(entry)
         self.languages = frozenset(language for language, _ in self._entries)
-        self.identity = f"glossary:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+        with open_file(path) as file:
+            self.identity = f"glossary:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
         """See :class:`Dictionary`."""
