@@ -190,6 +190,8 @@ def table_parts(
 
 def _cell(value: Any, nested: bool) -> Any:
     """Return a cell as a string, unless it is one of those with parts that are kept."""
+    if isinstance(value, dict) and not any(value.values()):  # no picture, as Hugging Face has it
+        return ""
     if isinstance(value, str) or (nested and isinstance(value, list | dict | bytes)):
         return value
     return "" if value is None or value != value else str(value)  # NaN

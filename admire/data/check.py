@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from admire.core.errors import UserError
+from admire.core.storage import cache_dir
 from admire.data.items import Item
 from admire.data.rows import Fault, Look, RowReader, log_notes
 
@@ -21,6 +22,8 @@ LOGGED = 20  # faults
 KEPT = 512
 """How many items are kept in memory; those of a larger set are read again."""
 COUNTS = ("items", "candidates", "pictures", "captions", "gold answers", "gold senses")
+UNRANKED = "items without candidates"
+"""Counted if there are any."""
 
 
 class Collector(Protocol):
@@ -89,8 +92,13 @@ class SetCounts:
         numbers = (1, len(candidates), len(pictures), captions, *gold)
         self.counts.update(dict(zip(COUNTS, numbers, strict=True)))
         self.look(item)
+        if not item.candidates:
+            self.counts[UNRANKED] += 1
+        kept = cache_dir() / "pictures"  # those that were in the file itself
         for picture in pictures:
-            if not (target := picture.resolve()).is_relative_to(self.folder):
+            if picture.parent != kept and not (target := picture.resolve()).is_relative_to(
+                self.folder
+            ):
                 self.links[f"{picture} → {target}"] = None
 
 

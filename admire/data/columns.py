@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
@@ -25,8 +25,8 @@ NOT_USED = ("word", "id", "subset")
 """Keys that rows may have, and that are not read."""
 
 OF_NUMBER = (
-    *("image{}", "image{}_name", "image{}_caption"),
-    *("sequence{}", "sequence_image{}", "sequence_caption{}"),
+    ("image{}", "image{}_name", "image{}_caption"),
+    ("sequence{}", "sequence_image{}", "sequence_caption{}"),
 )
 """The columns of a candidate and of a picture in a sequence: the picture itself, its name, which
 also says where the picture is if there is no other column, and its caption."""
@@ -38,25 +38,54 @@ _LOOKS_SO = re.compile(
 
 def item_row(
     row: Mapping[str, Any], where: str, reader: RowReader, *, ragged: bool, all_read: bool
-) -> Mapping[str, Any]:
+) -> dict[str, Any]:
     """Return a row as :meth:`admire.data.rows.RowReader.item` takes it, its names checked.
+
+    The columns of candidates and of a sequence become lists, as a JSONL manifest has them.
 
     Args:
         ragged: it may have fewer candidates than it has columns for.
-        all_read: count each name that is not read as a warning, as in a row with lists.
+        all_read: count any name that is not read as a warning, as in a row with lists.
     """
-    columns = tuple(map(str, row))
-    nested = bool(set(LISTS) & row.keys())
-    check_item_columns(columns, where, reader, all_read=all_read or nested)
-    for name in LISTS[:2]:
-        things = row.get(name)
-        for number, cells in enumerate(things if isinstance(things, list) else (), start=1):
+    names = tuple(map(str, row))
+    check_item_columns(names, where, reader, all_read=all_read or bool({*LISTS} & row.keys()))
+    lists: dict[str, Any] = {}
+    for key, numbers, columns in zip(LISTS, candidate_columns(names), OF_NUMBER, strict=False):
+        things = row.get(key)
+        for k, cells in enumerate(things if isinstance(things, list) else (), start=1):
             if isinstance(cells, Mapping):
-                place = f"{where}, {name.removesuffix('s')} {number}"
-                check_spelling(place, tuple(map(str, cells)), tuple(CandidateCells.model_fields))
-                for key in cells.keys() - CandidateCells.model_fields.keys() - HUGGING_FACE:
-                    reader.note(f"not read: '{key}'. It has 'image', 'caption' or both.", place)
-    return with_candidates(row, candidate_columns(columns), reader, ragged=ragged)
+                _check_candidate(cells, f"{where}, {key.removesuffix('s')} {k}", reader)
+        things = [_candidate(row, *(column.format(k) for column in columns)) for k in numbers]
+        for k, cells in zip(numbers, things, strict=True):
+            if key == "sequence" and not cells["image"]:
+                cells["image"] = _sequence_image(row, k, reader)
+        while ragged and things and not any(things[-1].values()):
+            things.pop()
+        if numbers:
+            lists |= {key: things} | ({"images": [], "captions": []} if key == LISTS[0] else {})
+    return {**row, **lists}
+
+
+def _check_candidate(cells: Mapping[str, Any], where: str, reader: RowReader) -> None:
+    known = tuple(CandidateCells.model_fields)
+    check_spelling(where, tuple(map(str, cells)), known)
+    for key in cells.keys() - {*known, *HUGGING_FACE}:
+        reader.note(
+            f"not read: {_meant(key, known, 0.6)}. It has 'image', 'caption' or both.", where
+        )
+
+
+def _candidate(row: Mapping[str, Any], picture: str, name: str, caption: str) -> dict[str, Any]:
+    named, text = row.get(name, ""), row.get(caption, "")
+    # A caption's name need not be that of a picture where pictures have a column.
+    image = row.get(picture) or ("" if picture in row and text else named)
+    return {"name": named if picture in row else "", "image": image, "caption": text}
+
+
+def _sequence_image(row: Mapping[str, Any], k: int, reader: RowReader) -> str:
+    name = f"s{k}.png"  # as AdMIRe calls it
+    folders = subfolders(str(row.get("compound", "")))
+    return name if reader.find_files(os.path.join(folder, name) for folder in folders) else ""
 
 
 def check_item_columns(
@@ -79,20 +108,27 @@ def _known_columns(columns: tuple[str, ...], all_read: bool) -> tuple[tuple[str,
     digits = {number for name in columns for number in re.findall("[0-9]+", plain_name(name))}
     numbers = candidate_columns(columns)
     lists = (name for name in LISTS if not numbers[name == "sequence"])
-    known = (*FIELDS, *lists, *(column.format(k) for column in OF_NUMBER for k in digits))
-    absent = [name for name in known if name not in columns]
-    unread, cure = [], ""
+    of_number = (column.format(k) for of_key in OF_NUMBER for column in of_key for k in digits)
+    known = (*FIELDS, *lists, *of_number)
+    absent, unread, cure = [name for name in known if name not in columns], [], ""
     for name in columns:
-        similar = get_close_matches(name, absent, n=1, cutoff=0.8)
-        looks_so = _LOOKS_SO.fullmatch(name)
-        if name not in (*known, *NOT_USED) and (all_read or similar or looks_so):
-            unread.append(f"'{name}'" + "".join(f" (did you mean '{one}'?)" for one in similar))
-            cure = (
-                " Candidates are in image1_name, image1_caption, image2_name, …"
-                if looks_so
-                else cure
+        if name.strip() and name not in (*known, *NOT_USED):
+            meant, looks_so = (
+                _meant(name, absent, 0.6 if all_read else 0.8),
+                _LOOKS_SO.fullmatch(name),
             )
-    return known, "" if not unread else f"{', '.join(unread[:4])}{', …' * (len(unread) > 4)}.{cure}"
+            if all_read or looks_so or "?" in meant:
+                unread.append(meant)
+            if looks_so:
+                cure = " Candidates are in image1_name, image1_caption, image2_name, …"
+    more = ", …" * (len(unread) > 4)
+    return known, f"{', '.join(unread[:4])}{more}.{cure}" if unread else ""
+
+
+def _meant(name: str, known: Sequence[str], cutoff: float) -> str:
+    """Return a name in quotation marks with the known one that is most like it, if one is."""
+    similar = get_close_matches(name, known, n=1, cutoff=cutoff)
+    return f"'{name}'" + "".join(f" (did you mean '{meant}'?)" for meant in similar)
 
 
 @lru_cache(maxsize=64)
@@ -105,34 +141,3 @@ def candidate_columns(columns: tuple[str, ...]) -> Numbers:
 
     candidates = numbers(r"image(0|[1-9]\d{,8})(?:_name|_caption)?")
     return candidates, numbers(r"sequence(?:_image|_caption)?(0|[1-9]\d{,8})")
-
-
-def with_candidates(
-    row: Mapping[str, Any], numbers: Numbers, reader: RowReader, *, ragged: bool
-) -> Mapping[str, Any]:
-    """Return a row with the candidates and the sequence of its columns as lists."""
-    lists: dict[str, Any] = {}
-    for key, places, columns in zip(LISTS, numbers, (OF_NUMBER[:3], OF_NUMBER[3:]), strict=False):
-        things = [_candidate(row, *(column.format(k) for column in columns)) for k in places]
-        for k, cells in zip(places, things, strict=True):
-            if key == "sequence" and not cells["image"]:
-                cells["image"] = _sequence_image(row, k, reader)
-        while ragged and things and not any(things[-1].values()):
-            things.pop()
-        if places:
-            lists |= {"images": [], "captions": []} if key == "candidates" else {}
-            lists[key] = things
-    return {**row, **lists}
-
-
-def _candidate(row: Mapping[str, Any], picture: str, name: str, caption: str) -> dict[str, Any]:
-    named, text = row.get(name, ""), row.get(caption, "")
-    # A caption's name need not be that of a picture where pictures have a column.
-    image = row.get(picture) or ("" if picture in row and text else named)
-    return {"name": named if picture in row else "", "image": image, "caption": text}
-
-
-def _sequence_image(row: Mapping[str, Any], k: int, reader: RowReader) -> str:
-    name = f"s{k}.png"  # as AdMIRe calls it
-    folders = subfolders(str(row.get("compound", "")))
-    return name if reader.find_files(os.path.join(folder, name) for folder in folders) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -161,9 +162,9 @@ def _cell(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return list(map(_cell, value))
     if isinstance(value, Mapping):
-        path = value.get("path")
-        if value.keys() <= HUGGING_FACE and path and not value.get("bytes"):
-            return Path(path)  # of a dataset whose pictures are not decoded
+        if value.keys() <= HUGGING_FACE and not value.get("bytes"):
+            path = value.get("path") or ""  # of a dataset whose pictures are not decoded
+            return Path(path) if os.path.isfile(path) else path
         return {key: _cell(inner) for key, inner in value.items()}
     return "" if pd.api.types.is_scalar(value) and pd.isna(value) else value
 

@@ -345,7 +345,7 @@ def _files_in(folder: Path) -> list[Path]:
     def matching(pattern: str) -> list[Path]:
         return [folder / name for name in names if re.fullmatch(pattern, name, re.IGNORECASE)]
 
-    manifests = matching(r"manifest\.(csv|jsonl)")
+    manifests = matching(r"manifest\.(csv|jsonl|parquet|xlsx)")
     files = manifests or matching(r"([^.].*_)?subtask_[ab](_.*)?\.tsv") or matching(r"[^.].*\.tsv")
     if not files or len(manifests) > 1:
         raise UserError(
@@ -359,11 +359,12 @@ def _checked_file(path: Path, reader: Plugin | None) -> Path:
     open_file(path).close()
     if reader:
         return path
-    suffix = suffix_of(path)
-    if suffix not in READERS:
-        cure = "Unpack it." if suffix == ".zip" else "Save a spreadsheet as .xlsx or CSV UTF-8."
+    if (suffix := suffix_of(path)) not in READERS:
         kinds = ", ".join((*TABLES, *JSON))
-        raise UserError(f"{path}: is not {kinds}, a folder, or V-WSD's .txt. {cure}")
+        what = (
+            f"is not {kinds}, a folder, or V-WSD's .txt. Save a spreadsheet as .xlsx or CSV UTF-8"
+        )
+        raise UserError(f"{path}: {'is a ZIP. Unpack it' if suffix == '.zip' else what}.")
     return path
 
 

@@ -161,7 +161,9 @@ def model_names(*kinds: registry.Kind) -> Callable[[object], list[str]]:
 
 Data = Annotated[
     Path,
-    Parameter(help="AdMIRe TSV, manifest (.csv, .json, .jsonl), a folder, or a .txt of V-WSD."),
+    Parameter(
+        help="AdMIRe TSV, manifest (.csv, .xlsx, .parquet, .jsonl), a folder, or a .txt of V-WSD."
+    ),
 ]
 Json = Annotated[bool, Parameter(help="Print JSON.")]
 DryRun = Annotated[

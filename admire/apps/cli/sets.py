@@ -67,7 +67,7 @@ def check(
         admire check my_set/
         admire check my_set/ --limit 5 --json
     """
-    from admire.data.check import SetCounts, check_set
+    from admire.data.check import UNRANKED, SetCounts, check_set
     from admire.data.image_files import check_image
     from admire.data.items import Item
     from admire.data.reader import data_files
@@ -105,7 +105,10 @@ def check(
     else:
         for fault in faults:
             print(visible(fault["what"]))
-        if not faults:
+        if without := counts.get(UNRANKED):
+            which = "No candidates" if without == counts["items"] else f"{without} {UNRANKED}"
+            print(f"{which}: for admire sense, not for admire rank.")
+        elif not faults:
             print("No problems.")
         print("; ".join(f"{kind}: {count}" for kind, count in counts.items()))
         for note in filter(None, (describe_long(row, "captions") for row in long_texts)):

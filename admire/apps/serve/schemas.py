@@ -88,6 +88,18 @@ class Candidate(Sent):
     )
 
 
+Candidates = list[
+    Annotated[
+        Candidate,
+        BeforeValidator(
+            lambda value: {"caption": value} if isinstance(value, str) else value,
+            json_schema_input_type=Candidate | Annotated[str, Limit("caption")],
+        ),
+    ]
+]
+"""A text is a caption."""
+
+
 class Votes(Sent):
     """How often each sense was given."""
 
@@ -165,12 +177,12 @@ class Row(Sent):
     language: Language | None = Field(
         None, description="A language tag (default: detected from the sentence; en if that fails)."
     )
-    candidates: list[Candidate] = Field(
+    candidates: Candidates = Field(
         min_length=2,
         max_length=Limits.pictures,
         description=f"At most {Limits.pictures} together with the sequence.",
     )
-    sequence: list[Candidate] = Field(
+    sequence: Candidates = Field(
         [],
         max_length=Limits.pictures,
         description="Instead of a sentence: what the best candidate continues.",
