@@ -14,6 +14,7 @@ from admire.core import files
 from admire.core.errors import UserError
 from admire.core.files import (
     add_table,
+    numbered_rows,
     open_text,
     path_inside,
     read_table,
@@ -160,6 +161,39 @@ def test_what_spreadsheets_write_is_read(tmp_path: Path, encoding: str):
     path.write_bytes("id;text\r\n;\r\n1;Schön – 夜\r\n ;\t\r\n".encode(encoding))
     table = read_table(path, ("id",))
     assert (table.to_numpy().tolist(), [*table.index]) == ([["1", "Schön – 夜"]], [1])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".xlsx"])
+def test_tables_of_every_kind_have_the_same_cells_and_numbers(tmp_path: Path, suffix: str):
+    for package in ("openpyxl", "pyarrow"):
+        pytest.importorskip(package, reason="needs the extra 'tables'")
+    path = tmp_path / f"t{suffix}"
+    table = pd.DataFrame({"id": [1, None, 3], "text": ["Schön – 夜", None, "a\nb"]}, dtype=object)
+    if suffix == ".csv":
+        table.to_csv(path, index=False)
+    elif suffix == ".parquet":
+        table.astype({"id": "Int64"}).to_parquet(path)
+    else:
+        with pd.ExcelWriter(path) as book:
+            table.to_excel(book, sheet_name="1", index=False, startrow=2)
+            pd.DataFrame({"id": ["x"]}).to_excel(book, sheet_name="Zwei #2", index=False)
+        sheet = read_table(path.with_name("t.xlsx#Zwei #2"), ("id",))
+        assert sheet.to_numpy().tolist() == [["x"]]
+        with pytest.raises(
+            UserError, match=r"t\.xlsx#3: the file has no such sheet, but 1, Zwei #2"
+        ):
+            read_table(path.with_name("t.xlsx#3"), ())
+    read = read_table(path, ("id",))
+    assert read.to_numpy().tolist() == [["1", "Schön – 夜"], ["3", "a\nb"]]
+    assert [number for number, _ in numbered_rows(read)] == [1, 3]
+    with pytest.raises(
+        UserError, match=r"the column 'compound' is missing\. The file has: id, text"
+    ):
+        read_table(path, ("compound",))
+    path.write_bytes(b"PK")
+    if suffix != ".csv":
+        with pytest.raises(UserError, match="or damaged"):
+            read_table(path, ())
 
 
 def test_windows_1252_is_told_how_to_save_it(tmp_path: Path):

@@ -154,6 +154,14 @@ def test_a_whole_set_has_no_faults_and_captions_need_no_pictures(
     assert code == 0, err
 
 
+@pytest.mark.parametrize("none", ["No candidates", "1 items without candidates"])
+def test_check_says_that_a_set_without_candidates_is_for_sense(capsys, tmp_path, none):
+    rows = [item({"caption": "an owl"}, {"caption": "a lamp"})] * none.startswith("1") + [item()]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    code, out, _ = run(capsys, "check", tmp_path / "x.jsonl")
+    assert (code, out.splitlines()[0]) == (0, f"{none}: for admire sense, not for admire rank.")
+
+
 def test_rank_refuses_a_bad_set_before_any_model_and_skip_bad_goes_on(
     capsys, monkeypatch, tmp_path, bad_set: Path
 ):

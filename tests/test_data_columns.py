@@ -50,9 +50,33 @@ def test_columns_that_only_look_like_a_candidates_are_a_warning(write_table, cap
     (item,) = read_items(write_table(row))
     assert len(item.candidates) == 5
     assert next(text for text in caplog.messages if "not read" in text).endswith(
-        "not read: 'img1', 'caption2'. Candidates are in image1_name, image1_caption, "
-        "image2_name, …"
+        "not read: 'img1' (did you mean 'image1'?), 'caption2'. Candidates are in image1_name, "
+        "image1_caption, image2_name, …"
     )
+
+
+def test_unknown_keys_are_a_warning_with_the_nearest_known_one(tmp_path, caplog):
+    row = {"compound": "night owl", "sentence": "A night owl.", "id": 1}
+    row |= {"lang": "de", "expected_ordr": [], "x": ""}
+    candidates = ["an owl", {"caption": "a lamp", "nam": "L"}]
+    for name, cells in (("a", row), ("b", row | {"candidates": candidates})):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text(json.dumps(cells))
+        read_items(path)
+        unread = (
+            "'lang' (did you mean 'language'?), 'expected_ordr' (did you mean 'expected_order'?)"
+        )
+        assert f"{path}, row 1: not read: {unread}, 'x'." in caplog.messages
+    assert "candidate 2: not read: 'nam' (did you mean 'name'?)" in caplog.text
+    row["compund"] = row.pop("compound")
+    path.write_text(json.dumps(row))
+    refused(path, "row 1, compound: is missing. Rename 'compund'.")
+    caplog.clear()
+    items_from_frame(
+        pd.DataFrame([ROW | {"sense": "", "sentence_typ": ""}]).assign(image2_caption="b")
+    )
+    (warning,) = caplog.messages  # a table may have columns of its own
+    assert warning.endswith("row 1: not read: 'sentence_typ' (did you mean 'sentence_type'?).")
 
 
 @pytest.mark.parametrize(

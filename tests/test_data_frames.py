@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from admire import SAMPLES, Candidate, Item, UserError, items_from_frame, items_to_frame, read_items
+from admire.core.storage import cache_dir
 from admire.data.reader import take_items
 
 ROW = {
@@ -88,9 +91,122 @@ def test_columns_and_arrays_are_as_good_as_lists(series):
     assert [candidate.caption for candidate in item.candidates] == ["An owl.", "A lamp."]
 
 
+def drawn(blue: int, name: str | None = None, *, decoded: bool = False) -> Any:
+    """A picture as Hugging Face's datasets have it: one of PIL's, or undecoded."""
+    Image = pytest.importorskip("PIL.Image")  # noqa: N806
+    written, picture = io.BytesIO(), Image.new("RGB", (4, 3), (0, 0, blue))
+    picture.save(written, "PNG")
+    return picture if decoded else {"bytes": written.getvalue(), "path": name}
+
+
+def with_pictures() -> dict[str, tuple[dict[str, Any], list[str]]]:
+    """Rows with pictures in memory, and the names that their candidates get."""
+    one, two, named = drawn(1, decoded=True), drawn(2)["bytes"], drawn(3, "a/owl.png")
+    return {
+        "image": (
+            {"candidates": [{"image": one}, {"image": named, "caption": "x"}]},
+            ["image1", "owl.png"],
+        ),
+        "names": ({"candidates": [{"image": two, "name": "owl.png"}, one]}, ["owl.png", "image2"]),
+        "lists": ({"images": [one, two], "captions": ["x", None]}, ["image1", "image2"]),
+        "by column": (
+            {"candidates": {"image": [two, None], "caption": ["", "x"]}},
+            ["image1", "candidate2"],
+        ),
+        "image1": ({"image1": one, "image2": named, "image3": None}, ["image1", "owl.png"]),
+        "image1_name": ({"image1_name": named, "image2_name": named}, ["owl.png", "owl.png (2)"]),
+        "both": ({"image1": one, "image1_name": "owl.png", "image2": two}, ["owl.png", "image2"]),
+        "sequence": (
+            {"sequence_image1": one, "image1": two, "image2_caption": "x"},
+            ["image1", "candidate2"],
+        ),
+    }
+
+
+ROWS = ["image", "names", "lists", "by column", "image1", "image1_name", "both", "sequence"]
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_pictures_in_memory_are_taken_from_rows_tables_datasets_and_parquet(tmp_path, kind):
+    row, names = with_pictures()[kind]
+    for data in ([PLAIN | row], pd.DataFrame([PLAIN | row])):
+        (item,) = take_items(data)
+        assert list(item.names) == names
+        pictures = [candidate.image for candidate in item.things if candidate.image]
+        assert all(picture.parent == cache_dir() / "pictures" for picture in pictures)
+        assert len(pictures) == 2 - ("candidate2" in names) + (kind == "sequence")
+
+
+def test_a_dataset_of_hugging_face_and_its_parquet_are_read_as_rows(tmp_path):
+    datasets = pytest.importorskip("datasets", reason="needs the extra 'finetune'")
+    text, image = datasets.Value("string"), datasets.Image()
+    nested = datasets.List({"image": image, "caption": text, "name": text})
+    things = [{"image": drawn(1), "name": "a"}, {"caption": "b"}]
+    features = datasets.Features(
+        {"compound": text, "sentence": text, "image1": image, "image2": image}
+    )
+    flat = {**PLAIN, "image1": drawn(1, "a.png"), "image2": drawn(2)}
+    data = datasets.Dataset.from_list([flat, flat], features)
+    undecoded = data.cast_column("image1", datasets.Image(decode=False))
+    assert [item.names for item in take_items(data)] == [("image1", "image2")] * 2
+    assert [item.names for item in take_items(undecoded)] == [("a.png", "image2")] * 2
+    data.to_parquet(tmp_path / "x.parquet")
+    first, _ = read_items(tmp_path / "x.parquet")
+    assert first.names == ("a.png", "image2")
+    assert first.candidates[1].image == take_items([flat])[0].candidates[1].image
+    features = datasets.Features({"compound": text, "sentence": text, "candidates": nested})
+    data = datasets.Dataset.from_list([{**PLAIN, "candidates": things}], features)
+    data.to_parquet(tmp_path / "y.parquet")
+    for (item,) in (take_items(data), read_items(tmp_path / "y.parquet")):
+        assert [(c.name, bool(c.image), c.caption) for c in item.candidates] == [
+            ("a", True, None),
+            ("candidate2", False, "b"),
+        ]
+
+
+def test_a_files_pictures_stay_in_its_folder_though_a_parquet_names_them_by_path(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs the extra 'tables'")
+    far = {"bytes": None, "path": str(SAMPLES / "images" / "far.png")}
+    table = pd.DataFrame([{**PLAIN, "image1": far, "image2_caption": "x"}])
+    table.to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(UserError, match=r"candidate 1, image: .* is outside the folder"):
+        read_items(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"candidates": ["An owl.", "A lamp."]},
+        {"candidates": [{"caption": "An owl."}, "A lamp."]},
+        {"captions": ["An owl.", "A lamp."]},
+    ],
+)
+def test_texts_are_captions_in_rows_and_files(tmp_path, row):
+    items = take_items([PLAIN | row])
+    assert [(c.name, c.caption) for c in items[0].candidates] == [
+        ("candidate1", "An owl."),
+        ("candidate2", "A lamp."),
+    ]
+    table = pd.DataFrame([PLAIN | row])
+    table.to_csv(tmp_path / "x.csv", index=False)
+    table.to_json(tmp_path / "x.jsonl", orient="records", lines=True)
+    assert read_items(tmp_path / "x.csv") == read_items(tmp_path / "x.jsonl") == items
+
+
+def test_a_candidates_name_is_the_one_that_gold_names(tmp_path):
+    things = [{"name": "A", "caption": "An owl."}, {"name": "B", "caption": "A lamp."}]
+    row = PLAIN | {"candidates": things, "expected_order": ["B", "A"]}
+    (tmp_path / "x.jsonl").write_text(json.dumps(row))
+    assert take_items([row]) == read_items(tmp_path / "x.jsonl")
+    assert take_items([row])[0].names == ("A", "B")
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
+        ([{**PLAIN, "captions": ["a"], "images": ["b", "c"]}], "captions: are 1, but there are 2"),
+        ([{**PLAIN, "captions": ["a", "b"], "candidates": ["c", "d"]}], "are beside candidates"),
+        ([{**PLAIN, "candidates": [np.zeros((2, 2)), "b"]}], "candidate 1, image: .*fromarray"),
         ([replace(OWL, expected_order="['a', 'b']")], "item 1, expected_order: is a str, not a t"),
         (pd.DataFrame({"word": ["x"]}), "DataFrame: the column 'compound'"),
         ([ROW, {**ROW, "compound": 9}], "rows, row 2, compound: cannot be 9"),

@@ -105,7 +105,7 @@ def closed(of_file: bool, folder: Path) -> object:
     ],
 )
 def test_a_picture_in_memory_that_cannot_be_used_is_told_by_its_number(tmp_path, make, message):
-    with pytest.raises(UserError, match=f"Image 2 of images:? {message}"):
+    with pytest.raises(UserError, match=f"candidate 2, image: {message}"):
         rank_one(*ASKED, [new_image("L", (4, 4)), make(tmp_path)])
     assert len([*cache_dir().glob("pictures/*")]) == 1
 
@@ -119,9 +119,9 @@ def new_image(mode: str, size: tuple[int, int]) -> object:
     [
         ({"captions": {"a": "b"}}, "captions must be a list, not a dict"),
         ({"captions": "ab"}, "captions must be a list, not a str"),
-        ({"images": ["none.png", None]}, "none.png: image file not found"),
-        ({"images": [b"1", b"2"], "captions": ["a"]}, "2 images, but 1 captions"),
-        ({"images": [None, 3], "captions": ["a", "b"]}, "Image 2 of images is a int"),
+        ({"images": ["none.png", None]}, "candidate 1: the picture none.png does not exist"),
+        ({"images": [b"1", b"2"], "captions": ["a"]}, "captions: are 1, but there are 2 images"),
+        ({"images": [None, 3], "captions": ["a", "b"]}, "candidate 2, image: is a int"),
     ],
 )
 def test_what_is_not_taken_names_the_argument(arguments, message):

@@ -66,7 +66,7 @@ def test_ids_are_kept(tmp_path, suffix):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("t.tar", "x", ": is not .txt, .jsonl, .csv, .tsv, .parquet or a folder of pictures. U"),
+        ("t.tar", "x", ": is not .txt, .jsonl, .csv, .tsv, .parquet, .xlsx or a folder of p"),
         ("t.txt", "\n \n", ": "),
         ("t.txt", "abc\n\xff\n", ", row 2: "),
         ("t.jsonl", '{"text": "a"}\n{"text": ""}', ", row 2, text: "),

@@ -70,7 +70,7 @@ def read_items(
 
 
 def iter_items(
-    path: str | Path,
+    path: Data,
     language: str | None = None,
     *,
     images: str | Path | None = None,
@@ -79,6 +79,8 @@ def iter_items(
     rows: RowReader | None = None,
 ) -> Iterator[Item]:
     """Read an AdMIRe TSV, an image set's manifest (a table or JSONL), or a folder, item by item.
+
+    What is in memory is taken as :func:`admire.rank` takes it.
 
     Tables have the columns ``compound`` and ``sentence``, optionally ``language``,
     ``sentence_type`` and ``expected_order``, and for each candidate k = 1, 2, ... ``imagek_name``
@@ -108,6 +110,9 @@ def iter_items(
         UserError: the file, the row and the column that cannot be used, and why; where faults
             are skipped, only if the file cannot be read any further.
     """
+    if not isinstance(path, str | Path):
+        yield from islice(take_items(path), limit)
+        return
     reader = rows or RowReader()
     detected: list[str] = []
     try:

@@ -11,6 +11,7 @@ from admire.core.schema import Count, settings
 
 if TYPE_CHECKING:
     from admire.data.items import Item
+    from admire.data.reader import Data
     from admire.data.rows import RowReader
 
 
@@ -29,7 +30,7 @@ class ItemFiles:
     skip_bad: Annotated[bool, Option("Data and output", in_file=False)] = False
     """Skip unusable items, candidates and pictures."""
 
-    def read(self, data: str | Path, rows: RowReader | None = None) -> Iterator[Item]:
+    def read(self, data: Data, rows: RowReader | None = None) -> Iterator[Item]:
         """Read the items; see :func:`admire.data.reader.iter_items`."""
         from admire.data.reader import iter_items
 

@@ -49,7 +49,6 @@ class SenseTask(Task):
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
         """See :class:`Task`. The rows of items are those of the table that is written."""
         from admire.core.storage import check_file
-        from admire.data.reader import data_files
         from admire.metrics.figures import summarise
         from admire.metrics.leakage import warn_if_leaked
         from admire.metrics.metrics import calibration_error
@@ -58,9 +57,9 @@ class SenseTask(Task):
         made, own = make(Settings, settings), make(Output, settings)
         if own.out:
             check_file(own.out, TABLE, force=own.force)
-        if any(file.reader.name == "vwsd" for file in data_files(data)):
-            raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
         items = list(make(ItemFiles, settings).read(data))
+        if any(not item.has_sense for item in items):
+            raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
         readings, method, detector = _interpret(items, settings, session)
         senses = [reading.sense for reading in readings]
         if own.out:
