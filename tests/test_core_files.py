@@ -179,9 +179,7 @@ def test_tables_of_every_kind_have_the_same_cells_and_numbers(tmp_path: Path, su
             pd.DataFrame({"id": ["x"]}).to_excel(book, sheet_name="Zwei #2", index=False)
         sheet = read_table(path.with_name("t.xlsx#Zwei #2"), ("id",))
         assert sheet.to_numpy().tolist() == [["x"]]
-        with pytest.raises(
-            UserError, match=r"t\.xlsx#3: the file has no such sheet, but 1, Zwei #2"
-        ):
+        with pytest.raises(UserError, match=r"t\.xlsx#3: .*'3' not found"):
             read_table(path.with_name("t.xlsx#3"), ())
     read = read_table(path, ("id",))
     assert read.to_numpy().tolist() == [["1", "Schön – 夜"], ["3", "a\nb"]]
@@ -192,7 +190,7 @@ def test_tables_of_every_kind_have_the_same_cells_and_numbers(tmp_path: Path, su
         read_table(path, ("compound",))
     path.write_bytes(b"PK")
     if suffix != ".csv":
-        with pytest.raises(UserError, match="or damaged"):
+        with pytest.raises(UserError, match=r"not a Parquet file|as an Excel file"):
             read_table(path, ())
 
 

@@ -148,6 +148,8 @@ def test_a_dataset_of_hugging_face_and_its_parquet_are_read_as_rows(tmp_path):
     flat = {**PLAIN, "image1": drawn(1, "a.png"), "image2": drawn(2)}
     data = datasets.Dataset.from_list([flat, flat], features)
     undecoded = data.cast_column("image1", datasets.Image(decode=False))
+    by_path = {"image1": {"bytes": None, "path": str(PICTURE)}, "image2_caption": "x"}
+    assert take_items([PLAIN | by_path])[0].candidates[0] == Candidate(PICTURE.name, PICTURE)
     assert [item.names for item in take_items(data)] == [("image1", "image2")] * 2
     assert [item.names for item in take_items(undecoded)] == [("a.png", "image2")] * 2
     data.to_parquet(tmp_path / "x.parquet")
@@ -204,7 +206,7 @@ def test_a_candidates_name_is_the_one_that_gold_names(tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([{**PLAIN, "captions": ["a"], "images": ["b", "c"]}], "captions: are 1, but there are 2"),
+        ([{**PLAIN, "captions": ["a"], "images": ["b", "c"]}], "there are 1 captions for 2"),
         ([{**PLAIN, "captions": ["a", "b"], "candidates": ["c", "d"]}], "are beside candidates"),
         ([{**PLAIN, "candidates": [np.zeros((2, 2)), "b"]}], "candidate 1, image: .*fromarray"),
         ([replace(OWL, expected_order="['a', 'b']")], "item 1, expected_order: is a str, not a t"),

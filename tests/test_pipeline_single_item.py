@@ -120,7 +120,7 @@ def new_image(mode: str, size: tuple[int, int]) -> object:
         ({"captions": {"a": "b"}}, "captions must be a list, not a dict"),
         ({"captions": "ab"}, "captions must be a list, not a str"),
         ({"images": ["none.png", None]}, "candidate 1: the picture none.png does not exist"),
-        ({"images": [b"1", b"2"], "captions": ["a"]}, "captions: are 1, but there are 2 images"),
+        ({"images": [b"1", b"2"], "captions": ["a"]}, "there are 1 captions for 2 images"),
         ({"images": [None, 3], "captions": ["a", "b"]}, "candidate 2, image: is a int"),
     ],
 )

@@ -75,13 +75,13 @@ def test_candidates_keep_their_names_and_a_sentence_without_the_compound_is_told
     named = zip(ROW["candidates"], ("pics/a.png", "b.png", None), strict=True)
     row = ROW | {
         "sentence": "She has warm hands.",
-        "candidates": [one | {"name": name} for one, name in named],
-        "expected_order": ["b.png", "candidate3", "a.png"],
+        "candidates": [*(one | {"name": name} for one, name in named), "a text is a caption"],
+        "expected_order": ["b.png", "candidate3", "a.png", "candidate4"],
     }
     check(described, "Row", row)
     told = served.client.post("/v1/rank", json=row).json()
-    assert [one["name"] for one in told["candidates"]] == ["a.png", "b.png", "candidate3"]
-    assert sorted(told["order"]) == ["a.png", "b.png", "candidate3"]
+    names = ["a.png", "b.png", "candidate3", "candidate4"]
+    assert [one["name"] for one in told["candidates"]] == sorted(told["order"]) == names
     assert told["warnings"] == ["The compound “night owl” is not in the sentence."]
     assert served.client.post("/v1/rank", json=ROW).json()["warnings"] == []
 

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import lru_cache
-from itertools import islice
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal
 
@@ -223,34 +223,21 @@ def _parquet_records(path: Path, only: Collection[str], nested: bool) -> Generat
 
 
 def _sheet_records(path: Path) -> Generator[list[Any]]:
-    """Yield the header and the rows of an Excel file's sheet, as wide as the header."""
+    """Yield the header and the rows of an Excel file's sheet."""
     with needs_extra("tables", "Reading Excel files"):
-        from openpyxl import load_workbook
-    width = 0
+        import openpyxl  # noqa: F401 (pandas would say otherwise how to install it)
+    file, sheet = split_sheet(path)
+    open_file(file).close()
     try:
-        with open_file(path) as file:
-            book = load_workbook(file, read_only=True, data_only=True)
-            sheets = {sheet.title: sheet for sheet in book.worksheets}
-            name = split_sheet(path)[1] or next(iter(sheets))
-            if name not in sheets:
-                raise UserError(f"{path}: the file has no such sheet, but {', '.join(sheets)}.")
-            sheets[name].reset_dimensions()  # not all programs write them truly
-            for number, row in enumerate(sheets[name].iter_rows(values_only=True)):
-                cells = [_cell(value, nested=False) for value in row]
-                filled = max((k for k, cell in enumerate(cells, 1) if _is_filled(cell)), default=0)
-                if not width:
-                    width, first = filled, number
-                elif filled > width:
-                    has = f"has {filled} cells for {width} columns"
-                    raise UserError(f"{path}, row {number - first}: {has}.")
-                if width:
-                    yield (cells + [""] * width)[:width]
-    except UserError:
-        raise
+        table = pd.read_excel(
+            file, sheet or 0, header=None, dtype=str, keep_default_na=False, engine="openpyxl"
+        )
     except Exception as error:  # damaged files make the reader raise nearly anything
-        raise UserError(f"{path}: is not an Excel file (.xlsx), or damaged ({error}).") from None
-    if not width:
+        raise UserError(f"{path}: cannot be read as an Excel file ({error}).") from None
+    if table.empty:
         raise UserError(f"{path}: the sheet is empty.")
+    records = table.to_numpy().tolist()
+    yield from dropwhile(lambda cells: not any(map(_is_filled, cells)), records)
 
 
 def _text_records(path: Path, quoting: Literal[0, 3]) -> Generator[list[Any]]:

@@ -63,9 +63,9 @@ def items_from_frame(
         check_item_columns(filter(_is_read_in_files, frame), str(path), RowReader())
         frame = cast(list[Mapping[str, Any]], frame.to_dict("records"))
     rows = iter(frame)  # pictures in memory may be many
-    first = list(map(_plain, islice(rows, DETECTED)))
+    first = list(islice(rows, DETECTED))
     if not language:
-        reader = replace(reader, language=detect_language(texts_to_detect(first)))
+        reader = replace(reader, language=detect_language(texts_to_detect(map(_plain, first))))
     items = []
     try:
         for number, row in enumerate(chain(first, rows), start=1):

@@ -111,7 +111,7 @@ def iter_items(
             are skipped, only if the file cannot be read any further.
     """
     if not isinstance(path, str | Path):
-        yield from islice(take_items(path), limit)
+        yield from islice(take_items(path, language), limit)
         return
     reader = rows or RowReader()
     detected: list[str] = []
@@ -163,17 +163,17 @@ def _log_languages(path: str, languages: str) -> None:
     log.info("%s: read as %s.", path, languages)
 
 
-def take_items(data: Data) -> Sequence[Item]:
+def take_items(data: Data, language: str | None = None) -> Sequence[Item]:
     """Return items from any of the forms that Python functions accept."""
     if isinstance(data, str | Path):
-        return read_items(data)
+        return read_items(data, language)
     if isinstance(data, pd.DataFrame):
-        return items_from_frame(data)
+        return items_from_frame(data, language=language)
     if isinstance(data, Iterable) and not isinstance(data, Mapping | bytes):
         values: Iterator[Any] = iter(data)  # pictures in memory may be many
         first: Any = next(values, {})
         if isinstance(first, Mapping):
-            return items_from_frame(chain([first] if first else [], values))
+            return items_from_frame(chain([first] if first else [], values), language=language)
         things = [first, *values]
         if all(isinstance(thing, Item) for thing in things):
             return [check_item(item, f"item {number}") for number, item in enumerate(things, 1)]
@@ -374,25 +374,23 @@ def _checked_file(path: Path, reader: Plugin | None) -> Path:
 
 
 @registry.register("reader", "admire", takes="PATH")
-def table_rows(path: str, rows: RowReader) -> Iterator[FileRow]:
+def table_rows(path: str) -> Iterator[FileRow]:
     """A TSV of AdMIRe, Subtask A or B, or a folder with one for each language."""
     for part, table in enumerate(table_parts(Path(path), ("compound",), nested=True)):
         if not part:
             check_item_columns(table, path, RowReader())  # rows count the warnings
-            sequences = candidate_columns(tuple(table))[1] or {"sequence", "expected_item"} & {
-                *table
-            }
-            if not sequences:
+            own = {"sequence", "expected_item"} & {*table}
+            if not own and not candidate_columns(tuple(table))[1]:
                 check_columns(Path(path), table, ("sentence",))
         for number, row in numbered_rows(table):
             yield number, row | NO_WORD
 
 
 @registry.register("reader", "manifest", takes="PATH")
-def manifest_rows(path: str, rows: RowReader) -> Iterator[FileRow]:
+def manifest_rows(path: str) -> Iterator[FileRow]:
     """The manifest of an image set (.csv, .parquet, .xlsx, .json or .jsonl), or its folder."""
     if suffix_of(Path(path)) not in JSON:
-        yield from table_rows(path, rows)
+        yield from table_rows(path)
         return
     for number, row in json_rows_or_errors(Path(path)):
         yield number, row if isinstance(row, UserError) else row | NO_WORD

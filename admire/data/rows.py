@@ -489,7 +489,7 @@ class Row(BaseModel):
         if row.get("candidates"):
             raise ValueError("captions, images: are beside candidates. Keep one of them")
         if images and captions and len(images) != len(captions):
-            raise ValueError(f"captions: are {len(captions)}, but there are {len(images)} images")
+            raise ValueError(f"there are {len(captions)} captions for {len(images)} images")
         pairs = zip_longest(images, captions)
         return {**row, "candidates": [{"image": image, "caption": text} for image, text in pairs]}
 
