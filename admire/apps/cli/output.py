@@ -293,7 +293,6 @@ def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
             _print_block(ranking, prefix)
     else:
         _print_wide(rankings, prefix)
-    print("Scores are comparable within an item, not between items.")
     if prefix:
         print(visible(f"All names begin with “{prefix}”, which is omitted here."))
     if count > SHOWN:
