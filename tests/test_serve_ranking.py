@@ -159,7 +159,7 @@ def test_a_profile_is_opened_outside_the_queue_and_what_failed_is_remembered():
 @pytest.mark.parametrize("hint", [(), ("slow rules",)])
 def test_loading_has_a_local_model_read_how_every_prompt_begins(llm, sense, hint):
     llm.free = True
-    toy_models(llm).load()
+    toy_models(llm).steps()["toy"]()
     later = Prompts().about(Item("red tape", "It is all red tape."), sense, hint=hint)
     shared = {common_prefix(two).rpartition("\n")[0] for two in combinations(llm.prompts, 2)}
     assert any(shares_prefix(lines, later) for lines in shared)

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from commands import until
-from serving import LONGEST, Gate, problem, serving, toy_models
+from serving import Gate, problem, serving, toy_models
 
 from admire.apps.serve import Limits
 
@@ -82,15 +83,22 @@ def test_requests_that_come_at_the_end_are_refused_and_no_error_is_logged(caplog
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_models_are_loaded_when_the_first_page_is_there():
-    models = toy_models()
-    with serving(models, limits=Limits(patience=10 * LONGEST)) as served:
-        served.client.get("/")
-        assert not models.opened
-        while served.client.get("/models").json()["state"] != "ready":
-            pass
-        assert models.opened == {"toy": 1, "colours": 1}
-    models = toy_models()
-    with serving(models, limits=Limits(patience=0.01)) as served:
-        while not models.opened:  # nobody comes
-            served.client.get("/v1/openapi.json")
+def test_models_load_at_the_start_and_a_request_waits_only_for_what_it_needs(gate):
+    gate.free = True
+    models = toy_models(gate)
+    with serving(models) as served:
+
+        def health() -> dict[str, Any]:
+            return served.client.get("/healthz").json()
+
+        gate.wait()  # it is asked while it is loaded, which is the last
+        loaded = ["dictionaries", "colours", "detector"]
+        told = {"status": "ok", "models": "loading", "loaded": loaded, "loading": ["toy"]}
+        assert health() == told
+        reading = {"llm": "toy", "sense": "idiomatic", "probability_idiomatic": 1.0}
+        assert served.rank(readings=[reading]).status_code == 200
+        assert health() == told
+        gate.open()
+        until(lambda: health()["models"] == "ready")
+        assert health()["loaded"] == [*loaded, "toy"]
+    assert models.opened == {"toy": 1, "colours": 1}

@@ -107,9 +107,11 @@ def _example(title: str, row: dict[str, Any]) -> dict[str, Any]:
 
 
 @router.get("/healthz")
-async def report_health(service: TheService) -> dict[str, str]:
-    """Report that the server answers, and whether the models are loading, ready or failed."""
-    return {"status": "ok", "models": service.state.state}
+async def report_health(service: TheService) -> dict[str, str | list[str]]:
+    """Report that the server answers, and which models are loaded and which are not yet."""
+    state = service.state
+    loads = {"loaded": state.loaded, "loading": state.loading}
+    return {"status": "ok", "models": state.state, **loads}
 
 
 @router.get("/favicon.ico", status_code=204)
@@ -127,8 +129,7 @@ async def send_static(name: str) -> FileResponse:
 
 @router.get("/models")
 async def report_models(service: TheService) -> State:
-    """Report how far the models are, which are loaded now that somebody is there."""
-    service.work.want()
+    """Report how far the models are."""
     return service.state
 
 

@@ -39,7 +39,6 @@ class Limits:
         jobs: that wait for their turn, of all pages and programs.
         asking: jobs at a time that ask chat servers, which may keep them waiting.
         connections: that are open at the same time.
-        patience: seconds until models are loaded although no page is open.
     """
 
     pictures: int = 50
@@ -51,7 +50,6 @@ class Limits:
     jobs: int = 20
     asking: int = 16
     connections: int = 200
-    patience: float = 30.0
 
 
 class Guard:

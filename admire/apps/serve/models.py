@@ -12,6 +12,7 @@ from itertools import product
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
+from admire.apps.report.report import plain_name
 from admire.core.choices import ProfileName
 from admire.core.errors import UserError
 
@@ -126,9 +127,11 @@ class Models:
         opener = partial(open_detector, settings.detector)
         return self._once(("detector", settings.detector), opener)
 
-    def load(self) -> None:
-        """Open what the first profile needs, load the weights of local models, and have them read
-        how prompts begin, so that the first question takes no longer than the next.
+    def steps(self) -> dict[str, Callable[[], None]]:
+        """Return by name what loads each model that the first profile needs.
+
+        Local chat models are the last, which also read how prompts begin, so that the first
+        question takes no longer than the next. Answers from the cache do without.
         """
         from admire.data.items import Item
         from admire.embedded.light_detector import LightDetector
@@ -142,8 +145,6 @@ class Models:
         settings = self.settings(self.profiles[0])
         prompts = Prompts(settings.prompts)
         items = [Item(bird, f"She is an {bird}.") for bird in ("early bird", "odd bird")]
-        dictionaries = open_dictionaries(settings.dictionaries)
-        look_up_item(dictionaries, items[0])  # the first look-up reads them
 
         def begin() -> Conversation[None]:
             # Two of each kind, so that what they share shows.
@@ -157,18 +158,31 @@ class Models:
                 for item in items
             ]
 
-        for llm in self.llms(settings):
-            if llm.free:
-                converse([begin()], inner(llm))
-        if settings.compares:
-            for name in filter(None, (*settings.encoder, settings.caption_encoder)):
-                encoder = _without_cache(self.encoder(name, settings))
-                encoder.encode_texts(["Hello"], role="query")
-        detector = self.detector(settings)
-        if isinstance(detector, LightDetector):
-            for one in detector.encoders:
-                reader = _without_cache(open_context_encoder(one.name))
-                reader.encode_queries([Query("Hello", span=(0, 5))])
+        def look_up() -> None:
+            look_up_item(open_dictionaries(settings.dictionaries), items[0])  # the first reads them
+
+        def encode(name: str) -> None:
+            _without_cache(self.encoder(name, settings)).encode_texts(["Hello"], role="query")
+
+        def detect() -> None:
+            detector = self.detector(settings)
+            if isinstance(detector, LightDetector):
+                for one in detector.encoders:
+                    reader = _without_cache(open_context_encoder(one.name))
+                    reader.encode_queries([Query("Hello", span=(0, 5))])
+
+        def read(name: str) -> None:
+            for llm in self.llms(replace(settings, llms=(name,))):
+                if llm.free:
+                    converse([begin()], inner(llm))
+
+        encoders = (*settings.encoder, settings.caption_encoder) if settings.compares else ()
+        return {
+            "dictionaries": look_up,
+            **{plain_name(name): partial(encode, name) for name in encoders if name},
+            "detector": detect,
+            **{plain_name(name): partial(read, name) for name in settings.llms},
+        }
 
     def _once(self, key: Any, opener: Callable[[], Opened]) -> Opened:
         with self._locks[key]:

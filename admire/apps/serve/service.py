@@ -19,9 +19,9 @@ from admire.apps.serve.bodies import Bodies
 from admire.apps.serve.guard import Limits
 from admire.apps.serve.models import Models, OpeningError
 from admire.apps.serve.problems import LATER, Problem
-from admire.apps.serve.work import Work
+from admire.apps.serve.work import Stopped, Work
 from admire.core.errors import UserError
-from admire.core.progress import hidden_progress
+from admire.core.progress import cancelled_by, hidden_progress
 from admire.llm.chat import ServerError
 
 log = logging.getLogger("admire")
@@ -32,11 +32,14 @@ class State(BaseModel):
 
     Attributes:
         message: the same for people.
+        loaded, loading: what is, and what is not yet.
         keyless: the profiles that cannot be used for want of a key.
     """
 
     state: Literal["loading", "ready", "failed"] = "loading"
     message: str = "The models are being loaded."
+    loaded: list[str] = []
+    loading: list[str] = []
     keyless: list[str] = []
 
 
@@ -61,41 +64,47 @@ class Service:
 
     @asynccontextmanager
     async def running(self, app: FastAPI) -> AsyncIterator[None]:
-        """Start the work, and stop it at the end."""
-        loop = asyncio.get_running_loop()
+        """Start the work and load the models beside it; stop both at the end."""
         self.folder = Path(mkdtemp(prefix="admire-"))
-        self.work = Work(self.limits.jobs, self.limits.asking, self._load)
-        waiting = loop.call_later(self.limits.patience, self.work.want)
+        self.work = Work(self.limits.jobs, self.limits.asking)
+        asyncio.get_running_loop().run_in_executor(None, self._load)
         try:
             yield
         finally:
-            waiting.cancel()
             self.work.close()
             shutil.rmtree(self.folder, ignore_errors=True)
 
     async def asks(self, profile: str) -> bool:
         """Open a profile, outside the queue; return whether it asks a chat server."""
-        self.work.want()
         if profile not in self._asks:
             self._asks[profile] = await run_in_threadpool(self.models.open, profile)
         return self._asks[profile]
 
     def _load(self) -> None:
-        """Load the first profile's models, and keep the outcome."""
-        profile = self.models.profiles[0]
-        state: Literal["ready", "failed"] = "failed"
+        """Load the first profile's models one after the other, and keep how far that is."""
+        profile, state = self.models.profiles[0], self.state
         try:
-            self.state = State(keyless=self.models.keyless())
-            with hidden_progress():
-                self.models.load()
-            state, message = "ready", f"The models of the profile {profile} are loaded."
+            with hidden_progress(), cancelled_by(self.work.check_open):
+                steps = self.models.steps()
+                state.loading, state.keyless = [*steps], self.models.keyless()
+                for name, load in steps.items():
+                    self.work.check_open()
+                    state.message = f"The models are being loaded: {', '.join(state.loading)}."
+                    load()
+                    state.loaded.append(name)
+                    state.loading.remove(name)
+            state.message = f"The models of the profile {profile} are loaded."
+            state.state = "ready"
+        except Stopped:
+            return
         except UserError as error:
-            message = f"The profile {profile} cannot be used. {error}"
-            log.error("%s", message)
+            state.message = f"The profile {profile} cannot be used. {error}"
+            log.error("%s", state.message)
+            state.state = "failed"
         except Exception:
-            message = f"The models of the profile {profile} could not be loaded."
-            log.exception("%s", message)
-        self.state = State(state=state, message=message, keyless=self.state.keyless)
+            state.message = f"The models of the profile {profile} could not be loaded."
+            log.exception("%s", state.message)
+            state.state = "failed"
 
     @contextmanager
     def hidden_paths(self, names: Mapping[str, str]) -> Iterator[None]:
@@ -117,7 +126,7 @@ class Service:
                 status, headers = (503, LATER) if error.later else (502, None)
             raise Problem(status, message.replace(str(self.folder), "…"), headers) from None
         except OSError:
-            self.work.check_room()  # at the end, the folder is gone
+            self.work.check_open()  # at the end, the folder is gone
             raise
 
 

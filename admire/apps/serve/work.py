@@ -7,9 +7,9 @@ import threading
 from bisect import insort
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
-from queue import PriorityQueue
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -79,28 +79,18 @@ class Work:
     Args:
         limit: how many jobs can wait.
         asking: how many jobs ask chat servers at the same time.
-        load: what the first thread does first, once somebody is there. Loading models slows down
-            everything else, the first page too.
+
+    Attributes:
+        jobs: those under way, and those that wait.
     """
 
-    def __init__(self, limit: int, asking: int, load: Callable[[], None]):
-        self.limit, self.load = limit, load
+    def __init__(self, limit: int, asking: int):
+        self.limit = limit
         threads = {False: (1, "admire work"), True: (asking, "admire asking")}
         self._threads = {asks: ThreadPoolExecutor(*named) for asks, named in threads.items()}
-        self._jobs: dict[bool, list[_Job]] = {False: [], True: []}
-        self._loads = self._closed = False
-        self._waiting: dict[bool, PriorityQueue[Any]] = {no: PriorityQueue() for no in threads}
-
-    @property
-    def jobs(self) -> list[_Job]:
-        """The jobs under way, and those that wait."""
-        return [job for jobs in self._jobs.values() for job in jobs]
-
-    def want(self) -> None:
-        """Load the models, unless that has begun."""
-        if not (self._loads or self._closed):
-            self._loads = True
-            self._threads[False].submit(self.load)
+        self.jobs = set[_Job]()
+        self._waiting: dict[bool, list[_Job]] = {False: [], True: []}
+        self._closed = False
 
     async def run(
         self, do: Callable[[], Result], request: Request, pieces: int, *, asks: bool = False
@@ -115,12 +105,12 @@ class Work:
             asks: whether it asks a chat server.
         """
         self.check_room()
-        loop, jobs = asyncio.get_running_loop(), self._jobs[asks]
+        loop, waiting = asyncio.get_running_loop(), self._waiting[asks]
         job, leaving = _Job(do, loop.time() + PIECE * pieces), asyncio.create_task(_gone(request))
         leaving.add_done_callback(lambda _: job.stop())
-        insort(jobs, job, key=attrgetter("turn"))
-        self._waiting[asks].put((job.turn, id(job), job))
-        self._threads[asks].submit(self._do_next, self._waiting[asks], loop)
+        self.jobs.add(job)
+        insort(waiting, job, key=attrgetter("turn"))
+        self._threads[asks].submit(self._do_next, waiting, loop)
         result = asyncio.wrap_future(job.result)
         result.add_done_callback(lambda _: job.news.put_nowait(None))
         self._report_places()
@@ -133,14 +123,20 @@ class Work:
             leaving.cancel()
             job.stopped.set()
             result.cancel()
-            jobs.remove(job)
+            self.jobs.remove(job)
+            with suppress(ValueError):  # a thread has it
+                waiting.remove(job)
             self._report_places()
+
+    def check_open(self) -> None:
+        """End what is done when the server is shutting down."""
+        if self._closed:
+            raise Stopped
 
     def check_room(self) -> None:
         """Refuse a job if too many wait, or at the end; call it before work is done for one."""
-        if self._closed:
-            raise Stopped
-        if sum(job.place != 0 for job in self.jobs) >= self.limit:
+        self.check_open()
+        if sum(map(len, self._waiting.values())) >= self.limit:
             raise Problem(429, f"The queue is full ({self.limit} jobs). Try again later.", LATER)
 
     def close(self) -> None:
@@ -151,9 +147,12 @@ class Work:
         for threads in self._threads.values():
             threads.shutdown(wait=False, cancel_futures=True)
 
-    def _do_next(self, waiting: PriorityQueue[Any], loop: asyncio.AbstractEventLoop) -> None:
+    def _do_next(self, waiting: list[_Job], loop: asyncio.AbstractEventLoop) -> None:
         """Do the job whose turn it is, unless it was left."""
-        job: _Job = waiting.get_nowait()[-1]
+        try:
+            job = waiting.pop(0)
+        except IndexError:
+            return
         if not job.result.set_running_or_notify_cancel():
             return
 
@@ -171,8 +170,7 @@ class Work:
             job.result.set_exception(error)
 
     def _report_places(self) -> None:
-        for jobs in self._jobs.values():
-            waiting = [job for job in jobs if job.place != 0]
+        for waiting in self._waiting.values():
             for place, job in enumerate(waiting, start=1):
                 job.move(place)
 
