@@ -19,6 +19,8 @@ from admire.data.rows import ImageName, SenseCell, parse_order, place_of
 
 HANDED_IN = ("compound", "sentence", "expected_order", "sentence_type")
 """The columns of a submission to Subtask A."""
+COMPLETED = ("compound", "sentence_type", "expected_item")
+"""Those of one to Subtask B."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,7 @@ def add_predictions(
 
     Args:
         columns: those of :data:`HANDED_IN` that it has. None are ``compound``, ``expected_order``,
-            ``sentence`` and ``sentence_type``; in Subtask B ``compound``, ``sentence_type`` and
-            ``expected_item``.
+            ``sentence`` and ``sentence_type``; in Subtask B :data:`COMPLETED`.
     """
     cells = {
         "compound": [p.compound for p in predictions],

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from admire.core.errors import UserError
 from admire.core.schema import Weight, check_setting
 from admire.metrics.leakage import merge_leaks
 from admire.pipeline.language_summary import Tallies, count_items, summarise_languages
-from admire.pipeline.past_runs import read_run
-from admire.pipeline.ranking import FusedRun, Ranking, Run
+from admire.pipeline.past_runs import read_rankings, read_record, read_rows
+from admire.pipeline.ranking import FusedRun, Ranking, Run, blocks
 from admire.pipeline.record import VERSION, source_record, versions
+from admire.pipeline.run_folder import submission_names, write_blocks
 from admire.pipeline.score_parts import part_column
 from admire.rankers.judgement import Part
 from admire.rankers.scorer import comparable, fuse_scores
@@ -51,42 +53,75 @@ def fuse(
     Raises:
         UserError: a folder is not a run, the items or candidates differ, or a weight is invalid.
     """
+    fused, finish = _fusing(folders, weights, method)
+    return Run(tuple(fused), finish())
+
+
+def write_fused(
+    folders: Sequence[str | Path],
+    out: str | Path,
+    *,
+    weights: Sequence[float] | None = None,
+    method: Fusion = "scores",
+) -> list[Path]:
+    """Fuse runs as :func:`fuse` does, and write the run folder as :func:`admire.write_run` does.
+
+    Only one block of items is in memory.
+    """
+    fused, finish = _fusing(folders, weights, method)
+    first = Path(folders[0])
+    languages = (row.language for row in read_rows(first))
+    names = submission_names(read_record(first), languages)
+    return write_blocks(blocks(fused), Path(out), names, finish)
+
+
+def _fusing(
+    folders: Sequence[str | Path], weights: Sequence[float] | None, method: Fusion
+) -> tuple[Iterator[Ranking], Callable[[], dict[str, Any]]]:
+    """Return the fused rankings, and what returns the record after the last."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     paths = [Path(folder) for folder in folders]
-    weights = [1.0] * len(paths) if weights is None else weights
+    shares = [1.0] * len(paths) if weights is None else weights
     check_setting("method", method, Fusion)
-    runs = read_same(paths)
-    for weight in weights:
+    if len(paths) < 2:
+        raise UserError("Give two run folders or more.")
+    records = [read_record(path) for path in paths]
+    for weight in shares:
         check_setting("weight", weight, Weight)
-    if len(weights) != len(paths):
-        raise UserError(f"{len(paths)} runs need as many weights, not {len(weights)}.", "weight")
-    if not any(weights):
+    if len(shares) != len(paths):
+        raise UserError(f"{len(paths)} runs need as many weights, not {len(shares)}.", "weight")
+    if not any(shares):
         raise UserError("All weights are 0. At least one must be greater.", "weight")
-    same = zip(*(run.rankings for run in runs), strict=True)
-    fused = [_fuse_item(rankings, paths, weights, method) for rankings in same]
-    records = [run.record for run in runs]
     tallies: Tallies = {}
-    count_items(tallies, fused)
-    record = {
-        "version": VERSION,
-        "source": records[0]["source"],
-        "started": started,
-        "items": len(fused),
-        "fusion": method,
-        "fused": [
-            {
-                "run": str(path),
-                "weight": weight,
-                "sha256": source_record(path / "scores.csv")["sha256"],
-                "record": run_record,
-            }
-            for path, weight, run_record in zip(paths, weights, records, strict=True)
-        ],
-        "languages": summarise_languages(tallies, _trained(records)),
-        "versions": versions(),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    return Run(tuple(fused), record)
+
+    def fused() -> Iterator[Ranking]:
+        for rankings in read_same(paths):
+            ranking = _fuse_item(rankings, paths, shares, method)
+            count_items(tallies, [ranking])
+            yield ranking
+
+    def finish() -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "source": records[0]["source"],
+            "started": started,
+            "items": sum(tally["items"] for tally in tallies.values()),
+            "fusion": method,
+            "fused": [
+                {
+                    "run": str(path),
+                    "weight": weight,
+                    "sha256": source_record(path / "scores.csv")["sha256"],
+                    "record": record,
+                }
+                for path, weight, record in zip(paths, shares, records, strict=True)
+            ],
+            "languages": summarise_languages(tallies, _trained(records)),
+            "versions": versions(),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+    return fused(), finish
 
 
 def _trained(records: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
@@ -100,38 +135,31 @@ def _trained(records: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
     return trained
 
 
-def read_same(folders: Sequence[Path]) -> list[Run]:
-    """Read runs of the same items, all with the first run's items and candidates.
+def read_same(folders: Sequence[Path]) -> Iterator[list[Ranking]]:
+    """Yield each item's rankings by runs of the same items, with the first's item and candidates.
 
     An item's gold is that of the first run that has it.
 
     Raises:
-        UserError: there are fewer than two, a folder is not a run, or the runs are not of the same
-            items and candidates; the message names the first difference.
+        UserError: a folder is not a run, or the runs are not of the same items and candidates; the
+            message names the first difference.
     """
-    if len(folders) < 2:
-        raise UserError("Give two run folders or more.")
-    runs = [read_run(folder) for folder in folders]
-    first, *others = (run.rankings for run in runs)
-    same: list[Sequence[Ranking]] = [first]
-    for folder, rankings in zip(folders[1:], others, strict=True):
-        paired = enumerate(zip(first, rankings, strict=False), start=1)
-        same.append([_paired(a, b, folders[0], folder, number) for number, (a, b) in paired])
-        if len(first) != len(rankings):
+    runs = [read_rankings(folder, read_record(folder)) for folder in folders]
+    for number, rankings in enumerate(zip_longest(*runs), start=1):
+        first, *others = rankings
+        if not all(rankings):
+            counts = [sum(1 for _ in read_rows(folder)) for folder in folders]
+            other = next(k for k, count in enumerate(counts) if count != counts[0])
             raise UserError(
-                f"{folder}: has {len(rankings)} items, {folders[0]} has {len(first)}. Only runs "
-                "of the same items can be fused."
+                f"{folders[other]}: has {counts[other]} items, {folders[0]} has {counts[0]}. Only "
+                "runs of the same items can be fused."
             )
-    items = []
-    for first_ranking, *rest in zip(*same, strict=True):
-        types = (ranking.sentence_type for ranking in (first_ranking, *rest))
-        orders = (ranking.expected_order for ranking in (first_ranking, *rest))
-        gold = next(filter(None, types), None), next(filter(None, orders), None)
-        items.append(replace(first_ranking.item, sentence_type=gold[0], expected_order=gold[1]))
-    return [
-        replace(run, rankings=tuple(map(Ranking.with_item, rankings, items)))
-        for run, rankings in zip(runs, same, strict=True)
-    ]
+        pairs = zip(folders[1:], others, strict=True)
+        same = [first, *(_paired(first, one, folders[0], folder, number) for folder, one in pairs)]
+        sense = next(filter(None, (ranking.sentence_type for ranking in same)), None)
+        order = next(filter(None, (ranking.expected_order for ranking in same)), None)
+        item = replace(first.item, sentence_type=sense, expected_order=order)
+        yield [ranking.with_item(item) for ranking in same]
 
 
 def _paired(ranking: Ranking, other: Ranking, first: Path, second: Path, number: int) -> Ranking:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,24 +98,23 @@ def read_run(folder: str | Path) -> Run:
     """
     folder = Path(folder)
     record = read_record(folder)
+    return Run(tuple(read_rankings(folder, record)), record)
+
+
+def read_rankings(folder: Path, record: Mapping[str, Any]) -> Iterator[Ranking]:
+    """Read the rankings of a run folder with this record one by one; see :func:`read_run`."""
     runs = len(record.get("fused", ()))
     columns = [f"score{number}" for number in range(1, runs + 1)]
-    table = _numbers(folder, read_table(folder / SCORES, (*REQUIRED, *columns)))
-    rankings = _with_scores(folder, read_rows(folder), table.to_dict("records"))
+    rankings = _with_scores(folder, read_rows(folder), columns)
     for number, ranking in enumerate(rankings, start=1):
         if len(ranking.fused) != runs or any({*columns} - part.keys() for part in ranking.parts):
             raise _damaged(folder / ITEMS, f"item {number} is not fused of {runs} runs")
-    return Run(tuple(rankings), record)
+        yield ranking
 
 
-def first_rankings(folder: Path, rows: Sequence[Row]) -> list[Ranking]:
+def first_rankings(folder: Path, rows: Iterable[Row]) -> list[Ranking]:
     """Return the first rows of a run folder with their scores; see :func:`read_run`."""
-    scores: list[dict[Any, Any]] = []
-    for table in table_parts(folder / SCORES, REQUIRED):
-        scores += _numbers(folder, table).to_dict("records")
-        if scores and scores[-1]["item"] > len(rows):
-            break
-    return _with_scores(folder, rows, scores)
+    return list(_with_scores(folder, rows))
 
 
 REQUIRED = ("item", "candidate", "score")
@@ -135,24 +135,29 @@ def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_scores(
-    folder: Path, rows: Iterable[Row], scores: Iterable[Mapping[Any, Any]]
-) -> list[Ranking]:
-    """Return rows with those of scores.csv, if these have the same candidates."""
-    by_item: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
-    for cells in scores:
-        part = {n: v for n, v in cells.items() if n not in OF_ITEM and v != "" and v == v}
-        by_item[cells["item"]].append(part)
-    rankings = []
+    folder: Path, rows: Iterable[Row], columns: Iterable[str] = ()
+) -> Iterator[Ranking]:
+    """Yield rows with those of scores.csv, if these are in the same order of the same candidates.
+
+    Args:
+        columns: further ones that scores.csv must have.
+    """
+    tables = table_parts(folder / SCORES, (*REQUIRED, *columns))
+    cells = (row for table in tables for row in _numbers(folder, table).to_dict("records"))
+    by_item = groupby(cells, itemgetter("item"))
     for number, row in enumerate(rows, start=1):
-        parts = by_item[number]
+        item, scores = next(by_item, (None, ()))
+        parts = [
+            {name: v for name, v in part.items() if name not in OF_ITEM and v != "" and v == v}
+            for part in scores
+        ]
         names = row.item.names
         by_name = {part.get("candidate"): part.get("score") for part in parts}
-        if set(by_name) != set(names) or None in by_name.values():
+        if item != number or set(by_name) != set(names) or None in by_name.values():
             raise _damaged(folder / SCORES, f"the rows of item {number} are not of its candidates")
         values = np.array([by_name[name] for name in names])
         fields = dict(row) | {"tied": tied_names(names, values)}
-        rankings.append(Ranking(**fields, scores=values, parts=tuple(parts)))
-    return rankings
+        yield Ranking(**fields, scores=values, parts=tuple(parts))
 
 
 def _damaged(path: Path, why: str) -> UserError:

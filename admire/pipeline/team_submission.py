@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ from admire.data.items import Item
 from admire.data.languages import ADMIRE_1, ADMIRE_2, task_code
 from admire.data.reader import iter_items
 from admire.data.rows import RowReader
-from admire.data.submission import HANDED_IN, Prediction, add_predictions
+from admire.data.submission import COMPLETED, HANDED_IN, Prediction, add_predictions
 from admire.pipeline.past_runs import read_record, read_rows
-from admire.pipeline.ranking import Row
+from admire.pipeline.ranking import Row, blocks
 from admire.pipeline.record import is_source, refuse_limited
 
 log = logging.getLogger("admire")
@@ -49,24 +49,37 @@ def write_submission_zip(
         raise UserError(f"{out}: the name of a ZIP file ends in .zip.", "out")
     record = read_record(run)
     rows = _checked_rows(run, record, Path(data) if data else _named_data(run, record))
-    by_code = _by_code(run, rows)
-    sequences = rows[0].item.context == "sequence"
-    if sequences and not sense:
-        raise UserError("Subtask B also scores the sense.", "without_sense")
-    columns = None if sequences else HANDED_IN if sense else HANDED_IN[:-1]
-    unknown = sum(item.sentence_type is None for items in by_code.values() for item in items)
+    texts: dict[str, io.StringIO] = {}
+    tags: dict[str, str] = {}
+    columns: Sequence[str] = HANDED_IN if sense else HANDED_IN[:-1]
+    count = unknown = 0
+    for block in blocks(rows):
+        if block[0].item.context == "sequence":
+            if not sense:
+                raise UserError("Subtask B also scores the sense.", "without_sense")
+            columns = COMPLETED
+        for code, predictions in _by_code(run, block, tags).items():
+            header = code not in texts
+            text = texts.setdefault(code, io.StringIO(newline=""))
+            add_predictions(text, predictions, header=header, columns=columns)
+        count += len(block)
+        unknown += sum(row.predicted_type is None for row in block)
+    if not any(tags.keys() <= {*codes} for codes in (ADMIRE_1, ADMIRE_2)):
+        raise UserError(
+            f"{run}: its languages ({', '.join(tags.values())}) are not all of AdMIRe 1 "
+            f"({', '.join(ADMIRE_1)}) or all of AdMIRe 2 ({', '.join(ADMIRE_2)}). Rank the files "
+            "of one task. A language is read from the file's name or from --lang."
+        )
     if sense and unknown:
-        log.warning("%s: %d of %d rows have no sense.", run, unknown, len(rows))
+        log.warning("%s: %d of %d rows have no sense.", run, unknown, count)
     note_addition(out)
     with write_whole(out, "wb") as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
-        for code, predictions in by_code.items():
-            text = io.StringIO(newline="")
-            add_predictions(text, predictions, columns=columns)
+        for code, text in texts.items():
             archive.writestr(f"submission_{code}.tsv", text.getvalue())
-    missing = [code for code in ADMIRE_2 if code not in by_code]
-    if missing and not set(by_code) <= {*ADMIRE_1}:
+    missing = [code for code in ADMIRE_2 if code not in texts]
+    if missing and not texts.keys() <= {*ADMIRE_1}:
         log.warning("%s: has no file for %s.", out, ", ".join(missing))
-    return [f"submission_{code}.tsv" for code in by_code]
+    return [f"submission_{code}.tsv" for code in texts]
 
 
 def _named_data(run: Path, record: Mapping[str, Any]) -> Path:
@@ -90,13 +103,13 @@ def _named_data(run: Path, record: Mapping[str, Any]) -> Path:
     return path
 
 
-def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> list[Row]:
-    """Return the run's rows; refuse them if they are not those of the blind files."""
-    rows = list(read_rows(run))
-    items = list(iter_items(source, rows=RowReader(whole=False)))
-    refuse_limited(run, record, len(rows), len(items))
+def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> Iterator[Row]:
+    """Yield the run's rows; refuse them if they are not those of the blind files."""
+    rows, items = read_rows(run), iter_items(source, rows=RowReader(whole=False))
     for number, (row, item) in enumerate(zip_longest(rows, items), start=1):
         if row is None or item is None or _parts(row.item) != _parts(item):
+            count = number - (row is None) + sum(1 for _ in rows)
+            refuse_limited(run, record, count, number - (item is None) + sum(1 for _ in items))
             own, other = (f"'{thing.compound}'" if thing else "missing" for thing in (row, item))
             raise UserError(
                 f"{run}: item {number} ({own}) is not that of {source} ({other}). Rank again.",
@@ -106,7 +119,7 @@ def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> list[Ro
             raise UserError(
                 f"{run}: item {number} ('{row.compound}') has {len(row.order)} candidates, not 5."
             )
-    return rows
+        yield row
 
 
 def _parts(item: Item) -> tuple[object, ...]:
@@ -114,10 +127,11 @@ def _parts(item: Item) -> tuple[object, ...]:
     return item.compound, item.sentence, sorted(item.names), len(item.sequence)
 
 
-def _by_code(run: Path, rows: Sequence[Row]) -> dict[str, list[Prediction]]:
-    """Return the predictions of each language, by the code of the task."""
+def _by_code(
+    run: Path, rows: Sequence[Row], tags: dict[str, str]
+) -> dict[str, list[Prediction]]:
+    """Return the predictions of each language, by the code of the task, whose tag is added."""
     predictions: dict[str, list[Prediction]] = {}
-    tags: dict[str, str] = {}
     for row in rows:
         code = task_code(row.language)
         if tags.setdefault(code, row.language) != row.language:
@@ -126,11 +140,4 @@ def _by_code(run: Path, rows: Sequence[Row]) -> dict[str, list[Prediction]]:
                 f"both would be submission_{code}.tsv. Rank one of them."
             )
         predictions.setdefault(code, []).append(row.prediction)
-    for codes in (ADMIRE_1, ADMIRE_2):
-        if set(predictions) <= {*codes}:
-            return predictions
-    raise UserError(
-        f"{run}: its languages ({', '.join(tags.values())}) are not all of AdMIRe 1 "
-        f"({', '.join(ADMIRE_1)}) or all of AdMIRe 2 ({', '.join(ADMIRE_2)}). Rank the files of "
-        "one task. A language is read from the file's name or from --lang."
-    )
+    return predictions

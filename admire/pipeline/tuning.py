@@ -57,18 +57,16 @@ def tune_weights(
         The figures of equal weights, those of :func:`cross_validate`, and the best weights on all
         items.
     """
-    runs = [run.rankings for run in read_same(folders)]
-    items = [ranking.item for ranking in runs[0]]
-    for number, item in enumerate(items, start=1):
+    tried = weightings(len(folders))
+    shares = np.array(tried) / np.sum(tried, axis=1, keepdims=True)
+    items, orders = list[Item](), []
+    for number, rankings in enumerate(read_same(folders), start=1):
+        item = rankings[0].item
         if not item.expected_order:
             raise UserError(f"{folders[0]}: item {number} ('{item.compound}') has no gold order.")
-    tried = weightings(len(runs))
-    shares = np.array(tried) / np.sum(tried, axis=1, keepdims=True)
-    orders = []
-    for k, item in enumerate(items):
-        fused = shares @ np.array([comparable(run[k].scores, method) for run in runs])
-        names = item.names
-        orders.append([rank_names(names, scores) for scores in fused])
+        items.append(item)
+        fused = shares @ np.array([comparable(ranking.scores, method) for ranking in rankings])
+        orders.append([rank_names(item.names, scores) for scores in fused])
     table, best = cross_validate(items, orders, seed=seed)
     return _figures(items, [equal for equal, *_ in orders]), table, tried[best]
 

@@ -212,14 +212,12 @@ def fuse(
         admire fuse runs/a runs/b --weight 2,1 --out runs/fused
     """
     from admire.core.storage import check_folder
-    from admire.pipeline.fusion import fuse as fuse_runs
-    from admire.pipeline.run_folder import write_run
+    from admire.pipeline.fusion import write_fused
 
     check_folder(out, "run")
     if out.resolve() in [run.resolve() for run in runs]:
         raise UserError(f"{out}: is one of the runs to fuse, and would be overwritten.", "out")
-    fused = fuse_runs(runs, weights=weight, method=method)
-    show_run(out, write_run(fused, out))
+    show_run(out, write_fused(runs, out, weights=weight, method=method))
 
 
 def submit(
