@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -108,12 +108,15 @@ class Item:
         return self.expected_item or (self.expected_order or [None])[0]
 
 
-def item_keys(items: Sequence[Item]) -> list[Hashable]:
+def item_keys(items: Iterable[Item]) -> list[Hashable]:
     """Return keys of items: compound, sentence, candidates, and how many such came before."""
+    return [key for key, _ in keyed_items(items)]
+
+
+def keyed_items(items: Iterable[Item]) -> Iterator[tuple[Hashable, Item]]:
+    """Yield each item with its key; see :func:`item_keys`."""
     seen: Counter[Hashable] = Counter()
-    keys: list[Hashable] = []
     for item in items:
         key = (item.compound, item.sentence, frozenset(item.names))
-        keys.append((key, seen[key]))
+        yield (key, seen[key]), item
         seen[key] += 1
-    return keys

@@ -127,9 +127,7 @@ def _parts(item: Item) -> tuple[object, ...]:
     return item.compound, item.sentence, sorted(item.names), len(item.sequence)
 
 
-def _by_code(
-    run: Path, rows: Sequence[Row], tags: dict[str, str]
-) -> dict[str, list[Prediction]]:
+def _by_code(run: Path, rows: Sequence[Row], tags: dict[str, str]) -> dict[str, list[Prediction]]:
     """Return the predictions of each language, by the code of the task, whose tag is added."""
     predictions: dict[str, list[Prediction]] = {}
     for row in rows:

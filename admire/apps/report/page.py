@@ -31,6 +31,7 @@ def render(report: Report) -> str:
     scripts = [read_file("cards.js"), read_file("report.js")] if report.data.get("items") else []
     pictures = "data: file: 'self'" if report.linked else "data:"
     data = json.dumps(report.data, allow_nan=False, separators=(",", ":"))
+    data = data.replace("<", r"\u003c")  # so that no HTML parser can leave it
     described = map(describe_figure, report.data.get("metrics", ()))
     figures = [(name, meaning) for name, meaning in described if meaning]
     filled = template(
@@ -45,11 +46,11 @@ def render(report: Report) -> str:
         ),
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
-        data=Markup(data.replace("<", r"\u003c")),  # so that no HTML parser can leave it
+        data=Markup(data),
         plots=[(plot, Markup(plot.svg)) for plot in report.plots],
         figures=figures,
     )
-    return page.encode(errors="replace").decode()  # a JSON file may hold half of a surrogate pair
+    return re.sub("[\ud800-\udfff]", "?", page)  # a JSON file may hold half of a surrogate pair
 
 
 def _hashes(*texts: str) -> str:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import tee
 from pathlib import Path
 from typing import Any
 
 from admire.core.errors import UserError
 from admire.core.files import path_inside
 from admire.data.image_files import check_image
-from admire.data.items import Item, item_keys
+from admire.data.items import Item, keyed_items
 from admire.data.reader import data_files, iter_items
 from admire.data.rows import RowReader
-from admire.pipeline.ranking import Run
+from admire.pipeline.ranking import Ranking
 from admire.pipeline.record import is_source
 
 log = logging.getLogger("admire")
+
+
+HINT = "Say where the data are (--data) to see pictures."
 
 
 def data_source(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -26,42 +30,53 @@ def data_source(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return record.get("source") or (data_source(fused[0]["record"]) if fused else {})
 
 
-def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
-    """Return the run with the images of its candidates, and with gold that was added later.
+def with_pictures(
+    rankings: Iterable[Ranking], record: Mapping[str, Any], name: str, data: Path | None = None
+) -> Iterator[Ranking]:
+    """Yield rankings with the images of their candidates, and with gold that was added later.
 
-    If nothing is found, a warning says why.
+    The data are read only as far as the next ranking needs. If nothing is found, a warning says
+    why.
 
     Args:
+        record: that of the run.
+        name: of the run in messages.
         data: the file or folder of the data; None takes what run.json names, if it is still what
             the run was made from.
     """
-    hint = "Say where the data are (--data) to see pictures."
+    sources, passed = _sources(record, name, data), dict[Hashable, Item]()
+    found = False
+    rankings, others = tee(rankings)
+    for ranking, (key, item) in zip(rankings, keyed_items(r.item for r in others), strict=True):
+        while key not in passed and (source := next(sources, None)):
+            passed[source[0]] = source[1]
+        if key in passed:
+            found, item = True, _completed(item, passed.pop(key))
+        yield ranking.with_item(item)
+    if passed and not found:
+        log.warning("%s: none of its items is in its data. %s", name, HINT)
+
+
+def _sources(
+    record: Mapping[str, Any], name: str, data: Path | None
+) -> Iterator[tuple[Hashable, Item]]:
+    """Yield the items of a run's data with their keys; if they cannot be read, warn."""
     try:
-        items = _read_source(run, name, data)
+        yield from keyed_items(_read_source(record, name, data))
     except UserError as error:
         if data:
             raise
-        log.warning("%s: its data are not read. %s %s", name, error, hint)
-        return run
-    by_key = dict(zip(item_keys(items), items, strict=True))
-    sources = [by_key.get(key) for key in item_keys([ranking.item for ranking in run.rankings])]
-    if not any(sources):
-        log.warning("%s: none of its items is in its data. %s", name, hint)
-    rankings = tuple(
-        ranking.with_item(_completed(ranking.item, item)) if item else ranking
-        for ranking, item in zip(run.rankings, sources, strict=True)
-    )
-    return replace(run, rankings=rankings)
+        log.warning("%s: its data are not read. %s %s", name, error, HINT)
 
 
-def _read_source(run: Run, name: str, data: Path | None) -> list[Item]:
+def _read_source(record: Mapping[str, Any], name: str, data: Path | None) -> Iterator[Item]:
     """Read the data of a run.
 
     A run folder can come from a stranger and name any file. So unless the user names the data,
     they must have the digest in run.json, and the folder of images and V-WSD's gold must be in
     theirs.
     """
-    source = data_source(run.record)
+    source = data_source(record)
     if not data and not source:
         raise UserError("run.json names none.")
     where = data or Path(source["path"])
@@ -74,9 +89,9 @@ def _read_source(run: Run, name: str, data: Path | None) -> list[Item]:
     if not data:
         for path in apart.values():
             path_inside(data_files(where)[0].folder, path, follow_links=True)
-    if run.record.get("left_out"):
+    if record.get("left_out"):
         apart["rows"] = RowReader(look=check_image, skip=lambda fault: None)
-    return list(iter_items(where, limit=run.record.get("limit"), **apart))
+    yield from iter_items(where, limit=record.get("limit"), **apart)
 
 
 def _completed(item: Item, source: Item) -> Item:
