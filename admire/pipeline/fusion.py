@@ -69,9 +69,8 @@ def write_fused(
     Only one block of items is in memory.
     """
     fused, finish = _fusing(folders, weights, method)
-    first = Path(folders[0])
-    languages = (row.language for row in read_rows(first))
-    names = submission_names(read_record(first), languages)
+    languages = [row.language for folder in folders[:1] for row in read_rows(Path(folder))]
+    names = submission_names(finish(), languages)
     return write_blocks(blocks(fused), Path(out), names, finish)
 
 
@@ -83,14 +82,12 @@ def _fusing(
     paths = [Path(folder) for folder in folders]
     shares = [1.0] * len(paths) if weights is None else weights
     check_setting("method", method, Fusion)
-    if len(paths) < 2:
-        raise UserError("Give two run folders or more.")
     records = [read_record(path) for path in paths]
     for weight in shares:
         check_setting("weight", weight, Weight)
     if len(shares) != len(paths):
         raise UserError(f"{len(paths)} runs need as many weights, not {len(shares)}.", "weight")
-    if not any(shares):
+    if shares and not any(shares):
         raise UserError("All weights are 0. At least one must be greater.", "weight")
     tallies: Tallies = {}
 
@@ -141,9 +138,11 @@ def read_same(folders: Sequence[Path]) -> Iterator[list[Ranking]]:
     An item's gold is that of the first run that has it.
 
     Raises:
-        UserError: a folder is not a run, or the runs are not of the same items and candidates; the
-            message names the first difference.
+        UserError: there are fewer than two, a folder is not a run, or the runs are not of the same
+            items and candidates; the message names the first difference.
     """
+    if len(folders) < 2:
+        raise UserError("Give two run folders or more.")
     runs = [read_rankings(folder, read_record(folder)) for folder in folders]
     for number, rankings in enumerate(zip_longest(*runs), start=1):
         first, *others = rankings

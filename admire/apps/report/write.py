@@ -64,8 +64,23 @@ def write_report(
     if kinds != {"ranking"}:
         report = senses_report(paths) if kinds == {"senses"} else retrieval_report(paths)
     else:
-        report = _ranking_report(
-            paths, out, images, Path(data) if data else None, published, track, metrics
+        names, where, ranked = run_names(paths), Path(data) if data else None, list[Run]()
+        for path in paths:
+            record = read_record(path)
+            rankings = with_pictures(read_rankings(path, record), record, str(path), where)
+            ranked.append(Run(tuple(rankings), record))
+        files = picture_files(ranked)
+        embedded = make_thumbnails(files) if images == "embed" else None
+        thumbnails, pictures = embedded or (_links(files, out), {})
+        cards = gallery(ranked, names, thumbnails, metrics)
+        report = Report(
+            " · ".join(names),
+            "ranking",
+            (*ranking_tables(ranked, names, published, track, metrics), *run_audits(paths, names)),
+            draw_plots(cards),
+            cards,
+            pictures,
+            linked=images == "link",
         )
     runs_of = [item["runs"] for item in report.data["items"]]
     items = [
@@ -79,36 +94,6 @@ def write_report(
     with write_whole(out) as file:
         file.write(page)
     return out
-
-
-def _ranking_report(
-    paths: Sequence[Path],
-    out: Path,
-    images: Images,
-    data: Path | None,
-    published: PublishedSet | None,
-    track: BoardTrack | None,
-    metrics: Sequence[str],
-) -> Report:
-    """Return the report on runs of rank or fuse, whose rankings are then no longer in memory."""
-    names, runs = run_names(paths), []
-    for path in paths:
-        record = read_record(path)
-        rankings = with_pictures(read_rankings(path, record), record, str(path), data)
-        runs.append(Run(tuple(rankings), record))
-    files = picture_files(runs)
-    embedded = make_thumbnails(files) if images == "embed" else None
-    thumbnails, pictures = embedded or (_links(files, out), {})
-    cards = gallery(runs, names, thumbnails, metrics)
-    return Report(
-        " · ".join(names),
-        "ranking",
-        (*ranking_tables(runs, names, published, track, metrics), *run_audits(paths, names)),
-        draw_plots(cards),
-        cards,
-        pictures,
-        linked=images == "link",
-    )
 
 
 def check_report() -> None:
