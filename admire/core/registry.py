@@ -26,7 +26,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib import metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -148,7 +148,7 @@ class Plugin:
         """Whether it ships with admire."""
         return self.distribution == DISTRIBUTION
 
-    @property
+    @cached_property
     def arguments(self) -> set[str]:
         """The names of its arguments."""
         return set(inspect.signature(self.make).parameters)

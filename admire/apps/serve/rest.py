@@ -129,7 +129,8 @@ async def rank(body: Row, request: Request, service: TheService) -> Any:
     items are ranked in any case.
     """
     accepted = request.headers.get("accept", "")
-    events: AsyncGenerator[Any, None] = _rank(body, request, service, zipped=ZIP in accepted)
+    options = {"zipped": ZIP in accepted, "told": LINES in accepted}
+    events: AsyncGenerator[Any, None] = _rank(body, request, service, **options)
     if ZIP in accepted:
         return Response(await _last(events), media_type=ZIP)
     if LINES not in accepted:
@@ -163,13 +164,20 @@ def _line(event: BaseModel) -> bytes:
 
 
 async def _rank(
-    body: Any, request: Request, service: Service, end: int | None = None, *, zipped: bool = False
+    body: Any,
+    request: Request,
+    service: Service,
+    end: int | None = None,
+    *,
+    zipped: bool = False,
+    told: bool = False,
 ) -> AsyncGenerator[Progress | Ranking | bytes, None]:
     """Rank an item when its turn comes; yield the progress, and last the ranking or run folder.
 
     Args:
         body: a bytearray, from which the item is deleted as soon as it is read.
         end: of the item there.
+        told: whether the progress is yielded.
     """
     service.work.check_room()
     models, names = service.models, dict[str, str]()
@@ -206,7 +214,8 @@ async def _rank(
                 item, language_from, profile, readings = await run_in_threadpool(read)
             asks = not readings and await service.asks(profile)
             pieces = len(item.candidates) + len(item.sequence)
-            async with aclosing(service.work.run(do, request, pieces, asks=asks)) as events:
+            work = service.work.run(do, request, pieces, asks=asks, told=told)
+            async with aclosing(work) as events:
                 async for event in events:
                     yield event
 

@@ -47,14 +47,15 @@ class _Job:
 
     do: Callable[[], Any]
     turn: float
+    told: bool
     result: Future[Any] = field(default_factory=Future)
     news: asyncio.Queue[Progress | None] = field(default_factory=asyncio.Queue)
     place: int | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def move(self, place: int) -> None:
-        """Report a new place in the queue."""
-        if self.place != place:
+        """Report a new place in the queue, if somebody is told."""
+        if self.told and self.place != place:
             self.place = place
             self.news.put_nowait(Progress(place=place))
 
@@ -93,7 +94,13 @@ class Work:
         self._closed = False
 
     async def run(
-        self, do: Callable[[], Result], request: Request, pieces: int, *, asks: bool = False
+        self,
+        do: Callable[[], Result],
+        request: Request,
+        pieces: int,
+        *,
+        asks: bool = False,
+        told: bool = True,
     ) -> AsyncGenerator[Progress | Result, None]:
         """Do something when its turn comes; yield its places and progress, and last its result.
 
@@ -103,10 +110,12 @@ class Work:
         Args:
             pieces: how much it is to do.
             asks: whether it asks a chat server.
+            told: whether places and progress are yielded.
         """
         self.check_room()
         loop, waiting = asyncio.get_running_loop(), self._waiting[asks]
-        job, leaving = _Job(do, loop.time() + PIECE * pieces), asyncio.create_task(_gone(request))
+        job = _Job(do, loop.time() + PIECE * pieces, told)
+        leaving = asyncio.create_task(_gone(request))
         leaving.add_done_callback(lambda _: job.stop())
         self.jobs.add(job)
         insort(waiting, job, key=attrgetter("turn"))
@@ -158,8 +167,9 @@ class Work:
 
         def listen(stage: str, done: int, total: int) -> None:
             job.check()
-            progress = Progress(place=0, stage=stage, done=done, total=total)
-            loop.call_soon_threadsafe(job.news.put_nowait, progress)
+            if job.told:
+                progress = Progress(place=0, stage=stage, done=done, total=total)
+                loop.call_soon_threadsafe(job.news.put_nowait, progress)
 
         loop.call_soon_threadsafe(job.move, 0)
         loop.call_soon_threadsafe(self._report_places)
