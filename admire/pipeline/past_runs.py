@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,7 +143,8 @@ def _with_scores(
         columns: further ones that scores.csv must have.
     """
     tables = table_parts(folder / SCORES, (*REQUIRED, *columns))
-    cells = (row for table in tables for row in _numbers(folder, table).to_dict("records"))
+    records = (_numbers(folder, table).to_dict("records") for table in tables)
+    cells: Iterator[dict[Any, Any]] = chain.from_iterable(records)
     by_item = groupby(cells, itemgetter("item"))
     for number, row in enumerate(rows, start=1):
         item, scores = next(by_item, (None, ()))
