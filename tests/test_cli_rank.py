@@ -237,7 +237,6 @@ def test_a_narrow_terminal_gets_a_block_an_item_with_names_to_tell_apart(
         assert out.count("a bird asleep") >= 3  # the gloss
         assert out.count("unsure") == 3  # two marks, and the count
         assert ("Candidates, best first" in out) == wide
-        assert out.count("Scores are comparable within an item, not between items.") == 1
         assert [name for name in "abcde" if f"{name}.png" not in out] == []
         assert (
             "All names begin with “pictures/a_snake_in_tall_grass_”, which is omitted here."
