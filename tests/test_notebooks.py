@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import ast
 import os
+import re
 from pathlib import Path
 
 import nbformat
@@ -28,6 +30,14 @@ def execute(path: Path, folder: Path) -> None:
         notebook, timeout=1200, kernel_name="python3", resources={"metadata": {"path": folder}}
     ).execute()
     assert pictures(notebook) == committed
+
+
+@every
+def test_what_a_notebook_imports_is_there(path: Path):
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    code = re.sub(r"(?m)^\s*[%!].*", "    pass", "\n".join(cell.source for cell in cells))
+    imports = [node for node in ast.parse(code).body if isinstance(node, ast.ImportFrom)]
+    exec(compile(ast.Module(imports, []), str(path), "exec"))
 
 
 @pytest.mark.slow  # the embedded model writes and votes for minutes
