@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains, opener, says
 
-from admire import Candidate, Item, Scoring, Settings, UserError, rank
+from admire import Candidate, Item, Scoring, Settings, UserError, rank, read_run, write_run
+from admire.apps.cli.output import print_why
 from admire.encoders import Role, TextEncoder, Vectors
 from admire.pipeline.ranking import Ranking
 from admire.rankers.settings import PROFILES
@@ -104,6 +105,25 @@ def test_a_model_that_fails_names_the_item_and_keeps_what_was_answered():
     rank([OWL, other], PAPER, llms=[chat], encoder=WordEncoder())
     assert all("night owl" in prompt for prompt in chat.prompts)
     assert len(chat.prompts) == 5
+
+
+def test_an_unsure_item_has_the_order_of_either_sense(tmp_path, capsys):
+    def ranked(idiomatic: int) -> Ranking:
+        votes = iter(["Idiomatic"] * idiomatic + ["Literal"] * (5 - idiomatic))
+        gloss = "A person who is awake late."
+        chat = ScriptedChat(lambda prompt: next(votes) if "or literally" in prompt else gloss)
+        run = rank([OWL], PAPER, llms=[chat], encoder=WordEncoder())
+        write_run(run, tmp_path / str(idiomatic))
+        return read_run(tmp_path / str(idiomatic)).rankings[0]
+
+    unsure, literal = ranked(3), ranked(0)
+    assert unsure.by_sense == {"idiomatic": unsure.order, "literal": literal.order}
+    print_why(unsure)
+    assert "The sense is unsure; if idiomatic: person.png; if literal: bird.png." in (
+        capsys.readouterr().out
+    )
+    # Sure of it; and a literal use, whose idiomatic meaning no model was asked for.
+    assert ranked(4).by_sense == ranked(2).by_sense == {}
 
 
 class Reader:

@@ -133,6 +133,23 @@ def read_sources(data: Path) -> tuple[dict[str, list[Item]], dict[str, str]]:
     return {source: list(filter(keep, items)) for source, items in sources.items()}, expressions
 
 
+def what_each_gave(
+    sources: Mapping[str, Sequence[Item]], expressions: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return what each source is, and how many sentences and expressions are learned from it."""
+    items = (item for part in sources.values() for item in part)
+    sample = {*sample_items([*items], SETTINGS, expressions=expressions)}
+    kept = {source: sample.intersection(part) for source, part in sources.items()}
+    return {
+        source: {
+            "from": SOURCES[source],
+            "sentences": len(part),
+            "expressions": len({stem(expressions.get(i.compound, i.compound)) for i in part}),
+        }
+        for source, part in kept.items()
+    }
+
+
 def score(items: Sequence[Item], senses: Sequence[Sense], groups: Sequence[str]) -> dict[str, Any]:
     """Return the number of sentences, the share of right senses and the area under ROC.
 
@@ -221,7 +238,7 @@ def main(data: Path, *, evaluate: bool) -> None:
     items = [item for part in sources.values() for item in part]
     detector = train_detector(items, encoders, SETTINGS, expressions=expressions)
     other = {OTHER_LANGUAGES: measure(detector, encoders, *others)}
-    card = detector.card | {"sources": SOURCES} | other
+    card = detector.card | {"sources": what_each_gave(sources, expressions)} | other
     detector = replace(detector, card=card, identity="")
     detector.save(BUILT_IN)
     print(summarise_card(detector.card))

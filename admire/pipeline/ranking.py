@@ -80,6 +80,8 @@ class Row(BaseModel):
         unsure: whether the confidence is lower than the run requires, see
             :attr:`admire.rankers.settings.Settings.abstain_below`.
         tied: the candidates with tied scores, from best to worst.
+        by_sense: the order that either sense would have, if it is unsure which one is meant and
+            both have been read; see :attr:`admire.senses.sense.Sense.is_unsure`.
     """
 
     model_config = STRICT | ConfigDict(frozen=True)
@@ -102,12 +104,13 @@ class Row(BaseModel):
     seen: Annotated[dict[str, list[Kind]], UNLESS_EMPTY] = {}
     unsure: Annotated[bool, UNLESS_EMPTY] = False
     tied: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+    by_sense: Annotated[dict[SenseLabel, tuple[str, ...]], UNLESS_EMPTY] = {}
 
     @model_validator(mode="after")
     def _check_names(self, info: ValidationInfo) -> Self:
         """Refuse orders and judgements of other candidates, and images in a file."""
         names = self.item.names
-        if sorted(self.order) != sorted(names):
+        if any(sorted(order) != sorted(names) for order in (self.order, *self.by_sense.values())):
             raise ValueError("order does not name the candidates")
         for judgement in self.judgements:
             judged = {name for answer in judgement.answers for name in answer.shown + answer.order}

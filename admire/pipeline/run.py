@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from admire.core.progress import (
     progress_told_to,
 )
 from admire.core.registry import PluginError
-from admire.data.items import Item
+from admire.data.items import Item, SenseLabel
 from admire.data.languages import base_language
 from admire.data.overlap import Digests, Kind
 from admire.data.reader import Data, take_items
@@ -396,6 +396,11 @@ def _rank_item(
             parts = as_counted(parts, means[ranker], len(means))
         rows += _rows(item, reading, judgement, parts, several=several and judgement.encoder != "")
     sure = confidence(mean_probability(r.sense for r in readings), agreed_sense(readings))
+    by_sense: dict[SenseLabel, tuple[str, ...]] = {}
+    if all(judgement.by_sense for _, judgement in evidence):
+        for label in get_args(SenseLabel):
+            meant = [(r, replace(j, scores=j.by_sense[label], by_sense={})) for r, j in evidence]
+            by_sense[label] = _rank_item(item, meant, (), {}, None).order
     return Ranking.of(
         item,
         fuse_scores([*means.values()]) if len(means) > 1 else means[evidence[0][1].ranker],
@@ -404,6 +409,7 @@ def _rank_item(
         judgements=tuple(j for _, j in evidence if not j.cells),
         seen=leaked,
         unsure=item.has_sense and abstain_below is not None and sure < abstain_below,
+        by_sense=by_sense,
     )
 
 

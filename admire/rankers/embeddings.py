@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from admire.core import registry
 from admire.core.choices import TRACKS
 from admire.core.errors import UserError
 from admire.core.registry import register
-from admire.data.items import Item
+from admire.data.items import Item, SenseLabel
 from admire.data.languages import base_language, language_name
 from admire.encoders import ImageEncoder, Role, TextEncoder, open_encoder
 from admire.encoders.cached import CachedEncoder, checked
@@ -35,6 +35,7 @@ from admire.rankers.scorer import (
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
 from admire.senses.interpretation import Interpretation
+from admire.senses.sense import likelier
 
 if TYPE_CHECKING:
     from admire.encoders.projection import Projection
@@ -158,17 +159,22 @@ class Embeddings(Ranker):
         if "sequence" in query.texts and not any(shown):
             raise UserError(f"'{item.compound}': its sequence has no {'+'.join(cosines)}.", "track")
         scoring = self.settings.scoring
-        weights = [query.weights.get(role, 0.0) for role in query.texts]
         arrays = {track: np.array(rows) for track, rows in cosines.items()}
-        added = contributions(arrays, weights, scoring, run_encoder.scales)
-        parts = list(_parts(query, added))
-        scores = score(arrays, weights, scoring, run_encoder.scales)
-        if len(self.encoders) > 1 and scoring.standardise != "encoder":
-            parts, scores = as_counted(parts, scores, 1), comparable(scores)
+        apart = len(self.encoders) > 1 and scoring.standardise != "encoder"
+
+        def scores(by_role: Mapping[str, float]) -> Scores:
+            weights = [by_role.get(role, 0.0) for role in query.texts]
+            points = score(arrays, weights, scoring, run_encoder.scales)
+            return comparable(points) if apart else points
+
+        weights = [query.weights.get(role, 0.0) for role in query.texts]
+        parts = list(_parts(query, contributions(arrays, weights, scoring, run_encoder.scales)))
+        if apart:
+            parts = as_counted(parts, score(arrays, weights, scoring, run_encoder.scales), 1)
         return Judgement(
             self.name,
             query.llm,
-            tuple(scores.tolist()),
+            tuple(scores(query.weights).tolist()),
             (),
             encoder=run_encoder.name,
             parts=tuple(parts),
@@ -176,6 +182,9 @@ class Embeddings(Ranker):
                 f"{track}_{role}": values[q]
                 for track, values in arrays.items()
                 for q, role in enumerate(query.texts)
+            },
+            by_sense={
+                sense: tuple(scores(by_role).tolist()) for sense, by_role in query.by_sense.items()
             },
         )
 
@@ -534,12 +543,14 @@ class _Query:
     """What candidates are compared with: texts and their weights by role (gloss, compound, …).
 
     A role without a weight does not count, but its cosines are recorded. The role ``sequence`` has
-    a weight and no text, because it stands for the item's sequence.
+    a weight and no text, because it stands for the item's sequence. If the sense is unsure and there
+    is a text of the idiomatic one, ``by_sense`` has the weights under either.
     """
 
     texts: dict[str, str]
     weights: dict[str, float]
     llm: str = ""
+    by_sense: dict[SenseLabel, dict[str, float]] = field(default_factory=dict)
 
 
 def _query(item: Item, reading: Interpretation | None, settings: Settings) -> _Query:
@@ -550,7 +561,12 @@ def _query(item: Item, reading: Interpretation | None, settings: Settings) -> _Q
     texts = {"compound": item.phrase} | reading.texts()
     if item.sequence:
         texts["sequence"] = ""
-    return _Query(texts, query_weights(settings.scoring, reading.sense, texts), reading.llm)
+    weigh = partial(query_weights, settings.scoring, roles=texts)
+    both: tuple[SenseLabel, ...] = (
+        get_args(SenseLabel) if reading.sense.is_unsure and reading.idiomatic else ()
+    )
+    by_sense = {label: weigh(likelier(label == "idiomatic", "given")) for label in both}
+    return _Query(texts, weigh(reading.sense), reading.llm, by_sense)
 
 
 def _parts(query: _Query, added: Mapping[str, Scores]) -> Iterator[Part]:

@@ -113,6 +113,7 @@ class Judgement:
         parts: what adds up to the scores; without them the ranker is one part, standardised.
         cells: further columns of scores.csv, each with a value for each candidate. A judgement that
             has them is in that file alone.
+        by_sense: the scores if the sense were this one, of an unsure sense with meanings for both.
     """
 
     __pydantic_config__ = STRICT | ConfigDict(extra="ignore")  # a file also has ``unread``
@@ -126,6 +127,9 @@ class Judgement:
     encoder: Annotated[str, Field(exclude=True)] = ""
     parts: Annotated[tuple[Part, ...], SkipValidation, Field(exclude=True)] = ()
     cells: Annotated[Mapping[str, Scores], SkipValidation, Field(exclude=True)] = field(
+        default_factory=dict
+    )
+    by_sense: Annotated[Mapping[SenseLabel, tuple[float, ...]], Field(exclude=True)] = field(
         default_factory=dict
     )
 

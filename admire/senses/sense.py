@@ -58,6 +58,11 @@ class Sense:
         return f"{label} ({self.idiomatic}:{self.literal}{unread})"
 
     @property
+    def is_unsure(self) -> bool:
+        """Whether both readings of the item are shown: most wrong senses are in this band."""
+        return self.label is not None and 0.40 <= self.probability_idiomatic <= 0.65
+
+    @property
     def confidence(self) -> float | None:
         """The probability of the label, from 0 to 1; None if it was given, or there is none."""
         if self.label is None or self.by == "given":

@@ -400,6 +400,9 @@ def print_why(ranking: Ranking) -> None:
     from admire.pipeline.score_parts import explain_first, summarise_parts
 
     print(visible(explain_first(ranking)))
+    firsts = [f"if {sense}: {_short(order[0])}" for sense, order in ranking.by_sense.items()]
+    if firsts:
+        print(f"The sense is unsure; {'; '.join(firsts)}.")
     parts = summarise_parts(ranking)
     if not parts:
         return

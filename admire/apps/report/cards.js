@@ -237,9 +237,12 @@ const Cards = (() => {
       line.append(span("unsure", "unsure", { title }));
     }
     if (kind !== "ranking") return [line];
-    const text = "No meaning was found; ranked by the compound.";
-    const none = result.no_meaning ? make("p", { class: "told", text }) : null;
-    return [line, none, meanings(result)].filter(known);
+    const firsts = Object.entries(result.by_sense ?? {});
+    const either = firsts.map(([sense, [first]]) => `; if ${sense}: ${first}`).join("");
+    const none = result.no_meaning && "No meaning was found; ranked by the compound.";
+    const text = none || (either && `The sense is unsure${either}.`);
+    const told = text ? make("p", { class: "told", text }) : null;
+    return [line, told, meanings(result)].filter(known);
   }
 
   function searchedWith({ reading }) {

@@ -173,6 +173,7 @@ def _sense(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str,
     return {
         **({"given": True} if given else {}),
         **({"unsure": True} if ranking.unsure else {}),
+        **({"by_sense": ranking.by_sense} if ranking.by_sense else {}),
         "sense": sense,
         "sense_right": None if given or None in (sense, gold) else sense == gold,
         "probability_idiomatic": None if given else ranking.probability_idiomatic,

@@ -260,5 +260,6 @@ class Ranking(BaseModel):
         description="Answers of chat models that ranked the candidates."
     )
     unsure: bool = Field(False, description="The confidence is below what the settings require.")
+    by_sense: dict[Sense, list[str]] = Field({}, description="The order under either sense.")
     no_meaning: bool = Field(False, description="No meaning was found; only the compound counts.")
     warnings: list[str] = Field(description="What makes the result less reliable.")

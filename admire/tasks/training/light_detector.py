@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -131,7 +130,6 @@ def train_detector(
     accuracy = np.average((probabilities > 0.5) == labels, weights=weights)
     area = roc_auc_score(labels, probabilities, sample_weight=weights)
     card = {
-        "made": datetime.now(UTC).date().isoformat(),
         "items": len(items),
         "compounds": len(set(groups)),
         "languages": sorted({item.language for item in items}),
