@@ -543,8 +543,8 @@ class _Query:
     """What candidates are compared with: texts and their weights by role (gloss, compound, …).
 
     A role without a weight does not count, but its cosines are recorded. The role ``sequence`` has
-    a weight and no text, because it stands for the item's sequence. If the sense is unsure and there
-    is a text of the idiomatic one, ``by_sense`` has the weights under either.
+    a weight and no text, because it stands for the item's sequence. If the sense is unsure, and has
+    an idiomatic text, ``by_sense`` has the weights under either sense.
     """
 
     texts: dict[str, str]
