@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-from make_detector import SETTINGS, read_bicontext, read_magpie, read_sources
+from make_detector import SETTINGS, read_bicontext, read_magpie, read_sources, what_each_gave
 
 from admire import Item
 from admire.data.overlap import digests, parts_of, plain
@@ -64,6 +64,7 @@ def test_the_built_in_detector_lists_what_the_real_sources_give_today(shared: Pa
     card = open_detector().card
     assert len(sample) == card["items"]
     assert digests(parts_of(sample))["sentence"] == card["saw"]["sentence"]
+    assert card["sources"] == what_each_gave(sources, expressions)
 
     names = {
         f" {plain(name)}"
