@@ -167,6 +167,7 @@ def test_rows_differ_item_by_item_from_the_first_that_ran(tmp_path, recipe):
     assert "minus first" in (tmp_path / "out" / "table.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.ci  # the detector reads states of the embedded chat model
 def test_rows_that_decide_senses_differ_item_by_item_too(tmp_path, recipe):
     rows = ('{ name = "given", settings = { sense = "given" } }', '{ name = "detector" }')
     text = SENSES.partition("settings.llm")[0] + 'settings.sense = "detector"\n'

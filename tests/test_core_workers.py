@@ -31,6 +31,7 @@ from admire.rankers.settings import RequestOptions
 os.environ.update(SURROUNDINGS)
 ray = pytest.importorskip("ray")
 
+pytestmark = pytest.mark.ci  # Ray takes half a minute to start
 TWO = Workers(2, gpus=False)
 
 

@@ -68,6 +68,7 @@ def ended(process: subprocess.Popen, code: int = 0) -> None:
     assert process.returncode == code, said
 
 
+@pytest.mark.ci
 def test_a_run_that_asks_a_server_survives_kills(strict: StrictServer, write_table, tmp_path: Path):
     """An answer that is kept is never asked for again; one under way at a kill may be."""
     data = write_table(*(admire_row(one) for one in COMPOUNDS))

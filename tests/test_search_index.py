@@ -164,6 +164,7 @@ add_to_index(Path(sys.argv[1]), encoder, Path(sys.argv[2]))
 """
 
 
+@pytest.mark.ci
 def test_an_addition_that_is_killed_shows_nothing_and_is_undone_by_the_next_change(
     monkeypatch, tmp_path: Path, pictures: Path
 ):
@@ -353,6 +354,7 @@ class Numbered(PictureEncoder):
         return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype("f4")
 
 
+@pytest.mark.ci
 def test_a_large_collection_has_an_index_that_finds_nearly_what_comparing_all_finds(
     monkeypatch, tmp_path: Path
 ):

@@ -57,6 +57,7 @@ def test_expressions_in_both_senses_are_read_with_the_span_in_each_sentence(tmp_
     assert expressions == dict.fromkeys(["spilled the beans", "spill all the beans"], rows[0][0])
 
 
+@pytest.mark.ci
 def test_the_built_in_detector_lists_what_the_real_sources_give_today(shared: Path):
     sources, expressions = read_sources(shared)
     items = [item for part in sources.values() for item in part]

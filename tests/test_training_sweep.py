@@ -60,6 +60,7 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_was(
     assert sweep_heads(data, settings, out, processes=1).equals(again)
 
 
+@pytest.mark.ci
 def test_two_workers_find_what_one_finds(data: Triplets, tmp_path: Path):
     settings = [SMALL, replace(SMALL, learning_rate=0.01), replace(SMALL, seed=4)]
     alone, both = (
