@@ -7,8 +7,6 @@ from typing import Any
 
 import lazy_loader
 
-from admire.core.notebook import DRAWN_BY
-
 # The hub's package reads it when it is imported, whichever part of admire does that.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
@@ -16,8 +14,6 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 _clone = os.path.dirname(os.path.dirname(__file__))
 if os.path.isfile(os.path.join(_clone, "pyproject.toml")):
     __path__.append(_clone)
-
-DRAWN_BY["Run"] = "admire.apps.report.notebook:run_cards"
 
 # pandas and the rest are imported when they are used, so that `import admire` is instant.
 _public, _, __all__ = lazy_loader.attach_stub(__name__, __file__)

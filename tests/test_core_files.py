@@ -10,12 +10,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from admire.core import files
 from admire.core.errors import UserError
 from admire.core.files import (
     add_table,
     numbered_rows,
-    open_text,
     path_inside,
     read_table,
 )
@@ -85,12 +83,6 @@ def test_a_folder_may_itself_be_a_link(folder: Path, tmp_path: Path):
     (tmp_path / "link").symlink_to(folder)
     for name in (folder / "a.png", tmp_path / "link" / "a.png", "a.png"):
         assert path_inside(tmp_path / "link", str(name), follow_links=False) == "a.png"
-
-
-def test_a_file_without_line_breaks_is_not_read_to_its_end(monkeypatch):
-    monkeypatch.setattr(files, "LONGEST_LINE", 1 << 20)
-    with pytest.raises(UserError, match="/dev/zero: has a line of more than 1 MB"):
-        open_text(Path("/dev/zero"))
 
 
 HEAD = "compound\tsentence\timage1_name\timage1_caption\n"

@@ -86,7 +86,7 @@ def test_a_row_in_memory(place: str, column: str, changes: Callable[[str], Any])
     ("place", "column", "changes"),
     [
         ("word", "word", lambda text: {"word": text}),
-        ("expected_order", "image", lambda text: {"expected_order": (text, "a.png")}),
+        ("expected_order 1", "image", lambda text: {"expected_order": (text, "a.png")}),
         ("candidate 1, name", "image", lambda text: {"candidates": (Candidate(text),)}),
         (
             "sequence 1, caption",

@@ -33,9 +33,6 @@ LINE = 16 * 2**20
 """The most characters of a cell, which a missing quotation mark may make of many lines."""
 csv.field_size_limit(LINE)
 
-LONGEST_LINE = 16 * LINE
-"""The most bytes of a line; all of a JSON file may be one."""
-
 
 def path_inside(folder: str | Path, name: str, *, follow_links: bool) -> str:
     """Return the path from a folder to a file that is named in it, if it stays in the folder.
@@ -85,17 +82,14 @@ def open_text(path: Path, *, header: bool = False) -> io.TextIOWrapper:
         header: whether rows are counted from the second line.
 
     Raises:
-        UserError: it is missing, unreadable, not a file, not UTF-8 or empty, or a line has more
-            than :data:`LONGEST_LINE`.
+        UserError: it is missing, unreadable, not a file, not UTF-8 or empty.
     """
     empty, row = True, -header
     try:
         with ExitStack() as stack:
             file = stack.enter_context(_open_utf8(path))
-            while line := file.readline(LONGEST_LINE + 1):
+            for line in file:
                 row += 1
-                if len(line) > LONGEST_LINE:
-                    raise UserError(f"{path}: has a line of more than {LONGEST_LINE >> 20} MB.")
                 empty &= not line.decode("utf-8-sig").strip()
             if empty:
                 raise UserError(f"{path}: the file is empty.")
@@ -126,13 +120,10 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        UserError: it is missing, unreadable, not UTF-8, empty or not TOML; or it is nested so
-            deeply, or has numbers of so many digits, that it cannot be written as JSON.
+        UserError: it is missing, unreadable, not UTF-8, empty or not TOML.
     """
     try:
-        content = tomllib.loads(read_text(path).replace("\r\n", "\n"))
-        json.dumps(content, default=str)
-        return content
+        return tomllib.loads(read_text(path).replace("\r\n", "\n"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: is not TOML ({error}).") from None
 

@@ -6,24 +6,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pkgutil import resolve_name
 from typing import Any, cast
 
 SECONDS_BETWEEN_UPDATES = 0.2
-
-DRAWN_BY: dict[str, str] = {}
-"""The function, as ``module:name``, that draws the objects of a class as HTML, by the class's name.
-
-``admire/__init__.py``, which knows all rooms, says which it is: so the class's room imports nothing
-from the room of the pages, and the pages are imported when something is drawn.
-"""
-
-
-def drawn(thing: object) -> str | None:
-    """Return the thing as HTML; None where nothing draws its class."""
-    by = DRAWN_BY.get(type(thing).__name__)
-    html: str | None = resolve_name(by)(thing) if by else None
-    return html
 
 
 def in_notebook() -> bool:

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
 import pandas as pd
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from admire.core.errors import UserError
 from admire.core.files import check_columns
 from admire.data.columns import check_item_columns, item_row
 from admire.data.items import Candidate, Item
 from admire.data.languages import check_language, detect_language
-from admire.data.limits import check_text
-from admire.data.rows import DETECTED, HUGGING_FACE, RowReader, log_notes, texts_to_detect
+from admire.data.rows import (
+    DETECTED,
+    HUGGING_FACE,
+    RowReader,
+    complain,
+    log_notes,
+    texts_to_detect,
+)
 
 COLUMNS = ("compound", "sentence", "word", "language")
 """The texts of an item itself."""
-LISTS = ("candidates", "sequence", "expected_order", "definitions")
+_ITEM = TypeAdapter[Item | None](
+    Item | None,
+    config=ConfigDict(revalidate_instances="always"),  # None: an Item has no config
+)
 
 _PATH = re.compile(r"(image|sequence)(\d*)_path(\d*)")
 """The columns that say where a picture is: image1_path, sequence_path1. No file can have them,
@@ -85,7 +95,7 @@ def manifest_row(
     Raises:
         UserError: it has something that cannot be read.
     """
-    row = _plain(_row(check_item(thing, where)) if isinstance(thing, Item) else thing)
+    row = _plain(_row(thing) if isinstance(thing, Item) else thing)
     _take_paths(row)
     read = item_row(row, where, reader, ragged=True, all_read=False)
     return {**read, **({"word": ""} if row.get("sentence") else {})}, where
@@ -171,33 +181,10 @@ def _cell(value: Any) -> Any:
 
 def check_item(item: Item, where: str) -> Item:
     """Check the texts of an item that no reader has checked; return it with tuples as its lists."""
-    lists: dict[str, Any] = {key: getattr(item, key) for key in LISTS}
-    for key, things in lists.items():
-        if isinstance(things, str):
-            raise UserError(f"{where}, {key}: is a str, not a tuple.")
-        lists[key] = things if things is None else tuple(things)
-    item = replace(item, **lists)
-    for place, column, text in _texts(item):
-        try:
-            check_text(column, text)
-        except ValueError as error:
-            raise UserError(f"{where}, {place}: {error}.") from None
-    return item
-
-
-def _texts(item: Item) -> Iterator[tuple[str, str, str | None]]:
-    """Yield an item's texts with their places and with the columns that limit them."""
-    for column in COLUMNS:
-        yield column, column, getattr(item, column)
-    for key in CANDIDATE_COLUMNS:
-        for number, candidate in enumerate(getattr(item, key), start=1):
-            place = f"{key.removesuffix('s')} {number}"
-            yield f"{place}, name", "image", candidate.name
-            yield f"{place}, caption", "caption", candidate.caption
-    for text in item.definitions:
-        yield "definitions", "definition", text
-    for name in (*(item.expected_order or ()), item.expected_item):
-        yield item.gold_column, "image", name
+    try:
+        return cast(Item, _ITEM.validate_python(item))
+    except ValidationError as error:
+        raise UserError(f"{where}, {complain(error)}") from None
 
 
 def describe_type(value: object) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from admire.core.errors import UserError, needs_extra
 from admire.core.storage import cache_dir, open_file, write_whole
@@ -24,35 +23,14 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "AVIF", "TIFF", "BMP")
 SUFFIXES = (".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 """Those by which pictures are known in folders."""
 
-PICTURE = 256 * 2**20
-"""The most bytes of an image file."""
-
 FORMAT_NAMES = "PNG, JPEG, WebP, GIF, AVIF, TIFF or BMP"
 OTHER_FORMAT = f"is not a picture in {FORMAT_NAMES}. Save it as PNG or JPEG."
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read the content of an image file; refuse one that cannot be read, is empty or too large."""
-    with _opened(path) as file:
-        return file.read()
-
-
-def check_size(path: Path, size: int) -> None:
-    """Refuse an image file with more than :data:`PICTURE` bytes."""
-    if size > PICTURE:
-        most = f"{PICTURE >> 20} MB"
-        raise UserError(f"{path}: the image file has more than {most}. Save it as PNG or JPEG.")
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Read the content of an image file; refuse one that cannot be read."""
     with open_file(path) as file:
-        size = file.seek(0, os.SEEK_END)
-        if not size:
-            raise UserError(f"{path}: the image file is empty. Copy or download it again.")
-        check_size(path, size)
-        file.seek(0)
-        yield file
+        return file.read()
 
 
 def read_sidecar(path: Path) -> str | None:
@@ -180,8 +158,10 @@ def _decoding(path: Path) -> Iterator[ImageFile]:
     """Open a picture, and turn whatever Pillow raises into an error that names it."""
     from PIL import Image, UnidentifiedImageError
 
-    with _opened(path) as file:
+    with open_file(path) as file:
         try:
+            if not file.peek():
+                raise UserError(f"{path}: the image file is empty. Copy or download it again.")
             with Image.open(file, formats=FORMATS) as opened:
                 if opened.mode == "F":
                     raise UserError(

@@ -7,13 +7,16 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from admire.data.limits import Limit
 
 SAMPLES = Path(__file__).parent / "samples"
 """The image set that ships with admire."""
 
 SenseLabel = Literal["idiomatic", "literal"]
 Context = Literal["sentence", "sequence", "word"]
+ImageName = Annotated[str, Limit("image")]
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,9 @@ class Candidate:
     of a sequence are candidates too, but are not ranked: ``s1.png``, or ``sequence1``.
     """
 
-    name: str
+    name: ImageName
     image: Path | None = None
-    caption: str | None = None
+    caption: Annotated[str, Limit("caption")] | None = None
 
 
 @dataclass(frozen=True)
@@ -49,16 +52,16 @@ class Item:
     sentence; no model is asked for that sense's meaning then.
     """
 
-    compound: str
-    sentence: str
-    language: str = "en"
+    compound: Annotated[str, Limit("compound")]
+    sentence: Annotated[str, Limit("sentence")]
+    language: Annotated[str, Limit("language")] = "en"
     candidates: tuple[Candidate, ...] = ()
     sentence_type: SenseLabel | None = None
-    expected_order: tuple[str, ...] | None = None
+    expected_order: tuple[ImageName, ...] | None = None
     sequence: tuple[Candidate, ...] = ()
-    expected_item: str | None = None
-    word: str = ""
-    definitions: tuple[str, ...] = ()
+    expected_item: ImageName | None = None
+    word: Annotated[str, Limit("word")] = ""
+    definitions: tuple[Annotated[str, Limit("definition")], ...] = ()
 
     @property
     def context(self) -> Context:

@@ -119,7 +119,7 @@ class RowReader:
         try:
             cells = Row.model_validate(row)
         except ValidationError as error:
-            raise UserError(start + _complaint(error)) from None
+            raise UserError(start + complain(error)) from None
         contexts = cells.sentence.strip(), cells.sequence, cells.expected_item, cells.word
         if self.whole and not any(contexts):
             raise UserError(f"{start}sentence: is empty. Write one that uses the compound.")
@@ -515,7 +515,7 @@ class Row(BaseModel):
         return self
 
 
-def _complaint(error: ValidationError) -> str:
+def complain(error: ValidationError) -> str:
     """Say what is wrong with a row: "candidate 2, caption: cannot be …"."""
     detail = error.errors()[0]
     place = [str(step) for step in detail["loc"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import (
@@ -18,7 +19,6 @@ from pydantic import (
 )
 
 from admire.core.errors import UserError
-from admire.core.notebook import drawn
 from admire.core.schema import STRICT, UNLESS_EMPTY
 from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.overlap import Kind
@@ -336,7 +336,9 @@ class Run:
         return "\n".join([*lines, f"  … and {count - 3} more"] if count > 3 else lines)
 
     def _repr_html_(self) -> str | None:
-        return drawn(self)
+        # By its name, because the pages are above this package, and only a notebook needs them.
+        html: str | None = resolve_name("admire.apps.report.notebook:run_cards")(self)
+        return html
 
 
 TO_FRAME = (

@@ -20,7 +20,7 @@ from admire.core.files import (
     table_parts,
 )
 from admire.core.storage import split_sheet, suffix_of
-from admire.data.image_files import SUFFIXES, check_size, read_bytes, read_sidecar
+from admire.data.image_files import SUFFIXES, read_bytes, read_sidecar
 from admire.data.items import Candidate
 from admire.data.limits import check_text
 
@@ -244,7 +244,6 @@ def _row_entry(row: Mapping[str, Any], number: int, path: Path) -> Entry:
             image = image.get("bytes") or image.get("path")
     if isinstance(image, bytes):
         place, content = Path(os.path.abspath(path), str(number)), image
-        check_size(place, len(content))
     elif image := _text({"image": image}, "image", where):
         try:
             inside = path_inside(path.parent, image, follow_links=False)
