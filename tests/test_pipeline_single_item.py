@@ -101,7 +101,7 @@ def closed(of_file: bool, folder: Path) -> object:
         (lambda _: new_image("F", (4, 4)), "has floating-point pixels"),
         (lambda _: b"", "the image file is empty"),
         (lambda _: b"<svg/>", ".*Save it as PNG or JPEG"),
-        (lambda _: np.zeros((4, 4, 3), np.uint8), "is a ndarray.* Use PIL.Image.fromarray"),
+        (lambda _: np.zeros((4, 4, 3), np.uint8), "is an array.* Use PIL.Image.fromarray"),
     ],
 )
 def test_a_picture_in_memory_that_cannot_be_used_is_told_by_its_number(tmp_path, make, message):

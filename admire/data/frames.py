@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -18,14 +18,7 @@ from admire.core.files import check_columns
 from admire.data.columns import check_item_columns, item_row
 from admire.data.items import Candidate, Item
 from admire.data.languages import check_language, detect_language
-from admire.data.rows import (
-    DETECTED,
-    HUGGING_FACE,
-    RowReader,
-    complain,
-    log_notes,
-    texts_to_detect,
-)
+from admire.data.rows import HUGGING_FACE, RowReader, complain, log_notes
 
 COLUMNS = ("compound", "sentence", "word", "language")
 """The texts of an item itself."""
@@ -33,6 +26,11 @@ _ITEM = TypeAdapter[Item | None](
     Item | None,
     config=ConfigDict(revalidate_instances="always"),  # None: an Item has no config
 )
+
+DETECTED = 50
+"""How many rows are read to detect a file's language."""
+Given = tuple[str, Any]
+"""What a reader yielded, and where, for messages."""
 
 _PATH = re.compile(r"(image|sequence)(\d*)_path(\d*)")
 """The columns that say where a picture is: image1_path, sequence_path1. No file can have them,
@@ -72,19 +70,38 @@ def items_from_frame(
         check_columns(path, frame, ("compound",))
         check_item_columns(filter(_is_read_in_files, frame), str(path), RowReader())
         frame = cast(list[Mapping[str, Any]], frame.to_dict("records"))
-    rows = iter(frame)  # pictures in memory may be many
-    first = list(islice(rows, DETECTED))
+    rows: Iterator[Given] = ((f"{path}, row {k}", row) for k, row in enumerate(frame, start=1))
     if not language:
-        reader = replace(reader, language=detect_language(texts_to_detect(map(_plain, first))))
+        text, rows = first_texts(rows)
+        reader = replace(reader, language=detect_language(text))
     items = []
-    try:
-        for number, row in enumerate(chain(first, rows), start=1):
-            items.append(reader.item(*manifest_row(row, f"{path}, row {number}", reader)))
+    try:  # one by one, because pictures in memory may be many
+        for where, row in rows:
+            items.append(reader.item(*manifest_row(row, where, reader)))
     finally:
         log_notes(reader.notes)
     if not items:
         raise UserError(f"{path}: contains no items.")
     return items
+
+
+def first_texts(things: Iterator[Given]) -> tuple[str, Iterator[Given]]:
+    """Return the texts of the first things, by which a language is detected, and all things."""
+    first = list(islice(things, DETECTED))
+    return " ".join(_text_of(thing) for _, thing in first), chain(first, things)
+
+
+def _text_of(thing: object) -> str:
+    """Return a row's sentence or else its captions, unless it says its language."""
+    row = plain_row(thing) if isinstance(thing, Mapping) else {}
+    if row.get("language"):
+        return ""
+    texts = [row["sentence"]] if row.get("sentence") else []
+    for key, cell in row.items() if not texts else ():
+        if key == "candidates" or "caption" in key:
+            for part in cell if isinstance(cell, list) else [cell]:
+                texts.append(part.get("caption") if isinstance(part, Mapping) else part)
+    return " ".join(text for text in texts if isinstance(text, str))
 
 
 def manifest_row(
@@ -95,13 +112,14 @@ def manifest_row(
     Raises:
         UserError: it has something that cannot be read.
     """
-    row = _plain(_row(thing) if isinstance(thing, Item) else thing)
+    row = plain_row(_row(thing) if isinstance(thing, Item) else thing)
     _take_paths(row)
     read = item_row(row, where, reader, ragged=True, all_read=False)
     return {**read, **({"word": ""} if row.get("sentence") else {})}, where
 
 
-def _plain(cells: Mapping[str, Any]) -> dict[str, Any]:
+def plain_row(cells: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row in memory with cells as a file has them."""
     return {str(name): _cell(value) for name, value in cells.items()}
 
 
@@ -169,7 +187,7 @@ def _cell(value: Any) -> Any:
         return str(value)
     if hasattr(value, "tolist"):  # NumPy's and pandas'
         value = value.tolist()
-    if isinstance(value, list | tuple):
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
         return list(map(_cell, value))
     if isinstance(value, Mapping):
         if value.keys() <= HUGGING_FACE and not value.get("bytes"):

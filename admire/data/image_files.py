@@ -90,9 +90,10 @@ def store_picture(picture: object) -> Path:
     if isinstance(picture, Image):
         picture = _png(picture)
     if not isinstance(picture, bytes):
-        kind = type(picture).__name__
-        hint = ". Use PIL.Image.fromarray" * (kind == "list" or hasattr(picture, "ndim"))
-        raise ValueError(f"is a {kind}, not a name, bytes or PIL's{hint}")
+        is_array = isinstance(picture, list)  # what rows make of one
+        kind = "an array" if is_array else f"a {type(picture).__name__}"
+        hint = ". Use PIL.Image.fromarray" * is_array
+        raise ValueError(f"is {kind}, not a name, bytes or PIL's{hint}")
     path = cache_dir() / "pictures" / sha256(picture).hexdigest()
     if not path.exists():
         with write_whole(path, "wb") as file:

@@ -26,7 +26,14 @@ from admire.core.files import (
 from admire.core.registry import Plugin
 from admire.core.storage import MARKER, open_file, split_sheet, suffix_of
 from admire.data.columns import candidate_columns, check_item_columns, item_row
-from admire.data.frames import check_item, describe_type, items_from_frame, manifest_row
+from admire.data.frames import (
+    Given,
+    check_item,
+    describe_type,
+    first_texts,
+    items_from_frame,
+    manifest_row,
+)
 from admire.data.image_files import SUFFIXES
 from admire.data.items import Item
 from admire.data.languages import (
@@ -39,7 +46,7 @@ from admire.data.languages import (
     task_code,
     word_language,
 )
-from admire.data.rows import DETECTED, RowReader, log_notes, texts_to_detect
+from admire.data.rows import RowReader, log_notes
 
 log = logging.getLogger("admire")
 
@@ -47,8 +54,6 @@ FileRow = tuple[int, dict[str, Any] | UserError]
 """A row's number in a file, and the row as a JSONL manifest has it, or what is wrong with it."""
 Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
 """A file or folder of items, ``READER:PATH``, a table, rows as dicts, or the items themselves."""
-Given = tuple[str, object]
-"""What a reader yielded, and where, for messages."""
 
 JSON = (".json", ".jsonl")
 """The suffixes of files whose rows are JSON objects."""
@@ -123,8 +128,8 @@ def iter_items(
             reader = reader.with_images(images) if images else reader
             things = file.rows(gold, reader)
             if not (language or file.names_language):
-                tag, things = _detect(things)
-                reader = replace(reader, language=tag or file.language)
+                text, things = first_texts(things)
+                reader = replace(reader, language=language_of(text) or file.language)
             if not language and base_language(reader.language) != "en":
                 by = "name" if reader.language == file.language else "sentences"
                 detected.append(f"{language_name(reader.language)} ({reader.language}) by the {by}")
@@ -134,13 +139,6 @@ def iter_items(
     finally:  # the first items may be enough
         if rows is None:
             log_notes(reader.notes)
-
-
-def _detect(things: Iterator[Given]) -> tuple[str | None, Iterator[Given]]:
-    """Detect the language of what a reader yields; return it, and all of what it yields."""
-    first = list(islice(things, DETECTED))
-    text = texts_to_detect(_cells(thing) for _, thing in first)
-    return language_of(text), chain(first, things)
 
 
 def _items(file: DataFile, given: Iterable[Given], reader: RowReader) -> Iterator[Item]:
@@ -264,13 +262,6 @@ class DataFile:
             for name in sorted(names):
                 if not name.startswith(".") and not name.lower().endswith(SUFFIXES):
                     yield Path(folder, name)
-
-
-def _cells(thing: object) -> dict[str, Any]:
-    """Return the cells of a row by which its language is detected."""
-    if isinstance(thing, Item):
-        return vars(thing)
-    return dict(thing) if isinstance(thing, Mapping) else {}
 
 
 def data_files(data: str | Path, language: str | None = None) -> list[DataFile]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import unquote
@@ -36,9 +36,6 @@ from admire.data.languages import check_language
 from admire.data.limits import Limit, check_text
 
 log = logging.getLogger("admire")
-
-DETECTED = 50
-"""How many rows are read to detect a file's language."""
 
 Loss = Literal["picture", "candidate", "item"]
 Look = Callable[[Path], object]
@@ -292,22 +289,6 @@ def log_notes(notes: Mapping[str, tuple[str, int]]) -> None:
     """Log each warning once, with the first row that it is about."""
     for note, (first, count) in notes.items():
         log.warning("%s: %s%s", first, note, f" (and {count - 1} more)" if count > 1 else "")
-
-
-def texts_to_detect(rows: Iterable[dict[str, Any] | UserError]) -> str:
-    """Return the texts of the first rows that do not say their language, joined."""
-    first = islice(rows, DETECTED)
-    return " ".join(_text_of(r) for r in first if isinstance(r, dict) and not r.get("language"))
-
-
-def _text_of(row: Mapping[str, Any]) -> str:
-    """Return a row's sentence or else its captions, as far as they are texts."""
-    texts = [row["sentence"]] if row.get("sentence") else []
-    for key, cell in row.items() if not texts else ():
-        if key == "candidates" or "caption" in key:
-            for thing in cell if isinstance(cell, list) else [cell]:
-                texts.append(thing.get("caption") if isinstance(thing, Mapping) else thing)
-    return " ".join(text for text in texts if isinstance(text, str))
 
 
 def language_cell(tag: str) -> str:

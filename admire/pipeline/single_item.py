@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from admire.core.errors import UserError
 from admire.core.progress import Progress
-from admire.data.frames import describe_type
+from admire.data.frames import describe_type, plain_row
 from admire.data.languages import check_language, detect_language
 from admire.data.rows import RowReader
 from admire.encoders import TextEncoder
@@ -60,16 +58,15 @@ def rank_one(
     Raises:
         UserError: an argument is invalid; and as for :func:`admire.rank`.
     """
-    row = {
-        "compound": compound,
-        "sentence": sentence,
-        "definitions": _listed("definitions", definitions),
-        "images": [
-            Path(image).expanduser() if isinstance(image, str | Path) else image
-            for image in _listed("images", images)
-        ],
-        "captions": _listed("captions", captions),
-    }
+    lists = {"definitions": definitions, "images": images, "captions": captions}
+    row = plain_row({"compound": compound, "sentence": sentence, **lists})
+    for name in lists:
+        if row[name] and not isinstance(row[name], list):
+            raise UserError(f"{name} must be a list, not {describe_type(row[name])}.", name)
+    row["images"] = [
+        Path(image).expanduser() if isinstance(image, str) and image else image
+        for image in row["images"]
+    ]
     tag = check_language(language) if language else detect_language(sentence)
     item = RowReader(language=tag).item(row, "")
     return rank(
@@ -82,12 +79,3 @@ def rank_one(
         detector=detector,
         progress=progress,
     )
-
-
-def _listed(name: str, things: Iterable[Any] | None) -> list[Any]:
-    """Return a list, a column of a table or an array as a list; None for a missing value."""
-    single = isinstance(things, str | Path | bytes | Mapping) or getattr(things, "ndim", 1) == 2
-    if single or not isinstance(things, Iterable | None):
-        raise UserError(f"{name} must be a list, not {describe_type(things)}.", name)
-    values = [] if things is None else list(things)
-    return [None if pd.api.types.is_scalar(v) and pd.isna(v) else v for v in values]

@@ -79,7 +79,7 @@ def index(
     /,
     *,
     out: Path,
-    encoder: Annotated[str | None, Parameter(completer=opt.model_names("encoders"))] = None,
+    encoder: Annotated[str | None, Parameter(completer=opt.model_names("encoder"))] = None,
     add: bool = False,
     remove: list[str] | None = None,
     export: Path | None = None,

@@ -27,7 +27,7 @@ def reproduce(
     data: str | None = None,
     out: Path | None = None,
     rows: list[str] | None = None,
-    llm: Annotated[list[str] | None, Parameter(completer=opt.model_names("chat models"))] = None,
+    llm: Annotated[list[str] | None, Parameter(completer=opt.model_names("chat"))] = None,
     stand_in: bool = False,
     trust_remote_code: bool = False,
     dry_run: opt.DryRun = False,

@@ -97,47 +97,45 @@ def encode_batch(entries: Sequence[Entry], encoder: TextEncoder) -> Batch:
 
     def check_picture(entry: Entry) -> Entry:
         if entry.image:
-            read_image(files.get(entry.name, entry.image))
+            read_image(entry.image)
         return entry
 
     with TemporaryDirectory(prefix="admire-", ignore_cleanup_errors=True) as folder:
-        files = {}  # encoders read pictures from files
+        given: dict[Path | None, Path | None] = {}  # pictures of Parquet; encoders read files
+        entries = [*entries]
         for number, entry in enumerate(entries):
             if entry.content is not None:
-                files[entry.name] = Path(folder, str(number))
-                files[entry.name].write_bytes(entry.content)
-        entries, left_out = _usable(entries, check, files)
+                given[file := Path(folder, str(number))] = entry.image
+                file.write_bytes(entry.content)
+                entries[number] = replace(entry, image=file, content=None)
+        entries, left_out = _usable(entries, check)
         try:
-            encoded = encode(entries, encoder, files)
+            encoded = encode(entries, encoder)
         except UserError:
-            entries, damaged = _usable(entries, check_picture, files)
+            entries, damaged = _usable(entries, check_picture)
             if not damaged:
                 raise
             left_out += damaged
-            encoded = encode(entries, encoder, files)
-    return Batch([replace(entry, content=None) for entry in entries], encoded, left_out)
+            encoded = encode(entries, encoder)
+    for file, place in given.items():
+        left_out = [reason.replace(f"{file}:", f"{place}:") for reason in left_out]
+    named = [replace(entry, image=given.get(entry.image, entry.image)) for entry in entries]
+    return Batch(named, encoded, left_out)
 
 
-def encode(
-    entries: Sequence[Entry], encoder: TextEncoder, files: Mapping[str, Path] | None = None
-) -> Encoded:
-    """Return the vectors of entries, in the tracks that they have and the encoder reads.
-
-    Args:
-        files: of pictures that are not in files of their own, by the entries' names.
-    """
+def encode(entries: Sequence[Entry], encoder: TextEncoder) -> Encoded:
+    """Return the vectors of entries, in the tracks that they have and the encoder reads."""
     encoder = checked(encoder)
     encoded: dict[str, Vectors] = {}
     for track in tracks_of(encoder):
         rows = [row for row, entry in enumerate(entries) if getattr(entry, track)]
         if not rows:
             continue
+        things: list[Any] = [getattr(entries[row], track) for row in rows]
         if track == "image":
-            images = [(files or {}).get(e.name, e.image) for e in entries if e.image]
-            vectors = cast(ImageEncoder, encoder).encode_images(images)
+            vectors = cast(ImageEncoder, encoder).encode_images(things)
         else:
-            captions = [entry.caption for entry in entries if entry.caption]
-            vectors = encoder.encode_texts(captions, role="document")
+            vectors = encoder.encode_texts(things, role="document")
         encoded[track] = np.full((len(entries), vectors.shape[1]), np.nan, dtype=np.float32)
         encoded[track][rows] = vectors
     return encoded
@@ -149,7 +147,7 @@ def tracks_of(encoder: TextEncoder) -> tuple[str, ...]:
 
 
 def _usable(
-    entries: Sequence[Entry], check: Callable[[Entry], Entry], files: Mapping[str, Path]
+    entries: Sequence[Entry], check: Callable[[Entry], Entry]
 ) -> tuple[list[Entry], list[str]]:
     """Check each entry, by threads if there are pictures to read.
 
@@ -161,7 +159,7 @@ def _usable(
         try:
             return check(entry)
         except UserError as error:
-            return str(error).replace(str(files.get(entry.name, entry.image)), str(entry.image))
+            return str(error)
 
     with ThreadPoolExecutor(cores()) as pool:
         call: Any = pool.map if any(entry.image for entry in entries) else map

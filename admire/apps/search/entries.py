@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -74,14 +75,16 @@ def read_entries(
             ``skip`` only if the file cannot be read any further.
     """
     empty = True
-    for entry in _read(source):
+    for make in _read(source):
         empty = False
-        if isinstance(entry, Entry):
-            yield entry
-        elif skip:
-            skip(entry)
+        try:
+            entry = make()
+        except UserError as error:
+            if not skip:
+                raise
+            skip(error)
         else:
-            raise entry
+            yield entry
     if empty:
         kind = "pictures (archives have to be unpacked)" if source.is_dir() else "texts"
         raise UserError(f"{source}: has no {kind}.")
@@ -121,8 +124,8 @@ def digest(entry: Entry) -> str:
 # ---------------------------------------------------------------------------- files and folders
 
 
-def _read(source: Path) -> Iterator[Entry | UserError]:
-    """Yield the entries of a file or folder, and what is wrong with those that cannot be used."""
+def _read(source: Path) -> Iterator[Callable[[], Entry]]:
+    """Yield a function for each entry of a file or folder that makes it, or says what is wrong."""
     if not split_sheet(source)[0].exists():
         raise UserError(f"{source}: cannot be read (No such file or folder).")
     files = [source]
@@ -137,10 +140,7 @@ def _read(source: Path) -> Iterator[Entry | UserError]:
                 "save a list of paths as .csv, with the header 'image'."
             )
         for number, row in _rows(file):
-            if isinstance(row, UserError):
-                yield row
-            else:
-                yield _entry_or_error(_row_entry, row, number, file)
+            yield partial(_row_entry, row, number, file)
 
 
 def _parquet_files(folder: Path) -> list[Path]:
@@ -167,7 +167,7 @@ def _warn(folder: Path, out: list[Path]) -> None:
         log.warning("%r: is a link that leads out of the folder; %d left out.", name, len(out))
 
 
-def _read_folder(folder: Path) -> Iterator[Entry | UserError]:
+def _read_folder(folder: Path) -> Iterator[Callable[[], Entry]]:
     """Yield the pictures below a folder in the order of their paths; warn of what is left out."""
 
     def fail(error: OSError) -> NoReturn:
@@ -188,7 +188,7 @@ def _read_folder(folder: Path) -> Iterator[Entry | UserError]:
     _warn(folder, out)
     captions = {path for path in out if path.suffix == ".txt"}
     for name in sorted(names):
-        yield _entry_or_error(_picture_entry, folder, name, captions)
+        yield partial(_picture_entry, folder, name, captions)
 
 
 def _picture_entry(folder: Path, name: str, left_out: Collection[Path]) -> Entry:
@@ -196,14 +196,6 @@ def _picture_entry(folder: Path, name: str, left_out: Collection[Path]) -> Entry
     file = folder / name
     caption = None if file.with_suffix(".txt") in left_out else read_sidecar(file)
     return Entry(name, Path(os.path.abspath(file)), caption, str(file))
-
-
-def _entry_or_error(make: Callable[..., Entry], *arguments: Any) -> Entry | UserError:
-    """Return the entry that a function makes, or what is wrong with it."""
-    try:
-        return make(*arguments)
-    except UserError as error:
-        return error
 
 
 # ---------------------------------------------------------------------------------------- rows
@@ -234,8 +226,10 @@ def _check_kind(path: Path, columns: Iterable[str]) -> None:
         )
 
 
-def _row_entry(row: Mapping[str, Any], number: int, path: Path) -> Entry:
+def _row_entry(row: Mapping[str, Any] | UserError, number: int, path: Path) -> Entry:
     """Make an entry of a row. Paths start at the folder of the row's file, and stay in it."""
+    if isinstance(row, UserError):
+        raise row
     where, name = f"{path}, row {number}", str(number)
     image, place, content = row.get("image"), None, None
     if path.suffix.lower() == ".parquet":
