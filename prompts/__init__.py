@@ -13,7 +13,6 @@ import jinja2
 import jinja2.sandbox
 
 from admire.core.errors import UserError
-from admire.core.storage import open_file
 from admire.core.terminal import visible
 from admire.data.items import Item
 from admire.data.languages import LANGUAGES, base_language
@@ -32,7 +31,8 @@ class Prompts:
     if a file is edited meanwhile.
 
     Raises:
-        UserError: the folder does not exist, or a template in it cannot be read.
+        UserError: the folder does not exist.
+        OSError: a template in it cannot be read.
     """
 
     def __init__(self, folder: str | Path | None = None):
@@ -82,7 +82,7 @@ def _built_in() -> dict[str, bytes]:
 
 
 def _read_folder(folder: Path) -> dict[str, bytes]:
-    return {file.name: _read(file) for file in sorted(folder.glob("*.j2"))}
+    return {file.name: file.read_bytes() for file in sorted(folder.glob("*.j2"))}
 
 
 @lru_cache(maxsize=4)  # so that a server does not compile the templates for each item
@@ -100,11 +100,6 @@ def _environment(files: Sequence[tuple[str, bytes]]) -> jinja2.Environment:
     )
     templates.filters["quoted"] = quoted
     return templates
-
-
-def _read(template: Path) -> bytes:
-    with open_file(template) as file:
-        return file.read()
 
 
 def quoted(text: str) -> str:

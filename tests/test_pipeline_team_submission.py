@@ -131,7 +131,7 @@ def test_a_run_of_other_rows_than_the_blind_files_is_refused(tmp_path, write_tab
     run, out = ranked({"a_tr.tsv": [blind(), blind("early bird")]}, sense=False), tmp_path / "m.zip"
     write_table(*rows, name="blind/a_tr.tsv")
     number = 1 if rows[0]["compound"] != "night owl" else 3 if len(rows) == 3 else 2
-    refused(run, "blind: has changed", out)
+    refused(run, "blind) have moved or changed", out)
     refused(run, f"item {number} (", out, data=tmp_path / "blind")
     good = write_table(blind(), blind("early bird"), name="elsewhere/a.tsv")
     assert write_submission_zip(run, out, data=good) == ["submission_TR.tsv"]
@@ -144,6 +144,6 @@ def test_a_place_that_is_no_zip_lost_data_and_a_missing_sense_are_told(tmp_path,
     assert "1 of 1 rows have no sense" in caplog.text
     out.unlink()
     (tmp_path / "blind" / "a_tr.tsv").unlink()
-    refused(run, "Give the path of the blind files.", out)
+    refused(run, "Give the path of the blind files", out)
     run = ranked({"subtask_b_en.tsv": [sequence_row()]})
     refused(run, "Subtask B also scores the sense.", out, sense=False)

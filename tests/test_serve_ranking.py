@@ -6,6 +6,7 @@ import threading
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
+from os.path import commonprefix
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,7 +20,7 @@ from admire import UserError, read_submission
 from admire.apps.serve import Models
 from admire.data.items import Item
 from admire.llm.chat import ServerError
-from admire.llm.local import common_prefix, shares_prefix
+from admire.llm.local import shares_prefix
 from admire.prompts import Prompts
 from admire.senses.detector import Use
 from admire.senses.sense import Sense, likelier
@@ -161,7 +162,7 @@ def test_loading_has_a_local_model_read_how_every_prompt_begins(llm, sense, hint
     llm.free = True
     toy_models(llm).steps()["toy"]()
     later = Prompts().about(Item("red tape", "It is all red tape."), sense, hint=hint)
-    shared = {common_prefix(two).rpartition("\n")[0] for two in combinations(llm.prompts, 2)}
+    shared = {commonprefix(two).rpartition("\n")[0] for two in combinations(llm.prompts, 2)}
     assert any(shares_prefix(lines, later) for lines in shared)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -25,9 +25,7 @@ Progress = bool | Listener | None
 """Whether progress is shown, or a function that is called with it; None shows it in notebooks and
 on terminals."""
 
-_hidden = ContextVar("hidden", default=False)
-_shown = ContextVar("shown", default=False)
-_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_wanted: ContextVar[Progress] = ContextVar("_wanted", default=None)
 
 
 @contextmanager
@@ -60,47 +58,38 @@ def cancellation() -> Check:
 
 
 def progress_told_to(listener: Listener) -> AbstractContextManager[None]:
-    """Call a function with all progress in this block instead of showing it.
+    """Call a function with all progress in this block instead of showing it, unless it is hidden.
 
     It is called before each thing and at the end. What it raises ends the work.
     """
-    return _setting(_listener, listener)
+    return nullcontext() if _wanted.get() is False else _setting(_wanted, listener)
 
 
 def hidden_progress() -> AbstractContextManager[None]:
     """Show no progress in this block."""
-    return _setting(_hidden, True)
+    return _setting(_wanted, False)
 
 
-def progress_as_wanted(progress: Progress) -> AbstractContextManager[None]:
+@contextmanager
+def progress_as_wanted(progress: Progress) -> Iterator[None]:
     """Show progress as the argument ``progress`` of a function says.
 
     What is around the block goes first: hidden progress stays hidden, a listener hears all.
     """
-    if progress is None:
-        shows = in_notebook() or on_terminal()
-        return _shown_progress() if shows else nullcontext()
-    if callable(progress):
-        return progress_told_to(progress)
-    return _shown_progress() if progress else hidden_progress()
-
-
-@contextmanager
-def _shown_progress() -> Iterator[None]:
-    if in_notebook() and not _listener.get():
-        with (
-            show_line() as show,
-            progress_told_to(lambda task, done, total: show(f"{task}: {done} of {total}")),
-        ):
-            yield
-    else:
-        with _setting(_shown, True):
-            yield
+    if progress is None and (in_notebook() or on_terminal()):
+        progress = True
+    with ExitStack() as stack:
+        if _wanted.get() is None:
+            if progress is True and in_notebook():
+                show = stack.enter_context(show_line())
+                progress = lambda task, done, total: show(f"{task}: {done} of {total}")  # noqa: E731
+            stack.enter_context(_setting(_wanted, progress))
+        yield
 
 
 def progress_is_wanted() -> bool:
     """Return whether a listener hears all progress, or all of it is shown as it comes."""
-    return _listener.get() is not None or _shown.get()
+    return bool(_wanted.get())
 
 
 def show_progress(things: Iterable[Thing], task: str, total: int | None = None) -> Iterator[Thing]:
@@ -112,15 +101,16 @@ def show_progress(things: Iterable[Thing], task: str, total: int | None = None) 
     if total is None:
         things = list(things)
         total = len(things)
-    listener = _listener.get()
-    draws = listener or _shown.get() or log.isEnabledFor(logging.INFO)
-    if not total or _hidden.get() or not draws:
+    wanted = _wanted.get()
+    if wanted is None:
+        wanted = log.isEnabledFor(logging.INFO)
+    if not total or not wanted:
         yield from things
-    elif listener:
-        listener(task, 0, total)
+    elif callable(wanted):
+        wanted(task, 0, total)
         for done, thing in enumerate(things, start=1):
             yield thing
-            listener(task, done, total)
+            wanted(task, done, total)
     elif on_terminal():
         from rich.console import Console
         from rich.markup import escape

@@ -172,7 +172,7 @@ class LlamaServer:
 
         For each prefix the cache directory has two files: its text and llama.cpp's state.
         """
-        shared = common_prefix(prompts)
+        shared = os.path.commonprefix(prompts)  # noqa: RUF071  of any texts
         saved = [file.read_text("utf-8") for file in self._folder.glob("*.txt")]
         prefix = max((text for text in saved if shares_prefix(text, shared)), key=len, default=None)
         if prefix is None:
@@ -218,13 +218,6 @@ class LlamaServer:
 def _usage(timings: Mapping[str, int]) -> Usage:
     read, cached = timings["prompt_n"], timings["cache_n"]
     return Usage(prompt=read + cached, cached=cached, completion=timings["predicted_n"])
-
-
-def common_prefix(texts: Sequence[str]) -> str:
-    """Return the longest prefix that all texts share."""
-    first, last = min(texts), max(texts)  # of all texts these two share the least
-    differ = (at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
-    return first[: next(differ, len(first))]
 
 
 def _name(prefix: str) -> str:
@@ -358,7 +351,7 @@ class LocalChat(ChatModel):
 
 def _share_prefix(question: Question, other: Question) -> bool:
     """Return whether both ask for plain text with the same options and share a prefix."""
-    shared = common_prefix([question.text, other.text])
+    shared = os.path.commonprefix([question.text, other.text])  # noqa: RUF071
     return (
         _plain(question)
         and replace(question, parts="") == replace(other, parts="")

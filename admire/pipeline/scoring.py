@@ -348,8 +348,8 @@ def read_predictions(path: Path) -> tuple[list[Prediction], dict[str, Any]]:
             record, rows = read_record(folder), list(read_rows(folder))
             names = submission_names(record, [row.language for row in rows])
             of_run = [row.prediction for row in rows if names[row.language] == path.name]
-            pairs = enumerate(zip_longest(submitted, of_run), start=1)
-            other = next((number for number, pair in pairs if not _same_row(*pair)), None)
+            pairs = zip_longest(map(_answer, submitted), map(_answer, of_run))
+            other = next((number for number, (a, b) in enumerate(pairs, start=1) if a != b), None)
             if other is None:
                 return of_run, record
             why = f"its row {other} is not the run's"
@@ -359,15 +359,10 @@ def read_predictions(path: Path) -> tuple[list[Prediction], dict[str, Any]]:
     return submitted, {}
 
 
-def _same_row(submitted: Prediction | None, of_run: Prediction | None) -> bool:
-    """Return whether a row of a submission is the same as in the run."""
-    if submitted is None or of_run is None:
-        return False
-    row = replace(of_run, probability_idiomatic=None, unsure=False, language=None)
-    row = replace(row, sentence=row.sentence or "")
-    if submitted.expected_item:  # its rows have no orders and no sentences
-        row = replace(row, order=(), sentence=submitted.sentence)
-    return submitted == row
+def _answer(prediction: Prediction) -> tuple[object, ...]:
+    """Return what a submission has of a prediction in all tasks."""
+    answer = prediction.expected_item or prediction.order
+    return prediction.compound, answer, prediction.sentence_type
 
 
 def abstained_below(record: Mapping[str, Any]) -> float | None:

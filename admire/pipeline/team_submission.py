@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -84,23 +85,15 @@ def write_submission_zip(
 
 def _named_data(run: Path, record: Mapping[str, Any]) -> Path:
     """Return the data of a run, if they have not changed."""
-    source = record["source"]
-    if not source:
-        raise UserError(
-            f"{run}: has no path of its data. Give the path of the blind files.", "data"
-        )
-    path = Path(source["path"])
-    try:
-        same = is_source(path, source)
-    except UserError as error:
-        raise UserError(f"{error} Give the path of the blind files.", "data") from None
-    if not same:
-        raise UserError(
-            f"{path}: has changed since {run} was made, or is another file. Rank it again, or give "
-            "the path of the blind files.",
-            "data",
-        )
-    return path
+    source = record["source"] or {"path": "unknown", "sha256": ""}
+    with suppress(UserError):  # they cannot be read
+        if is_source(path := Path(source["path"]), source):
+            return path
+    raise UserError(
+        f"{run}: its data ({source['path']}) have moved or changed since it was made. Give the "
+        "path of the blind files, or rank again.",
+        "data",
+    )
 
 
 def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> Iterator[Row]:

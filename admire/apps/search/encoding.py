@@ -117,8 +117,8 @@ def encode_batch(entries: Sequence[Entry], encoder: TextEncoder) -> Batch:
                 raise
             left_out += damaged
             encoded = encode(entries, encoder)
-    for file, place in given.items():
-        left_out = [reason.replace(f"{file}:", f"{place}:") for reason in left_out]
+    for path, place in given.items():
+        left_out = [reason.replace(f"{path}:", f"{place}:") for reason in left_out]
     named = [replace(entry, image=given.get(entry.image, entry.image)) for entry in entries]
     return Batch(named, encoded, left_out)
 
