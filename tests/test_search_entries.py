@@ -250,7 +250,7 @@ def test_a_folder_leaves_out_captions_and_parquet_files_that_are_links_out_of_it
     assert len(read(folder)) == 2
     write(folder / "t.parquet", [{"text": "an owl"}])
     assert [entry.name for entry in read(folder)] == ["t.parquet/1"]
-    assert "'s.parquet': is a link that leads out of the folder; 1 left out." in caplog.messages
+    assert "'s.parquet': is a link that leads out of the folder; 2 left out." in caplog.messages
 
 
 def test_large_texts_are_refused(tmp_path: Path):

@@ -162,7 +162,7 @@ def test_loading_has_a_local_model_read_how_every_prompt_begins(llm, sense, hint
     llm.free = True
     toy_models(llm).steps()["toy"]()
     later = Prompts().about(Item("red tape", "It is all red tape."), sense, hint=hint)
-    shared = {commonprefix(two).rpartition("\n")[0] for two in combinations(llm.prompts, 2)}
+    shared = {commonprefix(two).rpartition("\n")[0] for two in combinations(llm.prompts, 2)}  # noqa: RUF071
     assert any(shares_prefix(lines, later) for lines in shared)
 
 

@@ -13,7 +13,7 @@ from admire.core import registry
 from admire.core.choices import Device, LongTexts, SenseMethod
 from admire.core.errors import UserError, check_extra
 from admire.core.registry import Kind
-from admire.core.schema import Seed, complaint, descriptions, settings
+from admire.core.schema import Count, Seed, complaint, descriptions, settings
 
 if TYPE_CHECKING:
     from admire.core.workers import Workers
@@ -187,7 +187,7 @@ def make(kind: type[SettingsClass], values: Mapping[str, Any] | None) -> Setting
 class WorkerOptions:
     """How many worker processes to use, and where they run."""
 
-    workers: Annotated[int | None, Option("Scale", in_file=False)] = None
+    workers: Annotated[Count | None, Option("Scale", in_file=False)] = None
     """Number of Ray worker processes (default: none)."""
     ray_address: Annotated[str | None, Option("Scale", in_file=False)] = None
     """Address of the Ray cluster, HOST:PORT or auto (default: this machine)."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from admire.core.errors import UserError, needs_extra
 from admire.core.machine import cores
-from admire.core.schema import Count, check_setting
+from admire.core.schema import Count, settings
 
 log = logging.getLogger("admire")
 
@@ -39,7 +39,7 @@ SURROUNDINGS = {
 """Ray's settings, which it reads from the environment when it is imported."""
 
 
-@dataclass(frozen=True)
+@settings(frozen=True)
 class Workers:
     """Which processes share the work.
 
@@ -49,12 +49,9 @@ class Workers:
         gpus: whether they share the GPUs that there are.
     """
 
-    count: int
+    count: Count
     address: str | None = None
     gpus: bool = True
-
-    def __post_init__(self) -> None:
-        check_setting("workers", self.count, Count)
 
 
 def map_processes(

@@ -266,7 +266,7 @@ class Run:
                     "image": by_name[name].image,
                 }
                 rows.append(row)
-        return pd.DataFrame(rows, columns=TO_FRAME).astype({"gold_rank": "Int64"})
+        return pd.DataFrame(rows).astype({"gold_rank": "Int64"})
 
     def items_frame(self) -> pd.DataFrame:
         """Return one row per item.
@@ -340,11 +340,6 @@ class Run:
         html: str | None = resolve_name("admire.apps.report.notebook:run_cards")(self)
         return html
 
-
-TO_FRAME = (
-    *("item", "compound", "language", "candidate", "rank", "score"),
-    *("gold_rank", "caption", "image"),
-)
 
 OF_ITEM = (
     *("compound", "sentence", "sentence_type", "language"),

@@ -130,9 +130,11 @@ def _read(source: Path) -> Iterator[Callable[[], Entry]]:
         raise UserError(f"{source}: cannot be read (No such file or folder).")
     files = [source]
     if source.is_dir():
-        files = _parquet_files(source)
-        if not files:
-            yield from _read_folder(source)
+        names, out = _files_in(source)
+        files = [source / n for n in names if n.endswith(".parquet") and "/" not in n]
+        for name in names if not files else ():
+            if name.lower().endswith(SUFFIXES):
+                yield partial(_picture_entry, source, name, out)
     for file in files:
         if suffix_of(file) not in FILES:
             raise UserError(
@@ -143,52 +145,28 @@ def _read(source: Path) -> Iterator[Callable[[], Entry]]:
             yield partial(_row_entry, row, number, file)
 
 
-def _parquet_files(folder: Path) -> list[Path]:
-    """Return the Parquet files in a folder, without links that lead out of it."""
-    files = sorted(folder.glob("*.parquet"))
-    out = [file for file in files if _leads_out(folder, file)]
-    _warn(folder, out)
-    return [file for file in files if file not in out]
-
-
-def _leads_out(folder: Path, path: Path) -> bool:
-    """Return whether a path is a link that leads out of a folder."""
-    try:
-        if path.is_symlink():
-            path_inside(folder, str(path.relative_to(folder)), follow_links=False)
-    except UserError:
-        return True
-    return False
-
-
-def _warn(folder: Path, out: list[Path]) -> None:
-    if out:
-        name = str(out[0].relative_to(folder))
-        log.warning("%r: is a link that leads out of the folder; %d left out.", name, len(out))
-
-
-def _read_folder(folder: Path) -> Iterator[Callable[[], Entry]]:
-    """Yield the pictures below a folder in the order of their paths; warn of what is left out."""
+def _files_in(folder: Path) -> tuple[list[str], list[Path]]:
+    """Return the names of what is below a folder, sorted, and the links that lead out of it."""
 
     def fail(error: OSError) -> NoReturn:
         raise UserError(f"{error.filename}: cannot be read ({error.strerror}).") from None
 
-    names = list[str]()
-    out = list[Path]()
+    names, out = list[str](), list[Path]()
     for parent, folders, files in os.walk(folder, onerror=fail):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in (*folders, *files):
-            path = Path(parent, name)
-            if name.startswith("."):
-                continue
-            if _leads_out(folder, path):
+        for path in (Path(parent, name) for name in (*folders, *files)):
+            name = path.relative_to(folder).as_posix()
+            try:
+                if path.is_symlink():
+                    path_inside(folder, name, follow_links=False)
+            except UserError:
                 out.append(path)
-            elif path.suffix.lower() in SUFFIXES and path.is_file():
-                names.append(path.relative_to(folder).as_posix())
-    _warn(folder, out)
-    captions = {path for path in out if path.suffix == ".txt"}
-    for name in sorted(names):
-        yield partial(_picture_entry, folder, name, captions)
+            else:
+                names += [name] if path.is_file() and not path.name.startswith(".") else []
+    if out:
+        name = str(out[0].relative_to(folder))
+        log.warning("%r: is a link that leads out of the folder; %d left out.", name, len(out))
+    return sorted(names), out
 
 
 def _picture_entry(folder: Path, name: str, left_out: Collection[Path]) -> Entry:
