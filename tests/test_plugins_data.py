@@ -116,7 +116,7 @@ def test_data_named_by_a_reader_are_ranked_and_read_again_by_each_command(capsys
     figures = json.loads(told)[str(out / "submission_en.tsv")]
     assert figures[-1]["metric"] == "hit-at-2"
     (Path(data[5:]) / "lines.txt").write_text("owl\tAn owl.\n")
-    assert "has changed" in ended(capsys, "submit", out, "--out", tmp_path / "out.zip")
+    assert "have moved or changed" in ended(capsys, "submit", out, "--out", tmp_path / "out.zip")
     # The plug-in is gone: what was made with it can still be read and scored.
     del registry._REGISTERED["reader", "mine"]
     assert run(capsys, "score", out)[0] == 0

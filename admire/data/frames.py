@@ -20,8 +20,6 @@ from admire.data.items import Candidate, Item
 from admire.data.languages import check_language, detect_language
 from admire.data.rows import HUGGING_FACE, RowReader, complain, log_notes
 
-COLUMNS = ("compound", "sentence", "word", "language")
-"""The texts of an item itself."""
 _ITEM = TypeAdapter[Item | None](
     Item | None,
     config=ConfigDict(revalidate_instances="always"),  # None: an Item has no config
@@ -131,7 +129,8 @@ def items_to_frame(items: Iterable[Item]) -> pd.DataFrame:
     """
     rows = [_row(item) for item in items]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    needed = {name for row in rows for name, cell in row.items() if cell or name in COLUMNS[:2]}
+    needed = {name for row in rows for name, cell in row.items() if cell}
+    needed |= {"compound", "sentence"}
     # Without its path, a picture's name would be looked for in the current folder.
     needed |= {name.replace("_name", "_path").replace("_image", "_path") for name in needed}
     columns = [name for name in names if name in needed]

@@ -10,30 +10,27 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 
 from annotated_types import GroupedMetadata, MaxLen
 from pydantic import BeforeValidator
 
-LIMITS: Mapping[str, int] = MappingProxyType(
-    {
-        "compound": 300,
-        "word": 300,
-        "sentence": 4_000,  # so much fits the embedded models with their prompts
-        "span": 1_000,
-        "text": 20_000,
-        "caption": 10_000,
-        "image": 1_000,
-        "id": 1_000,
-        "language": 50,
-        "sentence_type": 50,
-        "expected_order": 20_000,
-        "definition": 2_000,
-        "scene": 5_000,  # of a dictionary, the sentence with a gloss in it
-        "llm": 5_000,
-        "reply": 20_000,
-    }
-)
+LIMITS: Mapping[str, int] = {
+    "compound": 300,
+    "word": 300,
+    "sentence": 4_000,  # so much fits the embedded models with their prompts
+    "span": 1_000,
+    "text": 20_000,
+    "caption": 10_000,
+    "image": 1_000,
+    "id": 1_000,
+    "language": 50,
+    "sentence_type": 50,
+    "expected_order": 20_000,
+    "definition": 2_000,
+    "scene": 5_000,  # of a dictionary, the sentence with a gloss in it
+    "llm": 5_000,
+    "reply": 20_000,
+}
 """The most characters of a text, by its column. ``image`` is the name of an image or a candidate,
 ``text`` a document to search, ``llm`` the name of a chat model, a dictionary or another source, and
 ``reply`` what is kept of a chat model's reply that could not be read."""

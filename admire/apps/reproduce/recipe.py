@@ -127,10 +127,6 @@ class Recipe(Part):
         """Return a row's name."""
         return row.name or ", ".join(row.parts)
 
-    def command_of(self, row: Row) -> str:
-        """Return what a row runs."""
-        return row.command or self.command
-
     def settings_of(self, row: Row) -> dict[str, Any]:
         """Return all settings of a row."""
         values = dict(self.settings)

@@ -115,7 +115,7 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
     Raises:
         UserError: a setting is unknown or has a value that it cannot have.
     """
-    where, command = f"{where}, row '{recipe.name_of(row)}'", recipe.command_of(row)
+    where, command = f"{where}, row '{recipe.name_of(row)}'", row.command or recipe.command
     group, plugin = recipe.sets[place], task_of(command)
     task, trains = plugin.open(), command != plugin.name
     known = known_settings(task.settings)
