@@ -199,6 +199,6 @@ def test_check_says_which_captions_an_encoder_reads_in_parts(capsys, tmp_path: P
     (tmp_path / "manifest.jsonl").write_text(json.dumps(row))
     code, out, _ = run(capsys, "check", tmp_path)
     assert code == 0
-    assert "1 of 2 captions is longer than the 256 tokens that minilm reads" in out
+    assert "the 256 tokens that minilm reads: 1 of 2 captions, read in parts" in out
     told = json.loads(run(capsys, "check", tmp_path, "--encoder", "minilm", "--json")[1])
     assert [row["longer"] for row in told["long_texts"]] == [1]

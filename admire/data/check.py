@@ -74,7 +74,6 @@ class SetCounts:
     folder: Path  # of the pictures, resolved
     counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTS, 0)))
     links: dict[str, None] = field(default_factory=dict)
-    look: Callable[[Item], object] = lambda item: None  # called with each item
 
     def add(self, item: Item) -> None:
         """Count an item's candidates, sequence and gold."""
@@ -84,7 +83,6 @@ class SetCounts:
         gold = (bool(item.best), bool(item.sentence_type))
         numbers = (1, len(candidates), len(pictures), captions, *gold)
         self.counts.update(dict(zip(COUNTS, numbers, strict=True)))
-        self.look(item)
         if not item.candidates:
             self.counts[UNRANKED] += 1
         kept = cache_dir() / "pictures"  # those that were in the file itself

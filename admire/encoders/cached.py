@@ -301,38 +301,25 @@ def checked(encoder: Any, long_texts: LongTexts = "parts") -> CachedEncoder:
     return CachedEncoder(encoder.encoder, encoder._cache, long_texts)
 
 
-def describe_long(counted: Mapping[str, Any], texts: str) -> str:
-    """Return a sentence about what :meth:`CachedEncoder.count_long` counted; empty if all fit.
+def describe_long(counted: Iterable[Mapping[str, Any]], texts: str) -> list[str]:
+    """Return a sentence for each :meth:`CachedEncoder.count_long` that found long texts.
 
     Args:
         texts: what they are called, such as ``captions``.
     """
-    if not counted["longer"]:
-        return ""
-    number = f"{counted['longer']:,} of {counted['texts']:,} {texts}"
-    verb = "is" if counted["longer"] == 1 else "are"
-    how = "read in parts" if counted["read"] == "parts" else "cut at their end"
-    return (
-        f"{number} {verb} longer than the {counted['tokens']:,} tokens that {counted['encoder']} "
-        f"reads: they are {how}."
-    )
+    how = {"parts": "read in parts", "cut": "cut at their end"}
+    return [
+        f"Longer than the {row['tokens']:,} tokens that {row['encoder']} reads: "
+        f"{row['longer']:,} of {row['texts']:,} {texts}, {how[row['read']]}."
+        for row in counted
+        if row["longer"]
+    ]
 
 
 def log_long(counted: Iterable[Mapping[str, Any]], texts: str) -> None:
-    """Log :func:`describe_long` of each encoder's counts."""
-    for note in filter(None, (describe_long(row, texts) for row in counted)):
+    """Log :func:`describe_long`."""
+    for note in describe_long(counted, texts):
         log.info("%s", note)
-
-
-def add_long(total: list[dict[str, Any]], counted: Iterable[Mapping[str, Any]]) -> None:
-    """Add what :meth:`CachedEncoder.count_long` counted of other texts to a total by encoder."""
-    for row in counted:
-        known = next((one for one in total if one["encoder"] == row["encoder"]), None)
-        if known is None:
-            total.append(dict(row))
-        else:
-            known["texts"] += row["texts"]
-            known["longer"] += row["longer"]
 
 
 def _divide(text: str, count: Callable[[str], int], limit: int) -> list[int]:

@@ -30,7 +30,7 @@ from admire.data.languages import base_language
 from admire.data.overlap import Digests, Kind
 from admire.data.reader import Data, take_items
 from admire.encoders import TextEncoder
-from admire.encoders.cached import add_long, log_long
+from admire.encoders.cached import log_long
 from admire.llm.chat import ChatModel
 from admire.llm.session import Session
 from admire.metrics.leakage import find_leaks, training_digests
@@ -117,7 +117,6 @@ class RankingPipeline:
         rankers: those that judge many items at once, without a chat model.
         record: the record of the run, as in run.json.
         seconds: the time of each stage so far.
-        long_texts: how many captions were longer than each encoder reads.
         done: how many items are ranked.
         tallies: their counts, by language.
         skipped: why items were skipped.
@@ -137,7 +136,6 @@ class RankingPipeline:
         self.skips_bad = skips_bad
         self.skipped: list[str] = []
         self.seconds: dict[str, float] = {}
-        self.long_texts: list[dict[str, Any]] = []
         self.done = 0
         self.tallies: Tallies = {}
         settings = resolved.settings
@@ -220,14 +218,15 @@ class RankingPipeline:
 
     def finish(self) -> dict[str, Any]:
         """Return the complete record of the run after its end."""
-        log_long(self.long_texts, "captions")
+        long_texts = Embeddings(self.encoders).count_long([])
+        log_long(long_texts, "captions")
         left_out = [*self.record.get("left_out", ()), *self.skipped]
         left = {"items": self.record["items"] - len(self.skipped)} if self.skipped else {}
         return (self.record | left | ({"left_out": left_out} if left_out else {})) | {
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             "asked": [entry.record() for entry in self.session.entries()],
-            "long_texts": self.long_texts,
+            "long_texts": long_texts,
             "scales": {encoder.name: dict(encoder.scales) for encoder in self.encoders},
             "languages": summarise_languages(self.tallies, self._trained()),
         }
@@ -245,6 +244,7 @@ class RankingPipeline:
         """Count rankings of the run as done."""
         self.done += len(rankings)
         count_items(self.tallies, rankings)
+        Embeddings(self.encoders).count_long(ranking.item for ranking in rankings)
 
     def rank_blocks(self, items: Iterable[Item]) -> Iterator[list[Ranking]]:
         """Rank items block by block; only one block is in memory."""
@@ -287,7 +287,6 @@ class RankingPipeline:
             self.seconds["senses and meanings"] -= ranking
         with self._timed("encoding and scores"):
             together = [self._judge_together(ranker, items, said) for ranker in self.rankers]
-            add_long(self.long_texts, Embeddings(self.encoders).count_long(items))
             pictures = any("image" in encoder.tracks for encoder in self.encoders)
             leaked = find_leaks(items, self._training_digests, pictures=pictures)
             return [

@@ -19,7 +19,6 @@ from admire.data.check import check_set, log_faults, refuse_faults
 from admire.data.image_files import check_header, check_image
 from admire.data.items import Item
 from admire.data.settings import ItemFiles
-from admire.encoders.cached import add_long
 from admire.llm.chat import PARALLEL
 from admire.llm.session import Entry
 from admire.pipeline import ranking
@@ -37,9 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
-Ranked = tuple[list[Ranking], dict[str, float], list[Entry], list[str], list[dict[str, Any]]]
-"""The rankings of a block, the seconds of each stage, the account, what was skipped, and long
-texts."""
+Ranked = tuple[list[Ranking], dict[str, float], list[Entry], list[str]]
+"""The rankings of a block, the seconds of each stage, the account, and what was skipped."""
 RankUnit = Callable[[tuple[Sequence[Item], bool]], Ranked]
 """Ranks a block in a worker, given whether it is the run's first."""
 
@@ -142,12 +140,11 @@ def _rank_by_workers(
     count = ceil(run.record["items"] / ranking.BLOCK)
     with closing(map_processes(units, open_worker, workers)) as ranked:
         task = f"Ranking {count} blocks of items by {workers.count} workers"
-        for rankings, seconds, account, skipped, long_texts in show_progress(ranked, task, count):
+        for rankings, seconds, account, skipped in show_progress(ranked, task, count):
             for stage, spent in seconds.items():
                 run.seconds[stage] = run.seconds.get(stage, 0.0) + spent
             run.session.add_entries(account)
             run.skipped += skipped
-            add_long(run.long_texts, long_texts)
             yield rankings
             run.count(rankings)
 
@@ -182,7 +179,6 @@ def _open_worker(
         rankings = run.rank_block(block, first=first)
         seconds, run.seconds = run.seconds, {}
         skipped, run.skipped = run.skipped, []
-        long_texts, run.long_texts = run.long_texts, []
-        return rankings, seconds, run.session.pop_entries(), skipped, long_texts
+        return rankings, seconds, run.session.pop_entries(), skipped
 
     return rank_unit

@@ -53,11 +53,13 @@ class RunEncoder:
         scales: by track, the mean over items of the deviation of an item's candidates in their
             cosines with the compound. Encoders may state it, see :class:`TextEncoder`; if one
             does not, it is measured on the first items of a run. See :class:`Scoring`.
+        long_texts: how many captions were longer than it reads.
     """
 
-    tracks: Mapping[str, TextEncoder]
+    tracks: Mapping[str, CachedEncoder]
     head: Projection | None = None
     scales: dict[str, float] = field(default_factory=dict)
+    long_texts: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -107,14 +109,18 @@ class Embeddings(Ranker):
             if run_encoder.tracks.keys() - run_encoder.scales.keys():
                 _spaces(own, [], run_encoder)
 
-    def count_long(self, items: Sequence[Item]) -> Iterator[dict[str, Any]]:
-        """Count for each encoder the captions that are longer than it reads."""
-        for run_encoder in self.encoders:
-            own = (item for item in items if run_encoder in self._compared_by(item))
-            captions = [thing.caption for item in own for thing in item.things if thing.caption]
-            encoder = run_encoder.tracks.get("caption")
-            if captions and isinstance(encoder, CachedEncoder):
-                yield encoder.count_long(captions)
+    def count_long(self, items: Iterable[Item]) -> list[dict[str, Any]]:
+        """Count the captions of further items that are longer than an encoder reads; return the
+        counts so far, see :meth:`CachedEncoder.count_long`."""
+        for item in items:
+            captions = [thing.caption for thing in item.things if thing.caption]
+            for by in self._compared_by(item) if captions else ():
+                if "caption" in by.tracks:
+                    counted = by.tracks["caption"].count_long(captions)
+                    for name in ("texts", "longer"):
+                        counted[name] += by.long_texts.get(name, 0)
+                    by.long_texts.update(counted)
+        return [encoder.long_texts for encoder in self.encoders if encoder.long_texts]
 
     def _compared_by(self, item: Item) -> list[RunEncoder]:
         """Return the encoders that compare an item's candidates."""
@@ -237,9 +243,8 @@ def _share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
     """Return the item with captions from ``sight``'s labels if no modality is in common."""
     if not shares_no_view(item, encoders):
         return item
-    encoder = encoders.get("image")
-    in_words = _capability(encoder, "in_words")
-    if not (encoder and in_words and "caption" in encoders):
+    in_words = getattr(getattr(encoders.get("image"), "encoder", None), "in_words", None)
+    if not (in_words and "caption" in encoders):
         log.warning(
             "'%s': candidates have no modality in common, so their scores are 0.", item.compound
         )
@@ -257,14 +262,9 @@ def _share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
     return replace(item, candidates=tuple(candidates))
 
 
-def _capability(encoder: object, attribute: str) -> Any:
-    """Return an attribute that an encoder may have, also one behind the cache; None without."""
-    return getattr(getattr(encoder, "encoder", encoder), attribute, None)
-
-
-def knows(encoder: TextEncoder, language: str) -> bool:
+def knows(encoder: CachedEncoder, language: str) -> bool:
     """Return whether an encoder reads texts of a language; any, unless it has ``languages``."""
-    languages = _capability(encoder, "languages")
+    languages = getattr(encoder.encoder, "languages", None)
     return not languages or base_language(language) in languages
 
 
@@ -353,17 +353,17 @@ def open_encoders(
     tracks = _tracks(summary, settings)
     if "caption" in tracks and settings.caption_encoder and not caption_encoder:
         caption_encoder = opened(settings.caption_encoder)
-    caption_encoder = caption_encoder and checked(caption_encoder, settings.long_texts)
-    if caption_encoder and "image" not in tracks:
-        run_encoders = [RunEncoder({"caption": caption_encoder})]
+    for_captions = checked(caption_encoder, settings.long_texts) if caption_encoder else None
+    if for_captions and "image" not in tracks:
+        run_encoders = [RunEncoder({"caption": for_captions})]
     else:
-        several: list[TextEncoder] = [
+        several = [
             checked(opened(encoder) if isinstance(encoder, str) else encoder, settings.long_texts)
             for encoder in encoders or settings.encoder
         ]
         several = _by_language(several, summary.languages)
         _check_images(several, tracks, settings)
-        by_track = [_by_track(encoder, caption_encoder, tracks) for encoder in several]
+        by_track = [_by_track(encoder, for_captions, tracks) for encoder in several]
         run_encoders = [RunEncoder(opened_for) for opened_for in by_track if opened_for]
     apart = any(len({e.identity for e in run.tracks.values()}) > 1 for run in run_encoders)
     if apart and settings.scoring.standardise == "no":
@@ -382,10 +382,9 @@ def open_encoders(
 def _stated_scales(run_encoder: RunEncoder) -> dict[str, float]:
     """Return the scales that an encoder states for its tracks; empty if it lacks one."""
     tracks = run_encoder.tracks
-    scales: dict[str, float] = {}
-    for track, encoder in tracks.items():
-        scales |= {t: s for t, s in (_capability(encoder, "scales") or {}).items() if t == track}
-    return {} if run_encoder.head or scales.keys() != tracks.keys() else scales
+    stated = {track: getattr(encoder.encoder, "scales", {}) for track, encoder in tracks.items()}
+    lacks_one = any(track not in scales for track, scales in stated.items())
+    return {} if run_encoder.head or lacks_one else {t: s[t] for t, s in stated.items()}
 
 
 def _tracks(summary: SetSummary, settings: Settings) -> Sequence[str]:
@@ -398,17 +397,19 @@ def _tracks(summary: SetSummary, settings: Settings) -> Sequence[str]:
 
 
 def _by_track(
-    encoder: TextEncoder, caption_encoder: TextEncoder | None, tracks: Sequence[str]
-) -> dict[str, TextEncoder]:
+    encoder: CachedEncoder, caption_encoder: CachedEncoder | None, tracks: Sequence[str]
+) -> dict[str, CachedEncoder]:
     """Return what encodes each track: captions may have an encoder of their own."""
     sees = "image" in tracks and isinstance(encoder, ImageEncoder)
-    by_track: dict[str, TextEncoder] = {"image": encoder} if sees else {}
+    by_track = {"image": encoder} if sees else {}
     if "caption" in tracks:
         by_track["caption"] = caption_encoder or encoder
     return by_track
 
 
-def _by_language(encoders: Sequence[TextEncoder], languages: Sequence[str]) -> list[TextEncoder]:
+def _by_language(
+    encoders: Sequence[CachedEncoder], languages: Sequence[str]
+) -> list[CachedEncoder]:
     """Leave out encoders that know none of a set's languages, if others do; say which stay out."""
     used = []
     for encoder in encoders:

@@ -8,7 +8,7 @@ import shlex
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -69,10 +69,10 @@ def check(
     """
     from admire.data.check import UNRANKED, SetCounts, check_set
     from admire.data.image_files import check_image
-    from admire.data.items import Item
     from admire.data.reader import data_files
+    from admire.data.rows import RowReader
     from admire.encoders import open_encoder
-    from admire.encoders.cached import add_long, describe_long
+    from admire.encoders.cached import describe_long
     from admire.rankers import RunEncoder
     from admire.rankers.embeddings import Embeddings
 
@@ -80,25 +80,18 @@ def check(
     with suppress(UserError) if "encoder" not in (options or {}) else nullcontext():
         for name in opt.make(Settings, options).encoder:
             encoders.append(RunEncoder({"caption": open_encoder(name)}))
-    long_texts: list[dict[str, Any]] = []
-
-    def count(item: Item) -> None:
-        add_long(long_texts, Embeddings(encoders).count_long([item]))
-
-    def collect() -> SetCounts:
-        long_texts.clear()  # a set with pictures is read twice
-        return SetCounts(folder.resolve(), look=count)
-
     files = opt.make(ItemFiles, options)
     folder = files.images or data_files(data)[0].folder
     counted, found, _ = check_set(
         partial(files.read, data),
-        collect,
+        lambda: SetCounts(folder.resolve()),
         lambda first: first.counts["pictures"] > 0,
         check_image,
     )
     counts, links = counted.counts, list(counted.links)
     faults = [vars(fault) for fault in found]
+    skipping = RowReader(skip=lambda fault: None)
+    long_texts = Embeddings(encoders).count_long(files.read(data, skipping))
     if json:
         shown = {"counts": counts, "faults": faults, "links": links, "long_texts": long_texts}
         print_json(shown)
@@ -111,7 +104,7 @@ def check(
         elif not faults:
             print("No problems.")
         print("; ".join(f"{kind}: {count}" for kind, count in counts.items()))
-        for note in filter(None, (describe_long(row, "captions") for row in long_texts)):
+        for note in describe_long(long_texts, "captions"):
             print(visible(note))
         if links:
             others = f" and {len(links) - 1} more" if len(links) > 1 else ""

@@ -299,7 +299,7 @@ def _settings(record: Mapping[str, Any]) -> dict[str, str]:
 def long_texts(record: Mapping[str, Any], texts: str) -> str:
     """Return how many texts of a run were longer than which encoder reads."""
     rows = [row | {"encoder": plain_name(row["encoder"])} for row in record.get("long_texts", ())]
-    return " ".join(filter(None, (describe_long(row, texts) for row in rows)))
+    return " ".join(describe_long(rows, texts))
 
 
 def _ranking_settings(record: Mapping[str, Any]) -> dict[str, str]:
