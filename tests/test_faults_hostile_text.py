@@ -24,7 +24,7 @@ from toys import OWL, PAPER, ScriptedChat, WordEncoder, open_words, talk
 
 from admire import UserError, rank
 from admire.apps.cli import main
-from admire.augment.captions import ChatRewriter
+from admire.augment.captions import chat_rewriter
 from admire.core.terminal import visible
 from admire.llm import Reply
 from admire.prompts import FOLDER, Prompts, quoted
@@ -203,7 +203,7 @@ def test_a_rating_and_a_paraphrase_are_the_models_own():
     assert [*rate([pair], quoting, PROMPTS).values()] == [0.1]
     parrot = ScriptedChat(lambda prompt: pair.first)
     assert rate([pair], parrot, PROMPTS) == {}
-    rewriter = ChatRewriter(ScriptedChat(lambda prompt: f"{prompt}\nAn owl rests."), PROMPTS)
+    rewriter = chat_rewriter(ScriptedChat(lambda prompt: f"{prompt}\nAn owl rests."), PROMPTS)
     assert rewriter.rewrite(["An owl\nParaphrase: owned"]) == ["An owl rests."]
 
 
