@@ -162,7 +162,10 @@ def write_head(folder: Path, **changes: object) -> Projection:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--llm", "openai:x", "--encoder", "others"), "the encoder 'words' (words:1)"),
+        (
+            ("--llm", "openai:x", "--encoder", "others"),
+            "The heads are of 'words' (words:1); the encoders are 'others' (others:1).",
+        ),
         (("--query", "sentence"), "The head compares glosses, not"),
     ],
 )

@@ -34,9 +34,12 @@ def hub_errors() -> dict[str, tuple[Exception, str]]:
     errors = huggingface_hub.errors
     return {
         "unreachable": (errors.LocalEntryNotFoundError("no connection"), "cannot be reached"),
-        "gated": (errors.GatedRepoError("403", response=answer(403)), "does not know it, or"),
-        "file": (errors.RemoteEntryNotFoundError("404", response=answer(404)), "has no one.json"),
-        "disk": (OSError(28, "No space left on device"), "cannot deliver it (OSError)"),
+        "gated": (errors.GatedRepoError("403", response=answer(403)), "(GatedRepoError)"),
+        "file": (
+            errors.RemoteEntryNotFoundError("404", response=answer(404)),
+            "gives no one.json or two.json",
+        ),
+        "disk": (OSError(28, "No space left on device"), "(OSError)"),
     }
 
 

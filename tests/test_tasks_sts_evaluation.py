@@ -17,7 +17,6 @@ from admire.prompts import Prompts
 from admire.tasks.sts.evaluation import (
     compare,
     correlate,
-    hard_pairs,
     rate,
     read_rating,
     resampled_spearman,
@@ -25,18 +24,6 @@ from admire.tasks.sts.evaluation import (
     write_similarities,
 )
 from admire.tasks.sts.pairs import Pair, read_pairs
-
-
-def test_hard_pairs_are_those_of_similarity_1_that_all_models_rate_low():
-    golds = zip("bcdef", (1, 1, 1, 0.5, 1), strict=True)
-    pairs = [pair("a", text, similarity=gold) for text, gold in golds]
-    one, other = (
-        {("a", text): rating for text, rating in zip("bcde", ratings, strict=True)}
-        for ratings in ((0.5, 0.5, 0.6, 0.1), (0.59, 0.7, 0.1, 0.1))
-    )
-    assert hard_pairs(pairs, one, other) == pairs[:1], "the last one has no rating"
-    assert hard_pairs(pairs, one, other, below=0.65) == [pairs[0], pairs[2]]
-    assert hard_pairs(pairs, one) == pairs[:2]
 
 
 @given(

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import ceil
 from pathlib import Path
 from typing import Any, TypeVar
@@ -205,43 +205,36 @@ class CachedEncoder:
         missing = dict(sorted(uncached, key=lambda pair: -length(pair[1])))
         names = getattr(self.encoder, "progress", PROGRESS)[kind]
         message = f"{names[len(missing) != 1].format(len(missing))} (model {self.name})"
-        waiting: list[tuple[str, Any]] = []
-        # Without a name for the zip, its threads end with an error, not only with the traceback.
-        for done, pair in enumerate(
-            show_progress(
-                zip(missing, prepare(missing.values()), strict=True), message, len(missing)
-            ),
-            start=1,
-        ):
-            waiting.append(pair)
-            while len(waiting) >= self.batch or (waiting and done == len(missing)):
-                part, waiting = waiting[: self.batch], waiting[self.batch :]
-                encoded = self._encode_or_halve(encode, [prepared for _, prepared in part], kind)
-                if encoded is None:
-                    waiting = part + waiting
-                    continue
-                unit = self._unit(*encoded, [missing[key] for key, _ in part])
-                new = {key: vector.tobytes() for (key, _), vector in zip(part, unit, strict=True)}
-                self._cache.put_all(new, self.name)
-                vectors |= new
-                self.encoded += len(part)
+        prepared = zip(missing, prepare(missing.values()), strict=True)
+        pairs = iter(show_progress(prepared, message, len(missing)))
+        while part := dict(islice(pairs, self.batch)):
+            unit = self._encode(encode, [*part.values()], [missing[key] for key in part], kind)
+            new = {key: vector.tobytes() for key, vector in zip(part, unit, strict=True)}
+            self._cache.put_all(new, self.name)
+            vectors |= new
+            self.encoded += len(part)
         if not inputs:
             return np.zeros((0, 0), dtype="<f4")
         if len({len(vector) for vector in vectors.values()}) > 1:
             raise self._error(f"returned vectors of different widths for {kind}")
         return np.stack([np.frombuffer(vectors[key], dtype="<f4") for key in keys])
 
-    def _encode_or_halve(
-        self, encode: Callable[[Sequence[Any]], Vectors], part: Sequence[Any], kind: str
-    ) -> tuple[Vectors] | None:
-        """Encode a batch; if it does not fit into memory, return None and halve the batches."""
+    def _encode(
+        self,
+        encode: Callable[[Sequence[Any]], Vectors],
+        prepared: Sequence[Any],
+        inputs: Sequence[Input],
+        kind: str,
+    ) -> Vectors:
+        """Encode a batch as unit vectors; if it does not fit into memory, halve the batches."""
         try:
             with registry.blamed(self.encoder):
-                return (encode(part),)
+                encoded = encode(prepared)
+            return self._unit(encoded, inputs)
         except Exception as error:
             if not _is_out_of_memory(error):
                 raise
-        if len(part) == 1:
+        if len(prepared) == 1:
             raise UserError(
                 f"{self.name}: not even one of the {kind} fits into memory. Use the device "
                 "cpu, the precision bfloat16 or a smaller encoder.",
@@ -249,9 +242,14 @@ class CachedEncoder:
                 "precision",
                 "encoder",
             )
-        self.batch = len(part) // 2
+        self.batch = len(prepared) // 2
         log.warning("%s: out of memory; continuing with batches of %d.", self.name, self.batch)
-        return None
+        vectors = []
+        while prepared:
+            count = self.batch
+            vectors.append(self._encode(encode, prepared[:count], inputs[:count], kind))
+            prepared, inputs = prepared[count:], inputs[count:]
+        return np.concatenate(vectors)
 
     def _unit(self, encoded: Any, inputs: Sequence[Input]) -> Vectors:
         """Scale vectors to unit length; refuse a wrong number, and vectors that are zero or not

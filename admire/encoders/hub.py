@@ -106,12 +106,6 @@ def hub_file(
     for name in names:
         with suppress(errors.LocalEntryNotFoundError, ValueError):  # ValueError: not a valid name
             return Path(download(name, local_files_only=True))
-    reasons: dict[type[Exception], str] = {
-        errors.LocalEntryNotFoundError: "cannot be reached",
-        errors.RepositoryNotFoundError: "does not know it, or requires a login",
-        errors.RevisionNotFoundError: f"does not know its revision '{revision}'",
-        errors.EntryNotFoundError: f"has no {' or '.join(names)}",
-    }
     reason = ""
     for name in names:
         try:
@@ -119,9 +113,10 @@ def hub_file(
         except Exception as error:  # a lost connection raises the HTTP client's own errors
             if isinstance(error, OSError) and error.filename:  # of the cache
                 raise
-            failed = f"cannot deliver it ({type(error).__name__})"
-            reason = next((r for kind, r in reasons.items() if isinstance(error, kind)), failed)
-            if not reason.startswith("has no"):
+            reason = f"gives no {' or '.join(names)} ({type(error).__name__})"
+            if isinstance(error, errors.LocalEntryNotFoundError):
+                reason = "cannot be reached"
+            if not isinstance(error, errors.RemoteEntryNotFoundError):
                 break
     raise UserError(
         f"The {kind} '{repository}' is not on this machine, and the hub {reason}. Where the hub "

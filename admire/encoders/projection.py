@@ -79,15 +79,6 @@ class Projection:
             projected: Vectors = self.head(torch.from_numpy(np.ascontiguousarray(vectors))).numpy()
         return projected
 
-    def check(self, name: str, identity: str) -> None:
-        """Refuse vectors of another encoder than the one that the head was trained on."""
-        if identity != self.card["encoder"]["identity"]:
-            raise UserError(
-                f"The head was trained on the encoder '{self.card['encoder']['name']}' "
-                f"({self.card['encoder']['identity']}), not on '{name}' ({identity}).",
-                "head",
-            )
-
     def save(self, folder: Path) -> None:
         """Write a folder with ``head.safetensors`` and ``head.json``, which appears whole."""
         card = self.card | {"history": [asdict(epoch) for epoch in self.history]}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from admire.encoders.projection import Projection
 
 log = logging.getLogger("admire")
+
+Default = TypeVar("Default")
 
 
 @dataclass(frozen=True)
@@ -222,15 +224,8 @@ def _encode(
     encoded = {name: _encode_texts(texts, encoder, "query") for name, encoder in distinct.items()}
     spaces: dict[str, _Space] = {}
     for track, encoder in encoders.items():
-        vectors, documents = encoded[encoder.identity], _encode_candidates(items, encoder, track)
-        widths = {len(vector) for vector in (*vectors.values(), *documents.values())}
-        if len(widths) > 1:
-            numbers = " and ".join(map(str, sorted(widths)))
-            raise UserError(
-                f"The encoder '{encoder.name}' returned vectors of {numbers} dimensions, which "
-                "cannot be compared."
-            )
-        spaces[track] = _Space(track, vectors, documents)
+        documents = _encode_candidates(items, encoder, track)
+        spaces[track] = _Space(track, encoded[encoder.identity], documents)
     return spaces
 
 
@@ -277,11 +272,11 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
     """
     if settings.track or settings.caption_encoder or settings.head or not summary.without_caption:
         return settings
-    companions = {name: companion_of(name) for name in settings.encoder}
+    companions = {name: encoder_attribute(name, "companion", "") for name in settings.encoder}
     companion = next(filter(None, companions.values()), "")
     if not companion:
         return settings
-    weight = picture_weight(companion)
+    weight = encoder_attribute(companion, "picture_weight", 1.0)
     log.warning(
         "%d of %d candidates have no caption: the encoder %s encodes the pictures%s.",
         summary.without_caption,
@@ -296,24 +291,14 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
     return replace(settings, encoder=encoders, scoring=scoring)
 
 
-def picture_weight(name: str) -> float:
-    """Return the weight of pictures relative to captions by this encoder's attribute; 1 without it,
-    or if the encoder is no longer installed."""
-    return float(_attribute(name, "picture_weight", 1.0))
-
-
-def companion_of(name: str) -> str:
-    """Return the encoder that also encodes pictures and encodes texts as this one does; empty if
-    there is none, or this one is not installed."""
-    return str(_attribute(name, "companion", ""))
-
-
-def _attribute(name: str, attribute: str, default: object) -> Any:
-    """Return an attribute of an encoder's class by its name, without opening it."""
+def encoder_attribute(name: str, attribute: str, default: Default) -> Default:
+    """Return an attribute of an encoder by its name, without opening it, see :class:`TextEncoder`;
+    the default if it has none, or the encoder is not installed."""
     family = name.partition(":")[0]
     if family not in registry.names("encoder"):
         return default
-    return getattr(registry.find("encoder", family).make, attribute, default)
+    value: Default = getattr(registry.find("encoder", family).make, attribute, default)
+    return value
 
 
 def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
@@ -446,41 +431,33 @@ def _check_images(
 
 
 def _with_heads(run_encoders: Sequence[RunEncoder], settings: Settings) -> list[RunEncoder]:
-    """Open the heads of a run, and give each encoder the one that was trained on it.
-
-    Raises:
-        UserError: a head fits no encoder, an encoder has none, or the heads do not compare the
-            query.
-    """
+    """Open the heads of a run, and give each encoder the one that was trained on it."""
     if not settings.head:
         return [*run_encoders]
     from admire.encoders.projection import load_projection
 
     heads = [load_projection(Path(folder)) for folder in settings.head]
-    headed = []
-    for run_encoder in run_encoders:
-        identities = {encoder.identity for encoder in run_encoder.tracks.values()}
-        own = [head for head in heads if head.card["encoder"]["identity"] in identities]
-        if len(run_encoders) > 1 and len(own) != 1:
-            raise UserError(
-                f"The encoder '{run_encoder.name}' has {len(own) or 'no'} head"
-                f"{'s' * (len(own) > 1)}. Several encoders need one head each, or none.",
-                "head",
-            )
-        head = own[0] if own else heads[0]
-        for encoder in run_encoder.tracks.values():
-            head.check(encoder.name, encoder.identity)
-        if settings.query != "meaning" and not head.projects(settings.query):
-            raise UserError(
-                f"The head compares glosses, not the query '{settings.query}'.", "query"
-            )
-        headed.append(replace(run_encoder, head=head))
-    if len(heads) > len(headed):
+    trained_on = [
+        (head.card["encoder"]["name"], head.card["encoder"]["identity"]) for head in heads
+    ]
+    used = [{(e.name, e.identity) for e in run.tracks.values()} for run in run_encoders]
+    if sorted(of for encoders in used for _, of in encoders) != sorted(of for _, of in trained_on):
+        described = (
+            ", ".join(f"'{name}' ({identity})" for name, identity in sorted(encoders))
+            for encoders in (trained_on, set().union(*used))
+        )
         raise UserError(
-            f"{len(heads)} heads are too many for {len(headed)} encoder{'s' * (len(headed) > 1)}.",
+            "Each encoder needs one head that was trained on it, or none has one. The heads are of "
+            "{}; the encoders are {}.".format(*described),
             "head",
         )
-    return headed
+    if settings.query != "meaning" and not all(head.projects(settings.query) for head in heads):
+        raise UserError(f"The head compares glosses, not the query '{settings.query}'.", "query")
+    by_identity = {identity: head for (_, identity), head in zip(trained_on, heads, strict=True)}
+    return [
+        replace(run, head=by_identity[next(iter(run.tracks.values())).identity])
+        for run in run_encoders
+    ]
 
 
 def _encode_texts(texts: Sequence[str], encoder: TextEncoder, role: Role) -> dict[str, Vector]:

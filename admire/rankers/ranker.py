@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -179,13 +179,6 @@ def _are_judgements(row: Any) -> bool:
     return isinstance(row, tuple) and all(isinstance(one, Judgement) for one in row)
 
 
-class _ByFunction(Ranker):
-    """A function ``(item, reading)`` that returns scores, or a generator, as a ranker."""
-
-    def __init__(self, function: Callable[[Item, Interpretation | None], Any]):
-        self.scores = function  # type: ignore[method-assign, assignment]
-
-
 def open_ranker(name: str, prompts: Prompts, settings: Settings, **options: Any) -> Ranker:
     """Open a ranker by its name; a function ``(item, reading)`` is one as well.
 
@@ -200,7 +193,8 @@ def open_ranker(name: str, prompts: Prompts, settings: Settings, **options: Any)
         ranker: Ranker = plugin.open(plugins=settings.plugins, **options)
         plugin.check(ranker)
     else:
-        ranker = _ByFunction(plugin.make)
+        ranker = Ranker()
+        ranker.scores = plugin.make  # type: ignore[method-assign]
     ranker.name, ranker._plugin = name, plugin  # also for shipped ones, for their messages
     ranker.prompts, ranker.settings = prompts, settings
     return ranker

@@ -16,7 +16,7 @@ from admire.core.registry import Kind
 from admire.core.schema import as_tuple
 from admire.llm.chat import inner
 from admire.llm.families import open_models
-from admire.rankers.embeddings import companion_of
+from admire.rankers.embeddings import encoder_attribute
 from admire.rankers.settings import Settings
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def put_stand_ins(job: Job) -> None:
         encoder = Settings.encoder[0]
         package = None if "track" in job.own else find_spec(SMALL_ENCODER)
         if "image" in str(job.options.get("track")):
-            encoder = companion_of(encoder)
+            encoder = encoder_attribute(encoder, "companion", "")
         elif package and package.origin:
             encoder = f"sbert:{Path(package.origin).with_name('model')}"
         job.put("encoder", [encoder])

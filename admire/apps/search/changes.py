@@ -19,7 +19,7 @@ from admire.apps.search.lance_table import Table
 from admire.core.errors import UserError
 from admire.core.storage import check_folder, only_writer, replace_folder, split_sheet
 from admire.encoders import TextEncoder
-from admire.rankers.embeddings import companion_of
+from admire.rankers.embeddings import encoder_attribute
 from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
@@ -133,7 +133,7 @@ def default_encoder(source: Path, *, skip_bad: bool = False) -> str:
         first = next(read_entries(source, (lambda error: None) if skip_bad else _refuse), None)
         pictures = bool(first and first.image)
     encoder = Settings.encoder[0]
-    return companion_of(encoder) or encoder if pictures else encoder
+    return encoder_attribute(encoder, "companion", encoder) if pictures else encoder
 
 
 @contextmanager

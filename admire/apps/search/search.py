@@ -15,7 +15,7 @@ from admire.data.languages import detect_language
 from admire.encoders import TextEncoder, open_encoder
 from admire.encoders.cached import checked
 from admire.llm import ChatModel
-from admire.rankers.embeddings import picture_weight
+from admire.rankers.embeddings import encoder_attribute
 from admire.rankers.scorer import query_weights
 from admire.rankers.settings import Scoring, Settings
 from admire.senses import Detector
@@ -45,7 +45,8 @@ def scoring_for(settings: SearchSettings, index: Index) -> Scoring:
     if "image" in index.tracks:
         scoring = Scoring(standardise="item")
         if "caption" in index.tracks:
-            scoring = replace(scoring, image_weight=picture_weight(index.encoder.name))
+            weight = encoder_attribute(index.encoder.name, "picture_weight", 1.0)
+            scoring = replace(scoring, image_weight=weight)
     for name in ("contrast", "texts", "image_weight", "caption_weight"):
         if getattr(settings, name) is not None:
             scoring = replace(scoring, **{name: getattr(settings, name)})

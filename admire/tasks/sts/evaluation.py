@@ -238,18 +238,8 @@ def _gold(pair: Pair, similarities: Similarities) -> float | None:
     return similarities.get(pair.reference) if pair.reference else pair.similarity
 
 
-def hard_pairs(pairs: Sequence[Pair], *models: Similarities, below: float = 0.6) -> list[Pair]:
-    """Return the pairs of similarity 1 to which all models give less (ChengyuSTS, table 7)."""
-    return [
-        pair
-        for pair in pairs
-        if pair.similarity == 1
-        and all(model.get((pair.first, pair.second), 1.0) < below for model in models)
-    ]
-
-
 def list_hard_pairs(pairs: Sequence[Pair], submissions: Sequence[Path]) -> pd.DataFrame:
-    """Return the hard pairs of models that measured these pairs; see :func:`hard_pairs`.
+    """Return the pairs of similarity 1 that all models rate below 0.6 (ChengyuSTS, table 7).
 
     Args:
         submissions: what :func:`write_similarities` wrote for each model.
@@ -261,10 +251,10 @@ def list_hard_pairs(pairs: Sequence[Pair], submissions: Sequence[Path]) -> pd.Da
         UserError: a file is no such submission, or is about other pairs.
     """
     models = {str(path): read_similarities(path, pairs) for path in submissions}
-    rows = [
-        (p.name, p.mwe, p.first, p.second, *(m[p.first, p.second] for m in models.values()))
-        for p in hard_pairs(pairs, *models.values())
+    same = [
+        (p, [m[p.first, p.second] for m in models.values()]) for p in pairs if p.similarity == 1
     ]
+    rows = [(p.name, p.mwe, p.first, p.second, *own) for p, own in same if max(own) < 0.6]
     return pd.DataFrame(rows, columns=["id", "idiom", "first", "second", *models])
 
 
