@@ -58,7 +58,7 @@ def test_each_candidate_has_its_place_and_the_gold_order_names_the_positive():
         captioned("NIGHT OWL", ["a bird", "an owl", "a lamp", "a moon"], best=3),
     ]
     queries = ["a late worker", "someone bad", "night owl"]
-    found = encode_triplets(items, queries, WordEncoder(), captions=caption_modalities(items, None))
+    found = encode_triplets(items, queries, WordEncoder(), caption_modalities(items, None))
     assert found.compounds == ("night owl", "bad apple", "night owl")
     assert found.modalities == ("caption",)
     assert found.positive.tolist() == [1, 1, 3]
@@ -85,7 +85,7 @@ def test_what_is_missing_is_zero_and_marked_in_each_modality(tmp_path):
     variant.write_text("lamp reversed")
     images = {"image": {x.image: x.image for x in (a, c)}, "augmented image 1": {c.image: variant}}
     captions = {"caption": {"a bird": "a bird", "a desk": "a desk"}, "new": {"a desk": "a table"}}
-    found = encode_triplets([item], ["bird"], PictureEncoder(), images=images, captions=captions)
+    found = encode_triplets([item], ["bird"], PictureEncoder(), images | captions)
     assert found.modalities == ("image", "augmented image 1", "caption", "new")
     texts = [
         ["bird", "", "a bird", ""],

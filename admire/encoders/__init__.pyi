@@ -8,7 +8,6 @@ from .protocols import (
     QueryEncoder,
     Role,
     TextEncoder,
-    Towers,
     Vectors,
 )
 
@@ -21,7 +20,6 @@ __all__ = [
     "QueryEncoder",
     "Role",
     "TextEncoder",
-    "Towers",
     "Vectors",
     "open_context_encoder",
     "open_encoder",

@@ -62,7 +62,12 @@ class TextEncoder(Identified, Protocol):
 
 @runtime_checkable
 class ImageEncoder(Protocol):
-    """An encoder that also turns images into vectors, in the same space as its texts."""
+    """An encoder that also turns images into vectors, in the same space as its texts.
+
+    :class:`admire.encoders.CachedEncoder` makes one of an encoder that has in its place
+    ``prepare_image``, which decodes an image in other threads while the model runs, and
+    ``encode_prepared``, which encodes a batch of them.
+    """
 
     def encode_images(self, images: Sequence[Path]) -> Vectors:
         """Encode images as vectors of unit length, shape (images, width)."""
@@ -103,20 +108,3 @@ def reads_images(encoder: Any) -> bool:
     """
     has_method = hasattr(encoder, "encode_images") or hasattr(encoder, "prepare_image")
     return bool(getattr(encoder, "accepts_images", has_method))
-
-
-class Towers(TextEncoder, Protocol):
-    """A text tower and an image tower with a common space, to be implemented by encoders.
-
-    An image is encoded in two steps, so that the next images can be prepared in other threads
-    while the model runs. :class:`admire.encoders.CachedEncoder` makes an
-    :class:`ImageEncoder` of it.
-    """
-
-    def prepare_image(self, path: Path) -> Any:
-        """Decode and preprocess an image; safe to call from several threads."""
-        ...
-
-    def encode_prepared(self, images: Sequence[Any]) -> Vectors:
-        """Encode prepared images, shape (images, width)."""
-        ...

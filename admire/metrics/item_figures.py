@@ -123,12 +123,10 @@ def _warn_of_left(
 ) -> None:
     """Warn of predictions that are joined to no item: second ones of an item, and others."""
     doubled = [(first[key], p) for key, left in waiting.items() if key in first for p in left]
-    if doubled:
-        kept, second = doubled[0]
+    for kept, second in doubled[:1]:
         rows = f"row {kept.row} and row {second.row}" if second.row else "two rows"
-        more = f" (and {len(doubled) - 1} more)" if len(doubled) > 1 else ""
-        message = "%s: %s are of one item, '%s'. The first is used; remove the other.%s"
-        log.warning(message, name, rows, kept.compound, more)
+        message = "%s: %s are of one item, '%s'. The first is used; remove the other. Such: %d."
+        log.warning(message, name, rows, kept.compound, len(doubled))
     others = sum(map(len, waiting.values())) - len(doubled)
     if others:
         log.warning("%s: rows skipped because they are not in the gold file: %d.", name, others)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from admire.core.errors import UserError
 from admire.core.registry import register
 from admire.data.items import Item, SenseLabel
 from admire.data.languages import base_language, language_name
-from admire.encoders import ImageEncoder, Role, TextEncoder, open_encoder
+from admire.encoders import ImageEncoder, TextEncoder, open_encoder
 from admire.encoders.cached import CachedEncoder, checked
 from admire.encoders.protocols import reads_images
 from admire.rankers.judgement import Judgement, Part, as_counted
@@ -217,11 +217,15 @@ def _spaces(
 
 
 def _encode(
-    items: Sequence[Item], texts: Sequence[str], encoders: Mapping[str, TextEncoder]
+    items: Sequence[Item], texts: Sequence[str], encoders: Mapping[str, CachedEncoder]
 ) -> dict[str, _Space]:
     """Encode queries' texts and the candidates, by track."""
     distinct = {encoder.identity: encoder for encoder in encoders.values()}
-    encoded = {name: _encode_texts(texts, encoder, "query") for name, encoder in distinct.items()}
+    texts = list(dict.fromkeys(texts))
+    encoded = {
+        name: dict(zip(texts, encoder.encode_texts(texts, role="query"), strict=True))
+        for name, encoder in distinct.items()
+    }
     spaces: dict[str, _Space] = {}
     for track, encoder in encoders.items():
         documents = _encode_candidates(items, encoder, track)
@@ -238,16 +242,12 @@ def _share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
     """Return the item with captions from ``sight``'s labels if no modality is in common."""
     if not shares_no_view(item, encoders):
         return item
-    in_words = getattr(getattr(encoders.get("image"), "encoder", None), "in_words", None)
-    if not (in_words and "caption" in encoders):
-        log.warning(
-            "'%s': candidates have no modality in common, so their scores are 0.", item.compound
-        )
+    in_words: Any = getattr(getattr(encoders.get("image"), "encoder", None), "in_words", None)
+    described = in_words and "caption" in encoders
+    how = "captions are generated from sight's labels" if described else "their scores are 0"
+    log.warning("'%s': candidates have no modality in common: %s.", item.compound, how)
+    if not described:
         return item
-    log.warning(
-        "'%s': candidates have no modality in common; captions are generated from sight's labels.",
-        item.compound,
-    )
     candidates = (
         candidate
         if candidate.caption or not candidate.image
@@ -415,19 +415,16 @@ def _check_images(
     if "image" not in tracks or not blind:
         return
     names = " and ".join(f"'{name}'" for name in blind)
-    subject = f"The encoder {names} does" if len(blind) == 1 else f"The encoders {names} do"
-    if len(blind) < len(encoders):
-        log.info("%s not encode images, and compares captions only.", subject)
-    elif settings.track or "caption" not in tracks:
-        cure = "Use the track 'caption', or" if settings.track else "Without captions, use"
+    all_blind = len(blind) == len(encoders)
+    if all_blind and (settings.track or "caption" not in tracks):
         raise UserError(
-            f"{subject} not encode images. {cure} one that does "
+            f"Images are not encoded by {names}. Compare captions, or use an encoder that does "
             "(sight, mclip:NAME, openclip:MODEL/TAG).",
-            *(["track"] if settings.track else []),
+            "track",
             "encoder",
         )
-    else:
-        log.warning("%s not encode images: only captions count.", subject)
+    level = logging.WARNING if all_blind else logging.INFO
+    log.log(level, "Images are not encoded by %s: only captions count there.", names)
 
 
 def _with_heads(run_encoders: Sequence[RunEncoder], settings: Settings) -> list[RunEncoder]:
@@ -460,22 +457,15 @@ def _with_heads(run_encoders: Sequence[RunEncoder], settings: Settings) -> list[
     ]
 
 
-def _encode_texts(texts: Sequence[str], encoder: TextEncoder, role: Role) -> dict[str, Vector]:
-    distinct = list(dict.fromkeys(texts))
-    return dict(zip(distinct, encoder.encode_texts(distinct, role=role), strict=True))
-
-
 def _encode_candidates(
-    items: Sequence[Item], encoder: TextEncoder, track: str
+    items: Sequence[Item], encoder: CachedEncoder, track: str
 ) -> Mapping[Path | str, Vector]:
     """Encode each image or caption, also those of sequences, in full batches."""
-    candidates = [candidate for item in items for candidate in item.things]
+    every = (getattr(candidate, track) for item in items for candidate in item.things)
+    things = list(dict.fromkeys(filter(None, every)))
     if track == "caption":
-        captions = [candidate.caption for candidate in candidates if candidate.caption]
-        return cast(Mapping[Path | str, Vector], _encode_texts(captions, encoder, "document"))
-    images = list(dict.fromkeys(candidate.image for candidate in candidates if candidate.image))
-    vectors = cast(ImageEncoder, encoder).encode_images(images)
-    return dict(zip(images, vectors, strict=True))
+        return dict(zip(things, encoder.encode_texts(things, role="document"), strict=True))
+    return dict(zip(things, encoder.encode_images(things), strict=True))
 
 
 @dataclass(frozen=True)

@@ -58,11 +58,14 @@ class Listwise(Ranker):
     uses_meanings = False
 
     def check(self, summary: SetSummary, llm: ChatModel) -> None:
-        if summary.largest:
-            check_letters(summary.largest)
+        if summary.largest and len(summary.largest.candidates) > len(LETTERS):
+            raise UserError(
+                f"'{summary.largest.compound}' has over {len(LETTERS)} candidates. Use the ranker "
+                "pointwise.",
+                "rankers",
+            )
 
     def scores(self, item: Item, reading: Interpretation | None) -> Conversation[Judgement]:
-        check_letters(item)
         sense = reading.sense if reading and reading.sense.label else None
         questions = self._questions(item, sense.label if sense else None)
         next_seed = self.settings.shuffles  # the next one that no question has
@@ -103,15 +106,6 @@ class Listwise(Ranker):
         names = dict(zip(LETTERS, question.shown, strict=False))
         asks_sense = "sense" in (question.schema or {}).get("properties", {})
         return read_order(reply, names, asks_sense)
-
-
-def check_letters(item: Item) -> None:
-    """Raise a UserError for an item with more candidates than there are letters."""
-    if len(item.candidates) > len(LETTERS):
-        raise UserError(
-            f"'{item.compound}' has over {len(LETTERS)} candidates. Use the ranker pointwise.",
-            "rankers",
-        )
 
 
 def _object(value: object) -> object:

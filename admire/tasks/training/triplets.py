@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ from admire.senses.interpretation import true_queries
 from admire.tasks.training.settings import TripletSettings
 
 Indices = npt.NDArray[np.int64]
+Modalities = dict[str, Mapping[Any, Path | str]]
+"""By modality, see :class:`Triplets`, the variant of each image file or caption."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Triplets:
         return (part for part in parts if captions or part.kind != "caption")
 
 
-def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str, dict[Path, Path]]:
+def image_modalities(items: Sequence[Item], augmented: Path | None) -> Modalities:
     """Map each modality of the image track to the candidates' image files, or to their variants.
 
     Args:
@@ -69,7 +71,7 @@ def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str,
             of these images it is a UserError.
     """
     images = {c.image for item in items for c in item.candidates if c.image}
-    modalities = {"image": {image: image for image in images}}
+    modalities: Modalities = {"image": {image: image for image in images}}
     if augmented is None:
         return modalities
     below: dict[str, list[Path]] = {}
@@ -89,7 +91,7 @@ def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str,
     return modalities
 
 
-def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> dict[str, dict[str, str]]:
+def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> Modalities:
     """Map each modality of the caption track to the candidates' captions, originals or rewrites.
 
     Args:
@@ -98,19 +100,20 @@ def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> dict[st
             none of these captions, is a UserError.
     """
     captions = {c.caption for item in items for c in item.candidates if c.caption}
-    modalities = {"caption": {caption: caption for caption in captions}}
+    modalities: Modalities = {"caption": {caption: caption for caption in captions}}
     if rewritten is None:
         return modalities
     from admire.augment.captions import read_rewritten
 
+    by_rewriter: dict[str, dict[str, str]] = {}
     for caption, rows in read_rewritten(rewritten).items():
         for row in rows if caption in captions else ():
-            modalities.setdefault(f"{row.kind} by {row.made_by}", {})[caption] = row.text
-    if len(modalities) == 1:
+            by_rewriter.setdefault(f"{row.kind} by {row.made_by}", {})[caption] = row.text
+    if not by_rewriter:
         raise UserError(
             f"{rewritten}: contains no rewritten caption of these candidates.", "captions"
         )
-    return modalities
+    return modalities | by_rewriter
 
 
 def open_triplets(
@@ -137,12 +140,12 @@ def open_triplets(
             raise UserError(
                 f"{path}: the track {track} uses no {part}s. Use the track image+caption.", "track"
             )
-    files = image_modalities(items, images) if "image" in track else None
-    texts = caption_modalities(items, captions) if "caption" in track else None
+    modalities = image_modalities(items, images) if "image" in track else {}
+    modalities |= caption_modalities(items, captions) if "caption" in track else {}
     encoder = open_encoder(settings.encoder, device=settings.device)
-    _find_inputs(items, encoder, files, texts)
+    _find_inputs(items, encoder, modalities)
     queries = write_queries(items, settings, seed=seed)
-    return encode_triplets(items, queries, encoder, images=files, captions=texts), encoder
+    return encode_triplets(items, queries, encoder, modalities), encoder
 
 
 def write_queries(
@@ -157,23 +160,20 @@ def encode_triplets(
     items: Sequence[Item],
     queries: Sequence[str],
     encoder: TextEncoder,
-    *,
-    images: Mapping[str, Mapping[Path, Path]] | None = None,
-    captions: Mapping[str, Mapping[str, str]] | None = None,
+    modalities: Modalities,
 ) -> Triplets:
     """Encode the items' queries and every modality of their candidates.
 
     Args:
         queries: what each item's candidates are compared with: its gloss or its compound.
-        images: see :func:`image_modalities`; None leaves images out.
-        captions: see :func:`caption_modalities`; None leaves captions out.
+        modalities: of :func:`image_modalities`, :func:`caption_modalities` or both.
 
     Raises:
         UserError: an item's best candidate is unknown or has none of the modalities, no candidate
             has any of them, or the encoder does not suit the track.
     """
     encoder = checked(encoder, "cut")  # as in the paper
-    inputs, positive = _find_inputs(items, encoder, images, captions)
+    inputs, positive = _find_inputs(items, encoder, modalities)
     texts = [text for row in inputs.values() for text in row.values() if isinstance(text, str)]
     log_long([encoder.count_long([*queries, *texts])], "texts")
     width = max(len(item.candidates) for item in items)
@@ -197,21 +197,26 @@ def encode_triplets(
     )
 
 
-_Inputs = dict[str, dict[tuple[int, int], Path | str]]
-"""The file or text of each candidate that has one, by modality and by sample and candidate."""
-
-
 def _find_inputs(
-    items: Sequence[Item],
-    encoder: TextEncoder,
-    images: Mapping[str, Mapping[Path, Path]] | None,
-    captions: Mapping[str, Mapping[str, str]] | None,
-) -> tuple[_Inputs, list[int]]:
-    """Find what to encode, and the place of each item's best candidate."""
-    inputs = _inputs(items, "image", images or {}) | _inputs(items, "caption", captions or {})
+    items: Sequence[Item], encoder: TextEncoder, modalities: Modalities
+) -> tuple[dict[str, dict[tuple[int, int], Path | str]], list[int]]:
+    """Find the file or text of each candidate that has one, by modality and by sample and
+    candidate, and the place of each item's best candidate."""
+    candidates = {(s, c): each for s, i in enumerate(items) for c, each in enumerate(i.candidates)}
+    every = {
+        modality: {
+            place: variants[own]
+            for place, candidate in candidates.items()
+            for own in (candidate.image, candidate.caption)
+            if own in variants
+        }
+        for modality, variants in modalities.items()
+    }
+    inputs = {modality: found for modality, found in every.items() if found}
     if not inputs:
         raise UserError("No candidate has an image or caption of the track to train on.", "track")
-    if images and not images.keys().isdisjoint(inputs) and not isinstance(encoder, ImageEncoder):
+    has_images = any(isinstance(own, Path) for found in inputs.values() for own in found.values())
+    if has_images and not isinstance(encoder, ImageEncoder):
         raise UserError(f"The encoder '{encoder.name}' reads no images. Use captions.", "track")
     there = {place for by_candidate in inputs.values() for place in by_candidate}
     positive = []
@@ -225,24 +230,6 @@ def _find_inputs(
             )
         positive.append(names.index(best))
     return inputs, positive
-
-
-def _inputs(
-    items: Sequence[Item],
-    part: Literal["image", "caption"],
-    modalities: Mapping[str, Mapping[Any, Path | str]],
-) -> _Inputs:
-    """Find the file or text for each item's candidates, by their places, in each modality."""
-    parts = {
-        (s, c): getattr(candidate, part)
-        for s, item in enumerate(items)
-        for c, candidate in enumerate(item.candidates)
-    }
-    return {
-        modality: {place: texts[own] for place, own in parts.items() if own in texts}
-        for modality, texts in modalities.items()
-        if not texts.keys().isdisjoint(parts.values())
-    }
 
 
 def _encode(inputs: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[np.float32]:
