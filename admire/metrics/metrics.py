@@ -279,7 +279,7 @@ def macro_intervals(
     return [(float(low), float(high)) for low, high in ends.T]
 
 
-def _sums(
+def sums_in_samples(
     places: npt.NDArray[np.int64], width: int, weights: npt.NDArray[np.float64] | None = None
 ) -> npt.NDArray[Any]:
     """Count each of ``width`` places in each sample, or sum its weights."""
@@ -318,7 +318,9 @@ def calibration(probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int
     gaps = p - outcomes
 
     def errors(drawn: Drawn) -> npt.NDArray[np.float64]:
-        total: npt.NDArray[np.float64] = np.abs(_sums(bin_of[drawn], bins, gaps[drawn])).sum(axis=1)
+        total: npt.NDArray[np.float64] = np.abs(
+            sums_in_samples(bin_of[drawn], bins, gaps[drawn])
+        ).sum(axis=1)
         return total / len(p)
 
     return errors
@@ -360,7 +362,7 @@ def risk_area(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> Statistic:
     place = np.argsort(order)
 
     def areas(drawn: Drawn) -> npt.NDArray[np.float64]:
-        times = _sums(place[drawn], len(order))
+        times = sums_in_samples(place[drawn], len(order))
         counts = np.cumsum(times, axis=1)[:, ends]
         lost = np.cumsum(times * sorted_losses, axis=1)[:, ends]
         risks = lost / np.maximum(counts, 1)

@@ -228,8 +228,13 @@ def _encode(
     }
     spaces: dict[str, _Space] = {}
     for track, encoder in encoders.items():
-        documents = _encode_candidates(items, encoder, track)
-        spaces[track] = _Space(track, encoded[encoder.identity], documents)
+        vectors, documents = encoded[encoder.identity], _encode_candidates(items, encoder, track)
+        widths = {len(vector) for vector in (*vectors.values(), *documents.values())}
+        if len(widths) > 1:
+            numbers = " and ".join(map(str, sorted(widths)))
+            what = f"returned vectors of {numbers} dimensions, which cannot be compared."
+            raise UserError(f"The encoder '{encoder.name}' {what}")
+        spaces[track] = _Space(track, vectors, documents)
     return spaces
 
 
@@ -348,8 +353,13 @@ def open_encoders(
         ]
         several = _by_language(several, summary.languages)
         _check_images(several, tracks, settings)
-        by_track = [_by_track(encoder, for_captions, tracks) for encoder in several]
-        run_encoders = [RunEncoder(opened_for) for opened_for in by_track if opened_for]
+        run_encoders = []
+        for encoder in several:
+            sees = "image" in tracks and isinstance(encoder, ImageEncoder)
+            by_track = {"image": encoder} if sees else {}
+            if "caption" in tracks:  # which may have an encoder of their own
+                by_track["caption"] = for_captions or encoder
+            run_encoders += [RunEncoder(by_track)] if by_track else []
     apart = any(len({e.identity for e in run.tracks.values()}) > 1 for run in run_encoders)
     if apart and settings.scoring.standardise == "no":
         raise UserError(
@@ -379,17 +389,6 @@ def _tracks(summary: SetSummary, settings: Settings) -> Sequence[str]:
         if track not in summary.tracks:
             raise UserError(f"No candidate has {track}s. Use another track.", "track")
     return tracks
-
-
-def _by_track(
-    encoder: CachedEncoder, caption_encoder: CachedEncoder | None, tracks: Sequence[str]
-) -> dict[str, CachedEncoder]:
-    """Return what encodes each track: captions may have an encoder of their own."""
-    sees = "image" in tracks and isinstance(encoder, ImageEncoder)
-    by_track = {"image": encoder} if sees else {}
-    if "caption" in tracks:
-        by_track["caption"] = caption_encoder or encoder
-    return by_track
 
 
 def _by_language(

@@ -20,7 +20,6 @@ from admire.rankers.presentation import show
 from admire.rankers.ranker import Ranker
 from admire.rankers.scorer import query_weights, score
 from admire.rankers.set_summary import SetSummary
-from admire.rankers.settings import Scoring
 from admire.senses.interpretation import Interpretation
 
 
@@ -44,27 +43,18 @@ class Likelihood(Ranker):
                 "llms",
             )
 
-    @property
-    def _scoring(self) -> Scoring:
-        return replace(self.settings.scoring, caption_weight=1.0)
-
-    def _weighted_texts(
-        self, item: Item, reading: Interpretation | None
-    ) -> dict[str, tuple[str, float]]:
-        """Return the texts that count, each with its weight, by role."""
-        assert reading is not None
-        texts = {"compound": item.phrase} | reading.texts()
-        weights = query_weights(self._scoring, reading.sense, texts)
-        return {role: (texts[role], weight) for role, weight in weights.items() if weight}
-
     def scores(self, item: Item, reading: Interpretation | None) -> Conversation[Judgement]:
         alone, side = replace(item, sequence=()), self.settings.image_side
-        texts = self._weighted_texts(item, reading)
+        assert reading is not None
+        scoring = replace(self.settings.scoring, caption_weight=1.0)
+        texts = {"compound": item.phrase} | reading.texts()
+        every = query_weights(scoring, reading.sense, texts)
+        weights = {role: weight for role, weight in every.items() if weight}
         questions = [
-            Question(parts, max_tokens=1, target=text, shown=(candidate.name,))
+            Question(parts, max_tokens=1, target=texts[role], shown=(candidate.name,))
             for candidate in item.candidates
             for parts in [show(self.prompts, "likelihood", alone, [candidate], self.tracks, side)]
-            for text, _ in texts.values()
+            for role in weights
         ]
         replies = yield questions
         if unrated := [q for q, r in zip(questions, replies, strict=True) if not r.logprobs]:
@@ -76,11 +66,10 @@ class Likelihood(Ranker):
                 "llms",
             )
         means = [float(np.mean([[*p.values()] for p in reply.logprobs or ()])) for reply in replies]
-        rows = np.array(means).reshape(len(item.candidates), len(texts)).T
-        weights = [weight for _, weight in texts.values()]
-        points = score({"caption": rows}, weights, self._scoring)
+        rows = np.array(means).reshape(len(item.candidates), len(weights)).T
+        points = score({"caption": rows}, [*weights.values()], scoring)
         answers = tuple(
-            Answer((name,), (name,), likelihoods=dict(zip(texts, column, strict=True)))
+            Answer((name,), (name,), likelihoods=dict(zip(weights, column, strict=True)))
             for name, column in zip(item.names, rows.T.tolist(), strict=True)
         )
         return Judgement(self.name, "", tuple(points.tolist()), answers)

@@ -125,13 +125,13 @@ class Ranker:
         """
         with self._plugin.blamed():
             rows = list(self.judge(items, readings))
+        for k, row in enumerate(rows):
+            if not isinstance(row, tuple) or not all(isinstance(one, Judgement) for one in row):
+                rows[k] = (row,)  # an array or a list of scores, or a judgement
         if len(rows) != len(items):
             raise self._plugin.error(f"returned {len(rows)} judgements for {len(items)} items.")
         return [
-            [
-                self._judgement(result, item, reading.llm if reading else "")
-                for result in (row if _are_judgements(row) else (row,))
-            ]
+            [self._judgement(result, item, reading.llm if reading else "") for result in row]
             for row, item, reading in zip(rows, items, readings, strict=True)
         ]
 
@@ -173,10 +173,6 @@ class Ranker:
                 Answer(question.shown or item.names, reply=reply.text)
                 for question, reply in zip(questions, replies, strict=True)
             ]
-
-
-def _are_judgements(row: Any) -> bool:
-    return isinstance(row, tuple) and all(isinstance(one, Judgement) for one in row)
 
 
 def open_ranker(name: str, prompts: Prompts, settings: Settings, **options: Any) -> Ranker:

@@ -24,7 +24,7 @@ from admire.encoders.cached import CachedEncoder, checked, log_long
 from admire.encoders.sentence import SentenceEncoder
 from admire.llm import ChatModel, Conversation, Question, Session, converse, open_llm
 from admire.metrics.figures import interval
-from admire.metrics.metrics import Drawn, Statistic, bootstrap_intervals
+from admire.metrics.metrics import Drawn, Statistic, bootstrap_intervals, sums_in_samples
 from admire.prompts import Prompts
 from admire.prompts.quotations import without_words
 from admire.tasks.sts.mwes import reader
@@ -271,9 +271,8 @@ def resampled_spearman(a: Sequence[float], b: Sequence[float]) -> Statistic:
 
     def ranks(side: npt.NDArray[np.int64], drawn: Drawn) -> npt.NDArray[np.float64]:
         """Return the ranks in each sample, (samples, pairs), which sum to 0."""
-        values, width = side[drawn], side.max() + 1
-        cells = (values + width * np.arange(len(drawn))[:, None]).ravel()
-        counts = np.bincount(cells, minlength=width * len(drawn)).reshape(-1, width)
+        values = side[drawn]
+        counts = sums_in_samples(values, side.max() + 1)
         means = counts.cumsum(axis=1) - (counts + drawn.shape[1]) / 2
         return np.take_along_axis(means, values, axis=1)
 
