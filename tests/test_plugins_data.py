@@ -30,10 +30,7 @@ NAMES = [f"{k}.png" for k in range(1, 6)]
 GOLD = NAMES[::-1]
 
 
-@pytest.fixture(autouse=True)
-def _restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is forgotten after it."""
-    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
+pytestmark = pytest.mark.usefixtures("forgotten")
 
 
 @pytest.fixture
