@@ -34,9 +34,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _found(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _found(installed: Path, forgotten: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(installed)
-    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
     registry._announced.cache_clear()
     options.add_plugin_settings.cache_clear()
     yield

@@ -244,6 +244,8 @@ def test_bodies_are_json_objects_of_a_size(served, content, status, said):
 
 def test_pictures_that_are_damaged_for_the_encoder_are_named_as_in_the_request():
     class Blind(ColourEncoder):
+        batch = 11
+
         def encode_images(self, images):
             raise UserError(f"{images[-1]}: the image cannot be seen.")
 
