@@ -44,7 +44,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory, no_words: str) -> Iterator[P
         surroundings.setenv("ADMIRE_CACHE", str(cache))
         surroundings.setenv("ADMIRE_WORDNET", no_words)
         options = {"log_to_driver": False, "logging_level": logging.ERROR}
-        ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=STORE, **options)
+        options |= {"num_cpus": 2, "include_dashboard": False, "object_store_memory": STORE}
+        try:
+            ray.init("local", **options)
+        except Exception:  # Ray gives its node 30 seconds, which a busy machine may need
+            ray.shutdown()
+            ray.init("local", **options)
         yield cache
         ray.shutdown()
 
