@@ -37,7 +37,8 @@ def test_the_demo_ranks_two_samples_and_a_second_run_asks_nothing(demo, tmp_path
     first, second = Path(demo.folder), tmp_path / "two"
     assert len(read_submission(first / "submission_en.tsv")) == len(items)
     rows = [json.loads(line) for line in (first / "items.jsonl").open()]
-    assert [row["order"][0] == row["expected_order"][0] for row in rows] == [True, True]
+    for row in rows:  # the two that show the sense
+        assert {*row["order"][:2]} == {*row["expected_order"][:2]}
 
     assert run_demo(second, Path(demo.cache)).seconds < demo.seconds / 2  # busy, both are slow
     for name in ("scores.csv", "items.jsonl", "submission_en.tsv"):

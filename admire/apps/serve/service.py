@@ -6,6 +6,7 @@ import asyncio
 import logging
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
@@ -67,11 +68,13 @@ class Service:
         """Start the work and load the models beside it; stop both at the end."""
         self.folder = Path(mkdtemp(prefix="admire-"))
         self.work = Work(self.limits.jobs, self.limits.asking)
-        asyncio.get_running_loop().run_in_executor(None, self._load)
+        loading = ThreadPoolExecutor(1, "admire loading")
+        loading.submit(self._load)
         try:
             yield
         finally:
             self.work.close()
+            loading.shutdown(wait=False)  # a hub or a large file may keep it for long
             shutil.rmtree(self.folder, ignore_errors=True)
 
     async def asks(self, profile: str) -> bool:
