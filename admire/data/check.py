@@ -19,6 +19,8 @@ from admire.data.rows import Fault, Look, RowReader, log_notes
 log = logging.getLogger("admire")
 
 LOGGED = 20  # faults
+KEPT = 512
+"""How many items are kept in memory; those of a larger set are read again."""
 COUNTS = ("items", "candidates", "pictures", "captions", "gold answers", "gold senses")
 UNRANKED = "items without candidates"
 """Counted if there are any."""
@@ -61,10 +63,15 @@ def check_set(
 
 def _check(read: Callable[..., Iterator[Item]], collector: C, rows: RowReader) -> Checked[C]:
     faults: list[Fault] = []
-    for item in read(rows=replace(rows, skip=faults.append)):
+    kept: list[Item] = []
+    count = 0
+    for count, item in enumerate(read(rows=replace(rows, skip=faults.append)), start=1):
         collector.add(item)
+        if count <= KEPT:
+            kept.append(item)
     skip = (lambda fault: None) if faults else None
-    return collector, faults, partial(read, rows=RowReader(look=rows.look, skip=skip))
+    read_again = partial(read, rows=RowReader(look=rows.look, skip=skip))
+    return collector, faults, read_again if count > KEPT else lambda: iter(kept)
 
 
 @dataclass

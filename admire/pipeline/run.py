@@ -395,11 +395,6 @@ def _rank_item(
             parts = as_counted(parts, means[ranker], len(means))
         rows += _rows(item, reading, judgement, parts, several=several and judgement.encoder != "")
     sure = confidence(mean_probability(r.sense for r in readings), agreed_sense(readings))
-    by_sense: dict[SenseLabel, tuple[str, ...]] = {}
-    if all(judgement.by_sense for _, judgement in evidence):
-        for label in get_args(SenseLabel):
-            meant = [(r, replace(j, scores=j.by_sense[label], by_sense={})) for r, j in evidence]
-            by_sense[label] = _rank_item(item, meant, (), {}, None).order
     return Ranking.of(
         item,
         fuse_scores([*means.values()]) if len(means) > 1 else means[evidence[0][1].ranker],
@@ -408,8 +403,17 @@ def _rank_item(
         judgements=tuple(j for _, j in evidence if not j.cells),
         seen=leaked,
         unsure=item.has_sense and abstain_below is not None and sure < abstain_below,
-        by_sense=by_sense,
+        by_sense=_orders_by_sense(item, evidence),
     )
+
+
+def _orders_by_sense(item: Item, evidence: Sequence[Evidence]) -> dict[SenseLabel, tuple[str, ...]]:
+    """Return the order under either sense, if all judgements are of an unsure one; else none."""
+    orders: dict[SenseLabel, tuple[str, ...]] = {}
+    for label in get_args(SenseLabel) if all(j.by_sense for _, j in evidence) else ():
+        meant = [(r, replace(j, scores=j.by_sense[label], by_sense={})) for r, j in evidence]
+        orders[label] = _rank_item(item, meant, (), {}, None).order
+    return orders
 
 
 def _rows(

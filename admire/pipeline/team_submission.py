@@ -65,12 +65,7 @@ def write_submission_zip(
             add_predictions(text, predictions, header=header, columns=columns)
         count += len(block)
         unknown += sum(row.predicted_type is None for row in block)
-    if not any(tags.keys() <= {*codes} for codes in (ADMIRE_1, ADMIRE_2)):
-        raise UserError(
-            f"{run}: its languages ({', '.join(tags.values())}) are not all of AdMIRe 1 "
-            f"({', '.join(ADMIRE_1)}) or all of AdMIRe 2 ({', '.join(ADMIRE_2)}). Rank the files "
-            "of one task. A language is read from the file's name or from --lang."
-        )
+    _check_one_task(run, tags)
     if sense and unknown:
         log.warning("%s: %d of %d rows have no sense.", run, unknown, count)
     note_addition(out)
@@ -81,6 +76,16 @@ def write_submission_zip(
     if missing and not texts.keys() <= {*ADMIRE_1}:
         log.warning("%s: has no file for %s.", out, ", ".join(missing))
     return [f"submission_{code}.tsv" for code in texts]
+
+
+def _check_one_task(run: Path, tags: Mapping[str, str]) -> None:
+    """Refuse languages, by the codes of the task, that are not all of one task."""
+    if not any(tags.keys() <= {*codes} for codes in (ADMIRE_1, ADMIRE_2)):
+        raise UserError(
+            f"{run}: its languages ({', '.join(tags.values())}) are not all of AdMIRe 1 "
+            f"({', '.join(ADMIRE_1)}) or all of AdMIRe 2 ({', '.join(ADMIRE_2)}). Rank the files "
+            "of one task. A language is read from the file's name or from --lang."
+        )
 
 
 def _named_data(run: Path, record: Mapping[str, Any]) -> Path:

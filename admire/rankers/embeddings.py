@@ -158,31 +158,23 @@ class Embeddings(Ranker):
         spaces: Mapping[str, Mapping[str, _Space]],
         run_encoder: RunEncoder,
     ) -> Judgement:
-        cosines: dict[str, list[Scores]] = defaultdict(list)
-        for role, text in query.texts.items():
-            for track, space in spaces[role].items():
-                vector = space.texts[text] if role != "sequence" else space.sequence(item)
-                cosines[track].append(space.cosines(vector, item))
-        shown = (getattr(part, track) for part in item.sequence for track in cosines)
-        if "sequence" in query.texts and not any(shown):
-            raise UserError(f"'{item.compound}': its sequence has no {'+'.join(cosines)}.", "track")
-        scoring = self.settings.scoring
-        arrays = {track: np.array(rows) for track, rows in cosines.items()}
-        apart = len(self.encoders) > 1 and scoring.standardise != "encoder"
+        arrays, scoring = _cosines(item, query, spaces), self.settings.scoring
 
-        def scores(by_role: Mapping[str, float]) -> Scores:
+        def points(by_role: Mapping[str, float]) -> Scores:
             weights = [by_role.get(role, 0.0) for role in query.texts]
-            points = score(arrays, weights, scoring, run_encoder.scales)
-            return comparable(points) if apart else points
+            return score(arrays, weights, scoring, run_encoder.scales)
 
+        scores = points(query.weights)
+        by_sense = {sense: points(by_role) for sense, by_role in query.by_sense.items()}
         weights = [query.weights.get(role, 0.0) for role in query.texts]
         parts = list(_parts(query, contributions(arrays, weights, scoring, run_encoder.scales)))
-        if apart:
-            parts = as_counted(parts, score(arrays, weights, scoring, run_encoder.scales), 1)
+        if len(self.encoders) > 1 and scoring.standardise != "encoder":
+            parts, scores = as_counted(parts, scores, 1), comparable(scores)
+            by_sense = {sense: comparable(values) for sense, values in by_sense.items()}
         return Judgement(
             self.name,
             query.llm,
-            tuple(scores(query.weights).tolist()),
+            tuple(scores.tolist()),
             (),
             encoder=run_encoder.name,
             parts=tuple(parts),
@@ -191,10 +183,23 @@ class Embeddings(Ranker):
                 for track, values in arrays.items()
                 for q, role in enumerate(query.texts)
             },
-            by_sense={
-                sense: tuple(scores(by_role).tolist()) for sense, by_role in query.by_sense.items()
-            },
+            by_sense={sense: tuple(values.tolist()) for sense, values in by_sense.items()},
         )
+
+
+def _cosines(
+    item: Item, query: _Query, spaces: Mapping[str, Mapping[str, _Space]]
+) -> dict[str, Scores]:
+    """Return the query's cosines by track, shape (texts, candidates)."""
+    cosines: dict[str, list[Scores]] = defaultdict(list)
+    for role, text in query.texts.items():
+        for track, space in spaces[role].items():
+            vector = space.texts[text] if role != "sequence" else space.sequence(item)
+            cosines[track].append(space.cosines(vector, item))
+    shown = (getattr(part, track) for part in item.sequence for track in cosines)
+    if "sequence" in query.texts and not any(shown):
+        raise UserError(f"'{item.compound}': its sequence has no {'+'.join(cosines)}.", "track")
+    return {track: np.array(rows) for track, rows in cosines.items()}
 
 
 def _spaces(
@@ -353,20 +358,28 @@ def open_encoders(
         ]
         several = _by_language(several, summary.languages)
         _check_images(several, tracks, settings)
-        run_encoders = []
-        for encoder in several:
-            sees = "image" in tracks and isinstance(encoder, ImageEncoder)
-            by_track = {"image": encoder} if sees else {}
-            if "caption" in tracks:  # which may have an encoder of their own
-                by_track["caption"] = for_captions or encoder
-            run_encoders += [RunEncoder(by_track)] if by_track else []
+        by_track = [_by_track(encoder, for_captions, tracks) for encoder in several]
+        run_encoders = [RunEncoder(opened_for) for opened_for in by_track if opened_for]
     apart = any(len({e.identity for e in run.tracks.values()}) > 1 for run in run_encoders)
     if apart and settings.scoring.standardise == "no":
         raise UserError(
             "Cosines of two encoders differ in scale: standardise them, or use one encoder.",
             "standardise",
         )
-    run_encoders = _with_heads(run_encoders, settings)
+    return _with_scales(_with_heads(run_encoders, settings))
+
+
+def _by_track(
+    encoder: CachedEncoder, for_captions: CachedEncoder | None, tracks: Sequence[str]
+) -> dict[str, CachedEncoder]:
+    """Return what encodes each track: captions may have an encoder of their own."""
+    sees = "image" in tracks and isinstance(encoder, ImageEncoder)
+    by_track = {"image": encoder} if sees else {}
+    return by_track | ({"caption": for_captions or encoder} if "caption" in tracks else {})
+
+
+def _with_scales(run_encoders: Sequence[RunEncoder]) -> list[RunEncoder]:
+    """Give encoders the scales that they state, if all do; else all are measured."""
     stated = [_stated_scales(run) for run in run_encoders]
     return [
         replace(run, scales=scales if all(stated) else {})
@@ -436,6 +449,18 @@ def _with_heads(run_encoders: Sequence[RunEncoder], settings: Settings) -> list[
     trained_on = [
         (head.card["encoder"]["name"], head.card["encoder"]["identity"]) for head in heads
     ]
+    _check_fit(trained_on, run_encoders)
+    if settings.query != "meaning" and not all(head.projects(settings.query) for head in heads):
+        raise UserError(f"The head compares glosses, not the query '{settings.query}'.", "query")
+    by_identity = {identity: head for (_, identity), head in zip(trained_on, heads, strict=True)}
+    return [
+        replace(run, head=by_identity[next(iter(run.tracks.values())).identity])
+        for run in run_encoders
+    ]
+
+
+def _check_fit(trained_on: Sequence[tuple[str, str]], run_encoders: Sequence[RunEncoder]) -> None:
+    """Refuse heads unless each encoder has one that was trained on it, by name and identity."""
     used = [{(e.name, e.identity) for e in run.tracks.values()} for run in run_encoders]
     if sorted(of for encoders in used for _, of in encoders) != sorted(of for _, of in trained_on):
         described = (
@@ -447,13 +472,6 @@ def _with_heads(run_encoders: Sequence[RunEncoder], settings: Settings) -> list[
             "{}; the encoders are {}.".format(*described),
             "head",
         )
-    if settings.query != "meaning" and not all(head.projects(settings.query) for head in heads):
-        raise UserError(f"The head compares glosses, not the query '{settings.query}'.", "query")
-    by_identity = {identity: head for (_, identity), head in zip(trained_on, heads, strict=True)}
-    return [
-        replace(run, head=by_identity[next(iter(run.tracks.values())).identity])
-        for run in run_encoders
-    ]
 
 
 def _encode_candidates(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json as jsonlib
 import logging
 import shlex
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -67,12 +68,11 @@ def check(
         admire check my_set/
         admire check my_set/ --limit 5 --json
     """
-    from admire.data.check import UNRANKED, SetCounts, check_set
+    from admire.data.check import SetCounts, check_set
     from admire.data.image_files import check_image
     from admire.data.reader import data_files
     from admire.data.rows import RowReader
     from admire.encoders import open_encoder
-    from admire.encoders.cached import describe_long
     from admire.rankers import RunEncoder
     from admire.rankers.embeddings import Embeddings
 
@@ -90,25 +90,13 @@ def check(
     )
     counts, links = counted.counts, list(counted.links)
     faults = [vars(fault) for fault in found]
-    skipping = RowReader(skip=lambda fault: None)
-    long_texts = Embeddings(encoders).count_long(files.read(data, skipping))
+    captioned = files.read(data, RowReader(skip=lambda fault: None)) if encoders else ()
+    long_texts = Embeddings(encoders).count_long(captioned)
     if json:
         shown = {"counts": counts, "faults": faults, "links": links, "long_texts": long_texts}
         print_json(shown)
     else:
-        for fault in faults:
-            print(visible(fault["what"]))
-        if without := counts.get(UNRANKED):
-            which = "No candidates" if without == counts["items"] else f"{without} {UNRANKED}"
-            print(f"{which}: for admire sense, not for admire rank.")
-        elif not faults:
-            print("No problems.")
-        print("; ".join(f"{kind}: {count}" for kind, count in counts.items()))
-        for note in describe_long(long_texts, "captions"):
-            print(visible(note))
-        if links:
-            others = f" and {len(links) - 1} more" if len(links) > 1 else ""
-            print(visible(f"Links to outside the set's folder: {links[0]}{others}"))
+        _print_check(counts, [fault["what"] for fault in faults], links, long_texts)
         if not files.images and any("images" in fault["settings"] for fault in faults):
             log.info("If the pictures are elsewhere, or tools named them: --images FOLDER")
         if counts["pictures"] and not counts["captions"]:
@@ -119,6 +107,30 @@ def check(
     if faults:
         number = "1 problem" if len(faults) == 1 else f"{len(faults)} problems"
         raise UserError(f"{data}: {number}, listed above.")
+
+
+def _print_check(
+    counts: Mapping[str, int],
+    faults: Sequence[str],
+    links: Sequence[str],
+    long_texts: Sequence[Mapping[str, Any]],
+) -> None:
+    from admire.data.check import UNRANKED
+    from admire.encoders.cached import describe_long
+
+    for fault in faults:
+        print(visible(fault))
+    if without := counts.get(UNRANKED):
+        which = "No candidates" if without == counts["items"] else f"{without} {UNRANKED}"
+        print(f"{which}: for admire sense, not for admire rank.")
+    elif not faults:
+        print("No problems.")
+    print("; ".join(f"{kind}: {count}" for kind, count in counts.items()))
+    for note in describe_long(long_texts, "captions"):
+        print(visible(note))
+    if links:
+        others = f" and {len(links) - 1} more" if len(links) > 1 else ""
+        print(visible(f"Links to outside the set's folder: {links[0]}{others}"))
 
 
 @opt.with_settings("audit", (ItemFiles, "lang", "images"), (Settings, "dictionaries"))

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -121,14 +121,7 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
     known = known_settings(task.settings)
     own = known_settings(task.training()) if trains else known
     options = check_entries(recipe.settings_of(row), command, own, where)
-    panel: Panel = "Data and output"  # a set has all of these settings
-    of_sets = {
-        n: replace(s, option=replace(s.option, in_file=s.option.in_file or s.option.panel == panel))
-        for n, s in known.items()
-    }
-    measured = check_entries(group.settings, plugin.name, of_sets, f"{where}, set '{place}'")
-    if "long_texts" in known and plugin.name != "rank":  # of rank, the profile "paper" has it
-        measured = {"long_texts": "cut"} | measured
+    measured = _measured(group.settings, plugin.name, known, f"{where}, set '{place}'")
     lacking = defaultdict[str, list[str]](list)
     find = partial(_find, data=data, language=group.settings.get("lang"), lacking=lacking[""])
     train = [*find(group.train)] if trains else []
@@ -149,6 +142,20 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
     metrics = list(dict.fromkeys(name.rpartition(":")[2] for name in recipe.metrics))
     data_of = files, train, lacking
     return Job(command, task, trains, options, own, measured, known, *data_of, metrics)
+
+
+def _measured(
+    values: Mapping[str, Any], task: str, known: Mapping[str, Any], where: str
+) -> dict[str, Any]:
+    """Check a set's settings; papers cut long texts."""
+    panel: Panel = "Data and output"  # a set has all of these settings
+    of_sets = {
+        n: replace(s, option=replace(s.option, in_file=s.option.in_file or s.option.panel == panel))
+        for n, s in known.items()
+    }
+    # Of rank, the profile "paper" says it.
+    cut = {"long_texts": "cut"} if "long_texts" in known and task != "rank" else {}
+    return cut | check_entries(values, task, of_sets, where)
 
 
 def _find(value: Any, *, data: str | None, language: str | None, lacking: list[str]) -> Any:
