@@ -12,8 +12,7 @@ from PIL import Image
 from toys import OWL, open_words
 
 from admire import SAMPLES, Candidate, Item, UserError, rank, read_items, write_run
-from admire.apps.audit.audit import Audit, audit
-from admire.apps.audit.candidate_order import check_order
+from admire.apps.audit.audit import Audit, audit, check_order
 from admire.data.reader import iter_items
 from admire.data.rows import RowReader
 from admire.senses.dictionaries import WordNet

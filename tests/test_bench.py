@@ -320,7 +320,7 @@ def alone(task: str, folder: Path, *more: int) -> dict[str, Any]:
     script = Path(__file__).parent / "fakes" / "made_up_collection.py"
     command = [sys.executable, str(script), task, str(folder), *map(str, more)]
     told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return cast(dict[str, Any], json.loads(told.splitlines()[-1]))
+    return cast("dict[str, Any]", json.loads(told.splitlines()[-1]))
 
 
 def mebibytes(folder: Path) -> float:

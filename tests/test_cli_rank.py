@@ -32,7 +32,7 @@ from admire.data.settings import ItemFiles
 from admire.pipeline.past_runs import read_run, read_settings
 from admire.rankers.settings import RequestOptions
 from admire.tasks.rank import run_settings
-from admire.tasks.score import Score
+from admire.tasks.scorecard import Score
 
 
 def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):

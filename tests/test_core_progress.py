@@ -92,7 +92,7 @@ def test_a_notebook_shows_one_line_and_leaves_none(monkeypatch):
             display.DisplayHandle, name, lambda self, data, raw: shown.append(data["text/plain"])
         )
     monkeypatch.setattr("admire.core.progress.in_notebook", lambda: True)
-    monkeypatch.setattr("admire.core.notebook.SECONDS_BETWEEN_UPDATES", -1.0)
+    monkeypatch.setattr("admire.core.progress.SECONDS_BETWEEN_UPDATES", -1.0)
     with progress_as_wanted(None):
         assert list(show_progress("a", "Reading")) == ["a"]
         assert list(show_progress("b", "Writing")) == ["b"]

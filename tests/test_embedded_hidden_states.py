@@ -12,8 +12,8 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from admire.core.errors import UserError
 from admire.core.storage import cache_dir
-from admire.embedded.gguf_file import GgufFile, to_numbers
 from admire.embedded.hidden_states import StateEncoder
+from admire.embedded.qwen_model import GgufFile, to_numbers
 from admire.encoders import Query
 
 

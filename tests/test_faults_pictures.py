@@ -18,7 +18,7 @@ import pytest
 
 from admire import UserError
 from admire.apps.report import thumbnail
-from admire.apps.serve.pictures import check_picture
+from admire.apps.serve.bodies import check_picture
 from admire.apps.serve.problems import Problem
 from admire.data.image_files import read_image
 from admire.data.overlap import picture_hash

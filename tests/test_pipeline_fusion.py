@@ -16,7 +16,7 @@ from admire.metrics.item_figures import score_items
 from admire.pipeline.fusion import fuse
 from admire.pipeline.past_runs import read_run
 from admire.senses import Sense
-from admire.tasks.score import Score
+from admire.tasks.scorecard import Score
 
 ITEMS = [
     replace(OWL, sentence_type="idiomatic"),

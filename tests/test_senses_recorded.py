@@ -16,7 +16,7 @@ from toys import OWL, WordEncoder, explains, talk
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
 from admire.llm import Question, open_llm
-from admire.llm.families import open_models
+from admire.llm.session import open_models
 from admire.prompts import Prompts
 from admire.senses.interpretation import interpret
 from admire.senses.meaning import Meaning, describe

@@ -5,7 +5,7 @@ import io
 import pytest
 from serving import drawn, problem, shared_server, uri
 
-from admire.apps.serve.pictures import distinct, label
+from admire.apps.serve.bodies import distinct, label
 
 Image = pytest.importorskip("PIL.Image")
 

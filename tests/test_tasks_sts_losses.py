@@ -13,7 +13,7 @@ for package in ("sentence_transformers", "pytorch_metric_learning"):
 
 from formulas import by_loops, consistency  # noqa: E402
 
-from admire.tasks.sts.losses import (  # noqa: E402
+from admire.tasks.sts.training import (  # noqa: E402
     AdaptiveTripletLoss,
     ConsistencyLoss,
     WeightedLoss,

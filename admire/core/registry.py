@@ -30,7 +30,7 @@ from functools import cache, cached_property
 from importlib import metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -39,6 +39,21 @@ from admire.core.errors import DISTRIBUTION, UserError
 from admire.core.schema import complaint
 
 log = logging.getLogger("admire")
+
+
+class Identified(Protocol):
+    """A model with a name, and an identity: all that its results depend on. Both default to the
+    class's name."""
+
+    name: str
+    identity: str
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if Protocol not in cls.__bases__:
+            cls.name = getattr(cls, "name", cls.__name__)
+            cls.identity = getattr(cls, "identity", cls.name)
+
 
 GROUP = "admire"
 """The group of entry points."""
@@ -202,7 +217,7 @@ class Plugin:
 
     def _name(self, instance: Any, name: str) -> None:
         """Give a model its full name, and an identity by version, unless it has its own."""
-        default = type(instance).__name__  # see admire.core.identity
+        default = type(instance).__name__  # see admire.core.registry
         version = metadata.version(self.distribution) if self.distribution else "here"
         names = {"name": name, "identity": f"{name}:{self.distribution}-{version}"}
         for attribute, value in names.items():

@@ -67,7 +67,7 @@ def items_from_frame(
         path = Path(folder) / "DataFrame"
         check_columns(path, frame, ("compound",))
         check_item_columns(filter(_is_read_in_files, frame), str(path), RowReader())
-        frame = cast(list[Mapping[str, Any]], frame.to_dict("records"))
+        frame = cast("list[Mapping[str, Any]]", frame.to_dict("records"))
     rows: Iterator[Given] = ((f"{path}, row {k}", row) for k, row in enumerate(frame, start=1))
     if not language:
         text, rows = first_texts(rows)
@@ -199,7 +199,7 @@ def _cell(value: Any) -> Any:
 def check_item(item: Item, where: str) -> Item:
     """Check the texts of an item that no reader has checked; return it with tuples as its lists."""
     try:
-        return cast(Item, _ITEM.validate_python(item))
+        return cast("Item", _ITEM.validate_python(item))
     except ValidationError as error:
         raise UserError(f"{where}, {complain(error)}") from None
 

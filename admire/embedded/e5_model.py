@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto
 
-from admire.embedded.onnx_graph import MICROSOFT, OnnxGraph
+from admire.embedded.onnx_session import MICROSOFT, OnnxGraph
 from admire.encoders.protocols import Vectors
 
 HEADER = struct.Struct("<4sI7ifi5iQ")

@@ -40,8 +40,7 @@ _NETWORK: Opened[tuple[QwenModel, onnxruntime.InferenceSession]] = Opened(1)
 
 def open_network(weights: Path) -> tuple[QwenModel, onnxruntime.InferenceSession]:
     """Open the network; its weights are converted once, into a file of bytes."""
-    from admire.embedded.gguf_file import GgufFile
-    from admire.embedded.qwen_model import QwenModel
+    from admire.embedded.qwen_model import GgufFile, QwenModel
 
     model = QwenModel(GgufFile(embedded_weights()), LAYERS, LIMIT)
     with only_writer(weights, wait=PATIENCE):

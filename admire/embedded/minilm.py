@@ -13,7 +13,7 @@ from admire.core.errors import check_extra, needs_extra
 from admire.core.machine import cores, installed_version
 from admire.core.opened import Opened
 from admire.core.registry import register
-from admire.core.threads import prefetch
+from admire.core.workers import prefetch
 from admire.embedded.onnx_session import open_session
 from admire.encoders.protocols import Role, Vectors
 

@@ -23,7 +23,7 @@ from admire.core.choices import LongTexts
 from admire.core.errors import UserError
 from admire.core.machine import cores
 from admire.core.progress import show_progress
-from admire.core.threads import prefetch
+from admire.core.workers import prefetch
 from admire.data.image_files import read_bytes
 from admire.encoders.protocols import Query, Role, Vectors, reads_images
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from admire.core.choices import Device as Device
 from admire.core.choices import Precision as Precision
-from admire.core.identity import Identified
+from admire.core.registry import Identified
 
 Vectors = npt.NDArray[np.float32]
 """Unit vectors, one per row: shape (rows, width)."""

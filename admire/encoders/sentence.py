@@ -7,22 +7,94 @@ import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from admire.core.errors import UserError
+from admire.core.errors import UserError, needs_extra
 from admire.core.registry import Variant
 from admire.data.image_files import read_image
 from admire.encoders.hub import load_cached_first, resolve_source
 from admire.encoders.protocols import Query, Role, Vectors
 from admire.encoders.torch_models import LazyModel, Placement, register_family
 
-log = logging.getLogger("admire")
-
 if TYPE_CHECKING:
     from PIL.Image import Image
     from sentence_transformers import SentenceTransformer
+
+log = logging.getLogger("admire")
+
+
+with needs_extra("clip", "The vector of a span"):
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Router
+
+
+def prepare_spans(
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    spans: Sequence[tuple[int, int]],
+    rows: Sequence[int] | None = None,
+) -> tuple[dict[str, Any], torch.Tensor]:
+    """Return the model's features of texts, and a mask of the spans' tokens, shape (spans, tokens).
+
+    Args:
+        spans: where each begins and ends, in characters. A token that is partly in a span belongs
+            to it.
+        rows: in which text each span is; None for one span per text.
+
+    Raises:
+        ValueError: a span is beyond the model's limit.
+    """
+    features: dict[str, Any] = model.preprocess(
+        list(texts), task="query", processing_kwargs={"text": {"return_offsets_mapping": True}}
+    )
+    rows = range(len(texts)) if rows is None else rows
+    offsets = features.pop("offset_mapping")[list(rows)]
+    start, end = (torch.tensor([span[k] for span in spans])[:, None] for k in (0, 1))
+    # Special tokens like [CLS] and padding have an empty range.
+    inside = (offsets[..., 0] < end) & (offsets[..., 1] > start)
+    mask = inside & (offsets[..., 0] < offsets[..., 1])
+    for k, (row, (a, b)) in enumerate(zip(rows, spans, strict=True)):
+        if not mask[k].any():
+            text = texts[row]
+            cut = int(offsets[k].max()) <= a < len(text.rstrip())
+            why = (
+                f"is beyond its limit of {model.max_seq_length} tokens" if cut else "is not a word"
+            )
+            raise ValueError(f"'{text[a:b]}' {why} in “{text[:60]}…”")
+    return features, mask
+
+
+def span_states(
+    model: SentenceTransformer,
+    features: dict[str, Any],
+    mask: torch.Tensor,
+    rows: Sequence[int] | None = None,
+) -> torch.Tensor:
+    """Average the masked tokens' last states, shape (spans, width).
+
+    The modules after the model's pooling (projection, normalisation) are applied to it as well, so
+    that it is in the space of the texts' vectors. Arguments are those of :func:`prepare_spans`.
+    """
+    modules: list[torch.nn.Module] = []
+    for module in model:
+        routed = isinstance(module, Router)
+        modules += cast("Any", module).sub_modules["query"] if routed else [module]
+    pooling = next((k for k, module in enumerate(modules) if isinstance(module, Pooling)), 0)
+    for module in modules[:pooling] or modules[:1]:
+        features = module(features)
+    states = features["token_embeddings"]
+    if rows is not None:
+        states = states[list(rows)]
+    weights = mask.to(states.dtype)[..., None]
+    features["sentence_embedding"] = (states * weights).sum(dim=1) / weights.sum(dim=1)
+    for module in modules[pooling + 1 :]:
+        features = module(features)
+    pooled: torch.Tensor = features["sentence_embedding"][:, : model.truncate_dim]
+    return pooled
+
 
 ENCODING: dict[str, Any] = {
     "convert_to_numpy": True,
@@ -223,8 +295,6 @@ class SentenceEncoder(LazyModel):
     def _encode_spans(self, queries: Sequence[Query], prompt: str | None) -> Vectors:
         import torch
         from sentence_transformers.util import batch_to_device
-
-        from admire.encoders.spans import prepare_spans, span_states
 
         if prompt is None:
             prompt = query_prompt(self.model)

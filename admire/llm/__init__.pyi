@@ -1,7 +1,6 @@
 from .chat import ChatModel, Image, Question, Reply, Usage
 from .conversation import Conversation, Unusable, converse
-from .families import open_llm
-from .session import BoundModel, Session
+from .session import BoundModel, Session, open_llm
 
 __all__ = [
     "BoundModel",

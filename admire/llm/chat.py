@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from admire.core.errors import UserError
-from admire.core.identity import Identified
+from admire.core.registry import Identified
 from admire.data.items import Item, SenseLabel
 
 IMAGE_SIDE = 768

@@ -83,7 +83,7 @@ def converse(
         raise
     finally:
         asking.close(waits=waits)
-    return [cast(Result, talk.result) for talk in talks]
+    return [cast("Result", talk.result) for talk in talks]
 
 
 @dataclass

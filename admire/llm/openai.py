@@ -15,15 +15,6 @@ from typing import TYPE_CHECKING, Any
 from admire.core.errors import UserError
 from admire.core.registry import register
 from admire.llm.address import api_key, redact, server_address
-from admire.llm.answers import (
-    NoReply,
-    Withheld,
-    holds_thoughts,
-    message_text,
-    read_json,
-    read_reply,
-    read_target,
-)
 from admire.llm.chat import (
     PARALLEL,
     SEEING,
@@ -34,6 +25,15 @@ from admire.llm.chat import (
     Reply,
     ServerError,
     Usage,
+)
+from admire.llm.client import (
+    NoReply,
+    Withheld,
+    holds_thoughts,
+    message_text,
+    read_json,
+    read_reply,
+    read_target,
 )
 from admire.llm.pictures import data_uri
 from admire.llm.prices import listed_price

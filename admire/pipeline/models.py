@@ -11,7 +11,7 @@ from admire.core.errors import UserError
 from admire.core.schema import as_tuple
 from admire.encoders import TextEncoder
 from admire.llm import BoundModel, ChatModel, Session
-from admire.llm.families import open_models
+from admire.llm.session import open_models
 from admire.rankers.settings import RequestOptions, Settings
 from admire.senses import Detector
 

@@ -17,11 +17,10 @@ from admire.encoders import TextEncoder, open_encoder
 from admire.llm.chat import ChatModel
 from admire.llm.conversation import Conversation, converse
 from admire.prompts import Prompts
-from admire.senses.detector import Detector, Use
+from admire.senses.detector import Detector, Use, open_detector
 from admire.senses.dictionaries import NO_ENTRIES, Dictionary, Entries, look_up_item
 from admire.senses.dictionary_evidence import add_evidence
 from admire.senses.meaning import NO_MEANING, REPEATS, Meaning, MeaningKind, describe
-from admire.senses.opening import open_detector
 from admire.senses.sense import NO_SENSE, Sense, given, likelier
 from admire.senses.sequence import read_sequences, shows_captions
 from admire.senses.settings import SenseSettings

@@ -6,12 +6,15 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import pandas as pd
 
 from admire.core.choices import BoardTrack, PublishedSet
 from admire.core.errors import UserError
+from admire.core.options import Option, Panel, make
+from admire.core.registry import register
+from admire.core.schema import Seed, adapter, settings
 from admire.data.items import Item
 from admire.data.reader import iter_items
 from admire.data.rows import RowReader
@@ -32,7 +35,10 @@ from admire.metrics.reliability import decided_items, risk_curve, sense_summary,
 from admire.pipeline.past_runs import read_rows
 from admire.pipeline.record import refuse_limited, used_gold_sense
 from admire.pipeline.scoring import abstained_below, check_own_gold, judged_track, read_predictions
-from admire.tasks.task import Result, as_rows
+from admire.tasks.task import Data, Result, Task, Values, as_rows
+
+if TYPE_CHECKING:
+    from admire.llm.session import Session
 
 log = logging.getLogger("admire")
 
@@ -98,7 +104,7 @@ def score_submissions(
 ) -> Scorecards:
     """Score one submission or run, or two; for two without gold, only compare their orders.
 
-    The settings are those of :class:`admire.tasks.score.ScoreSettings`.
+    The settings are those of :class:`admire.tasks.scorecard.ScoreSettings`.
     """
     if len(paths) > 2:
         raise UserError("Give one submission, or two to compare.")
@@ -231,3 +237,48 @@ def place_on_boards(
         entry = {"gold_sense": gold_sense, "places": [] if gold_sense else places}
         entries.append({**asdict(board), **entry, "systems": systems})
     return entries, notes
+
+
+SCORING: Panel = "Scoring"
+
+
+@settings(frozen=True, kw_only=True)
+class ScoreSettings:
+    """By what submissions are scored, and with what they are compared."""
+
+    gold: Annotated[Path | None, Option(SCORING)] = None
+    """File with the expected orders, or a folder with one file per language (default: the run's
+    own)."""
+    judgements: Annotated[Path | None, Option(SCORING)] = None
+    """File saved by a report (judgements.json), with people's corrections of the gold."""
+    published: Annotated[PublishedSet | None, Option(SCORING)] = None
+    """Published set of the gold data: also compare with its published figures."""
+    track: Annotated[BoardTrack | None, Option(SCORING)] = None
+    """Track of the leaderboard (default: the run's)."""
+    metrics: Annotated[tuple[str, ...], Option(SCORING, "metric", completes="metric")] = ()
+    """Further metric, a plug-in. Repeat for several."""
+    seed: Annotated[Seed, Option(SCORING)] = 0
+    """Seed for resampling."""
+
+    def __post_init__(self) -> None:
+        if self.published and self.judgements:
+            text = "Published figures use the original gold. Omit one of the two options."
+            raise UserError(text, "published", "judgements")
+
+
+@register("task", "score")
+class Score(Task):
+    """Scores a submission or a run folder, or two, which are also compared."""
+
+    settings: ClassVar[Sequence[Any]] = (ScoreSettings,)
+
+    def run(
+        self, data: Data | Sequence[Path], settings: Values, session: Session | None = None
+    ) -> Scorecards:
+        """See :class:`Task`."""
+
+        paths = [Path(data)] if isinstance(data, str | Path) else data
+        own = make(ScoreSettings, settings)
+        record: dict[str, Any] = adapter(ScoreSettings).dump_python(own, mode="json")
+        record["submissions"] = [str(path) for path in paths]
+        return replace(score_submissions(paths, **vars(own)), record=record)

@@ -98,7 +98,7 @@ class Replies(ScriptedChat):
 
 
 def opens(*llms: ChatModel) -> Callable[..., list[ChatModel]]:
-    """Open these models by any name, in place of :func:`admire.llm.families.open_models`."""
+    """Open these models by any name, in place of :func:`admire.llm.session.open_models`."""
     return lambda *_, session, **__: [session.bind(llm) for llm in llms]
 
 

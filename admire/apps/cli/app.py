@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from admire.apps.cli.panels import EVERYTHING, OWN, show_default
+from admire.apps.cli.options import EVERYTHING, OWN, show_default
 from admire.core.errors import DISTRIBUTION, UserError
 from admire.core.terminal import Formatter, visible
 
@@ -71,7 +71,7 @@ COMMANDS = {
     "rank:submit rank:fuse sets:audit pages:report senses:sense pages:serve",
     TEXTS: "collections:search collections:index retrieval:retrieve sts:sts senses:detect",
     LEARN: "tuning:tune tuning:tune_fusion head:sweep reproduce:reproduce task:task",
-    MODELS: "models:cache plugins:plugins",
+    MODELS: "models:cache models:plugins",
 }
 """The commands by panel, as MODULE:FUNCTION."""
 

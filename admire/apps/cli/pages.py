@@ -16,7 +16,7 @@ from admire.apps.cli import options as opt
 from admire.core.choices import Images, ProfileName
 from admire.core.errors import check_extra
 from admire.rankers.settings import Settings
-from admire.tasks.score import ScoreSettings
+from admire.tasks.scorecard import ScoreSettings
 
 log = logging.getLogger("admire")
 

@@ -24,7 +24,7 @@ from admire.core.errors import UserError
 from admire.data.settings import ItemFiles
 from admire.rankers.settings import RequestOptions, Scoring, Settings
 from admire.tasks.rank import Rank, run_settings
-from admire.tasks.score import Score
+from admire.tasks.scorecard import Score
 
 log = logging.getLogger("admire")
 

@@ -169,9 +169,8 @@ def audit(
     Examples:
         admire audit dev.tsv --against train.tsv --run runs/dev
     """
-    from admire.apps.audit.audit import AUDIT, read_training_digests
+    from admire.apps.audit.audit import AUDIT, check_order, read_training_digests
     from admire.apps.audit.audit import audit as audit_items
-    from admire.apps.audit.candidate_order import check_order
     from admire.apps.report.audit_tables import audit_tables
     from admire.core.storage import check_file, note_addition, write_whole
     from admire.data.reader import iter_items

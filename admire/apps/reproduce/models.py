@@ -15,7 +15,7 @@ from admire.core.options import Setting
 from admire.core.registry import Kind
 from admire.core.schema import as_tuple
 from admire.llm.chat import inner
-from admire.llm.families import open_models
+from admire.llm.session import open_models
 from admire.rankers.embeddings import encoder_attribute
 from admire.rankers.settings import Settings
 

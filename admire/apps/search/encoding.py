@@ -133,7 +133,7 @@ def encode(entries: Sequence[Entry], encoder: TextEncoder) -> Encoded:
             continue
         things: list[Any] = [getattr(entries[row], track) for row in rows]
         if track == "image":
-            vectors = cast(ImageEncoder, encoder).encode_images(things)
+            vectors = cast("ImageEncoder", encoder).encode_images(things)
         else:
             vectors = encoder.encode_texts(things, role="document")
         encoded[track] = np.full((len(entries), vectors.shape[1]), np.nan, dtype=np.float32)

@@ -16,8 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from admire.apps.serve import rest
+from admire.apps.serve.bodies import SIDE, check_picture
 from admire.apps.serve.guard import Guard
-from admire.apps.serve.pictures import SIDE, check_picture
 from admire.apps.serve.problems import Problem, answer_error, template
 from admire.apps.serve.service import Service, State, TheService
 from admire.data.languages import LANGUAGES, language_of

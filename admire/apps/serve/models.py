@@ -40,7 +40,7 @@ class Models:
     Args:
         profile: the name of the profile that is loaded in the background and listed first.
         changes: settings that differ from that profile's.
-        open_llms, open_encoder: in place of :func:`admire.llm.families.open_models` and
+        open_llms, open_encoder: in place of :func:`admire.llm.session.open_models` and
             :func:`admire.encoders.open_encoder`.
     """
 
@@ -64,7 +64,7 @@ class Models:
         """Return the settings of a profile; those of the first with the changes."""
         from admire.rankers.settings import PROFILES
 
-        stack = PROFILES[cast(ProfileName, profile)]
+        stack = PROFILES[cast("ProfileName", profile)]
         return replace(stack, **self._changes) if profile == self.profiles[0] else stack
 
     def keyless(self) -> list[str]:
@@ -80,7 +80,7 @@ class Models:
 
     def llms(self, settings: Settings) -> list[ChatModel]:
         """Return the chat models that the settings name."""
-        from admire.llm.families import open_models
+        from admire.llm.session import open_models
 
         opener, url = self._openers[0] or open_models, settings.llm_url
         return [
@@ -195,7 +195,7 @@ class Models:
                         self._failed[key] = time.monotonic(), (cause := error)
                 if cause and key not in self._opened:
                     raise OpeningError(str(cause), *cause.settings) from cause
-            return cast(Opened, self._opened[key])
+            return cast("Opened", self._opened[key])
 
 
 def _without_cache(encoder: Any) -> Any:

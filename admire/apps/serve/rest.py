@@ -17,9 +17,8 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
-from admire.apps.serve.bodies import media_type
+from admire.apps.serve.bodies import check_picture, distinct, label, media_type
 from admire.apps.serve.guard import MEGABYTE, Limits
-from admire.apps.serve.pictures import check_picture, distinct, label
 from admire.apps.serve.problems import PROBLEM_TYPE, Problem, ProblemDetails, problem_of
 from admire.apps.serve.schemas import Ranking, Reading, Row
 from admire.apps.serve.service import Service, TheService

@@ -10,9 +10,8 @@ from .entries import (
     sort_by_sense,
     spellings,
 )
-from .glossary import Glossary
 from .kaikki import Kaikki
-from .opening import open_dictionaries
+from .opening import Glossary, open_dictionaries
 from .wordnet import WordNet, find_wordnet
 
 __all__ = [

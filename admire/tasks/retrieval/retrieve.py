@@ -116,7 +116,7 @@ def _interpret(
     first = " ".join(query.sentence for query in split.queries[:50])
     lang = settings.lang or detect_language(first)
     items = take_items(
-        Item(q.idiom, q.sentence, lang, sentence_type=cast(SenseLabel, q.usage))
+        Item(q.idiom, q.sentence, lang, sentence_type=cast("SenseLabel", q.usage))
         for q in split.queries
     )
     return lang, interpret_queries(items, settings, llm, meanings="gloss", session=session)
@@ -163,7 +163,7 @@ def _compare(
 ) -> Similarities:
     """Compare queries and documents by one encoder or BM25, and add to the record how."""
     if encoder is None:
-        of = cast(Bm25Query, settings.query)
+        of = cast("Bm25Query", settings.query)
         variant = settings.bm25_variant
         if settings.k1 is not None and settings.b is not None:
             k1, b = settings.k1, settings.b

@@ -28,7 +28,7 @@ with needs_extra("finetune", "Fine-tuning"):
     from sentence_transformers.sentence_transformer.modules import Pooling
     from torch.nn import functional
 
-    from admire.encoders.spans import prepare_spans, span_states
+    from admire.encoders.sentence import prepare_spans, span_states
     from admire.encoders.trainer import Figures, Row, TrainingSet, fine_tune
 
 log = logging.getLogger("admire")

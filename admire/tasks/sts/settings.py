@@ -42,7 +42,7 @@ Objective = Literal[
 (fine-tune setting), ``regression``, ``classification`` and ``cosent`` (pre-train setting) are
 YNU-HPCC's; ``self-labelled`` is their baseline in the fine-tune setting (section 2.2); ``simcse``
 is ChengyuSTS's (equation 2); ``consistent`` is ours, see
-:class:`admire.tasks.sts.losses.ConsistencyLoss`."""
+:class:`admire.tasks.sts.training.ConsistencyLoss`."""
 
 FROM_PAIRS: tuple[Objective, ...] = ("regression", "classification", "cosent")
 """Objectives that learn from pairs with similarities. The others learn from groups."""

@@ -175,7 +175,7 @@ def _folds(compounds: Sequence[str], folds: int, seed: int) -> list[_Parts]:
         held = fold[compound] == left_out
         parts = (~held & ~validating, validating, held)
         splits.append(tuple(np.flatnonzero(part) for part in parts))
-    return cast(list[_Parts], splits)
+    return cast("list[_Parts]", splits)
 
 
 def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
