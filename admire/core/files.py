@@ -87,7 +87,14 @@ def open_text(path: Path, *, header: bool = False) -> io.TextIOWrapper:
     empty, row = True, -header
     try:
         with ExitStack() as stack:
-            file = stack.enter_context(_open_utf8(path))
+            opened = stack.enter_context(open_file(path))
+            if opened.peek(4).startswith(b"PK\3\4"):
+                cure = "Unpack it, or call it .xlsx if it is an Excel file"
+                raise UserError(f"{path}: is a ZIP. {cure}.")
+            file: BinaryIO = opened
+            if opened.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                with opened:
+                    file = io.BytesIO(opened.read().decode("utf-16").encode())
             for line in file:
                 row += 1
                 empty &= not line.decode("utf-8-sig").strip()
@@ -103,17 +110,6 @@ def open_text(path: Path, *, header: bool = False) -> io.TextIOWrapper:
         ) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from None
-
-
-def _open_utf8(path: Path) -> BinaryIO:
-    """Open a file; one in UTF-16 is converted in memory."""
-    file = open_file(path)
-    if file.peek(4).startswith(b"PK\3\4"):
-        raise UserError(f"{path}: is a ZIP. Unpack it, or call it .xlsx if it is an Excel file.")
-    if file.peek(2)[:2] not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        return file
-    with file:
-        return io.BytesIO(file.read().decode("utf-16").encode())
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -232,7 +228,13 @@ def _sheet_records(path: Path) -> Generator[list[Any]]:
 
 
 def _text_records(path: Path, quoting: Literal[0, 3]) -> Generator[list[Any]]:
-    """Yield the header and the rows of a TSV or CSV."""
+    """Yield the header and the rows of a TSV or CSV, with empty cells for those that a row lacks.
+
+    Blank lines are left out.
+    """
+    lines: list[str] = []  # of the row
+    header: list[str] = []
+    row = 0
     with open_text(path, header=True) as text:
         text.reconfigure(newline="")  # a lone carriage return ends a line too
         first = next(filter(str.strip, text))
@@ -240,40 +242,27 @@ def _text_records(path: Path, quoting: Literal[0, 3]) -> Generator[list[Any]]:
         separator = "\t"
         if path.suffix.lower() != ".tsv":  # where the comma is the decimal point: semicolons
             separator = ";" if first.count(";") > first.count(",") else ","
-        yield from _records(text, path, separator, quoting)
+        options: Any = {"delimiter": separator, "quoting": quoting}
 
+        def noted() -> Iterator[str]:
+            for line in text:
+                lines.append(line)
+                yield line
 
-def _records(
-    text: Iterable[str], path: Path, separator: str, quoting: Literal[0, 3]
-) -> Iterator[list[str]]:
-    """Yield the header and the rows, which get empty cells for those that they lack.
-
-    Blank lines are left out.
-    """
-    lines: list[str] = []  # of the row
-
-    def noted() -> Iterator[str]:
-        for line in text:
-            lines.append(line)
-            yield line
-
-    options: Any = {"delimiter": separator, "quoting": quoting}
-    header: list[str] = []
-    row = 0
-    try:
-        for cells in csv.reader(noted(), strict=True, **options):
-            if len(cells) > 1 or "".join(cells).strip():
-                header = header or cells
-                if _is_joined(cells, lines, separator, len(header)):
-                    raise csv.Error
-                if len(cells) > len(header):
-                    has = f"has {len(cells)} cells for {len(header)} columns"
-                    raise UserError(f"{path}, row {row}: {has}.")
-                yield cells + [""] * (len(header) - len(cells))
-                row += 1
-            lines.clear()
-    except csv.Error:
-        raise _joined(path, row, header, lines, options) from None
+        try:
+            for cells in csv.reader(noted(), strict=True, **options):
+                if len(cells) > 1 or "".join(cells).strip():
+                    header = header or cells
+                    if _is_joined(cells, lines, separator, len(header)):
+                        raise csv.Error
+                    if len(cells) > len(header):
+                        has = f"has {len(cells)} cells for {len(header)} columns"
+                        raise UserError(f"{path}, row {row}: {has}.")
+                    yield cells + [""] * (len(header) - len(cells))
+                    row += 1
+                lines.clear()
+        except csv.Error:
+            raise _joined(path, row, header, lines, options) from None
 
 
 def _joined(

@@ -157,15 +157,11 @@ def show_progress(things: Iterable[Thing], task: str, total: int | None = None) 
         started = reported = time.monotonic()
         for done, thing in enumerate(things):
             if (now := time.monotonic()) - reported > SECONDS_BETWEEN_LINES:
-                reported = now
-                log.info("%s: %d of %d%s", task, done, total, _pace(now - started, done, total))
+                reported, pace = now, ""
+                if done:
+                    each = (now - started) / done
+                    left = round(each * (total - done))
+                    pace = f", {each:.{1 if each < 10 else 0}f} s each"
+                    pace += f", about {left // 60}:{left % 60:02} min left"
+                log.info("%s: %d of %d%s", task, done, total, pace)
             yield thing
-
-
-def _pace(seconds: float, done: int, total: int) -> str:
-    """Say how long each thing takes and how long the others will, once one is done."""
-    if not done:
-        return ""
-    each = seconds / done
-    left = round(each * (total - done))
-    return f", {each:.{1 if each < 10 else 0}f} s each, about {left // 60}:{left % 60:02} min left"

@@ -177,17 +177,28 @@ class Plugin:
                 the values of all plug-ins' settings by name; its own are passed as ``settings``.
 
         Raises:
-            PluginError: it raises an exception, or makes an invalid object.
+            PluginError: it raises an exception, or makes an object that lacks an attribute of its
+                kind.
         """
         options["settings"] = self.read_settings(options.get("plugins", {}).get(self.name, {}))
         chosen = {name: value for name, value in options.items() if name in self.arguments}
         with self.blamed():
             instance = self.make(*([source] if source else []), **chosen)
-        if not self.ships:
-            self.check(instance)
-            self._name(instance, f"{self.name}:{source}" if source else self.name)
-            with suppress(AttributeError):
-                instance._plugin = self
+        if self.ships:
+            return instance
+        base, *needed = PROTOCOLS.get(self.kind, ("",))
+        missing = [name for name in needed if name != "name" and not hasattr(instance, name)]
+        if missing:
+            raise self.error(f"has no {' and no '.join(missing)}. Derive it from {base}.")
+        name = f"{self.name}:{source}" if source else self.name
+        version = metadata.version(self.distribution) if self.distribution else "here"
+        default = type(instance).__name__  # see Identified
+        with suppress(AttributeError):  # such as a tuple, which needs no name
+            instance._plugin = self
+            if getattr(instance, "name", default) == default:
+                instance.name = name
+            if getattr(instance, "identity", default) == default:
+                instance.identity = f"{name}:{self.distribution}-{version}"
         return instance
 
     def read_settings(self, values: Mapping[str, Any]) -> Any:
@@ -204,30 +215,11 @@ class Plugin:
             name = f"{self.name}_{error.errors()[0]['loc'][0]}".replace("-", "_")
             raise UserError(f"{name} {complaint(error)}", name) from None
 
-    def check(self, instance: Any) -> None:
-        """Refuse an object that lacks required attributes of its kind.
-
-        Raises:
-            PluginError: it lacks an attribute.
-        """
-        base, *attributes = PROTOCOLS.get(self.kind, ("",))
-        missing = [name for name in attributes if name != "name" and not hasattr(instance, name)]
-        if missing:
-            raise self.error(f"has no {' and no '.join(missing)}. Derive it from {base}.")
-
-    def _name(self, instance: Any, name: str) -> None:
-        """Give a model its full name, and an identity by version, unless it has its own."""
-        default = type(instance).__name__  # see admire.core.registry
-        version = metadata.version(self.distribution) if self.distribution else "here"
-        names = {"name": name, "identity": f"{name}:{self.distribution}-{version}"}
-        for attribute, value in names.items():
-            if getattr(instance, attribute, default) == default:
-                with suppress(AttributeError):  # such as a tuple, which needs no name
-                    setattr(instance, attribute, value)
-
     @contextmanager
     def blamed(self, where: str = "") -> Iterator[None]:
-        """Turn an exception in this block into a :class:`PluginError`, unless it ships with admire.
+        """Turn an exception in this block into a :class:`PluginError`.
+
+        One of a plug-in that ships with admire, or that is a message for users, stays as it is.
 
         Args:
             where: the item or text that the plug-in was working on.
@@ -235,17 +227,9 @@ class Plugin:
         try:
             yield
         except (Exception, SystemExit) as error:
-            blamed = self.blame(error, where)
-            if blamed is error:
+            if self.ships or isinstance(error, UserError | MemoryError):
                 raise
-            raise blamed from error
-
-    def blame(self, error: BaseException, where: str = "") -> BaseException:
-        """Return an exception as a :class:`PluginError`; unchanged if the plug-in ships with admire
-        or it is a message for users."""
-        if self.ships or isinstance(error, UserError | MemoryError):
-            return error
-        return self.error(f"raised {type(error).__name__} ({error}).", where)
+            raise self.error(f"raised {type(error).__name__} ({error}).", where) from error
 
     def error(self, fault: str, where: str = "") -> PluginError:
         """Return the error of a plug-in: what it did wrong, and where."""

@@ -214,7 +214,7 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
     """
     check_folder(folder, kind)
     folder = Path(os.path.realpath(folder))
-    part = _part_of(folder)
+    part, old = _part_of(folder), folder.with_name(f".{folder.name}.admire-old")
     with only_writer(folder):
         try:
             with writing(folder):
@@ -224,7 +224,14 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
             with writing(folder):
                 mark_folder(part, kind, _names(part))
                 check_folder(folder, kind)  # something may have been put there meanwhile
-                _swap(folder, part, kind)
+                gone = " and ".join(sorted(_names(folder) - _names(part)))
+                shutil.rmtree(old, ignore_errors=True)
+                if folder.exists():
+                    folder.rename(old)
+                part.rename(folder)
+                shutil.rmtree(old, ignore_errors=True)
+                if gone:
+                    log.info("%s: replaced the %s before it, with its %s.", folder, kind, gone)
         except UserError as error:
             raise UserError(str(error).replace(str(part), str(folder)), *error.settings) from error
         finally:
@@ -233,19 +240,6 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
 
 def _part_of(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.admire-part")
-
-
-def _swap(folder: Path, part: Path, kind: str) -> None:
-    """Replace a folder by its new version, and log files that only the old one contained."""
-    gone = " and ".join(sorted(_names(folder) - _names(part)))
-    old = folder.with_name(f".{folder.name}.admire-old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    part.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
-    if gone:
-        log.info("%s: replaced the %s before it, with its %s.", folder, kind, gone)
 
 
 def _names(folder: Path) -> set[str]:

@@ -187,7 +187,6 @@ def open_ranker(name: str, prompts: Prompts, settings: Settings, **options: Any)
     plugin, _ = registry.resolve("ranker", name)
     if isinstance(plugin.make, type):
         ranker: Ranker = plugin.open(plugins=settings.plugins, **options)
-        plugin.check(ranker)
     else:
         ranker = Ranker()
         ranker.scores = plugin.make  # type: ignore[method-assign]
