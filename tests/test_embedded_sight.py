@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import admire
 from admire import Candidate, Item, Settings
 from admire.core.choices import TRACKS
+from admire.core.progress import log_once
 from admire.embedded.e5 import E5Encoder
 from admire.embedded.sight import VECTORS, SightEncoder, conse
 from admire.encoders import families
@@ -141,7 +142,7 @@ def test_the_shipped_label_vectors_are_e5s(sight: SightEncoder):
 
 
 def test_opening_says_once_what_it_recognises(sight: SightEncoder, caplog):
-    families._log_once.cache_clear()
+    log_once.cache_clear()
     with caplog.at_level("INFO", "admire"):
         for _ in range(2):
             families.open_encoder("sight")

@@ -8,11 +8,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from admire.core.terminal import on_terminal, visible
 
 log = logging.getLogger("admire")
+
+
+@cache
+def log_once(level: int, message: str) -> None:
+    """Log a message, the first time that a process has it."""
+    log.log(level, "%s", message)
 
 
 SECONDS_BETWEEN_UPDATES = 0.2

@@ -33,17 +33,12 @@ class Collector(Protocol):
 C = TypeVar("C", bound=Collector)
 
 
-Checked = tuple[C, list[Fault], Callable[[], Iterator[Item]]]
-"""What took each item of a set without what its faults spoil, the faults, and what iterates over
-the items from the first one on."""
-
-
 def check_set(
     read: Callable[..., Iterator[Item]],
     collect: Callable[[], C],
     reads_pictures: Callable[[C], bool],
     look: Look,
-) -> Checked[C]:
+) -> tuple[C, list[Fault], Callable[[], Iterator[Item]]]:
     """Read a set for its faults, and again to look at its pictures if they are to be read.
 
     Args:
@@ -51,24 +46,20 @@ def check_set(
         collect: begins a collector.
         reads_pictures: decides by the first reading's collector whether to look at pictures.
         look: raises UserError for a picture that cannot be used.
+
+    Returns:
+        A collector that took each item without what its faults spoil, the faults, and what iterates
+        over the items from the first one on.
     """
-    rows = RowReader()
-    checked = _check(read, collect(), rows)
-    if reads_pictures(checked[0]) and find_spec("PIL"):
-        rows = RowReader(look=look)  # a missing picture is now a fault
-        checked = _check(read, collect(), rows)
+    for rows in (RowReader(), RowReader(look=look)):  # then a missing picture is a fault
+        collector, faults, kept, count = collect(), list[Fault](), list[Item](), 0
+        for count, item in enumerate(read(rows=replace(rows, skip=faults.append)), start=1):
+            collector.add(item)
+            if count <= KEPT:
+                kept.append(item)
+        if not (reads_pictures(collector) and find_spec("PIL")):
+            break
     log_notes(rows.notes)
-    return checked
-
-
-def _check(read: Callable[..., Iterator[Item]], collector: C, rows: RowReader) -> Checked[C]:
-    faults: list[Fault] = []
-    kept: list[Item] = []
-    count = 0
-    for count, item in enumerate(read(rows=replace(rows, skip=faults.append)), start=1):
-        collector.add(item)
-        if count <= KEPT:
-            kept.append(item)
     skip = (lambda fault: None) if faults else None
     read_again = partial(read, rows=RowReader(look=rows.look, skip=skip))
     return collector, faults, read_again if count > KEPT else lambda: iter(kept)

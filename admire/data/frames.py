@@ -16,7 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from admire.core.errors import UserError
 from admire.core.files import check_columns
 from admire.data.columns import check_item_columns, item_row
-from admire.data.items import Candidate, Item
+from admire.data.items import Item
 from admire.data.languages import check_language, detect_language
 from admire.data.rows import HUGGING_FACE, RowReader, complain, log_notes
 
@@ -66,7 +66,9 @@ def items_from_frame(
     if isinstance(frame, pd.DataFrame):
         path = Path(folder) / "DataFrame"
         check_columns(path, frame, ("compound",))
-        check_item_columns(filter(_is_read_in_files, frame), str(path), RowReader())
+        check_item_columns(
+            (name for name in frame if not _PATH.fullmatch(str(name))), str(path), RowReader()
+        )
         frame = cast("list[Mapping[str, Any]]", frame.to_dict("records"))
     rows: Iterator[Given] = ((f"{path}, row {k}", row) for k, row in enumerate(frame, start=1))
     if not language:
@@ -111,7 +113,9 @@ def manifest_row(
         UserError: it has something that cannot be read.
     """
     row = plain_row(_row(thing) if isinstance(thing, Item) else thing)
-    _take_paths(row)
+    for column in [*filter(_PATH.fullmatch, row)]:
+        path = row.pop(column)
+        row[column.replace("_path", "")] = Path(path) if path else ""
     read = item_row(row, where, reader, ragged=True, all_read=False)
     return {**read, **({"word": ""} if row.get("sentence") else {})}, where
 
@@ -151,15 +155,12 @@ def _row(item: Item) -> dict[str, Any]:
     }
     for key, columns in CANDIDATE_COLUMNS.items():
         for k, candidate in enumerate(getattr(item, key), start=1):
-            name = "" if _is_numbered(candidate, key, k) else candidate.name
-            cells = name, candidate.image and str(candidate.image), candidate.caption
+            image = candidate.image and str(candidate.image)
+            # Without a picture, the name may be only the candidate's number.
+            numbered = not image and candidate.name == f"{key.removesuffix('s')}{k}"
+            cells = "" if numbered else candidate.name, image, candidate.caption
             row |= {column.format(k): cell for column, cell in zip(columns, cells, strict=True)}
     return row
-
-
-def _is_numbered(candidate: Candidate, key: str, k: int) -> bool:
-    """Return whether the name of a candidate is only its number, as without a picture."""
-    return not candidate.image and candidate.name == f"{key.removesuffix('s')}{k}"
 
 
 CANDIDATE_COLUMNS = {
@@ -167,17 +168,6 @@ CANDIDATE_COLUMNS = {
     "sequence": ("sequence_image{}", "sequence_path{}", "sequence_caption{}"),
 }
 """The columns of name, path and caption."""
-
-
-def _is_read_in_files(column: object) -> bool:
-    return not _PATH.fullmatch(str(column))
-
-
-def _take_paths(row: dict[str, Any]) -> None:
-    """Replace the columns that say where pictures are by the pictures."""
-    for column in [*filter(_PATH.fullmatch, row)]:
-        path = row.pop(column)
-        row[column.replace("_path", "")] = Path(path) if path else ""
 
 
 def _cell(value: Any) -> Any:

@@ -67,8 +67,15 @@ def read_image(path: Path) -> Image:
             picture = ImageOps.exif_transpose(opened)
         except Exception:  # damaged EXIF data do not matter
             picture = opened.copy()
-        if picture.mode.startswith("I"):
-            picture = _eight_bits(picture)
+        if picture.mode.startswith("I"):  # Pillow's own conversion would clip at 255
+            import numpy as np
+
+            values = np.asarray(picture).clip(0, 65535)
+            transparent = picture.info.get("transparency")
+            picture = Image.fromarray((values // 257).astype(np.uint8))
+            if transparent is not None:
+                seen = np.where(values == transparent, 0, 255).astype(np.uint8)
+                picture.putalpha(Image.fromarray(seen))
         if picture.has_transparency_data:
             picture = picture.convert("RGBA")
             white = Image.new("RGBA", picture.size, "white")
@@ -180,16 +187,3 @@ def _decoding(path: Path) -> Iterator[ImageFile]:
             raise UserError(
                 f"{path}: the image cannot be decoded ({reason}). If truncated, copy it again."
             ) from None
-
-
-def _eight_bits(picture: Image) -> Image:
-    """Scale a 16-bit greyscale image to 8 bits; Pillow's own conversion would clip at 255."""
-    import numpy as np
-    from PIL import Image
-
-    values = np.asarray(picture).clip(0, 65535)
-    grey = Image.fromarray((values // 257).astype(np.uint8))
-    transparent = picture.info.get("transparency")
-    if transparent is not None:
-        grey.putalpha(Image.fromarray(np.where(values == transparent, 0, 255).astype(np.uint8)))
-    return grey

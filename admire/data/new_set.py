@@ -47,7 +47,16 @@ def init_set(folder: Path, pictures: Sequence[Path] = ()) -> pd.DataFrame:
     for place, group in groupby(by_place, key=lambda file: file.parent):
         row = {"compound": place.name.replace("_", " "), "sentence": ""}
         for number, file in enumerate(group, start=1):
-            row[f"image{number}_name"] = _name_in(folder, file)
+            copy = file
+            if not file.is_relative_to(folder):
+                copy = folder / file.parent.name / file.name
+                if copy.exists() and not filecmp.cmp(file, copy, shallow=False):
+                    raise UserError(
+                        f"{copy}: already exists, and differs from {file}. Rename one of them."
+                    )
+                with open_file(file) as source, write_whole(copy, "wb") as target:
+                    shutil.copyfileobj(source, target)
+            row[f"image{number}_name"] = copy.relative_to(folder).as_posix()
             row[f"image{number}_caption"] = read_sidecar(file) or ""
         rows.append(row)
     table = pd.DataFrame(rows).fillna("")
@@ -65,15 +74,3 @@ def _picture_files(path: Path) -> Iterator[Path]:
         hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
         if file.suffix.lower() in SUFFIXES and file.is_file() and not hidden:
             yield file
-
-
-def _name_in(folder: Path, file: Path) -> str:
-    """Return a picture's path in the set, into which it is copied if it lies elsewhere."""
-    if not file.is_relative_to(folder):
-        copy = folder / file.parent.name / file.name
-        if copy.exists() and not filecmp.cmp(file, copy, shallow=False):
-            raise UserError(f"{copy}: already exists, and differs from {file}. Rename one of them.")
-        with open_file(file) as source, write_whole(copy, "wb") as target:
-            shutil.copyfileobj(source, target)
-        file = copy
-    return file.relative_to(folder).as_posix()

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from admire.core.files import (
     numbered_rows,
     table_parts,
 )
+from admire.core.progress import log_once
 from admire.core.registry import Plugin
 from admire.core.storage import MARKER, open_file, split_sheet, suffix_of
 from admire.data.columns import candidate_columns, check_item_columns, item_row
@@ -47,8 +47,6 @@ from admire.data.languages import (
     word_language,
 )
 from admire.data.rows import RowReader, log_notes
-
-log = logging.getLogger("admire")
 
 FileRow = tuple[int, dict[str, Any] | UserError]
 """A row's number in a file, and the row as a JSONL manifest has it, or what is wrong with it."""
@@ -127,15 +125,16 @@ def iter_items(
             reader = replace(reader, folder=file.folder, language=file.language)
             reader = reader.with_images(images) if images else reader
             things = file.rows(gold, reader)
-            if not (language or file.names_language):
+            named = file.reader.name == "vwsd" or named_language(file.path)
+            if not (language or named):
                 text, things = first_texts(things)
                 reader = replace(reader, language=language_of(text) or file.language)
             if not language and base_language(reader.language) != "en":
                 by = "name" if reader.language == file.language else "sentences"
                 detected.append(f"{language_name(reader.language)} ({reader.language}) by the {by}")
             yield from islice(_items(file, things, reader), limit)
-        if detected:
-            _log_languages(str(path), ", ".join(detected))
+        if detected:  # once, as most sets are read several times
+            log_once(logging.INFO, f"{path}: read as {', '.join(detected)}.")
     finally:  # the first items may be enough
         if rows is None:
             log_notes(reader.notes)
@@ -153,12 +152,6 @@ def _items(file: DataFile, given: Iterable[Given], reader: RowReader) -> Iterato
             yield item
     if not where:
         raise UserError(f"{file.name}: contains no items.")
-
-
-@cache
-def _log_languages(path: str, languages: str) -> None:
-    """Log the languages that were not given; once, as most sets are read several times."""
-    log.info("%s: read as %s.", path, languages)
 
 
 def take_items(data: Data, language: str | None = None) -> Sequence[Item]:
@@ -206,11 +199,6 @@ class DataFile:
     def folder(self) -> Path:
         """The folder of the images."""
         return self.path if self.path.is_dir() else self.path.parent
-
-    @property
-    def names_language(self) -> bool:
-        """Whether the language is known without a look at the sentences."""
-        return self.reader.name == "vwsd" or bool(named_language(self.path))
 
     def rows(self, gold: str | Path | None, rows: RowReader) -> Iterator[Given]:
         """Yield what the reader yields, each with its place.
@@ -284,7 +272,15 @@ def data_files(data: str | Path, language: str | None = None) -> list[DataFile]:
             open_file(path).close()
         tag = check_language(language) if language else guess_language(path)
         return [DataFile(str(data), source, reader, tag)]
-    files = _files_in(path) if os.path.isdir(path) else [_checked_file(path, reader)]
+    if os.path.isdir(path):
+        files = _files_in(path)
+    else:
+        open_file(path).close()
+        if not reader and (suffix := suffix_of(path)) not in READERS:
+            kinds = f"{', '.join((*TABLES, *JSON))}, a folder, or V-WSD's .txt"
+            what = f"is not {kinds}. Save a spreadsheet as .xlsx or CSV UTF-8"
+            raise UserError(f"{path}: {'is a ZIP. Unpack it' if suffix == '.zip' else what}.")
+        files = [path]
     by_code: dict[str, DataFile] = {}
     for file in files:
         of_file = reader or registry.find("reader", READERS[suffix_of(file)])
@@ -349,19 +345,6 @@ def _files_in(folder: Path) -> list[Path]:
             f"in this folder, found {len(files)}. Name the file itself."
         )
     return files
-
-
-def _checked_file(path: Path, reader: Plugin | None) -> Path:
-    open_file(path).close()
-    if reader:
-        return path
-    if (suffix := suffix_of(path)) not in READERS:
-        kinds = ", ".join((*TABLES, *JSON))
-        what = (
-            f"is not {kinds}, a folder, or V-WSD's .txt. Save a spreadsheet as .xlsx or CSV UTF-8"
-        )
-        raise UserError(f"{path}: {'is a ZIP. Unpack it' if suffix == '.zip' else what}.")
-    return path
 
 
 @registry.register("reader", "admire", takes="PATH")

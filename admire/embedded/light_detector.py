@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from admire.core import registry
 from admire.core.errors import UserError
 from admire.core.files import read_text
+from admire.core.progress import log_once
 from admire.core.storage import write_whole
 from admire.data.compounds import find_compound
 from admire.data.languages import base_language
@@ -31,10 +32,11 @@ from admire.senses.sense import Sense, likelier
 if TYPE_CHECKING:
     from admire.data.items import Item
 
-log = logging.getLogger("admire")
-
 BUILT_IN = Path(__file__).parent / "detector.json"
 """The light detector that admire ships."""
+
+BETTER = "Votes of a strong chat model are better there (--llm openai:MODEL --sense vote)."
+"""What to do about languages without training."""
 
 Features = npt.NDArray[np.float64]
 
@@ -104,15 +106,13 @@ class LightDetector:
         contexts = np.concatenate(places, axis=1)
         # The last bits of one product for all contexts would depend on their number.
         products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
-        self._warn_of({base_language(use.item.language) for use in uses})
+        trained_on = trained_languages(self)
+        used = {base_language(use.item.language) for use in uses}
+        if trained_on and (new := sorted(used - {*trained_on})):
+            warning = f"{describe_untrained(new, trained_on)}: {expected_accuracy(self)}."
+            log_once(logging.WARNING, f"{warning} {BETTER}")
         probabilities = 1 / (1 + np.exp(-(products + self.biases)))
         return [likelier(heads.mean(), "detector") for heads in probabilities]
-
-    def _warn_of(self, languages: set[str]) -> None:
-        """Warn about languages that it was not trained on, once about the same ones."""
-        trained = trained_languages(self)
-        if trained and (new := sorted(languages - {*trained})):
-            _warn_once(f"{describe_untrained(new, trained)}: {expected_accuracy(self)}.")
 
     def save(self, path: Path) -> None:
         """Write the detector as JSON; a UserError if the file cannot be written."""
@@ -128,12 +128,6 @@ class LightDetector:
             "card": self.card,
         }
         return json.dumps(content, separators=(",", ":"))
-
-
-@cache
-def _warn_once(what: str) -> None:
-    better = "Votes of a strong chat model are better there (--llm openai:MODEL --sense vote)."
-    log.warning("%s %s", what, better)
 
 
 def sha256(text: str) -> str:

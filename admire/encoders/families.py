@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from admire.core import registry
 from admire.core.errors import UserError, check_extra
+from admire.core.progress import log_once
 from admire.encoders.protocols import QueryEncoder
 from admire.encoders.torch_models import LazyModel, Placement
 
@@ -74,18 +74,19 @@ def open_encoder(
         else:
             log.warning("The encoder '%s' runs on the CPU, not on '%s'.", name, device)
     if "revision" in plugin.arguments:
-        source, options["revision"] = _at_revision(source)
+        options["revision"] = None
+        if not Path(source).expanduser().exists():  # a folder's name may contain an @
+            source, _, revision = source.partition("@")
+            if revision and Path(source).expanduser().is_dir():
+                cure = f"Omit '@{revision}'"
+                raise UserError(f"{source}: a folder has no revisions. {cure}.", "encoder")
+            options["revision"] = revision or None
     encoder = plugin.open(source, **options)
     if isinstance(encoder, LazyModel):
         encoder.share()
     if limits := getattr(encoder, "limits", None):
-        _log_once(f"The encoder {name} {limits}.")
+        log_once(logging.INFO, f"The encoder {name} {limits}.")
     return CachedEncoder(encoder)
-
-
-@cache
-def _log_once(message: str) -> None:
-    log.info("%s", message)
 
 
 def open_trainable(name: str, **options: Any) -> SentenceEncoder:
@@ -104,16 +105,6 @@ def open_trainable(name: str, **options: Any) -> SentenceEncoder:
         raise UserError(f"'{name}' cannot be fine-tuned. Use a model of sbert:….", "encoder")
     opened.claim()
     return opened
-
-
-def _at_revision(source: str) -> tuple[str, str | None]:
-    """Split a folder or repository from the revision after an @."""
-    if Path(source).expanduser().exists():  # a folder's name may contain an @
-        return source, None
-    source, _, revision = source.partition("@")
-    if revision and Path(source).expanduser().is_dir():
-        raise UserError(f"{source}: a folder has no revisions. Omit '@{revision}'.", "encoder")
-    return source, revision or None
 
 
 def open_context_encoder(name: str) -> QueryEncoder:

@@ -11,24 +11,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from admire.core.errors import UserError, needs_extra
+from admire.core.errors import UserError
 from admire.core.registry import Variant
 from admire.data.image_files import read_image
 from admire.encoders.hub import load_cached_first, resolve_source
 from admire.encoders.protocols import Query, Role, Vectors
 from admire.encoders.torch_models import LazyModel, Placement, register_family
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # nothing is loaded before something is to be encoded
+    import torch
     from PIL.Image import Image
     from sentence_transformers import SentenceTransformer
 
 log = logging.getLogger("admire")
-
-
-with needs_extra("clip", "The vector of a span"):
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Router
 
 
 def prepare_spans(
@@ -47,6 +42,8 @@ def prepare_spans(
     Raises:
         ValueError: a span is beyond the model's limit.
     """
+    import torch
+
     features: dict[str, Any] = model.preprocess(
         list(texts), task="query", processing_kwargs={"text": {"return_offsets_mapping": True}}
     )
@@ -78,6 +75,8 @@ def span_states(
     The modules after the model's pooling (projection, normalisation) are applied to it as well, so
     that it is in the space of the texts' vectors. Arguments are those of :func:`prepare_spans`.
     """
+    from sentence_transformers.sentence_transformer.modules import Pooling, Router
+
     modules: list[torch.nn.Module] = []
     for module in model:
         routed = isinstance(module, Router)
@@ -168,7 +167,12 @@ class SentenceEncoder(LazyModel):
         name = Path(source).name.lower()
         is_e5 = re.search(r"(?<![a-z0-9])e5(?![a-z0-9])", name) is not None
         self._e5 = is_e5 and "instruct" not in name
-        self._drops_prompts = not own_prompts and self._has_prompts()
+        self._drops_prompts = False
+        if not own_prompts:
+            saved = _json(self._file("", "config_sentence_transformers.json")) or {}
+            own = saved.get("prompts") or {}
+            others = [own.get(role) not in (None, "", e5) for role, e5 in E5_PROMPTS.items()]
+            self._drops_prompts = any(others)
         self.identity = f"sbert:{self._source.identity}:{placement.precision}{':e5' * self._e5}"
         self.identity += ":no-prompts" * self._drops_prompts + ":remote-code" * trust_remote_code
         try:
@@ -192,12 +196,6 @@ class SentenceEncoder(LazyModel):
             settings = _json(self._file(path, "sentence_bert_config.json")) or {}
             return "image" in settings.get("modality_config", {})
         return bool(kind == "CLIPModel")  # as older versions of the package save a CLIP
-
-    def _has_prompts(self) -> bool:
-        """Return whether the model puts prompts before queries or documents, other than E5's."""
-        settings = _json(self._file("", "config_sentence_transformers.json")) or {}
-        prompts = settings.get("prompts") or {}
-        return any(prompts.get(role) not in (None, "", e5) for role, e5 in E5_PROMPTS.items())
 
     def _file(self, path: str, name: str) -> Path | None:
         """Find a file of one of the model's modules; None if it has none."""

@@ -7,15 +7,13 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations, product
 from typing import Protocol
 
+from admire.core.progress import log_once
 from admire.core.registry import blamed
 from admire.data.items import Item, SenseLabel
 from admire.data.languages import base_language, language_name
-
-log = logging.getLogger("admire")
 
 GLOSS = 300
 """Maximum characters of a gloss or an example."""
@@ -98,7 +96,10 @@ def look_up(dictionaries: Sequence[Dictionary], expression: str, language: str) 
     language = code_of(language)
     able = [dictionary for dictionary in dictionaries if language in dictionary.languages]
     if dictionaries and not able:
-        _warn_of_language(language, tuple(dictionary.name for dictionary in dictionaries))
+        names = " and ".join(dictionary.name for dictionary in dictionaries)
+        lacks = f"dictionaries {names} have" if dictionaries[1:] else f"dictionary {names} has"
+        no_language = f"The {lacks} no {language_name(language)}: no dictionary is used there."
+        log_once(logging.WARNING, no_language)
     for dictionary in able:
         for key in spellings(expression, language):
             with blamed(dictionary):
@@ -120,14 +121,6 @@ def look_up_item(dictionaries: Sequence[Dictionary], item: Item) -> Entries:
     if entries == NO_ENTRIES:
         entries = look_up(dictionaries, item.word, item.language)
     return Entries((*entries.idiomatic, *entries.literal))
-
-
-@cache
-def _warn_of_language(language: str, names: Sequence[str]) -> None:
-    lacks = "The dictionary %s has no %s" if len(names) == 1 else "The dictionaries %s have no %s"
-    log.warning(
-        f"{lacks}: no dictionary is used there.", " and ".join(names), language_name(language)
-    )
 
 
 def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> Entries:
@@ -213,15 +206,10 @@ def _words(text: str) -> list[str]:
         return re.findall(r"[^\W_]+", re.sub(r"(?<=\w)(?:'|_(?=s\b))", "", text.lower()))
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
     joined = re.sub(r"(?<=\w)(?:['’]|_(?=s\b))", "", folded)
-    return "".join(map(_letter, joined)).split()
-
-
-def _letter(character: str) -> str:
-    """Return a letter, vowel sign or accent unchanged, "" for a joiner, a space for the rest."""
-    kind = unicodedata.category(character)
-    if kind == "Cf":
-        return ""
-    return character if character.isalnum() or kind[0] == "M" else " "
+    kinds = ((character, unicodedata.category(character)) for character in joined)
+    # Letters, vowel signs and accents stay, joiners go, and all else divides words.
+    letters = (c if c.isalnum() or kind[0] == "M" else " " for c, kind in kinds if kind != "Cf")
+    return "".join(letters).split()
 
 
 _ENDINGS = (
