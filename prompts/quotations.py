@@ -11,7 +11,6 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 from admire.data.items import Item
@@ -36,8 +35,8 @@ def without_words(reply: str, data: Collection[str]) -> str:
 
     A quotation is :data:`RUN` words in a row, or at least two between quotation marks.
     """
-    forms = [form for text in data for form in (text, quoted(text))]
-    runs = {run for form in forms for run in _short_runs(words_of(form))}
+    forms, lengths = map(words_of, (*data, *map(quoted, data))), range(2, RUN + 1)
+    runs = {run for words in forms for length in lengths for run in runs_of(words, length)}
     spans = [word.span() for word in re.finditer(r"\w+", reply)]
     starts = [start for start, _ in spans]
     reply_words = [reply[start:end].casefold() for start, end in spans]
@@ -50,10 +49,6 @@ def without_words(reply: str, data: Collection[str]) -> str:
         if len(words) > 1 and all(run in runs for run in runs_of(words, min(len(words), RUN))):
             drop.update(range(*(bisect_left(starts, place) for place in piece.span(1))))
     return _without(reply, [spans[k] for k in sorted(drop)], " ")
-
-
-def _short_runs(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    return chain.from_iterable(runs_of(words, length) for length in range(2, RUN + 1))
 
 
 def _without(text: str, spans: Iterable[tuple[int, int]], instead: str = "") -> str:

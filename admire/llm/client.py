@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from contextvars import ContextVar
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl
 
 import httpx2
@@ -21,9 +21,6 @@ from admire.core.errors import UserError
 from admire.llm.address import Address
 from admire.llm.chat import Reply, Usage
 from admire.llm.thoughts import without_thoughts
-
-if TYPE_CHECKING:
-    import httpx2
 
 log = logging.getLogger("admire")
 
@@ -78,9 +75,17 @@ def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
     text = message_text(answer)
     if finish == "content_filter":
         raise Withheld("filtered the answer (content_filter)")
+    usage, counts = None, answer.get("usage")
+    if isinstance(counts, Mapping):
+        usage = Usage(
+            _count(counts.get("prompt_tokens")),
+            _count(_at(counts, "prompt_tokens_details", "cached_tokens")),
+            _count(counts.get("completion_tokens")),
+            _count(_at(counts, "prompt_tokens_details", "image_tokens")),
+        )
     return Reply(
         without_thoughts(text) or "",
-        _usage(answer.get("usage")),
+        usage,
         seconds,
         finish == "length",
         _places(_at(choice, "logprobs", "content")),
@@ -149,19 +154,8 @@ def holds_thoughts(answer: Any, text: str) -> bool:
     return bool(reasoned) or not text.strip()
 
 
-def _usage(usage: Any) -> Usage | None:
-    """Return the valid counts of tokens."""
-    if not isinstance(usage, Mapping):
-        return None
-    return Usage(
-        _count(usage.get("prompt_tokens")),
-        _count(_at(usage, "prompt_tokens_details", "cached_tokens")),
-        _count(usage.get("completion_tokens")),
-        _count(_at(usage, "prompt_tokens_details", "image_tokens")),
-    )
-
-
 def _count(value: Any) -> int:
+    """Return a number of tokens; 0 for what is none."""
     try:
         return max(int(value), 0)
     except (TypeError, ValueError, OverflowError):

@@ -74,7 +74,7 @@ def converse(
         for talk in talks:
             asking.proceed(talk)
         while asking.waiting:
-            kind = min(asking.waiting, key=_turn)
+            kind = min(asking.waiting, key=lambda kind: (*PURPOSES, kind[0]).index(kind[0]))
             asking.answer(kind)
             if check and kind[0] not in {purpose for purpose, *_ in asking.waiting}:
                 check()
@@ -82,7 +82,8 @@ def converse(
         waits = False  # replies that are under way are cached when they come
         raise
     finally:
-        asking.close(waits=waits)
+        if asking.pool:  # questions that have not begun are dropped
+            asking.pool.shutdown(waits, cancel_futures=True)
     return [cast("Result", talk.result) for talk in talks]
 
 
@@ -111,14 +112,6 @@ class _Asked:
     places: list[tuple[_Talk[Any], int]] = field(default_factory=list)
 
 
-def _kind(question: Question) -> Kind:
-    return question.purpose, question.task, question.sense
-
-
-def _turn(kind: Kind) -> int:
-    return PURPOSES.index(kind[0]) if kind[0] in PURPOSES else len(PURPOSES)
-
-
 class _Asking:
     """The questions of some conversations.
 
@@ -130,7 +123,7 @@ class _Asking:
         self.model = model
         self.waiting: dict[Kind, list[tuple[str, int, _Asked]]] = {}
         self._asked: dict[str, _Asked] = {}
-        self._pool: ThreadPoolExecutor | None = None
+        self.pool: ThreadPoolExecutor | None = None
         self._cancelled = cancellation()
 
     def proceed(self, talk: _Talk[Any]) -> None:
@@ -149,7 +142,8 @@ class _Asking:
         for place, question in enumerate(questions):
             with _naming(question):
                 key = self.model.key(question)
-            talk.kinds.add(kind := _kind(question))
+            kind = question.purpose, question.task, question.sense
+            talk.kinds.add(kind)
             if key not in self._asked:
                 entry = self._asked[key] = _Asked(question, kind in before)
                 waiting = self.waiting.setdefault(kind, [])
@@ -202,8 +196,8 @@ class _Asking:
                         self.model.check_budget()
                     if any(asked.question.images for asked in together):
                         self.model.look()
-                    self._pool = self._pool or ThreadPoolExecutor(slots)
-                    under_way[self._pool.submit(self._ask, together)] = together
+                    self.pool = self.pool or ThreadPoolExecutor(slots)
+                    under_way[self.pool.submit(self._ask, together)] = together
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                 yield from zip(under_way.pop(future), future.result(), strict=True)
 
@@ -228,11 +222,6 @@ class _Asking:
             talk.missing -= 1
             if not talk.missing:
                 self.proceed(talk)
-
-    def close(self, *, waits: bool) -> None:
-        """Drop the questions that have not begun."""
-        if self._pool:
-            self._pool.shutdown(waits, cancel_futures=True)
 
 
 def _questions(asked: Any, conversation: Conversation[Any]) -> Sequence[Question]:

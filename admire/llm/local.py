@@ -307,16 +307,6 @@ class LocalChat(ChatModel):
             self._last = SERVERS.get((path, self.batch), start)
         return self._last
 
-    def _client(self, server: LlamaServer) -> OpenAIChat:
-        from admire.llm.openai import OpenAIChat
-
-        if self._asks is None or self._asks[0] is not server:
-            url = f"{server.address}/v1"
-            client = OpenAIChat(server.file, url=url, key="none", timeout=600.0, retries=1)
-            client.name, client.prefills_reply = self.name, self._prefills_reply
-            self._asks = server, client
-        return self._asks[1]
-
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.llm.ChatModel`."""
         (reply,) = self.ask_together([question])
@@ -338,7 +328,14 @@ class LocalChat(ChatModel):
         first = questions[0]
         if first.target:
             return [server.rate(first.text, first.target)]
-        client = self._client(server)
+        if self._asks is None or self._asks[0] is not server:
+            from admire.llm.openai import OpenAIChat
+
+            url = f"{server.address}/v1"
+            client = OpenAIChat(server.file, url=url, key="none", timeout=600.0, retries=1)
+            client.name, client.prefills_reply = self.name, self._prefills_reply
+            self._asks = server, client
+        client = self._asks[1]
         if self._prefills_reply and _plain(first):
             try:
                 return server.complete([client.request(question) for question in questions])

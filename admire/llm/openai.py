@@ -10,7 +10,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import httpx2
+import openai
 
 from admire.core.errors import UserError
 from admire.core.registry import register
@@ -28,18 +31,17 @@ from admire.llm.chat import (
 )
 from admire.llm.client import (
     NoReply,
+    TooLong,
     Withheld,
     holds_thoughts,
     message_text,
+    open_client,
     read_json,
     read_reply,
     read_target,
 )
 from admire.llm.pictures import data_uri
 from admire.llm.prices import listed_price
-
-if TYPE_CHECKING:
-    import openai
 
 log = logging.getLogger("admire")
 
@@ -143,8 +145,6 @@ class OpenAIChat(ChatModel):
     @cached_property
     def client(self) -> openai.OpenAI:
         """The openai package's client for this server."""
-        from admire.llm.client import open_client
-
         limits: Any = {"timeout": self._timeout, "retries": self._retries}
         return open_client(self.address, self._key, model=self.name, **limits)
 
@@ -163,8 +163,6 @@ class OpenAIChat(ChatModel):
         Servers that support ``prompt_logprobs``, such as vLLM, rate a target; the reply of others
         has no log-probabilities.
         """
-        import openai
-
         where, started = self.address.shown, time.perf_counter()
         thinks = self._thinks  # another thread may change it meanwhile
         try:
@@ -177,8 +175,13 @@ class OpenAIChat(ChatModel):
                 self._thinks = True
                 answer = self._complete(question)
                 reply = read_reply(answer, time.perf_counter() - started)
-            if not reply.text and message_text(answer).strip():
-                self._warn_of_thoughts()
+            if not reply.text and message_text(answer).strip() and not self._warned:
+                self._warned = True
+                log.warning(
+                    "%s: a reply begins with thoughts that do not end. Such replies are skipped. "
+                    "Turn thinking off on the server, or let its parser remove thoughts.",
+                    self.name,
+                )
             return reply
         except openai.OpenAIError as error:
             raise self.explained(error, question) from error
@@ -190,16 +193,6 @@ class OpenAIChat(ChatModel):
                 f"{self.name}: the answer has no message, but {self._redact(why)[:200]}. Is "
                 f"{where} the address of an OpenAI-compatible API? (It often ends in /v1.)"
             ) from why
-
-    def _warn_of_thoughts(self) -> None:
-        """Warn once about replies that contain only thoughts."""
-        if not self._warned:
-            self._warned = True
-            log.warning(
-                "%s: a reply begins with thoughts that do not end. Such replies are skipped. "
-                "Turn thinking off on the server, or let its parser remove thoughts.",
-                self.name,
-            )
 
     def request(self, question: Question) -> dict[str, Any]:
         """Return the body of a request to ``/chat/completions``.
@@ -249,9 +242,6 @@ class OpenAIChat(ChatModel):
         return question.max_tokens + (THINKING_TOKENS if thinks else 0)
 
     def _complete(self, question: Question) -> Any:
-        import httpx2
-        import openai
-
         while True:
             body = self.request(question)
             try:
@@ -267,20 +257,16 @@ class OpenAIChat(ChatModel):
         """Store which option of a request the server refused; return whether there was one."""
         refused = [option for option in OPTIONAL if option == param]
         if not refused and not _CONTEXT.search(message):
-            places = {option: _place(option, message) for option in OPTIONAL if option in body}
-            mentioned = (option for option, place in places.items() if place >= 0)
-            refused = sorted(mentioned, key=places.__getitem__)
+            words = {option: WORDS.get(option, option) for option in OPTIONAL if option in body}
+            found = {o: re.search(rf"\b(?:{word})\b", message) for o, word in words.items()}
+            places = {option: match.start() for option, match in found.items() if match}
+            refused = sorted(places, key=places.__getitem__)
         options = [option for option in refused if option in body]
         self._refused.update(options[:1])
         return bool(options)
 
     def explained(self, error: openai.OpenAIError, question: Question | None = None) -> UserError:
         """Return the error as a message with a remedy, without key or web page."""
-        import httpx2
-        import openai
-
-        from admire.llm.client import TooLong
-
         where, later = self.address.shown, True
         message = self._redact(error)[:300]
         if isinstance(error, openai.APIStatusError):
@@ -322,14 +308,13 @@ class OpenAIChat(ChatModel):
         return ServerError(f"{self.name}: {reason}", *settings, later=why in (429, 500))
 
     def _redact(self, error: Exception) -> str:
-        """Return the error's text without secrets, and store it in the error, for tracebacks."""
-        message = self.redacted(str(error))
+        """Return the error's text without the key and the secrets in the address.
+
+        It is stored in the error, for tracebacks.
+        """
+        message = redact(str(error), (self._key, *self.address.secrets))
         error.args = (message,)
         return message
-
-    def redacted(self, text: str) -> str:
-        """Return the text without the key and the secrets in the address."""
-        return redact(text, (self._key, *self.address.secrets))
 
 
 _THINKS = re.compile(
@@ -346,12 +331,6 @@ _BLIND = re.compile(
     r"(?:not|n['’]t) support[\w ]*\b(?:image|vision)",
     re.IGNORECASE,
 )
-
-
-def _place(option: str, message: str) -> int:
-    """Return where a message mentions an option; -1 if it does not."""
-    match = re.search(rf"\b(?:{WORDS.get(option, option)})\b", message)
-    return match.start() if match else -1
 
 
 def _retried(error: openai.OpenAIError) -> str:
@@ -374,14 +353,13 @@ def _cause(error: BaseException) -> str:
 def _hide(record: logging.LogRecord) -> bool:
     """Remove user name, password and query from the addresses that httpx2 logs."""
     if isinstance(record.args, tuple):
-        record.args = tuple(map(_without_secrets, record.args))
+        record.args = tuple(
+            f"{value.scheme}://{value.netloc.decode()}{value.path}"
+            if isinstance(value, httpx2.URL)
+            else value
+            for value in record.args
+        )
     return True
-
-
-def _without_secrets(argument: Any) -> Any:
-    if type(argument).__name__ != "URL":
-        return argument
-    return f"{argument.scheme}://{argument.netloc.decode()}{argument.path}"
 
 
 logging.getLogger("httpx2").addFilter(_hide)

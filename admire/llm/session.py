@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from math import inf
 from typing import Any
 from weakref import WeakValueDictionary
@@ -88,21 +88,9 @@ class Entry:
 
 SUMS = [field.name for field in fields(Entry)[4:]]
 """The fields that are added up: those after ``answered_by``."""
+TOKENS = SUMS[3:7]
+"""Those of tokens, in the order of :class:`admire.llm.Usage`; None is what is not reported."""
 NOT_RECORDED = ("why", "price", "price_now")  # but under other names
-
-
-def _tokens(question: Question, usage: Usage | None) -> dict[str, Any]:
-    """Return the fields of an entry about tokens, None for what the server does not report."""
-    if usage is None:
-        return dict.fromkeys(
-            ("prompt_tokens", "cached_tokens", "completion_tokens", "image_tokens")
-        )
-    return {
-        "prompt_tokens": usage.prompt,
-        "cached_tokens": usage.cached,
-        "completion_tokens": usage.completion,
-        "image_tokens": usage.images if usage.images or not question.images else None,
-    }
 
 
 class Session:
@@ -142,8 +130,9 @@ class Session:
         """
         recorded = getattr(model, "recorded", False)
         bound = BoundModel(inner(model), None if recorded else self)
-        if self._budget < inf and not recorded:
-            check_price(bound)
+        if self._budget < inf and not recorded and price(bound, Usage()) is None:
+            unknown = f"The price of {bound.name} is unknown ({why_unknown(bound)})"
+            raise UserError(f"{unknown}. Omit the budget.", "budget")
         return bound
 
     def entries(self) -> list[Entry]:
@@ -177,6 +166,10 @@ class Session:
         usage, cost = reply.usage, None
         if usage or llm.free:
             cost = price(llm, usage or Usage())
+        counts = astuple(usage) if usage else [None] * len(TOKENS)
+        tokens = dict(zip(TOKENS, counts, strict=True))
+        if question.images:  # 0 is that of a server that does not count them
+            tokens["image_tokens"] = tokens["image_tokens"] or None
         with self._lock:
             if not reply.cached:
                 spent = cost or price(llm, estimate(question, llm))
@@ -190,7 +183,7 @@ class Session:
                     calls=1,
                     from_cache=int(reply.cached),
                     cut_off=int(cut),
-                    **_tokens(question, usage),
+                    **tokens,
                     seconds=reply.seconds or None,
                     price=cost,
                     price_now=Price(0.0) if reply.cached else cost,
@@ -393,14 +386,6 @@ class BoundModel(ChatModel):
         if self._caches and self.session:
             for question in questions:
                 self.session.cache.drop(self.key(question))
-
-
-def check_price(llm: ChatModel) -> None:
-    """Refuse a model whose price is unknown, because its budget cannot be checked."""
-    if price(llm, Usage()) is None:
-        raise UserError(
-            f"The price of {llm.name} is unknown ({why_unknown(llm)}). Omit the budget.", "budget"
-        )
 
 
 def _dollars(price: Price | None) -> float | str:

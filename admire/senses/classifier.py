@@ -106,7 +106,10 @@ class Classifier:
 
 def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
     """Open a classifier that ``admire train classifier`` wrote, without the network."""
-    record, identity = _read_record(folder), folder_digest(folder)
+    path = folder / RECORD
+    record = read_as(dict[str, Any], read_text(path), path)
+    read_as(_Record, record, path)
+    identity = folder_digest(folder)
     heads = HEADS[: record["linear_layers"]]
     for part in ("model.safetensors", *(f"{head}/model.safetensors" for head in heads)):
         if not (folder / part).is_file():  # otherwise the library would load a pickle
@@ -130,13 +133,6 @@ class _Record(Card):
     setting: Setting
     layers: Layers
     linear_layers: Literal[1, 2]
-
-
-def _read_record(folder: Path) -> dict[str, Any]:
-    path = folder / RECORD
-    record = read_as(dict[str, Any], read_text(path), path)
-    read_as(_Record, record, path)
-    return record
 
 
 def assemble_model(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import cached_property
 
 from admire.core.errors import UserError
 from admire.core.registry import register
@@ -34,11 +33,7 @@ class DictionaryModel(ChatModel):
     ):
         self.name, self._dictionaries = name, dictionaries
         self.identity = "dictionary:" + "+".join(each.identity for each in dictionaries)
-        self._given = encoder
-
-    @cached_property
-    def _encoder(self) -> TextEncoder:
-        return self._given or open_encoder("e5")
+        self._encoder = encoder
 
     def ask(self, question: Question) -> Reply:
         """Return the glosses of a sense, with the paraphrased sentence for the idiomatic one."""
@@ -49,10 +44,16 @@ class DictionaryModel(ChatModel):
         glosses = look_up_item(self._dictionaries, item).glosses(sense)
         if not glosses:
             return Reply("", data=Meaning(fault=NO_ENTRY))
-        if not item.has_sense:
-            return Reply("", data=Meaning(_nearest(item.phrase, glosses, self._encoder)))
-        scene = _paraphrase(item, glosses) if sense == "idiomatic" else None
-        return Reply("", data=Meaning(glosses[:DEFINITIONS], scene))
+        if item.has_sense:
+            scene = None
+            if sense == "idiomatic":
+                scene = replace_compound(item.sentence, item.phrase, glosses[0]) or item.sentence
+            return Reply("", data=Meaning(glosses[:DEFINITIONS], scene or None))
+        if len(glosses) > 1:
+            encoder = self._encoder = self._encoder or open_encoder("e5")
+            vectors = encoder.encode_texts([item.phrase, *glosses], role="query").astype(float)
+            glosses = (glosses[int((vectors[1:] @ vectors[0]).argmax())],)
+        return Reply("", data=Meaning(glosses))
 
     def check(self, items: Sequence[Item], purposes: Collection[str]) -> None:
         """Refuse to decide senses and to order candidates; unknown compounds have no meaning."""
@@ -66,16 +67,3 @@ class DictionaryModel(ChatModel):
 def open_dictionary_model(*, dictionaries: Sequence[str]) -> DictionaryModel:
     """The dictionaries alone, in place of a chat model."""
     return DictionaryModel("dictionary", open_dictionaries(dictionaries))
-
-
-def _nearest(phrase: str, glosses: tuple[str, ...], encoder: TextEncoder) -> tuple[str, ...]:
-    """Return the gloss that is most like a phrase, alone; nothing if there are none."""
-    if len(glosses) < 2:
-        return glosses
-    vectors = encoder.encode_texts([phrase, *glosses], role="query").astype(float)
-    return (glosses[int((vectors[1:] @ vectors[0]).argmax())],)
-
-
-def _paraphrase(item: Item, glosses: tuple[str, ...]) -> str | None:
-    """Return the sentence with the first gloss in the compound's place; None without a sentence."""
-    return replace_compound(item.sentence, item.phrase, glosses[0]) or item.sentence or None

@@ -273,26 +273,17 @@ class Interpreter:
         if item.definitions:
             own: SenseLabel = "literal" if sense.label == "literal" else "idiomatic"
             meanings[own] = Meaning(item.definitions)
+        options: Any = {"seed": self.seed, "gloss_tokens": self.settings.gloss_tokens}
         for kind in self._kinds(item, sense, llm):
-            meaning = yield from describe(
-                item,
-                kind,
-                self.prompts,
-                seed=self.seed,
-                hint=self._hint(item, kind),
-                gloss_tokens=self.settings.gloss_tokens,
-            )
+            glosses = () if kind == "gloss" else self.entries[item].glosses(kind)
+            hint = glosses[: HINTS if item.has_sense else WORD_HINTS]
+            meaning = yield from describe(item, kind, self.prompts, hint=hint, **options)
             label: SenseLabel = "literal" if kind == "literal" else "idiomatic"
             meanings[label] = meaning
             heard.meanings.append((item, meaning))
             if label == (sense.label or "idiomatic"):
                 heard.meant.append((item, label, meaning))
         return Interpretation(llm.name, sense, **meanings, known=self.entries[item])
-
-    def _hint(self, item: Item, kind: MeaningKind) -> tuple[str, ...]:
-        if kind == "gloss":
-            return ()
-        return self.entries[item].glosses(kind)[: HINTS if item.has_sense else WORD_HINTS]
 
     def _kinds(self, item: Item, sense: Sense, llm: ChatModel) -> list[MeaningKind]:
         """Return the kinds of meaning to request from a model for an item in this sense."""

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
+import pandas as pd
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from admire.core.errors import UserError
+from admire.core.files import add_table, numbered_rows, read_table
 from admire.core.schema import Text, read_as
 from admire.core.storage import write_whole
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
 from admire.data.rows import SenseCell, language_cell
 from admire.metrics.metrics import confidence
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 LanguageTag = Annotated[Text, AfterValidator(language_cell), Limit("language")]
 
@@ -118,7 +116,6 @@ def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
     cast), confidence (the probability of predicted_type), language, probability_idiomatic, and by
     (what decided it in place of votes).
     """
-    import pandas as pd
 
     def votes(name: str) -> pd.Series[int]:
         counts = [None if sense.by else getattr(sense, name) for sense in senses]
@@ -145,8 +142,6 @@ def write_senses(path: Path, items: Sequence[Item], senses: Sequence[Sense]) -> 
     Its texts are exactly those of the data, so a spreadsheet may take one for a formula. A file
     that cannot be written is a UserError.
     """
-    from admire.core.files import add_table
-
     table = sense_table(items, senses)
     with write_whole(path) as file:
         add_table(file, table, separator="\t")
@@ -175,8 +170,6 @@ def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
-    from admire.core.files import numbered_rows, read_table
-
     items, senses = [], []
     for number, cells in numbered_rows(read_table(path, tuple(_Row.model_fields))):
         row = read_as(_Row, cells, f"{path}, row {number}")

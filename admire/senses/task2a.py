@@ -59,7 +59,12 @@ def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] =
     if table.empty:
         raise UserError(f"{path}: contains no rows.")
     if gold:
-        labels = _labels(gold)
+        listed = read_table(gold, ("ID", "Label"))
+        repeated = listed["ID"][listed["ID"].duplicated()]
+        if len(repeated):
+            place = f"{gold}, row {repeated.index[0] + 1}, ID"
+            raise UserError(f"{place}: '{repeated.iloc[0]}' occurs twice.")
+        labels = listed.set_index("ID")["Label"]
         unknown = table["ID"][~table["ID"].isin(labels.index)]
         if len(unknown):
             place = f"{path}, row {unknown.index[0] + 1}, ID"
@@ -73,16 +78,6 @@ def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] =
         item = Item(row.mwe, row.target, row.language, sentence_type=sense)
         uses.append(Use(item, row.previous, row.following, row.id))
     return uses
-
-
-def _labels(path: Path) -> pd.Series[str]:
-    """Read the label of each ID in a gold file."""
-    table = read_table(path, ("ID", "Label"))
-    repeated = table["ID"][table["ID"].duplicated()]
-    if len(repeated):
-        row = repeated.index[0] + 1
-        raise UserError(f"{path}, row {row}, ID: '{repeated.iloc[0]}' occurs twice.")
-    return table.set_index("ID")["Label"]
 
 
 def read_idiomaticity(path: Path) -> list[Item]:

@@ -98,16 +98,11 @@ def read_label(reply: str, data: Collection[str] = (), *, cut: bool = False) -> 
             for match in _LABEL.finditer(part)
             if not match["negated"]
         }
-        if len(labels) == 1 and _is_answer(part, CUT if cut else ANSWER):
+        most = ANSWERED if thinks_aloud(part) else CUT if cut else ANSWER
+        if len(labels) == 1 and _words(part) <= most:
             return labels.pop()
     return None
 
 
 def _words(text: str) -> int:
     return len(re.findall(r"\w+", text))
-
-
-def _is_answer(text: str, most: int) -> bool:
-    """Return whether a text is short enough for an answer, and does not think aloud."""
-    count = _words(text)
-    return count <= (ANSWERED if thinks_aloud(text) else most)
