@@ -68,17 +68,12 @@ def read_bicontext(path: Path) -> Iterator[Item]:
             continue  # some lines are damaged
         seen[compound] += 1
         if seen[compound] <= 2:
-            text = _window(text, compound)
+            text = " ".join(text.split())  # without full stops to cut at
+            start, end = find_compound(text, compound) or (0, len(text))
+            first = text.rfind(" ", 0, max(0, start - REACH)) + 1
+            last = text.find(" ", end + REACH)
+            text = text[first : last if last >= 0 else None]
             yield Item(compound, text, sentence_type=LABELS[seen[compound] == 1])
-
-
-def _window(text: str, compound: str) -> str:
-    """Return the words around the compound; these texts have no full stops to cut at."""
-    text = " ".join(text.split())
-    start, end = find_compound(text, compound) or (0, len(text))
-    first = text.rfind(" ", 0, max(0, start - REACH)) + 1
-    last = text.find(" ", end + REACH)
-    return text[first : last if last >= 0 else None]
 
 
 def read_magpie(path: Path) -> tuple[list[Item], dict[str, str]]:

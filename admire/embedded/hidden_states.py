@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from admire.core.errors import UserError, check_extra
 from admire.core.opened import Opened
@@ -111,21 +110,21 @@ class StateEncoder:
         Raises:
             UserError: the text is too long for the model.
         """
-        return np.array([self._encode(query) for query in queries], dtype=np.float32)
-
-    def _encode(self, query: Query) -> npt.NDArray[np.float32]:
-        prompt = query.prompt or ""
-        read, text = self._read, prompt + query.text
-        if read is None or read[0] != text:
-            file = cache_dir() / "models" / WEIGHTS
-            model, session = _NETWORK.get(file, partial(open_network, file))
-            tokens, places = model.tokens(text)
-            if len(tokens) > LIMIT:
-                raise UserError(f"'{text[:60]}…': has {len(tokens):,} tokens, more than {LIMIT:,}.")
-            (states,) = session.run(None, model.inputs(tokens))
-            self._read = read = text, places, states[0]
-        _, places, states = read
-        start, end = (len(prompt) + place for place in query.span or (0, len(query.text)))
-        inside = [token for token, (a, b) in enumerate(places) if b > start and a < end]
-        mean: npt.NDArray[np.float32] = states[inside].mean(axis=0)
-        return mean
+        means = []
+        for query in queries:
+            prompt = query.prompt or ""
+            read, text = self._read, prompt + query.text
+            if read is None or read[0] != text:
+                file = converted_weights()
+                model, session = _NETWORK.get(file, partial(open_network, file))
+                tokens, places = model.tokens(text)
+                if len(tokens) > LIMIT:
+                    has = f"has {len(tokens):,} tokens, more than {LIMIT:,}"
+                    raise UserError(f"'{text[:60]}…': {has}.")
+                (states,) = session.run(None, model.inputs(tokens))
+                self._read = read = text, places, states[0]
+            _, places, states = read
+            start, end = (len(prompt) + place for place in query.span or (0, len(query.text)))
+            inside = [token for token, (a, b) in enumerate(places) if b > start and a < end]
+            means.append(states[inside].mean(axis=0))
+        return np.array(means, dtype=np.float32)

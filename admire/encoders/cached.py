@@ -46,6 +46,8 @@ BREAKS = (
 CHARACTERS = 16
 """How many characters a part has at most for each token that an encoder reads."""
 
+NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
+
 Input = TypeVar("Input")
 
 
@@ -232,7 +234,8 @@ class CachedEncoder:
                 encoded = encode(prepared)
             return self._unit(encoded, inputs)
         except Exception as error:
-            if not _is_out_of_memory(error):
+            text = str(error).lower()  # of torch, on any device, or NumPy
+            if not (isinstance(error, MemoryError) or any(words in text for words in NO_MEMORY)):
                 raise
         if len(prepared) == 1:
             raise UserError(
@@ -344,9 +347,3 @@ def _divide(text: str, count: Callable[[str], int], limit: int) -> list[int]:
         start = min(breaks or [start + fits], key=lambda end: abs(end - wish))
         ends.append(start)
     return [*ends, stop]
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Return whether torch, on any device, or NumPy ran out of memory."""
-    phrases = ("out of memory", "can't allocate memory", "not enough memory")
-    return isinstance(error, MemoryError) or any(phrase in str(error).lower() for phrase in phrases)

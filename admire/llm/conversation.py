@@ -129,14 +129,19 @@ class _Asking:
     def proceed(self, talk: _Talk[Any]) -> None:
         """Send a conversation its replies, and let its next questions wait."""
         try:
-            asked = talk.conversation.send(talk.replies)  # type: ignore[arg-type]  # None starts it
-            while not (questions := _questions(asked, talk.conversation)):
+            asked: Any = talk.conversation.send(talk.replies)  # type: ignore[arg-type]  # None starts
+            while isinstance(asked, Unusable) or asked in ([], ()):
                 if isinstance(asked, Unusable):
                     self.model.evict(*asked.questions)
                 asked = talk.conversation.send(())
+            is_list = isinstance(asked, list | tuple)
+            if not is_list or not all(isinstance(question, Question) for question in asked):
+                wrong = TypeError(f"it yields {type(asked).__name__}, not a list of questions")
+                talk.conversation.throw(wrong)
         except StopIteration as end:
             talk.result = end.value
             return
+        questions: list[Question] = list(asked)
         talk.replies, talk.missing = [Reply("")] * len(questions), len(questions)
         before = talk.kinds.copy()
         for place, question in enumerate(questions):
@@ -222,16 +227,6 @@ class _Asking:
             talk.missing -= 1
             if not talk.missing:
                 self.proceed(talk)
-
-
-def _questions(asked: Any, conversation: Conversation[Any]) -> Sequence[Question]:
-    """Return the questions that a conversation yields; tell it if it yields something else."""
-    if isinstance(asked, Unusable):
-        return ()
-    is_list = isinstance(asked, list | tuple)
-    if not is_list or not all(isinstance(question, Question) for question in asked):
-        conversation.throw(TypeError(f"it yields {type(asked).__name__}, not a list of questions"))
-    return list(asked)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any
 
 import httpx2
@@ -41,7 +42,6 @@ from admire.llm.client import (
     read_target,
 )
 from admire.llm.pictures import data_uri
-from admire.llm.prices import listed_price
 
 log = logging.getLogger("admire")
 
@@ -150,7 +150,21 @@ class OpenAIChat(ChatModel):
 
     def price(self, usage: Usage) -> Price | None:
         """See :class:`admire.llm.ChatModel`; by the price lists of genai-prices."""
-        return listed_price(self.model, self.address.shown, usage)
+        if find_spec("genai_prices") is None:
+            return None
+        import genai_prices
+
+        counted = genai_prices.Usage(
+            input_tokens=usage.prompt,
+            cache_read_tokens=min(usage.cached, usage.prompt),
+            output_tokens=usage.completion,
+        )
+        url = self.address.shown
+        try:
+            price = genai_prices.calc_price(counted, self.model, provider_api_url=url)
+        except LookupError:
+            return None
+        return Price(float(price.total_price))
 
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.llm.ChatModel`.

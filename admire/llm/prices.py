@@ -1,4 +1,4 @@
-"""Costs of questions: the price lists of genai-prices, and estimates of tokens."""
+"""Costs of questions, and estimates of their tokens."""
 
 from __future__ import annotations
 
@@ -16,25 +16,6 @@ def price(llm: ChatModel, usage: Usage) -> Price | None:
     if llm.free:
         return Price(0.0)
     return inner(llm).price(usage)
-
-
-def listed_price(model: str, url: str, usage: Usage) -> Price | None:
-    """Return a server's price in the lists of genai-prices; None if they lack it."""
-    if find_spec("genai_prices") is None:
-        return None
-    from genai_prices import Usage as Taken
-    from genai_prices import calc_price
-
-    counted = Taken(
-        input_tokens=usage.prompt,
-        cache_read_tokens=min(usage.cached, usage.prompt),
-        output_tokens=usage.completion,
-    )
-    try:
-        price = calc_price(counted, model, provider_api_url=url)
-    except LookupError:
-        return None
-    return Price(float(price.total_price))
 
 
 def why_unknown(llm: ChatModel) -> str:

@@ -53,7 +53,15 @@ def without_thoughts(text: str) -> str | None:
     begins them, because some chat templates contain it. A mark within a JSON object of the answer
     is a quotation.
     """
-    answer = text[_end_of_thoughts(text) :]
+    signs = _END_IN_PLAIN if re.match(_PLAIN, text) else _END_OR_BRACE
+    end = inside = 0  # where the last thoughts outside an object end
+    for sign in reversed([*signs.finditer(text)]):
+        if sign[0] in "{}":
+            inside = max(inside + (1 if sign[0] == "}" else -1), 0)
+        elif not inside:
+            end = sign.end()
+            break
+    answer = text[end:]
     begins = _BEGINNING.search(answer)
     if begins and "{" not in answer[: begins.start()]:
         answer = answer[: begins.start()].rstrip()
@@ -64,15 +72,3 @@ def without_thoughts(text: str) -> str | None:
     answer = answer.lstrip()
     around = (0, len(answer))
     return _FRAMES.sub(lambda mark: "" if {*mark.span()} & {*around} else mark[0], answer)
-
-
-def _end_of_thoughts(text: str) -> int:
-    """Return where the last thoughts outside an object end; 0 if there are none."""
-    signs = _END_IN_PLAIN if re.match(_PLAIN, text) else _END_OR_BRACE
-    inside = 0
-    for sign in reversed([*signs.finditer(text)]):
-        if sign[0] in "{}":
-            inside = max(inside + (1 if sign[0] == "}" else -1), 0)
-        elif not inside:
-            return sign.end()
-    return 0

@@ -73,22 +73,10 @@ def shared_places(
     Raises:
         UserError: they have no item with the same candidates in common.
     """
-    first, second = _places_by_item(runs)
-    note = describe_shared(names, [first, second])
-    pairs = [(first[key], second[key]) for key in first if key in second]
-    if not pairs:
-        raise UserError(f"{note} Name runs of the same items.")
-    if note:
-        log.warning("%s", note)
-    return pairs
-
-
-def _places_by_item(runs: Sequence[Sequence[Prediction]]) -> list[dict[Hashable, int]]:
-    """Return each run's places by item, without items that one of the runs lacks."""
     every = [row for predictions in runs for row in predictions]
     has_sentences = all(row.sentence is not None for row in every)
     has_orders = all(row.order for row in every)
-    by_item = []
+    by_item: list[dict[Hashable, int]] = []
     for predictions in runs:
         items = [
             Item(
@@ -99,7 +87,14 @@ def _places_by_item(runs: Sequence[Sequence[Prediction]]) -> list[dict[Hashable,
             for row in predictions
         ]
         by_item.append({key: place for place, key in enumerate(item_keys(items))})
-    return by_item
+    first, second = by_item
+    note = describe_shared(names, [first, second])
+    pairs = [(first[key], second[key]) for key in first if key in second]
+    if not pairs:
+        raise UserError(f"{note} Name runs of the same items.")
+    if note:
+        log.warning("%s", note)
+    return pairs
 
 
 def order_agreement(

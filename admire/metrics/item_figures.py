@@ -182,23 +182,19 @@ def _order(item: Item, prediction: Prediction, name: str) -> Sequence[str]:
         _check_order(item.names, item, prediction, name)
         return prediction.order
     if item.expected_item is not None:
-        return _order_of_sequence(item, prediction, name)
+        if prediction.expected_item is None:
+            raise UserError(f"{name}: has no expected_item for '{item.compound}'.")
+        if item.names and prediction.expected_item not in item.names:
+            raise UserError(
+                f"{name}: the expected_item for '{item.compound}', '{prediction.expected_item}', "
+                f"is none of: {', '.join(item.names)}."
+            )
+        others = [other for other in prediction.order if other != prediction.expected_item]
+        return (prediction.expected_item, *others)
     expected = item.expected_order or ()
     if len(expected) > 1 or expected[0] not in prediction.order:
         _check_order(expected, item, prediction, name)
     return prediction.order
-
-
-def _order_of_sequence(item: Item, prediction: Prediction, name: str) -> Sequence[str]:
-    if prediction.expected_item is None:
-        raise UserError(f"{name}: has no expected_item for '{item.compound}'.")
-    if item.names and prediction.expected_item not in item.names:
-        raise UserError(
-            f"{name}: the expected_item for '{item.compound}', '{prediction.expected_item}', "
-            f"is none of: {', '.join(item.names)}."
-        )
-    others = [other for other in prediction.order if other != prediction.expected_item]
-    return (prediction.expected_item, *others)
 
 
 def _check_order(names: Sequence[str], item: Item, prediction: Prediction, name: str) -> None:

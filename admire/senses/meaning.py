@@ -100,16 +100,11 @@ def translate_words(
         words = answer.get("words")
         if isinstance(words, str) and words_of(str(answer.get("phrase"))) == words_of(item.phrase):
             return tuple(filter(None, (item.phrase, words)))
-    return tuple(filter(None, (item.phrase, _continued(prompt, reply.text))))
-
-
-def _continued(prompt: str, reply: str) -> str | None:
-    """Return the words of a reply that continues the prompt's last line."""
-    line = (prompt.rpartition("\n")[2] + reply).partition("}")[0]
+    line = (prompt.rpartition("\n")[2] + reply.text).partition("}")[0]  # a reply may continue it
     try:
-        return str(json.loads(line + "}")["words"])
+        return tuple(filter(None, (item.phrase, str(json.loads(line + "}")["words"]))))
     except (ValueError, LookupError, TypeError):
-        return None
+        return (item.phrase,)
 
 
 MEANING_TOKENS = 90

@@ -35,12 +35,8 @@ def open_dictionaries(names: Sequence[str]) -> tuple[Dictionary, ...]:
     Raises:
         UserError: a name is unknown, or its file or package is missing or damaged.
     """
-    dictionaries = []
-    for name in dict.fromkeys(names):
-        if name != NONE:
-            plugin, source = registry.resolve("dictionary", name)
-            dictionaries.append(plugin.open(source))
-    return tuple(dictionary for dictionary in dictionaries if dictionary)
+    named = (registry.resolve("dictionary", name) for name in dict.fromkeys(names) if name != NONE)
+    return tuple(filter(None, (plugin.open(source) for plugin, source in named)))
 
 
 @registry.register("dictionary", "kaikki", takes="FILE", licence="CC-BY-SA", languages="its file's")
@@ -54,7 +50,6 @@ def open_kaikki(path: str) -> Dictionary:
 @registry.register("dictionary", "glossary", takes="FILE", languages="its file's")
 def open_glossary(path: str) -> Dictionary:
     """Your own table with expressions, senses and glosses."""
-
     return Glossary(Path(path).expanduser())
 
 
