@@ -29,19 +29,6 @@ from admire.senses.sequence import nearness, read_sequences
 Numbers = npt.NDArray[np.float64]
 
 
-def read_gold(folder: Path) -> list[Item]:
-    """Return the items of train and dev, with their senses."""
-    rows = []
-    for part in ("train", "dev"):
-        gold = read_submission(folder / f"b_en_{part}_targets.tsv")
-        senses = {item.compound: item.sentence_type for item in gold}
-        rows += [
-            replace(item, sentence_type=senses[item.compound])
-            for item in read_items(folder / f"subtask_b_{part}.tsv")
-        ]
-    return rows
-
-
 def fit(near: Numbers, literal: npt.NDArray[np.bool_]) -> tuple[float, float]:
     """Offset and slope, with both senses at the same weight."""
     model = LogisticRegression(C=np.inf, class_weight="balanced")
@@ -52,7 +39,14 @@ def fit(near: Numbers, literal: npt.NDArray[np.bool_]) -> tuple[float, float]:
 
 
 def main(data: str, name: str = "e5") -> None:
-    items, encoder = read_gold(Path(data) / "admire_b"), open_encoder(name)
+    folder, encoder, items = Path(data) / "admire_b", open_encoder(name), list[Item]()
+    for part in ("train", "dev"):
+        gold = read_submission(folder / f"b_en_{part}_targets.tsv")
+        senses = {item.compound: item.sentence_type for item in gold}
+        items += [
+            replace(item, sentence_type=senses[item.compound])
+            for item in read_items(folder / f"subtask_b_{part}.tsv")
+        ]
     literal = np.array([item.sentence_type == "literal" for item in items])
     near = nearness(items, encoder)
     left = [np.arange(len(items)) != k for k in range(len(items))]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from admire.core.errors import UserError
 from admire.core.storage import cache_dir
@@ -26,11 +26,8 @@ UNRANKED = "items without candidates"
 """Counted if there are any."""
 
 
-class Collector(Protocol):
-    def add(self, item: Item) -> object: ...
-
-
-C = TypeVar("C", bound=Collector)
+C = TypeVar("C", bound=Any)
+"""Takes items by its method ``add``."""
 
 
 def check_set(

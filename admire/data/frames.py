@@ -77,7 +77,7 @@ def items_from_frame(
     items = []
     try:  # one by one, because pictures in memory may be many
         for where, row in rows:
-            items.append(reader.item(*manifest_row(row, where, reader)))
+            items.append(reader.item(manifest_row(row, where, reader), where))
     finally:
         log_notes(reader.notes)
     if not items:
@@ -104,9 +104,7 @@ def _text_of(thing: object) -> str:
     return " ".join(text for text in texts if isinstance(text, str))
 
 
-def manifest_row(
-    thing: Item | Mapping[str, Any], where: str, reader: RowReader
-) -> tuple[dict[str, Any], str]:
+def manifest_row(thing: Item | Mapping[str, Any], where: str, reader: RowReader) -> dict[str, Any]:
     """Return an item or a row from Python as :meth:`admire.data.rows.RowReader.item` takes it.
 
     Raises:
@@ -117,7 +115,7 @@ def manifest_row(
         path = row.pop(column)
         row[column.replace("_path", "")] = Path(path) if path else ""
     read = item_row(row, where, reader, ragged=True, all_read=False)
-    return {**read, **({"word": ""} if row.get("sentence") else {})}, where
+    return {**read, **({"word": ""} if row.get("sentence") else {})}
 
 
 def plain_row(cells: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,12 +83,6 @@ _SET_WORDS = "subtask|task|admire|train|dev|test|eval|extended|sample|blind|gold
 """The rest of a file's name that begins with its language."""
 
 
-def word_language(path: Path) -> str:
-    """Return the language that V-WSD's name begins with, ``fa.test.data.txt``, else ``en``."""
-    prefix = re.match(r"([a-z]{2})\.", path.name.lower())
-    return prefix[1] if prefix else "en"
-
-
 def guess_language(path: Path) -> str:
     """Return the :func:`named_language`, or ``en``."""
     return named_language(path) or "en"

@@ -44,7 +44,6 @@ from admire.data.languages import (
     language_of,
     named_language,
     task_code,
-    word_language,
 )
 from admire.data.rows import RowReader, log_notes
 
@@ -145,7 +144,7 @@ def _items(file: DataFile, given: Iterable[Given], reader: RowReader) -> Iterato
     where = ""
     for where, thing in given:
         try:
-            item = reader.item(*file.row(thing, where, reader))
+            item = reader.item(file.row(thing, where, reader), where)
         except UserError as error:
             reader.report(error, "item")
         else:
@@ -220,7 +219,7 @@ class DataFile:
                 where = f"{self.name}, row {row}"
             yield where, thing
 
-    def row(self, thing: Any, where: str, rows: RowReader) -> tuple[Mapping[str, Any], str]:
+    def row(self, thing: Any, where: str, rows: RowReader) -> Mapping[str, Any]:
         """Return what the reader yielded as :meth:`admire.data.rows.RowReader.item` takes it.
 
         Raises:
@@ -230,7 +229,7 @@ class DataFile:
             raise thing
         if self.reader.ships:
             ragged, all_read = self.reader.name == "manifest", suffix_of(self.path) in JSON
-            return item_row(thing, where, rows, ragged=ragged, all_read=all_read), where
+            return item_row(thing, where, rows, ragged=ragged, all_read=all_read)
         if not isinstance(thing, Item | Mapping):
             wrong = f"yielded {describe_type(thing)}, not an Item or a dict."
             raise self.reader.error(wrong, where)
@@ -284,8 +283,13 @@ def data_files(data: str | Path, language: str | None = None) -> list[DataFile]:
     by_code: dict[str, DataFile] = {}
     for file in files:
         of_file = reader or registry.find("reader", READERS[suffix_of(file)])
-        language_of_file = word_language if of_file.name == "vwsd" else guess_language
-        tag = check_language(language) if language else language_of_file(split_sheet(file)[0])
+        if language:
+            tag = check_language(language)
+        elif of_file.name == "vwsd":
+            prefix = re.match(r"([a-z]{2})\.", file.name.lower())  # fa.test.data.txt
+            tag = prefix[1] if prefix else "en"
+        else:
+            tag = guess_language(split_sheet(file)[0])
         code = task_code(tag)
         if code in by_code:
             raise UserError(

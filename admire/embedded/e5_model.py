@@ -55,8 +55,15 @@ class E5Model:
         self._tokens = lru_cache(WORDS)(self._split)
         at += length
         _, length = struct.unpack_from("<iI", data, at)
-        self._normal = dict(_normalisation(data[at + 8 : at + 8 + length].tobytes()))
-        self._tensors = dict(_tensors(data, at + 8 + length))
+        at += 8
+        end = at + length
+        self._normal: dict[int, str] = {}  # characters that are replaced, with their replacement
+        while at < end:
+            character, count = struct.unpack_from("<IB", data, at)
+            replacement = struct.unpack_from(f"<{count}I", data, at + 5)
+            self._normal[character] = "".join(map(chr, replacement))
+            at += 5 + 4 * count
+        self._tensors = dict(_tensors(data, end))
         self._rows = self._tensors["emb.word"].view(BLOCK).reshape(-1, self.width // 32)
         self._places = self._matrix("emb.pos") + self._matrix("emb.type")[0]
 
@@ -168,15 +175,6 @@ class E5Model:
             graph.add("LpNormalization", mean)
         output = [1, self.width] if layers is None else shape
         return graph.model({"states": (TensorProto.FLOAT, shape)}, ("output", output))
-
-
-def _normalisation(table: bytes) -> Iterator[tuple[int, str]]:
-    """Yield each character that is replaced, with its replacement."""
-    at = 0
-    while at < len(table):
-        character, count = struct.unpack_from("<IB", table, at)
-        yield character, "".join(map(chr, struct.unpack_from(f"<{count}I", table, at + 5)))
-        at += 5 + 4 * count
 
 
 def _tensors(data: Any, at: int) -> Iterator[tuple[str, Bytes]]:

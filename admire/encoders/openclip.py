@@ -85,9 +85,35 @@ class OpenClipEncoder(LazyModel):
             files.file("open_clip_config.json")
             model = files.identity
         else:
-            self._model_name, self._tag, repository, weights = _listed(source)
+            import open_clip
+            from open_clip.pretrained import get_pretrained_cfg
+
+            self._model_name, _, tag = source.partition("/")
+            listed = get_pretrained_cfg(self._model_name, tag)
+            if not listed:
+                names = [name.replace(":", "/") for name in open_clip.list_pretrained(as_str=True)]
+                unknown = f"'{self.name}' is neither a model and tag of open_clip nor a folder."
+                lister = "open_clip.list_pretrained() lists them."
+                raise UserError(f"{unknown}{nearest(source, names)} {lister}", "encoder")
+            # (roberta-ViT-B-32 was trained with it: its config says so, though not its tag.)
+            if self._model_name.endswith("-quickgelu") and not listed.get("quick_gelu"):
+                plain = f"openclip:{self._model_name.removesuffix('-quickgelu')}/{tag}"
+                raise UserError(f"'{self.name}' was trained without QuickGELU. Use {plain}.")
+            repository, _, file = listed.get("hf_hub", "").rpartition("/")
+            if not repository:
+                missing = f"'{self.name}' is not on the hub. Use a folder with its weights."
+                raise UserError(missing, "encoder")
+            weights = [file] if file else WEIGHTS
             files = hub.resolve_source(repository, *weights, revision=revision)
-            self._tag["pretrained"] = str(files.file(*weights))
+            self._tag = {
+                # OpenAI's weights were trained with QuickGELU, whatever the model's name says.
+                "force_quick_gelu": bool(listed.get("quick_gelu")),
+                "image_mean": listed.get("mean"),
+                "image_std": listed.get("std"),
+                "image_interpolation": listed.get("interpolation"),
+                "image_resize_mode": listed.get("resize_mode"),
+                "pretrained": str(files.file(*weights)),
+            }
             model = f"{source}@{files.revision}"
         version = metadata.version("open-clip-torch")  # it brings preprocessing and tokenizer
         self.identity = f"openclip:{model}:{version}:{placement.precision}"
@@ -144,34 +170,3 @@ class OpenClipEncoder(LazyModel):
         model, _, _ = self._loaded
         device, dtype = self._placement.resolve()
         return encode(model.encode_image, torch.stack(list(images)).to(device, dtype))
-
-
-def _listed(source: str) -> tuple[str, dict[str, Any], str, Sequence[str]]:
-    """Look a tag up in open_clip's list: model, options to create it, repository, weights."""
-    import open_clip
-    from open_clip.pretrained import get_pretrained_cfg
-
-    model, _, tag = source.partition("/")
-    settings = get_pretrained_cfg(model, tag)
-    if not settings:
-        listed = [name.replace(":", "/") for name in open_clip.list_pretrained(as_str=True)]
-        unknown = f"'openclip:{source}' is neither a model and tag of open_clip nor a folder."
-        lister = "open_clip.list_pretrained() lists them."
-        raise UserError(f"{unknown}{nearest(source, listed)} {lister}", "encoder")
-    # (roberta-ViT-B-32 was trained with it and has it in its config, though not in its tag.)
-    if model.endswith("-quickgelu") and not settings.get("quick_gelu"):
-        plain = f"openclip:{model.removesuffix('-quickgelu')}/{tag}"
-        raise UserError(f"'openclip:{source}' was trained without QuickGELU. Use {plain}.")
-    repository, _, file = settings.get("hf_hub", "").rpartition("/")
-    if not repository:
-        missing = f"'openclip:{source}' is not on the hub. Use a folder with its weights."
-        raise UserError(missing, "encoder")
-    options = {
-        # OpenAI's weights were trained with QuickGELU, whatever the model's name says.
-        "force_quick_gelu": bool(settings.get("quick_gelu")),
-        "image_mean": settings.get("mean"),
-        "image_std": settings.get("std"),
-        "image_interpolation": settings.get("interpolation"),
-        "image_resize_mode": settings.get("resize_mode"),
-    }
-    return model, options, repository, [file] if file else WEIGHTS

@@ -145,7 +145,7 @@ class OpenAIChat(ChatModel):
     @cached_property
     def client(self) -> openai.OpenAI:
         """The openai package's client for this server."""
-        limits: Any = {"timeout": self._timeout, "retries": self._retries}
+        limits = {"timeout": self._timeout, "retries": self._retries}
         return open_client(self.address, self._key, model=self.name, **limits)
 
     def price(self, usage: Usage) -> Price | None:
@@ -264,27 +264,24 @@ class OpenAIChat(ChatModel):
                 answer = self.client.post("/chat/completions", body=body, cast_to=httpx2.Response)
                 return read_json(answer)
             except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
-                if not self.refuse(error.param, f"{error.message} {error.body}", body):
+                message, sent = f"{error.message} {error.body}", [o for o in OPTIONAL if o in body]
+                refused = [option for option in OPTIONAL if option == error.param]
+                if not refused and not _CONTEXT.search(message):
+                    words = {option: WORDS.get(option, option) for option in sent}
+                    found = {o: re.search(rf"\b(?:{word})\b", message) for o, word in words.items()}
+                    places = {option: match.start() for option, match in found.items() if match}
+                    refused = sorted(places, key=places.__getitem__)
+                options = [option for option in refused if option in sent]
+                if not options:
                     raise
+                self._refused.add(options[0])
 
-    def refuse(self, param: object, message: str, body: Mapping[str, Any]) -> bool:
-        """Store which option of a request the server refused; return whether there was one."""
-        refused = [option for option in OPTIONAL if option == param]
-        if not refused and not _CONTEXT.search(message):
-            words = {option: WORDS.get(option, option) for option in OPTIONAL if option in body}
-            found = {o: re.search(rf"\b(?:{word})\b", message) for o, word in words.items()}
-            places = {option: match.start() for option, match in found.items() if match}
-            refused = sorted(places, key=places.__getitem__)
-        options = [option for option in refused if option in body]
-        self._refused.update(options[:1])
-        return bool(options)
-
-    def explained(self, error: openai.OpenAIError, question: Question | None = None) -> UserError:
+    def explained(self, error: openai.OpenAIError, question: Question) -> UserError:
         """Return the error as a message with a remedy, without key or web page."""
         where, later = self.address.shown, True
         message = self._redact(error)[:300]
         if isinstance(error, openai.APIStatusError):
-            return self._refusal(error, message, question.images if question else [])
+            return self._refusal(error, message, question.images)
         if isinstance(error, openai.APITimeoutError):
             reason = f"did not answer within {self._timeout:g} s{_retried(error)}. Is it busy?"
         elif isinstance(error.__cause__, httpx2.DecodingError):

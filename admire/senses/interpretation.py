@@ -314,19 +314,16 @@ def interpret(
     llms: Sequence[ChatModel],
     prompts: Prompts,
     settings: SenseSettings | None = None,
-    *,
-    strict: bool = True,
     **options: Any,
 ) -> list[list[Interpretation]]:
     """Return each chat model's interpretations of the items, in the items' order.
 
     Args:
-        strict: whether a model without any usable vote, or without any usable meaning, is an
-            error; otherwise a warning lists the items.
         options: fields of :class:`Interpreter`.
 
     Raises:
-        UserError: the model fails, or an item's sense cannot be decided; or see ``strict``.
+        UserError: the model fails, none of its votes or none of its meanings is usable, or an
+            item's sense cannot be decided.
     """
     interpreter = Interpreter(prompts, settings or SenseSettings(), **options)
     interpreter.look_up(items)
@@ -336,7 +333,7 @@ def interpret(
         senses = interpreter.decide(items, method, llm)
         llm.check(items, ["senses"] if method == "vote" else [])
         talks = [interpreter.read(item, llm, senses.get(item), heard) for item in items]
-        check = partial(heard.refuse_unusable, llm.name) if strict else None
+        check = partial(heard.refuse_unusable, llm.name)
         rows.append(converse(talks, llm, check=check))
         heard.warn(items, llm)
     return rows
