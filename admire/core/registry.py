@@ -177,10 +177,17 @@ class Plugin:
                 the values of all plug-ins' settings by name; its own are passed as ``settings``.
 
         Raises:
+            UserError: a setting is unknown or has an invalid value.
             PluginError: it raises an exception, or makes an object that lacks an attribute of its
                 kind.
         """
-        options["settings"] = self.read_settings(options.get("plugins", {}).get(self.name, {}))
+        options["settings"] = None
+        if self.settings:
+            try:
+                options["settings"] = self.settings(**options.get("plugins", {}).get(self.name, {}))
+            except ValidationError as error:
+                name = f"{self.name}_{error.errors()[0]['loc'][0]}".replace("-", "_")
+                raise UserError(f"{name} {complaint(error)}", name) from None
         chosen = {name: value for name, value in options.items() if name in self.arguments}
         with self.blamed():
             instance = self.make(*([source] if source else []), **chosen)
@@ -200,20 +207,6 @@ class Plugin:
             if getattr(instance, "identity", default) == default:
                 instance.identity = f"{name}:{self.distribution}-{version}"
         return instance
-
-    def read_settings(self, values: Mapping[str, Any]) -> Any:
-        """Return the plug-in's settings with these values; None if it has none.
-
-        Raises:
-            UserError: a setting is unknown or has an invalid value.
-        """
-        if self.settings is None:
-            return None
-        try:
-            return self.settings(**values)
-        except ValidationError as error:
-            name = f"{self.name}_{error.errors()[0]['loc'][0]}".replace("-", "_")
-            raise UserError(f"{name} {complaint(error)}", name) from None
 
     @contextmanager
     def blamed(self, where: str = "") -> Iterator[None]:

@@ -83,9 +83,20 @@ def map_processes(
     if not first:
         return
     with _connected(workers) as ray:
-        share = _share(ray, workers)
+        # Each worker gets as much of a machine as leaves room for all of them.
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        processors = [int(node.get("CPU", 0)) for node in nodes]
+        gpus = sum(node.get("GPU", 0) for node in nodes) if workers.gpus else 0
+        threads, room = 1, sum(processors)
+        while sum(count // (threads + 1) for count in processors) >= workers.count:
+            threads += 1
+        if room < workers.count:
+            log.warning("There is room for %d of %d workers; others wait.", room, workers.count)
+        share: dict[str, float] = {"num_cpus": threads}
+        if gpus:
+            share["num_gpus"] = 1 / ceil(workers.count / gpus)
         actor = ray.remote(_Worker).options(max_restarts=-1, max_task_retries=TRIES - 1, **share)
-        arguments = open_worker, os.getcwd(), share["num_cpus"]
+        arguments = open_worker, os.getcwd(), threads
         actors = [actor.remote(*arguments) for _ in range(workers.count)]
         try:
             yield from _in_order(ray, actors, chain(first, rest))
@@ -177,21 +188,6 @@ class _Worker:
             return _Outcome(number, self._warnings, error=error)
         finally:
             self._warnings = []
-
-
-def _share(ray: Any, workers: Workers) -> dict[str, float]:
-    """Return how much of a machine each worker gets: as much as leaves room for all of them."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    processors = [int(node.get("CPU", 0)) for node in nodes]
-    gpus = sum(node.get("GPU", 0) for node in nodes)
-    threads, room = 1, sum(processors)
-    while sum(count // (threads + 1) for count in processors) >= workers.count:
-        threads += 1
-    if room < workers.count:
-        log.warning("There is room for %d of %d workers; others wait.", room, workers.count)
-    if not workers.gpus or not gpus:
-        return {"num_cpus": threads}
-    return {"num_cpus": threads, "num_gpus": 1 / ceil(workers.count / gpus)}
 
 
 @contextmanager

@@ -47,14 +47,18 @@ def item_row(
         ragged: it may have fewer candidates than it has columns for.
         all_read: count any name that is not read as a warning, as in a row with lists.
     """
-    names = tuple(map(str, row))
+    names, known = tuple(map(str, row)), tuple(CandidateCells.model_fields)
     check_item_columns(names, where, reader, all_read=all_read or bool({*LISTS} & row.keys()))
     lists: dict[str, Any] = {}
     for key, numbers, columns in zip(LISTS, candidate_columns(names), OF_NUMBER, strict=False):
         things = row.get(key)
         for k, cells in enumerate(things if isinstance(things, list) else (), start=1):
             if isinstance(cells, Mapping):
-                _check_candidate(cells, f"{where}, {key.removesuffix('s')} {k}", reader)
+                place = f"{where}, {key.removesuffix('s')} {k}"
+                check_spelling(place, tuple(map(str, cells)), known)
+                for name in cells.keys() - {*known, *HUGGING_FACE}:
+                    has = "It has 'image', 'caption' or both"
+                    reader.note(f"not read: {_meant(name, known, 0.6)}. {has}.", place)
         things = [_candidate(row, *(column.format(k) for column in columns)) for k in numbers]
         for k, cells in zip(numbers, things, strict=True):
             if key == "sequence" and not cells["image"]:
@@ -64,15 +68,6 @@ def item_row(
         if numbers:
             lists |= {key: things} | ({"images": [], "captions": []} if key == LISTS[0] else {})
     return {**row, **lists}
-
-
-def _check_candidate(cells: Mapping[str, Any], where: str, reader: RowReader) -> None:
-    known = tuple(CandidateCells.model_fields)
-    check_spelling(where, tuple(map(str, cells)), known)
-    for key in cells.keys() - {*known, *HUGGING_FACE}:
-        reader.note(
-            f"not read: {_meant(key, known, 0.6)}. It has 'image', 'caption' or both.", where
-        )
 
 
 def _candidate(row: Mapping[str, Any], picture: str, name: str, caption: str) -> dict[str, Any]:

@@ -94,8 +94,25 @@ def store_picture(picture: object) -> Path:
     """
     with needs_extra("embedded", "A picture in memory"):
         from PIL.Image import Image
+        from PIL.ImageOps import exif_transpose
     if isinstance(picture, Image):
-        picture = _png(picture)
+        if not all(picture.size):
+            raise ValueError("has no pixels")
+        if picture.mode == "F":
+            raise ValueError("has floating-point pixels. Convert it")
+        written = io.BytesIO()
+        try:
+            upright = exif_transpose(picture)
+            if upright.mode not in ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"):  # PNG's
+                upright = upright.convert("RGB")
+            upright.save(written, "PNG")
+        except Exception as error:  # for closed or damaged files decoders may raise anything
+            reason = str(error) or type(error).__name__
+            raise ValueError(
+                f"cannot be read ({reason}). It may be closed: pass its path, or load it first "
+                "(image.load())"
+            ) from error
+        picture = written.getvalue()
     if not isinstance(picture, bytes):
         is_array = isinstance(picture, list)  # what rows make of one
         kind = "an array" if is_array else f"a {type(picture).__name__}"
@@ -111,29 +128,6 @@ def store_picture(picture: object) -> Path:
         path.unlink(missing_ok=True)
         raise ValueError(str(error).removeprefix(f"{path}: ").rstrip(".")) from None
     return path
-
-
-def _png(picture: Image) -> bytes:
-    """Return one of PIL's images as the content of a PNG file, upright."""
-    from PIL.ImageOps import exif_transpose
-
-    if not all(picture.size):
-        raise ValueError("has no pixels")
-    if picture.mode == "F":
-        raise ValueError("has floating-point pixels. Convert it")
-    written = io.BytesIO()
-    try:
-        upright = exif_transpose(picture)
-        if upright.mode not in ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"):  # PNG's
-            upright = upright.convert("RGB")
-        upright.save(written, "PNG")
-    except Exception as error:  # for closed or damaged files decoders may raise anything
-        reason = str(error) or type(error).__name__
-        raise ValueError(
-            f"cannot be read ({reason}). It may be closed: pass its path, or load it first "
-            "(image.load())"
-        ) from error
-    return written.getvalue()
 
 
 def check_header(path: Path) -> None:

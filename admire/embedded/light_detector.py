@@ -170,14 +170,11 @@ def read_contexts(
     if not neutral:
         return places
     ends = np.cumsum([len(items), *map(len, neutral_items.values())])[:-1]
-
-    def subtract(place: Features) -> Features:
-        own, *groups = np.split(place, ends)
+    subtracted = []
+    for own, *groups in (np.split(place, ends) for place in places):
         means = {key: group.mean(axis=0) for key, group in zip(neutral_items, groups, strict=True)}
-        subtracted: Features = own - np.array([means[key] for key in keys])
-        return subtracted
-
-    return [*map(subtract, places)]
+        subtracted.append(own - np.array([means[key] for key in keys]))
+    return subtracted
 
 
 def _place(item: Item) -> tuple[int, int]:

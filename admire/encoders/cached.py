@@ -90,7 +90,19 @@ class CachedEncoder:
         return self._means(vectors, rows)
 
     def _encode_queries(self, queries: Sequence[Query]) -> Vectors:
-        rows = [self._parts_of_query(query) for query in queries]
+        rows = []
+        for query in queries:
+            row, text = [query], query.text
+            pieces = self._read(text, query.prompt or "")
+            if query.span is None and pieces:
+                row = [replace(query, text=text[piece].strip()) for piece in pieces]
+            elif query.span and pieces:
+                start, end = query.span
+                within = (piece for piece in pieces if piece.start <= start and end <= piece.stop)
+                piece = next(within, slice(start, None))
+                span = start - piece.start, end - piece.start
+                row = [replace(query, text=text[piece], span=span)]
+            rows.append(row)
         parts = [part for row in rows for part in row]
         vectors = self._through_cache(
             parts,
@@ -100,16 +112,6 @@ class CachedEncoder:
             length=lambda query: len(query.text),
         )
         return self._means(vectors, rows)
-
-    def _parts_of_query(self, query: Query) -> list[Query]:
-        parts = self._read(query.text, query.prompt or "")
-        if not parts or query.span is None:
-            return [replace(query, text=query.text[part].strip()) for part in parts] or [query]
-        start, end = query.span
-        within = (part for part in parts if part.start <= start and end <= part.stop)
-        part = next(within, slice(start, None))
-        span = start - part.start, end - part.start
-        return [replace(query, text=query.text[part], span=span)]
 
     def _means(self, vectors: Vectors, rows: Sequence[Sequence[Any]]) -> Vectors:
         """Return the mean vector of each row of parts, of unit length."""

@@ -72,7 +72,19 @@ class Kaikki:
         about = self._about(stamp)
         if about is None:
             with only_writer(self._index, wait=PATIENCE):
-                about = self._about(stamp) or _make_index(path, self._index, stamp)
+                about = self._about(stamp)
+                if about is None:
+                    partial = partial_of(self._index)
+                    try:
+                        partial.parent.mkdir(parents=True, exist_ok=True)
+                        partial.unlink(missing_ok=True)
+                        with closing(sqlite3.connect(partial, isolation_level=None)) as database:
+                            about = _fill(database, path, stamp)
+                        os.replace(partial, self._index)
+                    except (sqlite3.Error, OSError) as error:
+                        raise unwritable(self._index, error) from error
+                    finally:
+                        partial.unlink(missing_ok=True)
         digest, languages = about
         self.identity = f"kaikki:{digest}"
         self.languages = frozenset(languages.split())
@@ -102,21 +114,6 @@ class Kaikki:
 def _connect(index: Path) -> sqlite3.Connection:
     address = f"{index.as_uri()}?mode=ro&immutable=1"  # it is never changed, only replaced
     return sqlite3.connect(address, uri=True, check_same_thread=False)
-
-
-def _make_index(path: Path, index: Path, stamp: str) -> tuple[str, str]:
-    partial = partial_of(index)
-    try:
-        index.parent.mkdir(parents=True, exist_ok=True)
-        partial.unlink(missing_ok=True)
-        with closing(sqlite3.connect(partial, isolation_level=None)) as database:
-            about = _fill(database, path, stamp)
-        os.replace(partial, index)
-        return about
-    except (sqlite3.Error, OSError) as error:
-        raise unwritable(index, error) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> tuple[str, str]:
