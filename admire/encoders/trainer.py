@@ -135,12 +135,31 @@ def fine_tune(
         checkpoints.mkdir(parents=True, exist_ok=True)  # fails before anything is computed
         before = validate()
         patience = settings.patience if settings.keep == "best" else 1
-        arguments = _arguments(
-            settings,
+        arguments = SentenceTransformerTrainingArguments(
             output_dir=str(checkpoints),
+            num_train_epochs=settings.epochs,
+            per_device_train_batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
             learning_rate_mapping=dict(learning_rates),
+            weight_decay=settings.weight_decay,
+            warmup_steps=settings.warmup,
+            lr_scheduler_type="linear",
+            eval_strategy="epoch",
+            save_strategy="epoch",
+            save_total_limit=2,  # the one to keep and the last
+            logging_strategy="epoch",
+            load_best_model_at_end=True,
+            metric_for_best_model=f"eval_{RANK}",
+            greater_is_better=True,
+            restore_callback_states_from_checkpoint=True,
+            bf16=settings.precision == "bfloat16",
+            seed=settings.seed,
+            data_seed=settings.seed,
             batch_sampler=SAMPLERS[data.batches],
+            multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
             use_cpu=model.device.type == "cpu",
+            disable_tqdm=True,
+            report_to="none",
         )
         with from_disk():  # a model card would ask the hub about the models that it names
             datasets = {name: Dataset.from_list(rows) for name, rows in content.items()}
@@ -206,32 +225,6 @@ class _Trainer(SentenceTransformerTrainer):
         for group in optimizer.param_groups[2:]:  # before them those that decay, and the others
             group["weight_decay"] = 0.0
         return optimizer
-
-
-def _arguments(settings: FitSettings, **others: Any) -> SentenceTransformerTrainingArguments:
-    return SentenceTransformerTrainingArguments(
-        num_train_epochs=settings.epochs,
-        per_device_train_batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-        warmup_steps=settings.warmup,
-        lr_scheduler_type="linear",
-        eval_strategy="epoch",
-        save_strategy="epoch",
-        save_total_limit=2,  # the one to keep and the last
-        logging_strategy="epoch",
-        load_best_model_at_end=True,
-        metric_for_best_model=f"eval_{RANK}",
-        greater_is_better=True,
-        restore_callback_states_from_checkpoint=True,
-        bf16=settings.precision == "bfloat16",
-        seed=settings.seed,
-        data_seed=settings.seed,
-        multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
-        disable_tqdm=True,
-        report_to="none",
-        **others,
-    )
 
 
 class _Neighbours(DefaultBatchSampler):

@@ -145,7 +145,7 @@ class OpenAIChat(ChatModel):
     @cached_property
     def client(self) -> openai.OpenAI:
         """The openai package's client for this server."""
-        limits = {"timeout": self._timeout, "retries": self._retries}
+        limits: Any = {"timeout": self._timeout, "retries": self._retries}
         return open_client(self.address, self._key, model=self.name, **limits)
 
     def price(self, usage: Usage) -> Price | None:

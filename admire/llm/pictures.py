@@ -52,11 +52,7 @@ def image_size(path: Path) -> tuple[int, int]:
         return read_image(path).size  # this raises the error
 
 
-def digest(image: Image) -> str:
-    """Return the SHA-256 of the image's file."""
-    return _digest(image.path, image.path.stat().st_mtime_ns)
-
-
 @lru_cache(maxsize=100_000)
-def _digest(path: Path, changed: int) -> str:
+def digest(path: Path, changed: int) -> str:
+    """Return the SHA-256 of an image file, which was ``changed`` last at that time."""
     return hashlib.sha256(read_bytes(path)).hexdigest()

@@ -335,7 +335,9 @@ class BoundModel(ChatModel):
             from admire.llm.pictures import digest
 
             parts[1] = [
-                {"image": digest(part), "side": part.side} if isinstance(part, Image) else part
+                {"image": digest(part.path, part.path.stat().st_mtime_ns), "side": part.side}
+                if isinstance(part, Image)
+                else part
                 for part in question.parts
             ]
         if question.schema is not None or question.logprobs:

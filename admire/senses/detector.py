@@ -40,11 +40,6 @@ def context_columns(setting: Setting) -> tuple[str, ...]:
     return ("Previous", "Next") if setting == "zero_shot" else ()
 
 
-def usual_layers(setting: Setting) -> Layers:
-    """Return the layers that YNU-HPCC's submission uses in a setting."""
-    return "all" if setting == "zero_shot" else "last"
-
-
 class Detector(Protocol):
     """Decides whether a compound is used idiomatically in a sentence, without a chat model.
 

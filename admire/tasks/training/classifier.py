@@ -20,7 +20,7 @@ from admire.encoders.torch_models import Placement
 from admire.encoders.trainer import Figures, TrainingSet, fine_tune
 from admire.metrics.leakage import SAW, detector_parts
 from admire.senses.classifier import RECORD, Classifier, assemble_model
-from admire.senses.detector import Layers, Use, usual_layers
+from admire.senses.detector import Layers, Use
 from admire.senses.task2a import LABELS, macro_f1
 from admire.tasks.training.settings import ClassifierTraining, paper_fit
 
@@ -70,7 +70,8 @@ def train_classifier(
         raise UserError("Training needs idiomatic and literal uses.")
     check_folder(out, "model")
     base = base.removeprefix("sbert:")
-    layers = settings.layers or usual_layers(settings.setting)
+    # As in YNU-HPCC's submission.
+    layers: Layers = settings.layers or ("all" if settings.setting == "zero_shot" else "last")
     classifier, identity = _untrained(base, settings, layers, fit.seed, device)
     rows, held_out = (
         [{"text": classifier.text(use), "label": LABELS.index(_label(use))} for use in uses]
