@@ -31,7 +31,7 @@ def test_evidence_moves_the_log_odds_of_english_uses_that_have_an_entry(monkeypa
     entries = dict.fromkeys(items, ENTRIES) | {bare: Entries((), ENTRIES.idiomatic)}
     senses = [Sense("idiomatic", p, by="detector") for p in (0.6, 0.7, 0.8, 0.9)]
     moved, *others = add_evidence(items, senses, entries)
-    odds = log(0.6 / 0.4) + 13.4 * (LIKENESS - 0.0158)
+    odds = log(0.6 / 0.4) + 0.5 * (LIKENESS - 0.0038) / 0.0315
     assert moved.probability_idiomatic == pytest.approx(1 / (1 + exp(-odds)), abs=1e-6)
     assert (moved.label, moved.by) == ("literal", "detector")
     assert others == senses[1:]

@@ -31,9 +31,11 @@ from admire.data.compounds import find_compound
 from admire.data.items import Item
 from admire.data.overlap import plain, stem
 from admire.embedded.light_detector import BUILT_IN, LightDetector, open_built_in
-from admire.encoders import QueryEncoder, open_context_encoder
+from admire.encoders import QueryEncoder, open_context_encoder, open_encoder
 from admire.metrics.leakage import summarise_card
 from admire.senses.detector import OTHER_LANGUAGES, Use
+from admire.senses.dictionaries import look_up, open_dictionaries
+from admire.senses.dictionary_evidence import add_evidence, likeness
 from admire.senses.sense import Sense
 from admire.senses.task2a import LABELS, read_compounds, read_idiomaticity
 from admire.tasks.training.light_detector import sample_items, train_detector
@@ -188,9 +190,10 @@ def cross_validate(
     expressions: Mapping[str, str],
     encoders: Sequence[QueryEncoder],
 ) -> dict[str, Any]:
-    """Return the :func:`score` of each source and language by five detectors.
+    """Return the :func:`score` of each source and language, with WordNet and without.
 
-    Each is trained on four fifths of the expressions, and decides the senses of the others.
+    Each of five detectors is trained on four fifths of the expressions, and decides the senses of
+    the others. The constants of :mod:`admire.senses.dictionary_evidence` are printed, too.
     """
     names = {
         item: f"{source}, {item.language}" for source, items in sources.items() for item in items
@@ -205,12 +208,26 @@ def cross_validate(
         detector = train_detector(known, encoders, SETTINGS, expressions=expressions)
         uses = [Use(items[k]) for k in test]
         senses |= zip(test, detector.classify(uses, *encoders), strict=True)
+    wordnet = open_dictionaries(["wordnet"])
+    entries = {
+        item: look_up(wordnet, expressions.get(item.compound, item.compound), item.language)
+        for item in items
+    }
+    alone = [senses[k] for k in range(len(items))]
+    helped = add_evidence(items, alone, entries)
+    known = [item for item, a, b in zip(items, alone, helped, strict=True) if a is not b]
+    alike = likeness(known, entries, open_encoder("e5"))
+    print(f"Likeness: mean {alike.mean():.4f}, deviation {alike.std():.4f}, of {len(known)}")
     places: dict[str, list[int]] = defaultdict(list)
     for k, item in enumerate(items):
-        places[names[item]].append(k)
-        places["all"].append(k)
+        parts = "all", names[item], *(["with an entry"] if alone[k] is not helped[k] else [])
+        for name in parts:
+            places[name].append(k)
     return {
-        name: score([items[k] for k in some], [senses[k] for k in some], groups[some].tolist())
+        name: [
+            score([items[k] for k in some], [decided[k] for k in some], groups[some].tolist())
+            for decided in (alone, helped)
+        ]
         for name, some in sorted(places.items())
     }
 
@@ -225,7 +242,8 @@ def main(data: Path, *, evaluate: bool) -> None:
     encoders = [*map(open_context_encoder, DetectorData().encoder)]
     others = [data / "senses" / name for name in OTHERS]
     if evaluate:
-        print("Cross-validation over expressions:", cross_validate(sources, expressions, encoders))
+        print("Cross-validation over expressions, without WordNet and with it:")
+        print(cross_validate(sources, expressions, encoders))
         detector = open_built_in()
         for path in [*others, *(data / name for name in ADMIRE)]:
             print(path.name, measure(detector, encoders, path))
