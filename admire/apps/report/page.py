@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
@@ -19,7 +19,12 @@ NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*%?( \[.*\]| of \d+)?$")
 
 
 def render(report: Report) -> str:
-    """Return the page, complete: styles, scripts, data and pictures are inside.
+    """Return the page of :func:`stream` as one text."""
+    return "".join(stream(report))
+
+
+def stream(report: Report) -> Iterator[str]:
+    """Yield the page, complete, in pieces: styles, scripts, data and pictures are inside.
 
     A content security policy in the page forbids every request, and all scripts and styles but
     those that this module puts there.
@@ -30,14 +35,12 @@ def render(report: Report) -> str:
     style = read_file("cards.css") + read_file("page.css")
     scripts = [read_file("cards.js"), read_file("report.js")] if report.data.get("items") else []
     pictures = "data: file: 'self'" if report.linked else "data:"
-    data = json.dumps(report.data, allow_nan=False, separators=(",", ":"))
-    data = data.replace("<", r"\u003c")  # so that no HTML parser can leave it
     described = map(describe_figure, report.data.get("metrics", ()))
     figures = [(name, meaning) for name, meaning in described if meaning]
     filled = template(
         "report.html.j2", hinted=describe_figure, numeric=_numeric, folded=_folded, line=_line
     )
-    page = filled.render(
+    pieces = filled.generate(
         report=report,
         policy=(
             f"default-src 'none'; script-src {_hashes(*scripts)}; style-src {_hashes(style)}; "
@@ -46,11 +49,27 @@ def render(report: Report) -> str:
         ),
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
-        data=Markup(data),
+        data=map(Markup, _json(report.data)),
+        votes=any('"votes":' in piece for piece in _json(report.data)),
         plots=[(plot, Markup(plot.svg)) for plot in report.plots],
         figures=figures,
     )
-    return re.sub("[\ud800-\udfff]", "?", page)  # a JSON file may hold half of a surrogate pair
+    for piece in pieces:
+        yield re.sub("[\ud800-\udfff]", "?", piece)  # a JSON file may hold half of a surrogate pair
+
+
+def _json(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the data as JSON, card by card."""
+    encoder = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
+    def encoded(value: object) -> str:
+        return encoder.encode(value).replace("<", r"\u003c")  # no HTML parser can leave it
+
+    before, cards, after = encoded({**data, "items": []}).partition('"items":[')
+    yield before + cards
+    for number, card in enumerate(data.get("items", ())):
+        yield "," * bool(number) + encoded(card)
+    yield after
 
 
 def _hashes(*texts: str) -> str:

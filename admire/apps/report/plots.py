@@ -53,9 +53,9 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
 
     Items that some run lacks are left out, unless all are such.
     """
-    shared = [item for item in data["items"] if None not in item["runs"]]
     rows = [
         {
+            "shared": None not in item["runs"],
             "run": run,
             "sentence_type": item["sense"],
             "predicted_type": None if result.get("given") else result.get("sense"),
@@ -64,13 +64,14 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
             "candidates": len(item.get("candidates") or result.get("documents", ())),
             **{metric: (result["figures"] or {}).get(metric) for metric in data["metrics"]},
         }
-        for item in shared or data["items"]
+        for item in data["items"]
         for run, result in enumerate(item["runs"])
         if result is not None
     ]
     numbers = ("probability_idiomatic", *data["metrics"])
     names = ("run", "sentence_type", "predicted_type", "right", "candidates", *numbers)
-    table = pd.DataFrame(rows, columns=list(names), dtype=object)
+    shared = [row for row in rows if row["shared"]]
+    table = pd.DataFrame(shared or rows, columns=list(names), dtype=object)
     return table.astype(dict.fromkeys(numbers, float) | {"run": int, "candidates": int})
 
 

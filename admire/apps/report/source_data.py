@@ -32,8 +32,10 @@ def data_source(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def with_pictures(
     rankings: Iterable[Ranking], record: Mapping[str, Any], name: str, data: Path | None = None
-) -> Iterator[Ranking]:
+) -> Iterator[tuple[Hashable, Ranking]]:
     """Yield rankings with the images of their candidates, and with gold that was added later.
+
+    Each comes with its item's key, see :func:`admire.data.items.item_keys`.
 
     The data are read only as far as the next ranking needs. If nothing is found, a warning says
     why.
@@ -52,7 +54,7 @@ def with_pictures(
             passed[source[0]] = source[1]
         if key in passed:
             found, item = True, _completed(item, passed.pop(key))
-        yield ranking.with_item(item)
+        yield key, ranking.with_item(item)
     if passed and not found:
         log.warning("%s: none of its items is in its data. %s", name, HINT)
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import base64
 import io
 import logging
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from admire.core.errors import UserError
 from admire.core.machine import cores
 from admire.core.progress import show_progress
+from admire.core.threads import prefetch
 from admire.data.image_files import read_image
-from admire.pipeline.ranking import Run
 
 log = logging.getLogger("admire")
 
@@ -36,12 +35,6 @@ class Shown:
     height: int
 
 
-def picture_files(runs: Iterable[Run]) -> list[Path]:
-    """Return the pictures of the runs' items, each once."""
-    things = (thing for run in runs for ranking in run.rankings for thing in ranking.item.things)
-    return list(dict.fromkeys(thing.image for thing in things if thing.image))
-
-
 def make_thumbnails(files: Sequence[Path]) -> tuple[dict[Path, Shown], dict[str, str]]:
     """Return thumbnails of picture files. A file that cannot be read is left out, with a warning.
 
@@ -50,17 +43,22 @@ def make_thumbnails(files: Sequence[Path]) -> tuple[dict[Path, Shown], dict[str,
     """
     by_path: dict[Path, Shown] = {}
     ids: dict[str, str] = {}
-    with ThreadPoolExecutor(cores()) as pool:
-        scaled = [(file, pool.submit(thumbnail, file)) for file in files]
-        for file, result in show_progress(scaled, "Scaling pictures", len(files)):
-            try:
-                content, (width, height) = result.result()
-            except UserError as error:
-                log.warning("%s The report shows its caption alone.", error)
-                continue
-            uri = data_uri(content)
-            by_path[file] = Shown(f"#{ids.setdefault(uri, f'p{len(ids) + 1}')}", width, height)
+    scaled = zip(files, prefetch(_scaled, files, 2 * cores()), strict=True)
+    for file, result in show_progress(scaled, "Scaling pictures", len(files)):
+        if isinstance(result, UserError):
+            log.warning("%s The report shows its caption alone.", result)
+            continue
+        content, (width, height) = result
+        uri = data_uri(content)
+        by_path[file] = Shown(f"#{ids.setdefault(uri, f'p{len(ids) + 1}')}", width, height)
     return by_path, {number: uri for uri, number in ids.items()}
+
+
+def _scaled(file: Path) -> tuple[bytes, tuple[int, int]] | UserError:
+    try:
+        return thumbnail(file)
+    except UserError as error:
+        return error
 
 
 def thumbnail(file: Path, side: int = SIDE) -> tuple[bytes, tuple[int, int]]:
