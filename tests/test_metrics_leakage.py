@@ -17,7 +17,7 @@ from PIL import Image
 from toys import MarkedEncoder, ScriptedChat, marked, open_words, opens
 
 from admire import SAMPLES, Candidate, Item, Settings, rank, read_items, write_run
-from admire.apps.report import Cards
+from admire.apps.report.gallery import Cards
 from admire.apps.report.tables import ranking_tables
 from admire.data.overlap import digests, parts_of
 from admire.embedded.light_detector import LightDetector, Reader

@@ -15,7 +15,7 @@ from judges import WORTHS, Judge
 from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains, says
 
 from admire import Candidate, Item, Run, Scoring, Settings, rank, write_run
-from admire.apps.report import Cards
+from admire.apps.report.gallery import Cards
 from admire.pipeline.fusion import fuse
 from admire.pipeline.past_runs import read_run
 from admire.pipeline.ranking import Ranking

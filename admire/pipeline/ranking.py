@@ -298,7 +298,7 @@ class Run:
             }
             for ranking in self.rankings
         ]
-        scored = self._scored()
+        scored = RunScores(self.record, (), self.rankings).table()
         table = pd.DataFrame(rows)
         table = table.join(scored[[name for name in scored if name not in OF_ITEM]])
         table = table.set_index(pd.RangeIndex(1, len(table) + 1, name="item"))
@@ -317,16 +317,10 @@ class Run:
         Raises:
             UserError: no item has gold, or a metric is unknown or fails.
         """
-        scored = self._scored(metrics)
+        scored = RunScores(self.record, metrics, self.rankings).table()
         if scored.empty:
             raise UserError("No item of this run has an expected_order or expected_item to score.")
         return run_figures(scored, self.record)
-
-    def _scored(self, metrics: Sequence[str] = ()) -> pd.DataFrame:
-        scores = RunScores(self.record, metrics)
-        for ranking in self.rankings:
-            scores.add(ranking)
-        return scores.table()
 
     def __repr__(self) -> str:
         models = self.record.get("models", {})
@@ -378,12 +372,16 @@ class RunScores:
         items: those of the run, without candidates.
     """
 
-    def __init__(self, record: Mapping[str, Any], metrics: Sequence[str] = ()) -> None:
-        """Take the record of the run, and the names of further metrics."""
+    def __init__(
+        self, record: Mapping[str, Any], metrics: Sequence[str], rankings: Iterable[Ranking] = ()
+    ) -> None:
+        """Take the record of the run, the names of further metrics, and the first rankings."""
         self.record, self.metrics = record, metrics
         self.items: list[Item] = []
         self._rows: dict[int, dict[str, Any]] = {}
         self._figures = open_metrics(metrics)
+        for ranking in rankings:
+            self.add(ranking)
 
     def add(self, ranking: Ranking) -> None:
         """Note the next ranking of the run."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from admire import Run
-from admire.apps.report import Cards
+from admire.apps.report.gallery import Cards
 from admire.data.items import item_keys
 
 

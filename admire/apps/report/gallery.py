@@ -6,16 +6,14 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-import pandas as pd
 
+from admire.apps.report.pictures import Shown
 from admire.apps.report.report import Kind, describe_figure, file_name, plain_name
-from admire.apps.report.thumbnails import Shown
 from admire.core.choices import TRACKS
 from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item, SenseLabel
@@ -32,8 +30,8 @@ from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
 from admire.senses.sense import NO_SENSE, Sense
 
-Found = tuple[int, Ranking] | None
-"""An item's place and ranking in a run; None where the run lacks it."""
+Matched = dict[int, tuple[int, Ranking]]
+"""An item's place and ranking in each run that has it, by the run's number."""
 
 
 class Cards:
@@ -56,35 +54,28 @@ class Cards:
     ) -> None:
         """Read the rankings of runs, each with its item's key; see :func:`item_keys`."""
         self.scores = [RunScores(record, metrics) for record in records]
-        self.files: dict[Path, None] = {}
-        self._texts: list[str] = []
         cards = []
         for matched in self._match(runs):
-            first = next((run, found[0]) for run, found in enumerate(matched) if found)
-            item, card = _card(matched, records)
-            pictures = [thing.image for thing in item.things if thing.image]
-            cards.append((first, json.dumps(card, separators=(",", ":")), pictures))
-        for _, text, pictures in sorted(cards):
-            self._texts.append(text)
-            self.files |= dict.fromkeys(pictures)
+            run, (place, ranking) = min(matched.items())
+            text = json.dumps(_card(ranking.item, matched, records), separators=(",", ":"))
+            pictures = [thing.image for thing in ranking.item.things if thing.image]
+            cards.append((run, place, text, pictures))
+        cards.sort()
+        self._texts = [text for _, _, text, _ in cards]
+        self.files = list(dict.fromkeys(file for *_, pictures in cards for file in pictures))
 
-    def _match(self, runs: Sequence[Iterable[tuple[Hashable, Ranking]]]) -> Iterator[list[Found]]:
-        """Yield what each run has of an item.
-
-        An item waits only until each run has delivered it or has ended.
-        """
-        waiting = defaultdict[Hashable, list[Found]](lambda: [None] * len(runs))
-        ended: set[int] = set()
+    def _match(self, runs: Sequence[Iterable[tuple[Hashable, Ranking]]]) -> Iterator[Matched]:
+        """Yield the items; each waits only until every run has delivered it or has ended."""
+        waiting = defaultdict[Hashable, Matched](dict)
+        left = set(range(len(runs)))
         for place, row in enumerate(zip_longest(*runs)):
-            for run, keyed in enumerate(row):
-                if keyed:
-                    key, ranking = keyed
-                    self.scores[run].add(ranking)
-                    waiting[key][run] = place, ranking
-            before, ended = ended, {run for run, keyed in enumerate(row) if not keyed}
-            changed = {keyed[0] for keyed in row if keyed} if ended == before else [*waiting]
-            for key in changed:
-                if all(found or run in ended for run, found in enumerate(waiting[key])):
+            before, left = left, {run for run, keyed in enumerate(row) if keyed}
+            for run in left:
+                key, ranking = row[run]
+                self.scores[run].add(ranking)
+                waiting[key][run] = place, ranking
+            for key in {row[run][0] for run in left} if left == before else [*waiting]:
+                if left <= waiting[key].keys():
                     yield waiting.pop(key)
         yield from waiting.values()
 
@@ -96,8 +87,10 @@ class Cards:
             thumbnails: how files are shown.
         """
         scored = [scores.table() for scores in self.scores]
-        self._figures = list(map(_figures, scored))
-        self._shown = {str(file): asdict(shown) for file, shown in thumbnails.items()}
+        self._figures = [
+            table[item_metrics(table)].astype(float).to_dict("index") for table in scored
+        ]
+        self._shown = {str(file): shown for file, shown in thumbnails.items()}
         metrics = dict.fromkeys(metric for table in scored for metric in item_metrics(table))
         records = json.dumps([run.record for run in self.scores], sort_keys=True, default=str)
         key_of_judgements = hashlib.sha256(records.encode()).hexdigest()[:16]
@@ -113,8 +106,9 @@ class Cards:
                 thing |= self._shown.get(thing["picture"], {"picture": None})
             for found, figures in zip(card["runs"], self._figures, strict=True):
                 if found:
-                    own = figures.get(found["figures"])
-                    found |= {"figures": own, "loss": _loss(own) if own else None}
+                    of_item = figures.get(found["figures"], {}).items()
+                    own = {metric: value for metric, value in of_item if value == value}
+                    found |= {"figures": own or None, "loss": _loss(own) if own else None}
             yield card
 
 
@@ -128,23 +122,13 @@ def card_data(
     return {**named, "items": cards}
 
 
-def _figures(scored: pd.DataFrame) -> dict[Any, dict[str, float]]:
-    """Return the figures that each item of a run has, by the item's index."""
-    by_item = scored[item_metrics(scored)].astype(float).to_dict("index")
-    return {
-        place: {str(metric): value for metric, value in figures.items() if value == value}
-        for place, figures in by_item.items()
-    }
-
-
-def _card(
-    matched: Sequence[Found], records: Sequence[Mapping[str, Any]]
-) -> tuple[Item, dict[str, Any]]:
-    """Return an item and its card, with places of figures and files of pictures in it."""
-    item = next(found[1].item for found in matched if found)
+def _card(item: Item, matched: Matched, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return an item's card, with places instead of figures and files instead of pictures."""
     results = [
-        result(item, found[1], record) | {"figures": found[0]} if found else None
-        for found, record in zip(matched, records, strict=True)
+        result(item, matched[run][1], record) | {"figures": matched[run][0]}
+        if run in matched
+        else None
+        for run, record in enumerate(records)
     ]
     gold = [item.expected_item] if item.expected_item else item.expected_order
     there = [result for result in results if result]
@@ -152,7 +136,7 @@ def _card(
     if len(there) > 1:
         agreements = [agreement(np.argsort([result["order"] for result in there], axis=1))]
     numbers = [value for value in agreements if value is not None]
-    return item, {
+    return {
         **card_head(0, item),
         "gold": [item.names.index(name) for name in gold] if gold else None,
         "candidates": list(map(_thing, item.candidates)),

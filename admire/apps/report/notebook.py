@@ -10,8 +10,8 @@ from typing import Any
 from markupsafe import Markup
 
 from admire.apps.report.gallery import Cards
-from admire.apps.report.page import read_file, template
-from admire.apps.report.thumbnails import make_thumbnails
+from admire.apps.report.pictures import make_thumbnails
+from admire.apps.report.report import read_file, template
 from admire.core.progress import hidden_progress
 from admire.pipeline.ranking import Run
 
@@ -27,7 +27,7 @@ def run_cards(run: Run) -> str:
     """
     cards = Cards([enumerate(run.rankings[:MOST])], [run.record])
     with hidden_progress():
-        thumbnails, pictures = make_thumbnails(list(cards.files) if find_spec("PIL") else [])
+        thumbnails, pictures = make_thumbnails(cards.files if find_spec("PIL") else [])
     return template("notebook.html.j2", signed=_signed, ratio=_ratio).render(
         style=_style(),
         cards=list(cards.data(["run"], thumbnails)["items"]),

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from admire.apps.report.pictures import data_source
 from admire.apps.report.report import Table, describe_figure, file_name, plain_name
-from admire.apps.report.source_data import data_source
 from admire.core.choices import BoardTrack, PublishedSet
 from admire.encoders.cached import describe_long
 from admire.metrics.agreement import shared_items

@@ -10,19 +10,17 @@ from urllib.parse import quote
 
 from admire.apps.report.audit_tables import run_audits
 from admire.apps.report.gallery import Cards
-from admire.apps.report.page import stream
+from admire.apps.report.pictures import Shown, make_thumbnails, with_pictures
 from admire.apps.report.plots import draw_plots
-from admire.apps.report.report import Kind, Report, run_names
-from admire.apps.report.source_data import with_pictures
+from admire.apps.report.report import Kind, Report, render, run_names
 from admire.apps.report.tables import ranking_tables
 from admire.apps.report.text_reports import retrieval_report, senses_report
-from admire.apps.report.thumbnails import Shown, make_thumbnails
 from admire.core.choices import BoardTrack, Images, PublishedSet
 from admire.core.errors import UserError, check_extra
 from admire.core.storage import note_addition, write_whole
 from admire.llm.pictures import image_size
 from admire.metrics.agreement import describe_shared
-from admire.pipeline.past_runs import read_rankings, read_record
+from admire.pipeline.past_runs import read_record
 
 log = logging.getLogger("admire")
 
@@ -65,14 +63,10 @@ def write_report(
     else:
         names, where = run_names(paths), Path(data) if data else None
         records = [read_record(path) for path in paths]
-        found = [
-            with_pictures(read_rankings(path, record), record, str(path), where)
-            for path, record in zip(paths, records, strict=True)
-        ]
+        found = [with_pictures(path, own, where) for path, own in zip(paths, records, strict=True)]
         cards = Cards(found, records, metrics)
-        files = list(cards.files)
-        embedded = make_thumbnails(files) if images == "embed" else None
-        thumbnails, pictures = embedded or (_links(files, out), {})
+        embedded = make_thumbnails(cards.files) if images == "embed" else None
+        thumbnails, pictures = embedded or (_links(cards.files, out), {})
         shown = cards.data(names, thumbnails)
         report = Report(
             " · ".join(names),
@@ -89,7 +83,7 @@ def write_report(
         log.warning("%s", note)
     note_addition(out)  # first: a kill after it leaves no file that admire does not know
     with write_whole(out) as file:
-        file.writelines(stream(report))
+        file.writelines(render(report))
     return out
 
 
@@ -118,7 +112,7 @@ def _links(files: Sequence[Path], out: Path) -> dict[Path, Shown]:
         try:
             width, height = image_size(file)
             address = Path(os.path.relpath(file.resolve(), out.resolve().parent)).as_posix()
-            links[file] = Shown(quote(address), width, height)
+            links[file] = {"picture": quote(address), "width": width, "height": height}
         except UserError as error:
             log.warning("%s The report shows its caption alone.", error)
     return links
