@@ -104,11 +104,11 @@ class Cards:
             card: dict[str, Any] = json.loads(text) | {"number": number}
             for thing in (*card["candidates"], *card["sequence"]):
                 thing |= self._shown.get(thing["picture"], {"picture": None})
-            for found, figures in zip(card["runs"], self._figures, strict=True):
-                if found:
-                    of_item = figures.get(found["figures"], {}).items()
-                    own = {metric: value for metric, value in of_item if value == value}
-                    found |= {"figures": own or None, "loss": _loss(own) if own else None}
+            for result, figures in zip(card["runs"], self._figures, strict=True):
+                if result:
+                    of_item = figures.get(result["figures"], {}).items()
+                    own = {str(metric): value for metric, value in of_item if value == value}
+                    result |= {"figures": own or None, "loss": _loss(own) if own else None}
             yield card
 
 

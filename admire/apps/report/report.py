@@ -139,8 +139,10 @@ def render(report: Report) -> Iterator[str]:
     pictures = "data: file: 'self'" if report.linked else "data:"
     described = map(describe_figure, report.data.get("metrics", ()))
     figures = [(name, meaning) for name, meaning in described if meaning]
-    filters = {"hinted": describe_figure, "numeric": _numeric, "folded": _folded, "line": _line}
-    pieces = template("report.html.j2", **filters, json=_json).generate(
+    filled = template(
+        "report.html.j2", hinted=describe_figure, numeric=_numeric, folded=_folded, line=_line
+    )
+    pieces = filled.generate(
         report=report,
         policy=(
             f"default-src 'none'; script-src {_hashes(*scripts)}; style-src {_hashes(style)}; "
@@ -150,7 +152,7 @@ def render(report: Report) -> Iterator[str]:
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
         data=_json({**report.data, "items": []}).split('"items":[]'),
-        cards=cards,
+        cards=map(_json, cards),
         votes=any('"votes":' in _json(card) for card in cards),
         plots=[(plot, Markup(plot.svg)) for plot in report.plots],
         figures=figures,

@@ -63,17 +63,18 @@ def write_report(
     else:
         names, where = run_names(paths), Path(data) if data else None
         records = [read_record(path) for path in paths]
-        found = [with_pictures(path, own, where) for path, own in zip(paths, records, strict=True)]
-        cards = Cards(found, records, metrics)
+        pairs = zip(paths, records, strict=True)
+        rankings = [with_pictures(path, record, where) for path, record in pairs]
+        cards = Cards(rankings, records, metrics)
         embedded = make_thumbnails(cards.files) if images == "embed" else None
         thumbnails, pictures = embedded or (_links(cards.files, out), {})
-        shown = cards.data(names, thumbnails)
+        of_cards = cards.data(names, thumbnails)
         report = Report(
             " · ".join(names),
             "ranking",
             (*ranking_tables(cards.scores, names, published, track), *run_audits(paths, names)),
-            draw_plots(shown),
-            shown,
+            draw_plots(of_cards),
+            of_cards,
             pictures,
             linked=images == "link",
         )
