@@ -17,6 +17,7 @@ from PIL import Image
 from toys import MarkedEncoder, ScriptedChat, marked, open_words, opens
 
 from admire import SAMPLES, Candidate, Item, Settings, rank, read_items, write_run
+from admire.apps.report.gallery import Cards
 from admire.apps.report.tables import ranking_tables
 from admire.data.overlap import digests, parts_of
 from admire.embedded.light_detector import LightDetector, Reader
@@ -183,7 +184,9 @@ def test_a_detectors_card_lists_compounds_and_sentences_and_a_run_tells_which_it
     first, other = lines(err)
     assert first == said[0].replace(str(out), str(data))
     assert other.startswith(f"{data}: Figures of the other 1: accuracy ")
-    page = ranking_tables([read_run(out)], ["run"])[0].note
+    made = read_run(out)
+    cards = Cards([enumerate(made.rankings)], [made.record])
+    page = ranking_tables(cards.scores, ["run"])[0].note
     assert " ".join(one.removeprefix(f"{out}: ") for one in said).removesuffix(".") in page
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
+from cards import gallery
 from rich.console import Console
 from toys import OWL, PAPER, WordEncoder, says
 
 from admire import Run, UserError, rank, read_run, score, write_run
 from admire.apps.cli.output import print_rankings
-from admire.apps.report import gallery
 from admire.apps.serve import schemas
 from admire.pipeline.ranking import Ranking
 from admire.senses import Sense
@@ -150,7 +150,7 @@ def test_what_is_wrong_with_a_meaning_is_marked(
     shown = replace(run, rankings=(ranking,))
     text = " ".join(unescape(re.sub("<[^>]*>", " ", shown._repr_html_())).split())
     assert card in text
-    (drawn,) = gallery([shown], ["run"], {})["items"]
+    (drawn,) = gallery([shown])["items"]
     told = drawn["runs"][0]["readings"][0][label]
     assert told.get("fault") == meaning.fault
     assert schemas.Meaning.model_validate(told).fault == meaning.fault

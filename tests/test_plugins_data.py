@@ -87,11 +87,12 @@ def row(**changes: object) -> dict[str, object]:
 def test_data_named_by_a_reader_are_ranked_and_read_again_by_each_command(capsys, tmp_path, data):
     out, page = tmp_path / "run", tmp_path / "report.html"
     register("metric", "hit-at-2", heading="Hit@2", share=True)(hits)
+    register("metric", "of-owls")(lambda order, item: 1.0 if item.compound == "owl" else None)
     for command in (
         ("check", data),
         ("rank", data, "--out", out, *RANK),
         ("fuse", out, out, "--out", tmp_path / "fused"),
-        ("report", out, "--out", page, "--metric", "hit-at-2"),
+        ("report", out, "--out", page, "--metric", "hit-at-2", "--metric", "of-owls"),
         ("submit", out, "--out", tmp_path / "out.zip"),
     ):
         code, told, err = run(capsys, *command)
@@ -107,6 +108,7 @@ def test_data_named_by_a_reader_are_ranked_and_read_again_by_each_command(capsys
     assert "data:image" in text  # the pictures of the set
     assert '<abbr title="The share of items whose best candidate' in text
     assert "Hit@2" in text
+    assert text.count('"of-owls":1.0') == 1
     score = ("score", out / "submission_en.tsv", "--gold", data, "--metric", "hit-at-2", "--json")
     code, told, _ = run(capsys, *score)
     assert code == 0

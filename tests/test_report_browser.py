@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from benchmarks import OWLS, write_split
 from browser import PHONE, barriers, decoded, overflow
+from cards import gallery
 from toys import ScriptedChat, WordEncoder
 
 from admire import SAMPLES, Item, Run, Settings, rank, read_items, write_run
-from admire.apps.report import gallery, write_report
-from admire.apps.report.page import render
-from admire.apps.report.report import Report
+from admire.apps.report import write_report
+from admire.apps.report.report import Report, render
 from admire.metrics.judgements import correct_gold
 from admire.metrics.metrics import BEST_DCG, dcg
 from admire.pipeline.ranking import Ranking
@@ -465,10 +465,10 @@ def test_sentences_are_shown_with_their_senses(tmp_path: Path, look: Look):
 
 
 def test_thousands_of_items_scroll_and_are_filtered_at_once(reported, tmp_path, look):
-    data = gallery(reported.runs, ["knowing", "credulous"], {})
+    data = gallery(reported.runs, ["knowing", "credulous"])
     copies = [item for _ in range(134) for item in data["items"]]
     data["items"] = [item | {"number": k} for k, item in enumerate(copies, start=1)]
-    (tmp_path / "report.html").write_text(render(Report("Many", "ranking", (), (), data)))
+    (tmp_path / "report.html").write_text("".join(render(Report("Many", "ranking", (), (), data))))
     page = ready(look((tmp_path / "report.html").as_uri()))
     assert len(numbers(page)) == 2010
     drawn = page.locator("article.card")

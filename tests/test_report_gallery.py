@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from weakref import ref
 
 import numpy as np
 import pytest
+from cards import gallery
 from judges import ITEM as JUDGED
 from judges import WORTHS, Judge
 from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains, says
 
 from admire import Candidate, Item, Run, Scoring, Settings, rank, write_run
-from admire.apps.report import gallery
+from admire.apps.report.gallery import Cards
 from admire.pipeline.fusion import fuse
 from admire.pipeline.past_runs import read_run
+from admire.pipeline.ranking import Ranking
 
 BOTH = Settings(sense="vote")
 
 
 def only(run: Run) -> dict:
     """The card of a run's only item."""
-    (card,) = gallery([run], ["run"], {})["items"]
+    (card,) = gallery([run])["items"]
     return card
 
 
@@ -124,7 +128,7 @@ def test_runs_stand_side_by_side_on_the_same_item():
     words = WordEncoder()
     first = rank([OWL, OWL, other], BOTH, llms=[explains("Idiomatic")], encoder=words)
     second = rank([turned], BOTH, llms=[explains("Literal")], encoder=words)
-    data = gallery([first, second], ["first", "second"], {})
+    data = gallery([first, second], ["first", "second"])
     assert [one["name"] for one in data["runs"]] == ["first", "second"]
     assert [one["number"] for one in data["items"]] == [1, 2, 3]
     assert [one["runs"][1] is None for one in data["items"]] == [False, True, True]
@@ -138,6 +142,28 @@ def test_runs_stand_side_by_side_on_the_same_item():
     assert scores == dict(zip([c.name for c in own.item.candidates], own.scores, strict=True))
     assert sums(both, 1) == pytest.approx(both["runs"][1]["scores"])
     assert both["agreement"] == 0  # person, bird, bike against bike, bird, person or the like
+
+
+def test_runs_are_read_side_by_side_and_no_ranking_is_kept_longer_than_its_card():
+    (ranking,) = rank([OWL], Settings(query="sentence"), encoder=WordEncoder()).rankings
+    refs = []
+
+    def read(keys: str) -> Iterator[tuple[str, Ranking]]:
+        for key in keys:
+            own = ranking.model_copy(update={"compound": key})
+            refs.append(ref(own))
+            yield key, own
+            del own
+            assert sum(ref() is not None for ref in refs) <= 10, key
+
+    orders = "abcdefghijklmnopqrstuvw", "badc", "cabefghijklmnopqrstuvwz"
+    cards = Cards([*map(read, orders)], [{}] * 3)
+    items = list(cards.data(["1", "2", "3"], {})["items"])
+    assert "".join(item["compound"] for item in items) == orders[0] + "z"
+    assert [item["number"] for item in items] == [*range(1, 25)]
+    for item in items:
+        has = [item["compound"] in keys for keys in orders]
+        assert [result is not None for result in item["runs"]] == has
 
 
 def test_a_reading_has_what_a_dictionary_says_and_its_scene(owls):

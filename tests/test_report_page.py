@@ -6,8 +6,7 @@ import json
 import re
 from html import unescape
 
-from admire.apps.report.page import render
-from admire.apps.report.report import Plot, Report, Table
+from admire.apps.report.report import Plot, Report, Table, render
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>\u2028\u202e\"' \ud800"
 
@@ -36,8 +35,12 @@ def report(text: str = "night owl") -> Report:
     )
 
 
+def page(text: str = "night owl") -> str:
+    return "".join(render(report(text)))
+
+
 def test_policy_forbids_every_request() -> None:
-    found = re.search(r'Content-Security-Policy" content="([^"]*)"', render(report()))
+    found = re.search(r'Content-Security-Policy" content="([^"]*)"', page())
     assert found
     policy = dict(rule.split(maxsplit=1) for rule in unescape(found[1]).split("; "))
     assert policy.pop("style-src-attr") == "'unsafe-inline'"
@@ -47,7 +50,7 @@ def test_policy_forbids_every_request() -> None:
 
 
 def test_hostile_texts_stay_texts() -> None:
-    text, tame = render(report(HOSTILE)), render(report("night owl"))
+    text, tame = page(HOSTILE), page()
     text.encode()  # a lone surrogate of the data cannot be written
     assert re.findall("<[a-z/!]+", text) == re.findall("<[a-z/!]+", tame)
     [data] = re.findall('<script type="application/json" id="data">(.*)</script>', text)
@@ -56,7 +59,7 @@ def test_hostile_texts_stay_texts() -> None:
 
 
 def test_head_is_readable_without_a_script() -> None:
-    text = render(report())
+    text = page()
     assert '<abbr title="Discounted cumulative gain' in text
     assert '<td dir="auto" class="number">−3.1 [−3.2, 3]</td>' in text
     assert "<svg" in text

@@ -118,8 +118,8 @@ def item_keys(items: Iterable[Item]) -> list[Hashable]:
 
 def keyed_items(items: Iterable[Item]) -> Iterator[tuple[Hashable, Item]]:
     """Yield each item with its key; see :func:`item_keys`."""
-    seen: Counter[Hashable] = Counter()
+    seen: Counter[int] = Counter()  # by hash: whole keys are a kilobyte an item
     for item in items:
         key = (item.compound, item.sentence, frozenset(item.names))
-        yield (key, seen[key]), item
-        seen[key] += 1
+        yield (key, seen[hash(key)]), item
+        seen[hash(key)] += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
@@ -24,8 +24,8 @@ from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.overlap import Kind
 from admire.data.submission import Prediction
 from admire.metrics.figures import summarise
-from admire.metrics.item_figures import score_items
-from admire.metrics.metrics import confidence
+from admire.metrics.item_figures import drop_missing_senses, score_item, sense_columns
+from admire.metrics.metrics import confidence, open_metrics
 from admire.pipeline.record import used_gold_sense
 from admire.rankers.judgement import Judgement
 from admire.rankers.scorer import Scores, rank_names, tied_names
@@ -298,7 +298,7 @@ class Run:
             }
             for ranking in self.rankings
         ]
-        scored = score_rankings(self)
+        scored = RunScores(self.record, (), self.rankings).table()
         table = pd.DataFrame(rows)
         table = table.join(scored[[name for name in scored if name not in OF_ITEM]])
         table = table.set_index(pd.RangeIndex(1, len(table) + 1, name="item"))
@@ -317,7 +317,7 @@ class Run:
         Raises:
             UserError: no item has gold, or a metric is unknown or fails.
         """
-        scored = score_rankings(self, metrics)
+        scored = RunScores(self.record, metrics, self.rankings).table()
         if scored.empty:
             raise UserError("No item of this run has an expected_order or expected_item to score.")
         return run_figures(scored, self.record)
@@ -343,9 +343,9 @@ class Run:
 
 OF_ITEM = (
     *("compound", "sentence", "sentence_type", "language"),
-    *("predicted_type", "probability_idiomatic", "unsure"),
+    *("predicted_type", "probability_idiomatic", "unsure", "seen"),
 )
-"""The columns of :func:`score_rankings` that are not figures."""
+"""The columns of :meth:`RunScores.table` that are not figures."""
 
 
 def _wordings(ranking: Ranking) -> Iterator[str | None]:
@@ -365,26 +365,59 @@ def run_figures(scored: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame
     return table.assign(gold_sense=True) if used_gold_sense(record) else table
 
 
-def score_rankings(run: Run, metrics: Sequence[str] = ()) -> pd.DataFrame:
-    """Return the figures of the items with gold, and their languages.
+class RunScores:
+    """The figures of a run's items, noted ranking by ranking.
 
-    The index is the items' index in the run. As for :func:`score_items`, with
-    ``sense_accuracy`` if the senses are predicted, not given, and labelled, and ``language``.
-
-    Args:
-        metrics: further ones, see :func:`score_items`.
+    Attributes:
+        items: those of the run, without candidates.
     """
-    import pandas as pd
 
-    labelled = {k: ranking for k, ranking in enumerate(run.rankings) if ranking.item.best}
-    if not labelled:
-        return pd.DataFrame()
-    rankings = labelled.values()
-    items = [ranking.item for ranking in rankings]
-    predictions = [ranking.prediction for ranking in rankings]
-    scored = score_items(items, predictions, "the run", metrics)
-    predicted = [ranking.predicted_type for ranking in rankings]
-    predicts = any(predicted) and not used_gold_sense(run.record)
-    if predicts and scored["sentence_type"].notna().all():
-        scored["sense_accuracy"] = (scored["sentence_type"] == predicted).astype(float)
-    return scored.assign(language=[item.language for item in items]).set_index(pd.Index(labelled))
+    def __init__(
+        self, record: Mapping[str, Any], metrics: Sequence[str], rankings: Iterable[Ranking] = ()
+    ) -> None:
+        """Take the record of the run, the names of further metrics, and the first rankings."""
+        self.record, self.metrics = record, metrics
+        self.items: list[Item] = []
+        self._rows: dict[int, dict[str, Any]] = {}
+        self._figures = open_metrics(metrics)
+        for ranking in rankings:
+            self.add(ranking)
+
+    def add(self, ranking: Ranking) -> None:
+        """Note the next ranking of the run."""
+        item, prediction = ranking.item, ranking.prediction
+        if item.best:
+            number = len(self._rows) + 1
+            self._rows[len(self.items)] = {
+                "compound": item.compound,
+                "sentence": item.sentence,
+                "sentence_type": item.sentence_type,
+                **score_item(item, prediction, "the run", number, self._figures),
+                **sense_columns(prediction),
+                "language": item.language,
+                "seen": ranking.seen,
+            }
+        self.items.append(replace(item, candidates=(), sequence=()))
+
+    def table(self) -> pd.DataFrame:
+        """Return a row for each item with gold; the index is the items' index in the run.
+
+        The columns are those of :func:`score_items`, with ``sense_accuracy`` if the senses are
+        predicted, not given, and labelled; ``language``; and ``seen``, see :attr:`Row.seen`.
+
+        Raises:
+            UserError: no item has one of the further metrics.
+        """
+        import pandas as pd
+
+        if not self._rows:
+            return pd.DataFrame()
+        table = pd.DataFrame(list(self._rows.values()), index=list(self._rows))
+        predicted = table["predicted_type"]
+        table = drop_missing_senses(table, bool(predicted.notna().any()))
+        if without := [metric for metric in self.metrics if metric not in table]:
+            raise UserError(f"the run: no item has a figure of the metric '{without[0]}'.")
+        predicts = predicted.notna().any() and not used_gold_sense(self.record)
+        if predicts and table["sentence_type"].notna().all():
+            table["sense_accuracy"] = (table["sentence_type"] == predicted).astype(float)
+        return table

@@ -1,5 +1,4 @@
-from .gallery import gallery
-from .thumbnails import thumbnail
+from .pictures import thumbnail
 from .write import check_report, write_report
 
-__all__ = ["check_report", "gallery", "thumbnail", "write_report"]
+__all__ = ["check_report", "thumbnail", "write_report"]

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 
+from admire.apps.report.pictures import Shown
 from admire.apps.report.report import Kind, describe_figure, file_name, plain_name
-from admire.apps.report.thumbnails import Shown
 from admire.core.choices import TRACKS
 from admire.data.compounds import find_compound
-from admire.data.items import Candidate, Item, SenseLabel, item_keys
+from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.languages import base_language
 from admire.metrics.figures import item_metrics
 from admire.metrics.metrics import BEST_DCG
-from admire.pipeline.ranking import Ranking, Run, score_rankings
+from admire.pipeline.ranking import Ranking, RunScores
 from admire.pipeline.record import used_gold_sense
 from admire.pipeline.score_parts import by_encoder, score_parts
 from admire.rankers import Judgement
@@ -29,63 +30,106 @@ from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
 from admire.senses.sense import NO_SENSE, Sense
 
+Matched = dict[int, tuple[int, Ranking]]
+"""An item's place and ranking in each run that has it, by the run's number."""
 
-def gallery(
-    runs: Sequence[Run],
-    names: Sequence[str],
-    thumbnails: Mapping[Path, Shown],
-    metrics: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Return what the cards of ranked items show; ``docs/report.md`` says what is in it.
 
-    Items of several runs are the same where compound, sentence and candidates are.
+class Cards:
+    """The cards of ranked items, kept as JSON texts; iterating over it makes the cards.
+
+    Runs are read side by side, and no ranking is kept. Items of several runs are the same where
+    their keys are. What is known after the last one only, an item's number, its figures and how its
+    pictures are shown, is filled in at each iteration.
+
+    Attributes:
+        scores: the figures of each run.
+        files: the pictures of all cards, each once.
     """
-    items: dict[Hashable, Item] = {}
-    by_run: list[dict[Hashable, tuple[Ranking, dict[str, float] | None]]] = []
-    shown: dict[str, None] = {}
-    for run in runs:
-        keys = item_keys([ranking.item for ranking in run.rankings])
-        for key, ranking in zip(keys, run.rankings, strict=True):
-            items.setdefault(key, ranking.item)
-        figures = _figures(run, metrics)
-        shown |= dict.fromkeys(name for values in figures for name in values or ())
-        by_run.append(dict(zip(keys, zip(run.rankings, figures, strict=True), strict=True)))
-    cards = []
-    for number, (key, item) in enumerate(items.items(), start=1):
-        results = [
-            result(item, *of_run[key], run.record) if key in of_run else None
-            for run, of_run in zip(runs, by_run, strict=True)
+
+    def __init__(
+        self,
+        runs: Sequence[Iterable[tuple[Hashable, Ranking]]],
+        records: Sequence[Mapping[str, Any]],
+        metrics: Sequence[str] = (),
+    ) -> None:
+        """Read the rankings of runs, each with its item's key; see :func:`item_keys`."""
+        self.scores = [RunScores(record, metrics) for record in records]
+        cards = []
+        for matched in self._match(runs):
+            run, (place, ranking) = min(matched.items())
+            text = json.dumps(_card(ranking.item, matched, records), separators=(",", ":"))
+            pictures = [thing.image for thing in ranking.item.things if thing.image]
+            cards.append((run, place, text, pictures))
+        cards.sort()
+        self._texts = [text for _, _, text, _ in cards]
+        self.files = list(dict.fromkeys(file for *_, pictures in cards for file in pictures))
+
+    def _match(self, runs: Sequence[Iterable[tuple[Hashable, Ranking]]]) -> Iterator[Matched]:
+        """Yield the items; each waits only until every run has delivered it or has ended."""
+        waiting = defaultdict[Hashable, Matched](dict)
+        left = set(range(len(runs)))
+        for place, row in enumerate(zip_longest(*runs)):
+            before, left = left, {run for run, keyed in enumerate(row) if keyed}
+            for run in left:
+                key, ranking = row[run]
+                self.scores[run].add(ranking)
+                waiting[key][run] = place, ranking
+            for key in {row[run][0] for run in left} if left == before else [*waiting]:
+                if left <= waiting[key].keys():
+                    yield waiting.pop(key)
+        yield from waiting.values()
+
+    def data(self, names: Sequence[str], thumbnails: Mapping[Path, Shown]) -> dict[str, Any]:
+        """Return what report.js reads; ``docs/report.md`` says what is in it.
+
+        Args:
+            names: of the runs.
+            thumbnails: how files are shown.
+        """
+        scored = [scores.table() for scores in self.scores]
+        self._figures = [
+            table[item_metrics(table)].astype(float).to_dict("index") for table in scored
         ]
-        cards.append(_card(number, item, results, thumbnails))
-    records = json.dumps([run.record for run in runs], sort_keys=True, default=str)
-    key_of_judgements = hashlib.sha256(records.encode()).hexdigest()[:16]
-    return card_data("ranking", names, list(shown), cards) | {"key": key_of_judgements}
+        self._shown = {str(file): shown for file, shown in thumbnails.items()}
+        metrics = dict.fromkeys(metric for table in scored for metric in item_metrics(table))
+        records = json.dumps([run.record for run in self.scores], sort_keys=True, default=str)
+        key_of_judgements = hashlib.sha256(records.encode()).hexdigest()[:16]
+        return card_data("ranking", names, list(metrics), self) | {"key": key_of_judgements}
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for number, text in enumerate(self._texts, start=1):
+            card: dict[str, Any] = json.loads(text) | {"number": number}
+            for thing in (*card["candidates"], *card["sequence"]):
+                thing |= self._shown.get(thing["picture"], {"picture": None})
+            for result, figures in zip(card["runs"], self._figures, strict=True):
+                if result:
+                    of_item = figures.get(result["figures"], {}).items()
+                    own = {str(metric): value for metric, value in of_item if value == value}
+                    result |= {"figures": own or None, "loss": _loss(own) if own else None}
+            yield card
 
 
 def card_data(
-    kind: Kind, names: Sequence[str], metrics: Sequence[str], cards: Sequence[Mapping[str, Any]]
+    kind: Kind, names: Sequence[str], metrics: Sequence[str], cards: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return what report.js reads."""
     runs = [{"name": name} for name in names]
     headings = {metric: describe_figure(metric) for metric in metrics}
     named = {"kind": kind, "runs": runs, "metrics": list(metrics), "headings": headings}
-    return {**named, "items": list(cards)}
+    return {**named, "items": cards}
 
 
-def _figures(run: Run, metrics: Sequence[str]) -> list[dict[str, float] | None]:
-    """Return the figures of each item of a run; None without gold."""
-    scored = score_rankings(run, metrics)
-    columns = item_metrics(scored)
-    by_item: dict[Any, Any] = scored[columns].astype(float).to_dict("index")
-    return [by_item.get(place) for place in range(len(run.rankings))]
-
-
-def _card(
-    number: int,
-    item: Item,
-    results: Sequence[Mapping[str, Any] | None],
-    thumbnails: Mapping[Path, Shown],
-) -> dict[str, Any]:
+def _card(item: Item, matched: Matched, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return an item's card, with places instead of figures and files instead of pictures."""
+    results = [
+        result(item, matched[run][1], record) | {"figures": matched[run][0]}
+        if run in matched
+        else None
+        for run, record in enumerate(records)
+    ]
     gold = [item.expected_item] if item.expected_item else item.expected_order
     there = [result for result in results if result]
     agreements = [judged["agreement"] for result in there for judged in result["judgements"]]
@@ -93,12 +137,12 @@ def _card(
         agreements = [agreement(np.argsort([result["order"] for result in there], axis=1))]
     numbers = [value for value in agreements if value is not None]
     return {
-        **card_head(number, item),
+        **card_head(0, item),
         "gold": [item.names.index(name) for name in gold] if gold else None,
-        "candidates": [_thing(candidate, thumbnails) for candidate in item.candidates],
-        "sequence": [_thing(candidate, thumbnails) for candidate in item.sequence],
+        "candidates": list(map(_thing, item.candidates)),
+        "sequence": list(map(_thing, item.sequence)),
         "agreement": float(np.mean(numbers)) if numbers else None,
-        "runs": list(results),
+        "runs": results,
     }
 
 
@@ -121,16 +165,13 @@ def pieces(text: str, start: int, end: int) -> list[tuple[str, bool]]:
     return [piece for piece in three if piece[0]]
 
 
-def _thing(candidate: Candidate, thumbnails: Mapping[Path, Shown]) -> dict[str, Any]:
-    thumbnail = thumbnails.get(candidate.image) if candidate.image else None
-    picture = asdict(thumbnail) if thumbnail else {"picture": None}
-    return {"name": candidate.name, "caption": candidate.caption, **picture}
+def _thing(thing: Candidate) -> dict[str, Any]:
+    picture = str(thing.image) if thing.image else None
+    return {"name": thing.name, "caption": thing.caption, "picture": picture}
 
 
-def result(
-    item: Item, ranking: Ranking, figures: Mapping[str, float] | None, record: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return one run's result for an item.
+def result(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one run's result for an item, without its figures.
 
     Args:
         item: the order of its candidates counts, and its gold.
@@ -159,8 +200,8 @@ def result(
             for part in parts
         ],
         "judgements": [_judgement(judgement, names) for judgement in ranking.judgements],
-        "figures": dict(figures) if figures else None,
-        "loss": _loss(item, figures) if figures else None,
+        "figures": None,
+        "loss": None,
         "right": None if item.best is None else ranking.order[0] == item.best,
         "margin": float(top[0] - top[1]) if len(top) > 1 else 0.0,
     }
@@ -190,7 +231,7 @@ def _lacks_meaning(
     return is_by_compound and record["settings"]["query"] == "meaning"
 
 
-def _loss(item: Item, figures: Mapping[str, float]) -> float:
+def _loss(figures: Mapping[str, float]) -> float:
     """Return the distance from the best order: in DCG, Subtask B's accuracy or V-WSD's MRR."""
     if "mrr" in figures:
         return 1 - figures["mrr"]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
 from markupsafe import Markup
 
-from admire.apps.report.gallery import gallery
-from admire.apps.report.page import read_file, template
-from admire.apps.report.thumbnails import make_thumbnails, picture_files
+from admire.apps.report.gallery import Cards
+from admire.apps.report.pictures import make_thumbnails
+from admire.apps.report.report import read_file, template
 from admire.core.progress import hidden_progress
 from admire.pipeline.ranking import Run
 
@@ -26,14 +25,12 @@ def run_cards(run: Run) -> str:
     The styles hold only inside. What knows no styles, or strips them, still shows pictures and
     texts in their order.
     """
-    first = replace(run, rankings=run.rankings[:MOST])
-    files = picture_files([first]) if find_spec("PIL") else []
+    cards = Cards([enumerate(run.rankings[:MOST])], [run.record])
     with hidden_progress():
-        thumbnails, pictures = make_thumbnails(files)
-    cards = gallery([first], ["run"], thumbnails)["items"]
+        thumbnails, pictures = make_thumbnails(cards.files if find_spec("PIL") else [])
     return template("notebook.html.j2", signed=_signed, ratio=_ratio).render(
         style=_style(),
-        cards=cards,
+        cards=list(cards.data(["run"], thumbnails)["items"]),
         pictures={f"#{key}": address for key, address in pictures.items()},
         more=len(run.rankings) - len(cards),
     )

@@ -1,16 +1,20 @@
-"""Plots of a report's cards, and the tables of numbers that they draw."""
+"""Plots of a report's cards, the tables of numbers that they draw, and SVG that fits its page."""
 
 from __future__ import annotations
 
+import io
 import math
+import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from admire.apps.report.drawing import BAD, GOOD, LINE, MARKERS, MUTED, RUNS, draw, legend, short
 from admire.apps.report.report import OTHER_FIGURES, Plot, describe_figure
+from admire.core.errors import needs_extra
 from admire.metrics.figures import GROUPS, item_metrics, summarise
 from admire.metrics.metrics import BEST_DCG, calibration_error
 from admire.metrics.reliability import RISKS, at_coverages, risk_curve
@@ -28,6 +32,38 @@ FEW = 5
 SENSES = ("idiomatic", "literal")
 DECIDED = ["sentence_type", "probability_idiomatic"]
 """Columns that an item of :func:`result_table` needs for its probability to be compared."""
+
+_NAMES = ("ink", "muted", "line", "idiomatic", "literal", "good", "bad")
+_RUNS = tuple(f"run{k}" for k in range(1, 7))
+_COLOURS = {f"#a5{k:02x}5a": f"var(--{name})" for k, name in enumerate((*_NAMES, *_RUNS))}
+"""Colours that Matplotlib can draw with, and the page's custom properties that replace them."""
+
+INK, MUTED, LINE, IDIOMATIC, LITERAL, GOOD, BAD, *RUNS = _COLOURS
+MARKERS = "osD^vPX"
+"""Runs differ by these as well, for people who see no difference between their colours. There is
+one more of them, so that the seventh run is not like the first."""
+
+WIDTH = 4.0
+"""Of a plot, in inches. A unit of its SVG is a point; on a phone of 360 px that is about 1.1 px."""
+
+_STYLE = {
+    "svg.fonttype": "none",  # text stays text
+    "text.parse_math": False,  # a run may be called $x$
+    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 11),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 10.5),
+    **dict.fromkeys(("legend.fontsize", "legend.title_fontsize"), 10.5),
+    **dict.fromkeys(("legend.frameon", "axes.spines.top", "axes.spines.right"), False),
+    "legend.handlelength": 1.4,
+    "legend.columnspacing": 1.2,
+    **dict.fromkeys(("axes.facecolor", "figure.facecolor"), "none"),
+    **dict.fromkeys(("text.color", "axes.titlecolor", "xtick.labelcolor", "ytick.labelcolor"), INK),
+    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), LINE),
+    "axes.labelcolor": MUTED,
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5.5,
+}
 
 DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1, 1)), (0, (4, 1, 1, 1)))
 """Line styles, for people who cannot distinguish the runs' colours."""
@@ -53,9 +89,9 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
 
     Items that some run lacks are left out, unless all are such.
     """
-    shared = [item for item in data["items"] if None not in item["runs"]]
     rows = [
         {
+            "shared": None not in item["runs"],
             "run": run,
             "sentence_type": item["sense"],
             "predicted_type": None if result.get("given") else result.get("sense"),
@@ -64,13 +100,14 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
             "candidates": len(item.get("candidates") or result.get("documents", ())),
             **{metric: (result["figures"] or {}).get(metric) for metric in data["metrics"]},
         }
-        for item in shared or data["items"]
+        for item in data["items"]
         for run, result in enumerate(item["runs"])
         if result is not None
     ]
     numbers = ("probability_idiomatic", *data["metrics"])
     names = ("run", "sentence_type", "predicted_type", "right", "candidates", *numbers)
-    table = pd.DataFrame(rows, columns=list(names), dtype=object)
+    shared = [row for row in rows if row["shared"]]
+    table = pd.DataFrame(shared or rows, columns=list(names), dtype=object)
     return table.astype(dict.fromkeys(numbers, float) | {"run": int, "candidates": int})
 
 
@@ -379,3 +416,78 @@ def _confusion_panel(axes: Axes, counts: pd.DataFrame, run: int) -> None:
     axes.set_yticks(range(len(counts)), list(counts.index))
     axes.tick_params(bottom=False, left=False)
     axes.spines[:].set_visible(False)
+
+
+def draw(
+    name: str,
+    title: str,
+    words: str,
+    paint: Callable[[Figure], None],
+    *,
+    height: float = 2.8,
+    views: Mapping[str, str] | None = None,
+) -> Plot:
+    """Return a plot that a function paints on an empty figure, by the colours of this module.
+
+    Args:
+        name: makes the ids in the SVG, so no two plots of a page may share it.
+        height: in inches without the legend, beside a width of :data:`WIDTH`.
+        views: what the links in the plot (``set_url``) show of the cards, by their addresses.
+    """
+    with needs_extra("report", "A report"):
+        import matplotlib
+        from matplotlib.figure import Figure
+
+    # Matplotlib's defaults, whatever the user's own file says.
+    style: dict[Any, Any] = {**matplotlib.rcParamsDefault, **_STYLE, "svg.hashsalt": name}
+    del style["backend"]
+    with matplotlib.rc_context(style), warnings.catch_warnings():
+        # Letters that Matplotlib's own font lacks are drawn by the page's.
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        paint(figure)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return Plot(title, _for_page(file.getvalue(), title, views or {}), words)
+
+
+def short(name: str, width: int = 18) -> str:
+    """Return a run's name, cut in the middle to fit, without characters that cannot be shown."""
+    printable = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
+    if len(printable) <= width:
+        return printable
+    end = width // 2
+    return f"{printable[: width - end - 1]}…{printable[-end:]}"
+
+
+def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], title: str = "") -> None:
+    """Draw a legend above the axes, in as many columns as fit; the figure grows by its height."""
+    letters = [len(label) + 5 for label in labels]
+    columns = len(labels) if sum(letters) <= 48 else 2 if 2 * max(letters) <= 46 else 1
+    place: dict[str, Any] = {"loc": "outside upper left", "borderaxespad": 0, "alignment": "left"}
+    figure.legend(handles, labels, ncols=columns, title=title or None, **place)
+    lines = math.ceil(len(labels) / columns) + bool(title)
+    figure.set_figheight(figure.get_figheight() + 0.2 * lines)
+
+
+def _for_page(svg: str, title: str, views: Mapping[str, str]) -> str:
+    """Matplotlib's SVG without what the page sets itself: size, font, colours, a style sheet."""
+    (box,) = re.findall(r'viewBox="([^"]*)"', svg)
+    body = svg[svg.index(">", svg.index("<svg")) + 1 :]
+    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", body, flags=re.DOTALL)
+    body = body.replace("xlink:href", "href")
+    referred = set(re.findall(r"""(?:url\(|href=")#([^)"]+)""", body))
+    body = re.sub(r' id="([^"]*)"', lambda id: id[0] if id[1] in referred else "", body)
+    body = re.sub(r"font-(?:family|stretch): [^;\"]*;? ?", "", body)
+    for colour, custom in _COLOURS.items():
+        body = body.replace(colour, custom)
+    body = re.sub(r"\s*\n\s*", " ", body).replace("> <", "><")
+    for view, texts in views.items():
+        link = f'<a href="{escape(view)}"'
+        body = body.replace(f'{link} target="_blank">', f'{link} aria-label="{escape(texts)}">')
+    role = "group" if views else "img"  # nothing in an image can be reached
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" role="{role}" '
+        f'aria-label="{escape(title)}" stroke-linejoin="round"><title>{escape(title)}</title>'
+    )
+    return head + body

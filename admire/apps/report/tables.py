@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from admire.apps.report.pictures import data_source
 from admire.apps.report.report import Table, describe_figure, file_name, plain_name
-from admire.apps.report.source_data import data_source
 from admire.core.choices import BoardTrack, PublishedSet
 from admire.encoders.cached import describe_long
 from admire.metrics.agreement import shared_items
@@ -19,26 +19,25 @@ from admire.metrics.item_figures import describe_coverage
 from admire.metrics.leakage import describe_leaks
 from admire.metrics.published import Board, describe_misfit, recognise_set
 from admire.pipeline.language_summary import language_cells, untrained_note
-from admire.pipeline.ranking import Run, score_rankings
+from admire.pipeline.ranking import RunScores
 from admire.tasks.scorecard import place_on_boards
 
 
 def ranking_tables(
-    runs: Sequence[Run],
+    runs: Sequence[RunScores],
     names: Sequence[str],
     published: PublishedSet | None = None,
     track: BoardTrack | None = None,
-    metrics: Sequence[str] = (),
 ) -> list[Table]:
     """Return the head of a report on rankings; see :func:`admire.apps.report.write_report`."""
     records = [run.record for run in runs]
-    scored = [score_rankings(run, metrics) for run in runs]
+    scored = [run.table() for run in runs]
     figures = figure_tables(scored, names)
     if figures:
         notes = [
             f"{name}: {note}" if len(runs) > 1 else note
             for run, name, items in zip(runs, names, scored, strict=True)
-            for note in _notes(run, items)
+            for note in _notes(items, len(run.items))
         ]
         figures[0] = replace(figures[0], note=" ".join([figures[0].note, *notes]))
     return [
@@ -51,11 +50,11 @@ def ranking_tables(
     ]
 
 
-def _notes(run: Run, scored: pd.DataFrame) -> Iterable[str]:
+def _notes(scored: pd.DataFrame, count: int) -> Iterable[str]:
     """Yield how many of a run's items have gold, and which were seen."""
-    if 0 < len(scored) < len(run.rankings):
-        yield describe_coverage(len(scored), len(run.rankings))
-    yield from describe_leaks(scored, [run.rankings[k].seen for k in scored.index])
+    if 0 < len(scored) < count:
+        yield describe_coverage(len(scored), count)
+    yield from describe_leaks(scored, list(scored.get("seen", ())))
 
 
 def figure_tables(
@@ -227,7 +226,7 @@ def _by_language(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
 
 
 def _published(
-    runs: Sequence[Run],
+    runs: Sequence[RunScores],
     scored: Sequence[pd.DataFrame],
     names: Sequence[str],
     published: PublishedSet | None,
@@ -237,9 +236,10 @@ def _published(
     rows: list[dict[str, str]] = []
     notes: dict[str, None] = {}
     for run, name, scored_items in zip(runs, names, scored, strict=True):
-        items = [ranking.item for ranking in run.rankings]
-        set_name = published or recognise_set(items, data_source(run.record).get("path", ""))
-        if set_name is None or len(scored_items) < max(1, len(items)):
+        items, path = run.items, data_source(run.record).get("path", "")
+        if len(scored_items) < max(1, len(items)):
+            continue
+        if not (set_name := published or recognise_set(items, path)):
             continue
         notes |= dict.fromkeys(filter(None, [describe_misfit(set_name, items)]))
         boards, board_notes = place_on_boards(summarise(scored_items), set_name, track, run.record)

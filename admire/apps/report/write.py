@@ -9,21 +9,18 @@ from pathlib import Path
 from urllib.parse import quote
 
 from admire.apps.report.audit_tables import run_audits
-from admire.apps.report.gallery import gallery
-from admire.apps.report.page import render
+from admire.apps.report.gallery import Cards
+from admire.apps.report.pictures import Shown, make_thumbnails, with_pictures
 from admire.apps.report.plots import draw_plots
-from admire.apps.report.report import Kind, Report, run_names
-from admire.apps.report.source_data import with_pictures
+from admire.apps.report.report import Kind, Report, render, run_names
 from admire.apps.report.tables import ranking_tables
 from admire.apps.report.text_reports import retrieval_report, senses_report
-from admire.apps.report.thumbnails import Shown, make_thumbnails, picture_files
 from admire.core.choices import BoardTrack, Images, PublishedSet
 from admire.core.errors import UserError, check_extra
 from admire.core.storage import note_addition, write_whole
 from admire.llm.pictures import image_size
 from admire.metrics.agreement import describe_shared
-from admire.pipeline.past_runs import read_rankings, read_record
-from admire.pipeline.ranking import Run
+from admire.pipeline.past_runs import read_record
 
 log = logging.getLogger("admire")
 
@@ -64,35 +61,30 @@ def write_report(
     if kinds != {"ranking"}:
         report = senses_report(paths) if kinds == {"senses"} else retrieval_report(paths)
     else:
-        names, where, ranked = run_names(paths), Path(data) if data else None, list[Run]()
-        for path in paths:
-            record = read_record(path)
-            rankings = with_pictures(read_rankings(path, record), record, str(path), where)
-            ranked.append(Run(tuple(rankings), record))
-        files = picture_files(ranked)
-        embedded = make_thumbnails(files) if images == "embed" else None
-        thumbnails, pictures = embedded or (_links(files, out), {})
-        cards = gallery(ranked, names, thumbnails, metrics)
+        names, where = run_names(paths), Path(data) if data else None
+        records = [read_record(path) for path in paths]
+        pairs = zip(paths, records, strict=True)
+        rankings = [with_pictures(path, record, where) for path, record in pairs]
+        cards = Cards(rankings, records, metrics)
+        embedded = make_thumbnails(cards.files) if images == "embed" else None
+        thumbnails, pictures = embedded or (_links(cards.files, out), {})
+        of_cards = cards.data(names, thumbnails)
         report = Report(
             " · ".join(names),
             "ranking",
-            (*ranking_tables(ranked, names, published, track, metrics), *run_audits(paths, names)),
-            draw_plots(cards),
-            cards,
+            (*ranking_tables(cards.scores, names, published, track), *run_audits(paths, names)),
+            draw_plots(of_cards),
+            of_cards,
             pictures,
             linked=images == "link",
         )
-    runs_of = [item["runs"] for item in report.data["items"]]
-    items = [
-        [k for k, of_item in enumerate(runs_of) if of_item[run] is not None]
-        for run in range(len(paths))
-    ]
+    has = [[result is not None for result in item["runs"]] for item in report.data["items"]]
+    items = [[k for k, of_item in enumerate(has) if of_item[run]] for run in range(len(paths))]
     if note := describe_shared(run_names(paths), items):
         log.warning("%s", note)
-    page = render(report)
     note_addition(out)  # first: a kill after it leaves no file that admire does not know
     with write_whole(out) as file:
-        file.write(page)
+        file.writelines(render(report))
     return out
 
 
@@ -121,7 +113,7 @@ def _links(files: Sequence[Path], out: Path) -> dict[Path, Shown]:
         try:
             width, height = image_size(file)
             address = Path(os.path.relpath(file.resolve(), out.resolve().parent)).as_posix()
-            links[file] = Shown(quote(address), width, height)
+            links[file] = {"picture": quote(address), "width": width, "height": height}
         except UserError as error:
             log.warning("%s The report shows its caption alone.", error)
     return links

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from admire.apps.report.page import render
-from admire.apps.report.report import Plot, Report, Table
+from admire.apps.report.report import Plot, Report, Table, render
 from admire.apps.reproduce.recipe import Recipe
 from admire.core.storage import write_whole
 from admire.metrics.figures import NOTHING, figure_text
@@ -132,7 +131,7 @@ def write_results(
         tuple(plots),
         {},
     )
-    files = {TABLE: table.to_csv(index=False), PAGE: render(page)}
+    files = {TABLE: table.to_csv(index=False), PAGE: "".join(render(page))}
     for name, text in files.items():
         with write_whole(folder / name) as file:
             file.write(text)

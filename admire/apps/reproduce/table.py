@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from admire.apps.report.drawing import BAD, GOOD, MARKERS, MUTED, RUNS, draw, legend, short
+from admire.apps.report.plots import BAD, GOOD, MARKERS, MUTED, RUNS, draw, legend, short
 from admire.apps.report.report import Plot
 from admire.apps.reproduce.recipe import Recipe
 from admire.apps.reproduce.results import Cell

@@ -150,7 +150,7 @@ async def make_thumbnail(request: Request, service: TheService) -> Response:
 
 
 def _thumbnail(content: bytearray, service: Service) -> bytes:
-    from admire.apps.report.thumbnails import thumbnail
+    from admire.apps.report.pictures import thumbnail
 
     with NamedTemporaryFile(dir=service.folder) as file:
         file.write(content)

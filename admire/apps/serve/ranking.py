@@ -99,7 +99,7 @@ def describe(
         language_from: where that language is from.
     """
     (ranking,) = run.rankings
-    item, facts = ranking.item, result(ranking.item, ranking, None, run.record)
+    item, facts = ranking.item, result(ranking.item, ranking, run.record)
     candidates = [
         {
             "name": candidate.name,

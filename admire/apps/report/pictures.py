@@ -1,9 +1,11 @@
-"""Pictures and late gold, which run folders lack, from the data that the runs were made from."""
+"""Pictures, which run folders lack: from the data of the runs, with late gold, and made small."""
 
 from __future__ import annotations
 
+import base64
+import io
 import logging
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import tee
 from pathlib import Path
@@ -11,17 +13,27 @@ from typing import Any
 
 from admire.core.errors import UserError
 from admire.core.files import path_inside
-from admire.data.image_files import check_image
+from admire.core.machine import cores
+from admire.core.progress import show_progress
+from admire.core.workers import prefetch
+from admire.data.image_files import check_image, read_image
 from admire.data.items import Item, keyed_items
 from admire.data.reader import data_files, iter_items
 from admire.data.rows import RowReader
+from admire.pipeline.past_runs import read_rankings
 from admire.pipeline.ranking import Ranking
 from admire.pipeline.record import is_source
 
 log = logging.getLogger("admire")
 
-
 HINT = "Say where the data are (--data) to see pictures."
+
+SIDE = 320
+"""The longest side of a thumbnail, in pixels."""
+
+Shown = dict[str, Any]
+"""A picture as a page shows it: as ``picture`` its address, or ``#`` and the id under which the
+page holds it; its ``width`` and ``height`` in pixels."""
 
 
 def data_source(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -31,30 +43,31 @@ def data_source(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def with_pictures(
-    rankings: Iterable[Ranking], record: Mapping[str, Any], name: str, data: Path | None = None
-) -> Iterator[Ranking]:
-    """Yield rankings with the images of their candidates, and with gold that was added later.
+    folder: Path, record: Mapping[str, Any], data: Path | None = None
+) -> Iterator[tuple[Hashable, Ranking]]:
+    """Read the rankings of a run, with their items' keys (:func:`admire.data.items.item_keys`).
+
+    They have the images of their candidates, and gold that was added later.
 
     The data are read only as far as the next ranking needs. If nothing is found, a warning says
     why.
 
     Args:
         record: that of the run.
-        name: of the run in messages.
         data: the file or folder of the data; None takes what run.json names, if it is still what
             the run was made from.
     """
-    sources, passed = _sources(record, name, data), dict[Hashable, Item]()
+    sources, passed = _sources(record, str(folder), data), dict[Hashable, Item]()
     found = False
-    rankings, others = tee(rankings)
+    rankings, others = tee(read_rankings(folder, record))
     for ranking, (key, item) in zip(rankings, keyed_items(r.item for r in others), strict=True):
         while key not in passed and (source := next(sources, None)):
             passed[source[0]] = source[1]
         if key in passed:
             found, item = True, _completed(item, passed.pop(key))
-        yield ranking.with_item(item)
+        yield key, ranking.with_item(item)
     if passed and not found:
-        log.warning("%s: none of its items is in its data. %s", name, HINT)
+        log.warning("%s: none of its items is in its data. %s", folder, HINT)
 
 
 def _sources(
@@ -109,3 +122,45 @@ def _completed(item: Item, source: Item) -> Item:
         expected_order=item.expected_order or source.expected_order,
         expected_item=item.expected_item or source.expected_item,
     )
+
+
+def make_thumbnails(files: Sequence[Path]) -> tuple[dict[Path, Shown], dict[str, str]]:
+    """Return thumbnails of picture files. A file that cannot be read is left out, with a warning.
+
+    Returns:
+        How each file is shown, and data URIs by id. The same picture under several names has one.
+    """
+    by_path: dict[Path, Shown] = {}
+    ids: dict[str, str] = {}
+    scaled = zip(files, prefetch(_scaled, files, 2 * cores()), strict=True)
+    for file, result in show_progress(scaled, "Scaling pictures", len(files)):
+        if isinstance(result, UserError):
+            log.warning("%s The report shows its caption alone.", result)
+            continue
+        content, (width, height) = result
+        uri = f"data:image/webp;base64,{base64.b64encode(content).decode()}"
+        picture = f"#{ids.setdefault(uri, f'p{len(ids) + 1}')}"
+        by_path[file] = {"picture": picture, "width": width, "height": height}
+    return by_path, {number: uri for uri, number in ids.items()}
+
+
+def _scaled(file: Path) -> tuple[bytes, tuple[int, int]] | UserError:
+    try:
+        return thumbnail(file)
+    except UserError as error:
+        return error
+
+
+def thumbnail(file: Path, side: int = SIDE) -> tuple[bytes, tuple[int, int]]:
+    """Return a picture as WebP with at most so many pixels on a side, and its width and height.
+
+    Raises:
+        UserError: the file cannot be read or is not an image.
+    """
+    from PIL import Image
+
+    image = read_image(file)
+    image.thumbnail((side, side), Image.Resampling.LANCZOS)
+    written = io.BytesIO()
+    image.save(written, "WEBP", quality=75)
+    return written.getvalue(), image.size
