@@ -191,7 +191,14 @@ def audit(
         shared = _match(parts, there).assign(against=name)
         matches.append(shared)
         tables = (parts, there, shared[shared["side"] == "here"])
-        kinds = {kind: _counts(*(t[t["kind"] == kind] for t in tables)) for kind in KINDS}
+        kinds = {}
+        for kind in KINDS:
+            own, theirs, both = (table[table["kind"] == kind] for table in tables)
+            kinds[kind] = {
+                "compared": own["digest"].nunique() if len(theirs) else 0,
+                "shared": both["digest"].nunique(),
+                "items": both["item"].nunique(),
+            }
         count = None if isinstance(other, Mapping) else len(other)
         why = list(dict.fromkeys(reasons.values()))
         sets.append({"name": name, "items": count, "kinds": kinds, "unread": why})
@@ -267,15 +274,6 @@ def _relation(own: str | None, others: set[str | None]) -> str | None:
     if own is None or None in others:
         return None
     return "both" if own in others and len(others) > 1 else "same" if own in others else "opposite"
-
-
-def _counts(parts: pd.DataFrame, there: pd.DataFrame, matches: pd.DataFrame) -> dict[str, int]:
-    """Count the different parts of a kind that were compared and shared, and the items with one."""
-    return {
-        "compared": parts["digest"].nunique() if len(there) else 0,
-        "shared": matches["digest"].nunique(),
-        "items": matches["item"].nunique(),
-    }
 
 
 def read_training_digests(path: Path) -> Digests | None:

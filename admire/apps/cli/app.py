@@ -7,18 +7,27 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from inspect import cleandoc
 from io import TextIOWrapper
 from pathlib import Path
 from traceback import extract_tb
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, CycloptsError, Group, Parameter
+from pydantic import ValidationError
 
-from admire.apps.cli.options import EVERYTHING, OWN, show_default
+from admire.apps.cli.options import (
+    EVERYTHING,
+    OWN,
+    add_plugin_settings,
+    convert,
+    flags,
+    show_default,
+)
 from admire.core.errors import DISTRIBUTION, UserError
+from admire.core.schema import complaint
 from admire.core.terminal import Formatter, visible
 
 log = logging.getLogger("admire")
@@ -45,12 +54,6 @@ REPORTED = (
 """What is no bug, and ends in one line without a traceback."""
 
 
-def _convert(hint: Any, tokens: Any) -> Any:
-    from admire.apps.cli.options import convert
-
-    return convert(hint, tokens)
-
-
 app = App(
     "admire",
     help="Disambiguate idiomatic compounds and rank images or texts by the intended sense.",
@@ -58,7 +61,7 @@ app = App(
     help_flags=HELP,
     help_format="plaintext",
     help_epilogue="Examples:\n    admire demo\n    admire init my_set/ pictures/",
-    default_parameter=Parameter(converter=_convert, negative=(), show_default=show_default),
+    default_parameter=Parameter(converter=convert, negative=(), show_default=show_default),
     group_commands=Group("Commands", sort_key=9),
     group_parameters=OWN,
     print_error=False,
@@ -137,8 +140,6 @@ def load(words: Sequence[str]) -> None:
     function = command.default_command
     if not getattr(function, "__module__", "").startswith("admire."):
         return
-    from admire.apps.cli.options import add_plugin_settings
-
     add_plugin_settings(" ".join(names))
     text, found, examples = cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
     function.__doc__ = re.sub(r"(?<=\S)\n(?: {8,})?(?=\S)", " ", text)
@@ -158,7 +159,15 @@ def run(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="backslashreplace")
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter())
-    handler.addFilter(_new_warnings())
+    printed: deque[str] = deque(maxlen=REMEMBERED)
+
+    def is_new(record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        new = record.levelno < logging.WARNING or message not in printed
+        printed.append(message)
+        return new
+
+    handler.addFilter(is_new)
     log.handlers = [handler]
     log.setLevel(logging.INFO)
     # Without a handler, open_clip's first message would make logging add its own, which would
@@ -184,26 +193,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
             sys.exit(BROKEN_PIPE)
         problem = _of_the_system(error)
     if problem:
-        options = ""
-        if problem.settings:
-            from admire.apps.cli.options import flags
-
-            options = flags(problem)
+        options = flags(problem) if problem.settings else ""
         print(visible(f"admire: {problem}{options}"), file=sys.stderr)
     sys.exit(2 if problem else code)
-
-
-def _new_warnings() -> Callable[[logging.LogRecord], bool]:
-    """Return a filter of log messages that lets each warning pass once."""
-    printed: deque[str] = deque(maxlen=REMEMBERED)
-
-    def passes(record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        is_new = record.levelno < logging.WARNING or message not in printed
-        printed.append(message)
-        return is_new
-
-    return passes
 
 
 def _as_user_error(error: BaseException) -> UserError:
@@ -211,7 +203,11 @@ def _as_user_error(error: BaseException) -> UserError:
     if isinstance(error, UserError):
         return error
     if isinstance(error, CycloptsError):
-        return _of_the_parser(error)
+        cause = error.__cause__
+        if error.argument and isinstance(cause, ValidationError):  # as in Python and in files
+            name = error.argument.field_info.name
+            return UserError(f"{name} {complaint(cause)}", name)
+        return UserError(str(error))
     if isinstance(error, OSError):
         return _of_the_system(error)
     if isinstance(error, UnicodeError):
@@ -223,19 +219,6 @@ def _as_user_error(error: BaseException) -> UserError:
         return UserError("A file is nested too deeply to be parsed.")
     why = f" ({error})" if str(error) else ""
     return UserError(f"Not enough memory{why}. Close other programs, or use less data.")
-
-
-def _of_the_parser(error: CycloptsError) -> UserError:
-    """Return an error of the parser. Invalid values are worded as in Python and in files."""
-    from pydantic import ValidationError
-
-    from admire.core.schema import complaint
-
-    cause = error.__cause__
-    if error.argument and isinstance(cause, ValidationError):
-        name = error.argument.field_info.name
-        return UserError(f"{name} {complaint(cause)}", name)
-    return UserError(str(error))
 
 
 def _of_the_system(error: OSError) -> UserError:

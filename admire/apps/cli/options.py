@@ -16,14 +16,7 @@ from pydantic import ValidationError
 from admire.core import registry, schema
 from admire.core.choices import Fusion
 from admire.core.errors import UserError
-from admire.core.options import (
-    Panel,
-    Setting,
-    gather_plugins,
-    plugin_settings,
-    read_settings,
-    take_settings,
-)
+from admire.core.options import Panel, Setting, plugin_settings, read_settings, take_settings
 from admire.core.options import make as make
 from admire.core.schema import adapter, complaint
 from admire.rankers.settings import Settings
@@ -130,14 +123,6 @@ def _parameter(setting: Setting, *, headings: bool) -> Parameter:
         completer=model_names(completes) if completes else None,
         metavar="PATH" if Path in get_args(setting.hint) else None,
     )
-
-
-def with_plugins(command_name: str, options: Options) -> dict[str, Any]:
-    """Return options with the settings of plug-ins moved to ``plugins``, by name."""
-    known, values = SETTINGS[command_name], options or {}
-    plugins = gather_plugins(known, values)
-    others = {n: value for n, value in values.items() if not known[n].option.plugin}
-    return others | ({"plugins": plugins} if plugins else {})
 
 
 def flags(error: UserError) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.output import print_figures, print_json
-from admire.rankers.settings import Scoring
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +36,11 @@ def tune(run: Path, /, *, seed: opt.Seed = 0, json: opt.Json = False) -> None:
 
     before, scored, best = tune_run(run, seed=seed)
     names = f"{run}, own settings", f"{run}, settings tuned on the other compounds"
-    _print_tuning(before, scored, names, _scoring_options(best), [run], seed, json)
+    options = f"--gate {best.gate} --contrast {best.contrast:g} --standardise {best.standardise}"
+    options += f" --texts {','.join(best.texts)}"
+    if (best.image_weight, best.caption_weight) != (1, 1):
+        options += f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
+    _print_tuning(before, scored, names, options, [run], seed, json)
 
 
 def tune_fusion(
@@ -107,12 +110,3 @@ def _print_tuning(
     elif not dcg["low"] > 0:
         log.info("The gain over the default may be chance (%s).", gain)
     log.info("Best on all items: %s", chosen)
-
-
-def _scoring_options(best: Scoring) -> str:
-    """Return the options that set a scoring."""
-    options = f"--gate {best.gate} --contrast {best.contrast:g} --standardise {best.standardise}"
-    options += f" --texts {','.join(best.texts)}"
-    if (best.image_weight, best.caption_weight) != (1, 1):
-        options += f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
-    return options
