@@ -45,7 +45,6 @@ from admire.prompts import Prompts
 from admire.rankers import (
     Judgement,
     Part,
-    Ranker,
     RunEncoder,
     judges_together,
     look_where_no_caption_is,
@@ -285,35 +284,24 @@ class RankingPipeline:
             ranking = self.session.seconds.pop("ranking", 0.0)
             self.seconds["rankers"] = self.seconds.get("rankers", 0.0) + ranking
             self.seconds["senses and meanings"] -= ranking
-        with self._timed("encoding and scores"):
-            together = [self._judge_together(ranker, items, said) for ranker in self.rankers]
-            pictures = any("image" in encoder.tracks for encoder in self.encoders)
-            leaked = find_leaks(items, self._training_digests, pictures=pictures)
-            return [
-                _rank_item(
-                    item,
-                    [pair for rows in together for pair in rows[k]],
-                    [row[k] for row in said],
-                    leaked[k],
-                    self.settings.abstain_below,
-                )
-                for k, item in enumerate(items)
-            ]
-
-    def _judge_together(
-        self, ranker: Ranker, items: Sequence[Item], said: Sequence[Sequence[Judged]]
-    ) -> list[list[Evidence]]:
-        """Return each item's judgements by a ranker, of each chat model's reading."""
         readings: list[Interpretation | None] = [one.reading for row in said for one in row]
         if self.settings.query != "meaning" or not readings:
             readings = [None] * len(items)
-        rows = ranker.judge_all([*items] * (len(readings) // len(items)), readings)
-        pairs = [[(reading, j) for j in row] for reading, row in zip(readings, rows, strict=True)]
-        # First all chat models by one encoder, then by the next.
-        return [
-            list(chain.from_iterable(zip(*pairs[k :: len(items)], strict=True)))
-            for k in range(len(items))
-        ]
+        together: list[list[Evidence]] = [[] for _ in items]
+        with self._timed("encoding and scores"):
+            for ranker in self.rankers:
+                rows = ranker.judge_all([*items] * (len(readings) // len(items)), readings)
+                read = zip(readings, rows, strict=True)
+                pairs = [[(reading, judgement) for judgement in row] for reading, row in read]
+                for k, evidence in enumerate(together):  # of an encoder, all chat models' readings
+                    evidence += chain.from_iterable(zip(*pairs[k :: len(items)], strict=True))
+            pictures = any("image" in encoder.tracks for encoder in self.encoders)
+            leaked = find_leaks(items, self._training_digests, pictures=pictures)
+            below = self.settings.abstain_below
+            return [
+                _rank_item(item, together[k], [row[k] for row in said], leaked[k], below)
+                for k, item in enumerate(items)
+            ]
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

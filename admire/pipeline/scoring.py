@@ -30,6 +30,11 @@ from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
 
+DIFFERENCE = {"n": "shared", "mean": "difference"} | {
+    end: f"difference_{end}" for end in ("low", "high")
+}
+"""The columns of a paired difference beside a run's own."""
+
 UNSEEN: Leaks = MappingProxyType({})
 """Shared by all items: with a dict each and texts as senses, 10⁵ items took 20 MiB more."""
 
@@ -115,7 +120,7 @@ def compare_runs(runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = (
         UserError: a folder is not a run, or an item of it has no gold order; or a metric is unknown
             or fails.
     """
-    from admire.metrics.agreement import describe_shared
+    from admire.metrics.agreement import describe_shared, shared_items
 
     tables, items = [], []
     first: dict[str, pd.DataFrame] = {}
@@ -136,7 +141,11 @@ def compare_runs(runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = (
             for language, pairs in by_language.items()
         }
         for language, table in scored.items():
-            figures = _with_difference(summarise(table), first.get(language), table)
+            pair = shared_items([first[language], table]) if language in first else []
+            figures = summarise(table)
+            difference = paired_difference(*pair) if pair and len(pair[0]) else figures.iloc[:0]
+            difference = difference.rename(columns=DIFFERENCE)
+            figures = figures.merge(difference, how="left", on=["group", "metric"])
             columns = {"run": name, "language": language, **models}
             tables.append(figures.assign(**flat | columns))
         first = first or scored
@@ -160,19 +169,6 @@ def _opened(run: Run | str | Path) -> tuple[dict[str, Any], Iterable[Row]]:
     if isinstance(run, Run):
         return run.record, run.rankings
     return read_record(Path(run)), read_rows(Path(run))
-
-
-def _with_difference(
-    figures: pd.DataFrame, first: pd.DataFrame | None, scored: pd.DataFrame
-) -> pd.DataFrame:
-    """Add to a run's figures their paired differences from the first run's scored items."""
-    from admire.metrics.agreement import shared_items
-
-    pair = [] if first is None else shared_items([first, scored])
-    difference = paired_difference(*pair) if pair and len(pair[0]) else figures.iloc[:0]
-    renamed = {name: f"difference_{name}" for name in ("low", "high")}
-    renamed |= {"mean": "difference", "n": "shared"}
-    return figures.merge(difference.rename(columns=renamed), how="left", on=["group", "metric"])
 
 
 def agreement(first: Run | str | Path, second: Run | str | Path, *, seed: int = 0) -> pd.DataFrame:
@@ -202,8 +198,15 @@ def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     defaults = asdict(Settings())
     settings = defaults | record["settings"]
     encoders = [e["name"] for of_track in record["models"]["encoders"].values() for e in of_track]
+    names = list(settings["rankers"])
+    if "embeddings" in names:
+        compared = settings["query"]
+        if compared == "meaning":
+            compared = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]
+            compared += "-F" * bool(settings["head"])
+        names[names.index("embeddings")] = compared
     columns = {
-        "method": _method(settings),
+        "method": " + ".join(names),
         "llm": " + ".join(settings["llms"]) if record["models"]["llms"] else "–",
         "encoder": " + ".join(dict.fromkeys(encoders)) or "–",
     }
@@ -226,17 +229,6 @@ def _fused(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     }
     weights = ",".join(f"{fused['weight']:g}" for fused in record["fused"])
     return joined, {"fusion": record["fusion"], "weights": weights}
-
-
-def _method(settings: dict[str, Any]) -> str:
-    names = list(settings["rankers"])
-    if "embeddings" in names:
-        compared = settings["query"]
-        if compared == "meaning":
-            compared = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]
-            compared += "-F" * bool(settings["head"])
-        names[names.index("embeddings")] = compared
-    return " + ".join(names)
 
 
 def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
