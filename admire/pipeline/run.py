@@ -12,11 +12,12 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from admire.core.choices import TRACKS
+from admire.core.errors import UserError
 from admire.core.progress import (
     SECONDS_BETWEEN_LINES,
     Progress,
@@ -26,7 +27,7 @@ from admire.core.progress import (
 )
 from admire.core.registry import PluginError
 from admire.data.items import Item, SenseLabel
-from admire.data.languages import base_language
+from admire.data.languages import base_language, check_language, detect_language
 from admire.data.overlap import Digests, Kind
 from admire.data.reader import Data, take_items
 from admire.encoders import TextEncoder
@@ -61,6 +62,11 @@ from admire.senses.detector import trained_languages
 from admire.senses.dictionaries import Dictionary
 from admire.senses.interpretation import Interpretation, meanings_method
 from admire.senses.sense import mean_probability
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    Picture = str | Path | bytes | Image
 
 log = logging.getLogger("admire")
 
@@ -104,6 +110,66 @@ def rank(
         record = source_record(source) if source else None
         run = RankingPipeline(summarise_set(ranked), resolved, record)
         return Run(tuple(chain.from_iterable(run.rank_blocks(ranked))), run.finish())
+
+
+def rank_one(
+    compound: str,
+    sentence: str,
+    images: Iterable[Picture | None] | None = None,
+    captions: Iterable[str | None] | None = None,
+    *,
+    definitions: Iterable[str] | None = None,
+    language: str | None = None,
+    settings: Settings | None = None,
+    asking: RequestOptions | None = None,
+    llms: Sequence[Model] | None = None,
+    encoder: str | TextEncoder | Sequence[str | TextEncoder] | None = None,
+    caption_encoder: str | TextEncoder | None = None,
+    detector: str | Path | Detector | None = None,
+    progress: Progress = None,
+) -> Run:
+    """Rank pictures, captions, or pictures with captions, for one sentence.
+
+    A candidate's name is that of its picture's file, or ``image1``, ``image2``, … for pictures in
+    memory, or ``candidate1``, ``candidate2``, … without a picture. Repeated names get a number.
+
+    Args:
+        images: paths, the bytes of image files, or PIL's images, in a list, an array or a column
+            of a table; None for a candidate without. Bytes and PIL's images are stored in
+            ``pictures`` in admire's cache, as files named by their SHA-256.
+        captions: in the images' order; None or an empty text for a candidate without.
+        language: of sentence and captions (default: detected in the sentence).
+        definitions: up to two definitions of the compound in the sentence; then no model is asked.
+        settings, asking, llms, encoder, caption_encoder, detector, progress: as for
+            :func:`admire.rank`.
+
+    Raises:
+        UserError: an argument is invalid; and as for :func:`admire.rank`.
+    """
+    from admire.data.frames import describe_type, plain_row
+    from admire.data.rows import RowReader
+
+    lists = {"definitions": definitions, "images": images, "captions": captions}
+    row = plain_row({"compound": compound, "sentence": sentence, **lists})
+    for name in lists:
+        if row[name] and not isinstance(row[name], list):
+            raise UserError(f"{name} must be a list, not {describe_type(row[name])}.", name)
+    row["images"] = [
+        Path(image).expanduser() if isinstance(image, str) and image else image
+        for image in row["images"]
+    ]
+    tag = check_language(language) if language else detect_language(sentence)
+    item = RowReader(language=tag).item(row, "")
+    return rank(
+        [item],
+        settings,
+        asking=asking,
+        llms=llms,
+        encoder=encoder,
+        caption_encoder=caption_encoder,
+        detector=detector,
+        progress=progress,
+    )
 
 
 class RankingPipeline:

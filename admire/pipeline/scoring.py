@@ -20,12 +20,12 @@ from admire.data.reader import Data, take_items
 from admire.data.submission import Prediction, read_submission
 from admire.metrics.figures import paired_difference, summarise
 from admire.metrics.item_figures import drop_missing_senses, score_item, score_items, sense_columns
-from admire.metrics.leakage import Leaks
+from admire.metrics.leakage import Leaks, describe_leaks, merge_leaks
 from admire.metrics.metrics import Figure, open_metrics
 from admire.pipeline.past_runs import first_rankings, read_record, read_rows, read_run, with_gold
 from admire.pipeline.ranking import Ranking, Row, Run, blocks, run_figures
 from admire.pipeline.record import refuse_limited, used_gold_sense
-from admire.pipeline.run_folder import ITEMS, submission_names
+from admire.pipeline.run_folder import ITEMS, RECORD, submission_names
 from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
@@ -355,6 +355,42 @@ def _answer(prediction: Prediction) -> tuple[object, ...]:
     """Return what a submission has of a prediction in all tasks."""
     answer = prediction.expected_item or prediction.order
     return prediction.compound, answer, prediction.sentence_type
+
+
+def warn_if_runs_leaked(scored: pd.DataFrame, *runs: Path) -> None:
+    """Warn if the head or detector of runs saw parts of scored items in training.
+
+    The warning contains the mean figures of the other items. If a run's rows cannot be read, the
+    warning reports that.
+
+    Args:
+        scored: of :func:`score_items`, with ``compound`` and ``sentence``; or of
+            :func:`summarise_run`, which has ``seen`` instead.
+        runs: run folders, or files in them. Files elsewhere, such as another system's submission,
+            are ignored.
+    """
+    places = dict.fromkeys(run if run.is_dir() else run.parent for run in runs)
+    folders = [place for place in places if all(map(Path.is_file, (place / RECORD, place / ITEMS)))]
+    if not folders:
+        return
+    name = " & ".join(map(str, folders))
+    by_run: list[list[Leaks]] = []
+    try:
+        for folder in folders if "seen" not in scored else ():
+            rows: dict[tuple[str, str], list[Leaks]] = defaultdict(list)
+            for row in read_rows(folder):
+                rows[row.compound, row.sentence].append(row.seen)
+            remaining = {key: iter(leaks) for key, leaks in rows.items()}  # repeated rows in order
+            keys = zip(scored["compound"], scored["sentence"], strict=True)
+            by_run.append([next(remaining.get(key, iter(())), {}) for key in keys])
+    except UserError as error:
+        log.warning("%s Overlap with training data is unknown.", error)
+        return
+    leaked = (
+        [merge_leaks(kinds) for kinds in zip(*by_run, strict=True)] if by_run else scored["seen"]
+    )
+    for line in describe_leaks(scored, list(leaked)):
+        log.warning("%s: %s", name, line)
 
 
 def abstained_below(record: Mapping[str, Any]) -> float | None:

@@ -8,29 +8,52 @@ import re
 import sys
 from collections import deque
 from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import MISSING
 from importlib import metadata
 from inspect import cleandoc
 from io import TextIOWrapper
 from pathlib import Path
 from traceback import extract_tb
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
-from pydantic import ValidationError
 
-from admire.apps.cli.options import (
-    EVERYTHING,
-    OWN,
-    add_plugin_settings,
-    convert,
-    flags,
-    show_default,
-)
 from admire.core.errors import DISTRIBUTION, UserError
-from admire.core.schema import complaint
 from admire.core.terminal import Formatter, visible
 
 log = logging.getLogger("admire")
+
+EVERYTHING: ContextVar[bool] = ContextVar("EVERYTHING", default=False)
+"""True for ``--help-all``."""
+
+
+class Heading(Group):
+    """A heading that only ``--help-all`` shows, or for the common options only ``--help``."""
+
+    @property
+    def show(self) -> bool:
+        """Whether it is shown now."""
+        return EVERYTHING.get() != (self == DAILY)
+
+
+OWN = Group("Options", sort_key=0)
+DAILY = Heading("Common options (--help-all for the rest)", sort_key=1)
+
+
+def show_default(value: object) -> str | None:
+    """Return a default as help shows it; None if it need not be shown."""
+    if value in (MISSING, None, ()) or value is False:
+        return None
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def convert(hint: Any, tokens: Any) -> Any:
+    """See :func:`admire.apps.cli.options.convert`; lists of commands do without its imports."""
+    from admire.apps.cli import options
+
+    return options.convert(hint, tokens)
+
 
 RANK = Group("Rank and inspect", sort_key=1)
 TEXTS = Group("Texts", sort_key=2)
@@ -73,7 +96,7 @@ COMMANDS = {
     RANK: "rank:demo sets:init sets:check rank:rank rank:one config:config rank:score "
     "rank:submit rank:fuse sets:audit pages:report senses:sense pages:serve",
     TEXTS: "collections:search collections:index retrieval:retrieve sts:sts senses:detect",
-    LEARN: "tuning:tune tuning:tune_fusion head:sweep reproduce:reproduce task:task",
+    LEARN: "rank:tune rank:tune_fusion head:sweep reproduce:reproduce task:task",
     MODELS: "models:cache models:plugins",
 }
 """The commands by panel, as MODULE:FUNCTION."""
@@ -140,6 +163,8 @@ def load(words: Sequence[str]) -> None:
     function = command.default_command
     if not getattr(function, "__module__", "").startswith("admire."):
         return
+    from admire.apps.cli.options import add_plugin_settings
+
     add_plugin_settings(" ".join(names))
     text, found, examples = cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
     function.__doc__ = re.sub(r"(?<=\S)\n(?: {8,})?(?=\S)", " ", text)
@@ -193,7 +218,11 @@ def run(arguments: Sequence[str] | None = None) -> None:
             sys.exit(BROKEN_PIPE)
         problem = _of_the_system(error)
     if problem:
-        options = flags(problem) if problem.settings else ""
+        options = ""
+        if problem.settings:
+            from admire.apps.cli.options import flags
+
+            options = flags(problem)
         print(visible(f"admire: {problem}{options}"), file=sys.stderr)
     sys.exit(2 if problem else code)
 
@@ -203,6 +232,10 @@ def _as_user_error(error: BaseException) -> UserError:
     if isinstance(error, UserError):
         return error
     if isinstance(error, CycloptsError):
+        from pydantic import ValidationError
+
+        from admire.core.schema import complaint
+
         cause = error.__cause__
         if error.argument and isinstance(cause, ValidationError):  # as in Python and in files
             name = error.argument.field_info.name

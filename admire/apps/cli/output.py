@@ -58,9 +58,8 @@ def show_run(
         json: print the run's path, files and figures as JSON instead.
         data: the ranked data, for the page.
     """
-    from admire.apps.audit.run_leakage import warn_if_runs_leaked
     from admire.metrics.figures import summarise
-    from admire.pipeline.scoring import abstained_below, summarise_run
+    from admire.pipeline.scoring import abstained_below, summarise_run, warn_if_runs_leaked
 
     summary = summarise_run(out, SHOWN)
     record, scored, senses = summary.record, summary.scored, summary.senses

@@ -292,7 +292,7 @@ def _measure(
     """Run the task on a row's files, and yield for each seed what they give together."""
     import pandas as pd
 
-    from admire.apps.audit.run_leakage import warn_if_runs_leaked
+    from admire.pipeline.scoring import warn_if_runs_leaked
 
     seed, seeds = job.options.get("seed", 0), job.options.get("seeds", 1)
     for name in [f"seed-{seed + k}" for k in range(seeds)] if seeds > 1 else [""]:
