@@ -78,20 +78,8 @@ class Scorecards(Result):
     gold: CorrectedGold | None = None
 
 
-def score_submissions(
-    paths: Sequence[Path],
-    *,
-    gold: Path | None,
-    judgements: Path | None,
-    published: PublishedSet | None,
-    track: BoardTrack | None,
-    metrics: Sequence[str],
-    seed: int,
-) -> Scorecards:
-    """Score one submission or run, or two; for two without gold, only compare their orders.
-
-    The settings are those of :class:`admire.tasks.scorecard.ScoreSettings`.
-    """
+def score_submissions(paths: Sequence[Path], settings: ScoreSettings) -> Scorecards:
+    """Score one submission or run, or two; for two without gold, only compare their orders."""
     from admire.metrics.agreement import order_agreement, shared_places
     from admire.metrics.figures import paired_difference, with_ndcg
     from admire.metrics.judgements import correct_gold
@@ -99,13 +87,15 @@ def score_submissions(
 
     if len(paths) > 2:
         raise UserError("Give one submission, or two to compare.")
+    gold, published, seed = settings.gold, settings.published, settings.seed
     items, predictions, records = _read(paths, gold, published)
     if published and (note := describe_misfit(published, items)):
         log.warning("%s", note)
-    corrected = correct_gold(items, judgements, gold or paths[0]) if judgements else None
-    before: Sequence[Item] = []
-    if corrected:
-        log.info("%s: %s", judgements, corrected)
+    corrected: CorrectedGold | None = None
+    before: Sequence[Item] = ()
+    if settings.judgements:
+        corrected = correct_gold(items, settings.judgements, gold or paths[0])
+        log.info("%s: %s", settings.judgements, corrected)
         items, before = corrected.items, items
     if len(paths) == 2 and not gold and not any(item.best for item in items):
         log.info("The runs have no gold, so they are not scored. Give it with --gold.")
@@ -113,9 +103,9 @@ def score_submissions(
         return Scorecards([], agreement=agreement, gold=corrected)
     cards = []
     for path, rows, record in zip(paths, predictions, records, strict=True):
-        card = _scorecard(path, rows, record, items, before, metrics, seed)
+        card = _scorecard(path, rows, record, items, before, settings)
         if published:
-            places, notes = place_on_boards(card.all_figures, published, track, record)
+            places, notes = place_on_boards(card.all_figures, published, settings.track, record)
             for note in notes:
                 log.warning("%s: %s", published, note)
             card = replace(card, boards=places)
@@ -173,8 +163,7 @@ def _scorecard(
     record: Mapping[str, Any],
     items: Sequence[Item],
     uncorrected: Sequence[Item],
-    metrics: Sequence[str],
-    seed: int,
+    settings: ScoreSettings,
 ) -> Scorecard:
     """Score one submission or run; see :func:`score_submissions`."""
     from admire.metrics.figures import summarise, summarise_languages, with_ndcg
@@ -182,6 +171,7 @@ def _scorecard(
     from admire.pipeline.record import refuse_limited
 
     refuse_limited(path, record, len(predictions), len(items))
+    metrics, seed = settings.metrics, settings.seed
     scored = score_items(items, predictions, str(path), metrics)
     before = languages = None
     if any(item.best for item in uncorrected):
@@ -283,9 +273,8 @@ class Score(Task):
         self, data: Data | Sequence[Path], settings: Values, session: Session | None = None
     ) -> Scorecards:
         """See :class:`Task`."""
-
         paths = [Path(data)] if isinstance(data, str | Path) else data
         own = make(ScoreSettings, settings)
         record: dict[str, Any] = adapter(ScoreSettings).dump_python(own, mode="json")
         record["submissions"] = [str(path) for path in paths]
-        return replace(score_submissions(paths, **vars(own)), record=record)
+        return replace(score_submissions(paths, own), record=record)

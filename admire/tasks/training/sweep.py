@@ -162,22 +162,6 @@ def cross_validate_heads(
     return _predictions(items, plain), _predictions(items, headed)
 
 
-def _folds(compounds: Sequence[str], folds: int, seed: int) -> list[_Parts]:
-    names, compound = np.unique(np.array(compounds), return_inverse=True)
-    if len(names) < folds:
-        raise UserError(f"{folds} folds need {folds} compounds, not {len(names)}.", "folds")
-    fold = np.random.default_rng(seed).permutation(len(names)) % folds
-    splits = []
-    for left_out in range(folds):
-        others = np.flatnonzero(fold != left_out)
-        others = np.random.default_rng([seed, left_out]).permutation(others)
-        validating = np.isin(compound, others[: max(1, round(0.1 * len(others)))])
-        held = fold[compound] == left_out
-        parts = (~held & ~validating, validating, held)
-        splits.append(tuple(np.flatnonzero(part) for part in parts))
-    return cast("list[_Parts]", splits)
-
-
 def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
     predictions = []
     for item, row in zip(items, scores, strict=True):
@@ -199,11 +183,22 @@ def _jobs(
     seed: int = 0,
 ) -> list[_Job]:
     """Combine all settings with the split of each, or with each of the folds."""
-    if folds is not None:
-        return [(s, parts) for parts in _folds(compounds, folds, seed) for s in settings]
-    seeds = {s.seed for s in settings}
-    splits = {number: split_compounds(compounds, number) for number in seeds}
-    return [(s, splits[s.seed]) for s in settings]
+    if folds is None:
+        seeds = {s.seed for s in settings}
+        splits = {number: split_compounds(compounds, number) for number in seeds}
+        return [(s, splits[s.seed]) for s in settings]
+    names, compound = np.unique(np.array(compounds), return_inverse=True)
+    if len(names) < folds:
+        raise UserError(f"{folds} folds need {folds} compounds, not {len(names)}.", "folds")
+    fold, jobs = np.random.default_rng(seed).permutation(len(names)) % folds, list[_Job]()
+    for left_out in range(folds):
+        others = np.flatnonzero(fold != left_out)
+        others = np.random.default_rng([seed, left_out]).permutation(others)
+        validating = np.isin(compound, others[: max(1, round(0.1 * len(others)))])
+        held = fold[compound] == left_out
+        parts = map(np.flatnonzero, (~held & ~validating, validating, held))
+        jobs += itertools.product(settings, [cast("_Parts", tuple(parts))])
+    return jobs
 
 
 def _key(job: _Job) -> str:

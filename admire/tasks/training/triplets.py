@@ -218,16 +218,7 @@ def _find_inputs(
     has_images = any(isinstance(own, Path) for found in inputs.values() for own in found.values())
     if has_images and not isinstance(encoder, ImageEncoder):
         raise UserError(f"The encoder '{encoder.name}' reads no images. Use captions.", "track")
-    return inputs, _find_best(items, set().union(*inputs.values()))
-
-
-def _find_best(items: Sequence[Item], there: set[tuple[int, int]]) -> list[int]:
-    """Return the place of each item's best candidate, which must have an input.
-
-    Args:
-        there: the sample and the candidate of each input.
-    """
-    positive = []
+    there, positive = set().union(*inputs.values()), []
     for s, item in enumerate(items):
         names = item.names
         best = (item.expected_order or ("",))[0]
@@ -237,7 +228,7 @@ def _find_best(items: Sequence[Item], there: set[tuple[int, int]]) -> list[int]:
                 "has no image or caption of the track to train on."
             )
         positive.append(names.index(best))
-    return positive
+    return inputs, positive
 
 
 def _encode(inputs: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[np.float32]:
