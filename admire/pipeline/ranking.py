@@ -282,22 +282,24 @@ class Run:
 
         from admire.data.frames import items_to_frame
 
-        rows = [
-            {
-                "compound": ranking.item.compound,
-                "sentence": ranking.item.sentence,
-                "language": ranking.item.language,
+        rows = []
+        for ranking in self.rankings:
+            item, readings = ranking.item, ranking.interpretations
+            wordings = (reading.wording(item.phrase, item.definitions) for reading in readings)
+            row = {
+                "compound": item.compound,
+                "sentence": item.sentence,
+                "language": item.language,
                 "predicted_type": ranking.predicted_type,
                 "probability_idiomatic": ranking.probability_idiomatic,
                 "confidence": ranking.confidence,
                 "unsure": ranking.unsure,
-                "meaning": next(filter(None, _wordings(ranking)), None),
+                "meaning": next(filter(None, wordings), None),
                 "order": ranking.order,
-                "sentence_type": ranking.item.sentence_type,
-                "best": ranking.item.best,
+                "sentence_type": item.sentence_type,
+                "best": item.best,
             }
-            for ranking in self.rankings
-        ]
+            rows.append(row)
         scored = score_rankings(self)
         table = pd.DataFrame(rows)
         table = table.join(scored[[name for name in scored if name not in OF_ITEM]])
@@ -346,11 +348,6 @@ OF_ITEM = (
     *("predicted_type", "probability_idiomatic", "unsure"),
 )
 """The columns of :func:`score_rankings` that are not figures."""
-
-
-def _wordings(ranking: Ranking) -> Iterator[str | None]:
-    phrase, definitions = ranking.item.phrase, ranking.definitions
-    return (reading.wording(phrase, definitions) for reading in ranking.interpretations)
 
 
 def _line(ranking: Ranking) -> str:

@@ -287,22 +287,19 @@ class RankingPipeline:
         log_long(long_texts, "captions")
         left_out = [*self.record.get("left_out", ()), *self.skipped]
         left = {"items": self.record["items"] - len(self.skipped)} if self.skipped else {}
+        known = trained_languages(self.detector)
+        trained = {
+            language: base_language(language) in known
+            for language, tally in self.tallies.items()
+            if known and tally["by_detector"]
+        }
         return (self.record | left | ({"left_out": left_out} if left_out else {})) | {
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             "asked": [entry.record() for entry in self.session.entries()],
             "long_texts": long_texts,
             "scales": {encoder.name: dict(encoder.scales) for encoder in self.encoders},
-            "languages": summarise_languages(self.tallies, self._trained()),
-        }
-
-    def _trained(self) -> dict[str, bool]:
-        """Return by language whether the detector that decided senses was trained on it."""
-        trained = trained_languages(self.detector)
-        return {
-            language: base_language(language) in trained
-            for language, tally in self.tallies.items()
-            if trained and tally["by_detector"]
+            "languages": summarise_languages(self.tallies, trained),
         }
 
     def count(self, rankings: Sequence[Ranking]) -> None:

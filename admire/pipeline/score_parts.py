@@ -90,14 +90,10 @@ def explain_first(ranking: Ranking) -> str:
         return "What the scores are made of was not recorded."
     name, values = max(groups.items(), key=lambda group: group[1][first] - group[1][second])
     is_most = values[first] >= values.max() - SAME
-    return f"“{names[first]}” is first because {_reason(name, ranking, names[second], is_most)}."
-
-
-def _reason(name: str, ranking: Ranking, second: str, is_most: bool) -> str:
-    """Return the meaning of a part of the scores for the first candidate."""
-    than = "" if is_most else f" than “{second}”"
+    before = f"“{names[second]}”"
     if name not in _WORDS:  # a ranker or a run
-        return f"{name} puts it {'highest' if is_most else f'before “{second}”'}"
+        reason = f"{name} puts it {'highest' if is_most else f'before {before}'}"
+        return f"“{names[first]}” is first because {reason}."
     noun, unlike = _WORDS[name]
     degree = ("least" if unlike else "most") if is_most else ("less" if unlike else "more")
     readings = ranking.interpretations
@@ -107,9 +103,10 @@ def _reason(name: str, ranking: Ranking, second: str, is_most: bool) -> str:
         "compound": [ranking.item.phrase],
         "unlike the compound": [ranking.item.phrase],
     }
-    text = next(iter(texts.get(name, ())), "")
-    quoted = f" “{textwrap.shorten(text, 80, placeholder='…')}”" if text else ""
-    return f"it is {degree} like the {noun}{quoted}{than}"
+    text = textwrap.shorten(next(iter(texts.get(name, ())), ""), 80, placeholder="…")
+    like = f"{noun} “{text}”" if text else noun
+    reason = f"it is {degree} like the {like}{'' if is_most else f' than {before}'}"
+    return f"“{names[first]}” is first because {reason}."
 
 
 _WORDS = {

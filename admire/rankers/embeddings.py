@@ -352,7 +352,10 @@ def open_encoders(
         precision=settings.precision,
         plugins=settings.plugins,
     )
-    tracks = _tracks(summary, settings)
+    tracks = settings.track.split("+") if settings.track else summary.tracks
+    for track in tracks:
+        if track not in summary.tracks:
+            raise UserError(f"No candidate has {track}s. Use another track.", "track")
     if "caption" in tracks and settings.caption_encoder and not caption_encoder:
         caption_encoder = opened(settings.caption_encoder)
     for_captions = checked(caption_encoder, settings.long_texts) if caption_encoder else None
@@ -383,15 +386,6 @@ def _with_scales(run_encoders: Sequence[RunEncoder]) -> Sequence[RunEncoder]:
             return run_encoders
         runs.append(replace(run, scales=stated))
     return runs
-
-
-def _tracks(summary: SetSummary, settings: Settings) -> Sequence[str]:
-    """Return the tracks to rank by; refuse one that no candidate has."""
-    tracks = settings.track.split("+") if settings.track else summary.tracks
-    for track in tracks:
-        if track not in summary.tracks:
-            raise UserError(f"No candidate has {track}s. Use another track.", "track")
-    return tracks
 
 
 def _by_language(

@@ -204,8 +204,12 @@ async def _rank(
             for key, file in FILES.items():
                 for k in range(len(getattr(row, key))):
                     names[str(folder / f"{file}{k + 1}")] = f"{key}[{k}].image"
-            language, language_from = _language(row)
-            item = _read(row, folder, service.limits, language)
+            language = row.language
+            language_from: LanguageFrom = "request"
+            if not (language and language.strip()):
+                language = language_of(row.sentence or "")
+                language_from = "sentence" if language else "default"
+            item = _read(row, folder, service.limits, language or "en")
             return item, language_from, profile, row.readings
 
         with service.hidden_paths(names):
@@ -217,14 +221,6 @@ async def _rank(
             async with aclosing(work) as events:
                 async for event in events:
                     yield event
-
-
-def _language(row: Row) -> tuple[str, LanguageFrom]:
-    """Return the language of a row, and where it is from."""
-    if row.language and row.language.strip():
-        return row.language, "request"
-    detected = language_of(row.sentence or "")
-    return (detected, "sentence") if detected else ("en", "default")
 
 
 def _read(row: Row, folder: Path, limits: Limits, language: str) -> Item:

@@ -245,7 +245,17 @@ def list_hard_pairs(pairs: Sequence[Pair], submissions: Sequence[Path]) -> pd.Da
     Raises:
         UserError: a file is no such submission, or is about other pairs.
     """
-    models = {str(path): read_similarities(path, pairs) for path in submissions}
+    models: dict[str, Similarities] = {}
+    for path in submissions:  # only IDs are compared, because a submission has no sentences
+        rated = [
+            read_as(_Rated, row, f"{path}, row {number}")
+            for number, row in numbered_rows(read_table(path, SUBMISSION))
+        ]
+        if [row.name for row in rated] != [pair.name for pair in pairs]:
+            right = "Give what admire sts --out wrote for the same data."
+            raise UserError(f"{path}: is about other pairs. {right}", "hard")
+        by_pair = zip(pairs, rated, strict=True)
+        models[str(path)] = {(p.first, p.second): row.similarity for p, row in by_pair}
     same = [
         (p, [m[p.first, p.second] for m in models.values()]) for p in pairs if p.similarity == 1
     ]
@@ -311,21 +321,3 @@ class _Rated(BaseModel):
 
     name: str = Field(alias="ID")
     similarity: Annotated[float, Field(ge=-1, le=1)] = Field(alias="Sim")
-
-
-def read_similarities(path: Path, pairs: Sequence[Pair]) -> dict[tuple[str, str], float]:
-    """Read a submission that :func:`write_similarities` wrote about the same pairs.
-
-    Only IDs are compared, because a submission has no sentences.
-
-    Raises:
-        UserError: it is no submission, or is about other pairs.
-    """
-    rows = [
-        read_as(_Rated, row, f"{path}, row {number}")
-        for number, row in numbered_rows(read_table(path, SUBMISSION))
-    ]
-    if [row.name for row in rows] != [pair.name for pair in pairs]:
-        text = f"{path}: is about other pairs. Give what admire sts --out wrote for the same data."
-        raise UserError(text, "hard")
-    return {(p.first, p.second): row.similarity for p, row in zip(pairs, rows, strict=True)}

@@ -182,7 +182,11 @@ def encode_triplets(
     documents = np.zeros((*shape, anchors.shape[1]), dtype=np.float32)
     present = np.zeros(shape, dtype=bool)
     for m, by_candidate in enumerate(inputs.values()):
-        vectors = _encode(list(by_candidate.values()), encoder)
+        paths = [own for own in by_candidate.values() if isinstance(own, Path)]
+        if paths and isinstance(encoder, ImageEncoder):
+            vectors = encoder.encode_images(paths)
+        else:
+            vectors = encoder.encode_texts([*map(str, by_candidate.values())], role="document")
         for (s, c), vector in zip(by_candidate, vectors, strict=True):
             documents[s, c, m], present[s, c, m] = vector, True
     return Triplets(
@@ -229,13 +233,6 @@ def _find_inputs(
             )
         positive.append(names.index(best))
     return inputs, positive
-
-
-def _encode(inputs: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[np.float32]:
-    paths = [path for path in inputs if isinstance(path, Path)]
-    if paths and isinstance(encoder, ImageEncoder):
-        return encoder.encode_images(paths)
-    return encoder.encode_texts([*map(str, inputs)], role="document")
 
 
 def split_compounds(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, Indices, Indices]:
