@@ -126,7 +126,11 @@ def compare_runs(runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = (
     first: dict[str, pd.DataFrame] = {}
     names = _names(runs)
     for name, run in zip(names, runs, strict=True):
-        record, rows = _opened(run)
+        rows: Iterable[Row]
+        if isinstance(run, Run):
+            record, rows = run.record, run.rankings
+        else:
+            record, rows = read_record(Path(run)), read_rows(Path(run))
         gold: list[Item] = []
         by_language = defaultdict(list)
         for number, row in enumerate(rows, start=1):
@@ -162,13 +166,6 @@ def _names(runs: Sequence[Run | str | Path]) -> list[str]:
         f"run {place}" if isinstance(run, Run) else str(Path(run))
         for place, run in enumerate(runs, start=1)
     ]
-
-
-def _opened(run: Run | str | Path) -> tuple[dict[str, Any], Iterable[Row]]:
-    """Return a run's record and rows."""
-    if isinstance(run, Run):
-        return run.record, run.rankings
-    return read_record(Path(run)), read_rows(Path(run))
 
 
 def agreement(first: Run | str | Path, second: Run | str | Path, *, seed: int = 0) -> pd.DataFrame:

@@ -207,6 +207,12 @@ def audit(
         for item in items
         if item.best and item.candidates
     ]
+    senses: list[dict[str, Any]] = []
+    for language in dict.fromkeys(item.language for item in items):
+        counts = Counter(item.sentence_type for item in items if item.language == language)
+        of_sense = {sense: counts[sense] for sense in get_args(SenseLabel)}
+        row = {"language": language, "items": counts.total(), **of_sense, "unknown": counts[None]}
+        senses.append(row)
     return Audit(
         items=len(items),
         against=sets,
@@ -214,7 +220,7 @@ def audit(
         repeats=_repeats(parts),
         different={kind: parts.loc[parts["kind"] == kind, "digest"].nunique() for kind in KINDS},
         lacks=list(_lacks(items, unread)),
-        senses=list(_senses(items)),
+        senses=senses,
         lengths=list(_lengths(items)),
         best=evenness(places, seed=seed) if places else None,
         order=order,
@@ -354,13 +360,6 @@ def _things(items: Iterable[Item]) -> list[tuple[int, Candidate]]:
 def in_sentence(item: Item) -> bool:
     """Return whether the compound is in its sentence, inflected or with words between."""
     return find_compound(item.sentence, item.phrase) is not None
-
-
-def _senses(items: Sequence[Item]) -> Iterator[dict[str, Any]]:
-    for language in dict.fromkeys(item.language for item in items):
-        counts = Counter(item.sentence_type for item in items if item.language == language)
-        of_sense = {sense: counts[sense] for sense in get_args(SenseLabel)}
-        yield {"language": language, "items": counts.total(), **of_sense, "unknown": counts[None]}
 
 
 def _lengths(items: Sequence[Item]) -> Iterator[dict[str, Any]]:

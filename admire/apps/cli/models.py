@@ -30,8 +30,7 @@ def list_models(*, json: opt.Json = False) -> None:
     listed = models()
     if json:
         keys = ("name", "what", "size", "licence", "commercial")
-        print_json([{k: getattr(m, k) for k in keys} | {"here": m.status()} for m in listed])
-        return
+        return print_json([{k: getattr(m, k) for k in keys} | {"here": m.status()} for m in listed])
     rows = [
         (
             model.name,
@@ -139,7 +138,6 @@ def plugins(kind: Kind | None = None, /, *, foreign: bool = False, json: opt.Jso
                 {key: getattr(plugin, key) for key in (*keys, "citation", "distribution")}
                 | {"settings": {name: field.description for name, field in fields.items()}}
             )
-        print_json(records)
-        return
+        return print_json(records)
     rows = [(p.kind, p.written, p.about, "admire" if p.ships else p.distribution) for p in listed]
     print_rows(("Kind", "Name", "What it is", "From"), rows, "")

@@ -165,8 +165,7 @@ def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> Non
     from admire.llm.session import UNKNOWN
 
     if json:
-        print_json(forecasts)
-        return
+        return print_json(forecasts)
     if not forecasts:
         print("This run asks no chat model.")
         return

@@ -212,8 +212,15 @@ def _outcomes(
 ) -> list[dict[str, Any]]:
     """Return the result of each job. Results are read from ``out`` and added to it as lines."""
     with only_writer(out) if out else nullcontext():
-        digest = _digest(data)
-        done = _read(out, digest) if out else {}
+        hashed = hashlib.sha256(json.dumps([data.compounds, data.modalities]).encode())
+        for array in (data.anchors, data.documents, data.present, data.positive):
+            hashed.update(array.tobytes())
+        digest = hashed.hexdigest()
+        before = _read_lines(out) if out and out.exists() else []
+        if out:  # without a last line that was cut short; fails here if it cannot be written
+            with write_whole(out) as file:
+                file.writelines(json.dumps(row) + "\n" for row in before)
+        done = {row["job"]: row["outcome"] for row in before if row["data"] == digest}
         missing = [job for job in jobs if _key(job) not in done]
         work = joblib.Parallel(
             processes or cores(),
@@ -237,21 +244,6 @@ def _outcome(data: Triplets, job: _Job) -> tuple[str, dict[str, Any]]:
     head, history, outcome = fit_and_test_head(data, settings, parts)
     scores = head_scores(data, parts[2], head).tolist()
     return _key(job), outcome | {"scores": scores, "history": [*map(asdict, history)]}
-
-
-def _digest(data: Triplets) -> str:
-    digest = hashlib.sha256(json.dumps([data.compounds, data.modalities]).encode())
-    for array in (data.anchors, data.documents, data.present, data.positive):
-        digest.update(array.tobytes())
-    return digest.hexdigest()
-
-
-def _read(path: Path, digest: str) -> dict[str, dict[str, Any]]:
-    """Read these data's outcomes so far, by job. A last line that was cut short is removed."""
-    rows = _read_lines(path) if path.exists() else []
-    with write_whole(path) as file:  # fails before anything is trained if it cannot be written
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-    return {row["job"]: row["outcome"] for row in rows if row["data"] == digest}
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:
