@@ -140,8 +140,10 @@ class ChatStage:
         ordered = tuple(judgements[ranker.name] for ranker in speaker.rankers)
         gloss = next((judgement.meaning for judgement in ordered if judgement.meaning), None)
         if gloss and not (reading.idiomatic or reading.literal):  # it is in the answers alone
-            label = "idiomatic" if reading.sense.label == "idiomatic" else "literal"
-            reading = replace(reading, **{label: Meaning((gloss,))})
+            if reading.sense.label == "idiomatic":
+                reading = replace(reading, idiomatic=Meaning((gloss,)))
+            else:
+                reading = replace(reading, literal=Meaning((gloss,)))
         return Judged(reading, ordered)
 
 

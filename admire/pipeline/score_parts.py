@@ -45,7 +45,7 @@ def score_parts(ranking: Ranking) -> list[Part]:
     for (column, encoder), values in sums.items():
         name = column.removeprefix(PREFIX)
         of, _, text = name.partition("_")
-        origin = ("run", runs[name]) if name in runs else (name, None)
+        origin: tuple[str, str | None] = ("run", runs[name]) if name in runs else (name, None)
         if of in TRACKS:
             origin = of, re.sub("^unlike_", "unlike ", text)
         parts += [Part(*origin, values, encoder)] if values.any() else []

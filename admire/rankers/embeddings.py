@@ -377,11 +377,12 @@ def open_encoders(
     return _with_scales(_with_heads(run_encoders, settings))
 
 
-def _with_scales(run_encoders: Sequence[RunEncoder]) -> Sequence[RunEncoder]:
+def _with_scales(run_encoders: list[RunEncoder]) -> list[RunEncoder]:
     """Give encoders the scales that they state, if all do for each track; else all are measured."""
     runs = []
     for run in run_encoders:
-        stated = {t: getattr(e.encoder, "scales", {}).get(t) for t, e in run.tracks.items()}
+        by_track = {t: getattr(e.encoder, "scales", {}) for t, e in run.tracks.items()}
+        stated: dict[str, Any] = {track: scales.get(track) for track, scales in by_track.items()}
         if run.head or None in stated.values():
             return run_encoders
         runs.append(replace(run, scales=stated))
