@@ -333,8 +333,11 @@ class Run:
         gold = ", with the gold sense" * used_gold_sense(self.record)
         lines = [
             f"Run of {count} item{'s' * (count != 1)}, by {', '.join(names) or 'fused runs'}{gold}",
-            *(_line(ranking) for ranking in self.rankings[:3]),
         ]
+        for ranking in self.rankings[:3]:
+            sense = ranking.predicted_type or "no sense"
+            text = f"  {ranking.item.compound} ({sense}): {', '.join(ranking.order)}"
+            lines.append(text if len(text) <= 100 else text[:99] + "…")
         return "\n".join([*lines, f"  … and {count - 3} more"] if count > 3 else lines)
 
     def _repr_html_(self) -> str | None:
@@ -348,12 +351,6 @@ OF_ITEM = (
     *("predicted_type", "probability_idiomatic", "unsure"),
 )
 """The columns of :func:`score_rankings` that are not figures."""
-
-
-def _line(ranking: Ranking) -> str:
-    sense = ranking.predicted_type or "no sense"
-    text = f"  {ranking.item.compound} ({sense}): {', '.join(ranking.order)}"
-    return text if len(text) <= 100 else text[:99] + "…"
 
 
 def run_figures(scored: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -168,7 +168,14 @@ class Embeddings(Ranker):
         scores = points(query.weights)
         by_sense = {sense: points(by_role) for sense, by_role in query.by_sense.items()}
         weights = [query.weights.get(role, 0.0) for role in query.texts]
-        parts = list(_parts(query, contributions(arrays, weights, scoring, run_encoder.scales)))
+        places = {role: place for place, role in enumerate(query.texts)}
+        counted = sorted(filter(query.weights.get, places), key=lambda role: role == "compound")
+        added = contributions(arrays, weights, scoring, run_encoder.scales)
+        parts = [
+            Part(track, "unlike " * (query.weights[role] < 0) + role, values[places[role]])
+            for track, values in added.items()
+            for role in counted
+        ]
         if len(self.encoders) > 1 and scoring.standardise != "encoder":
             parts, scores = as_counted(parts, scores, 1), comparable(scores)
             by_sense = {sense: comparable(values) for sense, values in by_sense.items()}
@@ -533,13 +540,3 @@ def _query(item: Item, reading: Interpretation | None, settings: Settings) -> _Q
     )
     by_sense = {label: weigh(likelier(label == "idiomatic", "given")) for label in both}
     return _Query(texts, weigh(reading.sense), reading.llm, by_sense)
-
-
-def _parts(query: _Query, added: Mapping[str, Scores]) -> Iterator[Part]:
-    """Yield the contribution of each text by track, the compound last."""
-    roles = list(query.texts)
-    for track, values in added.items():
-        for role in sorted(roles, key=lambda role: role == "compound"):
-            weight = query.weights.get(role)
-            if weight:
-                yield Part(track, "unlike " * (weight < 0) + role, values[roles.index(role)])

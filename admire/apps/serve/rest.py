@@ -17,7 +17,7 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
-from admire.apps.serve.bodies import check_picture, distinct, label, media_type
+from admire.apps.serve.bodies import check_picture, distinct, label
 from admire.apps.serve.guard import MEGABYTE, Limits
 from admire.apps.serve.problems import PROBLEM_TYPE, Problem, ProblemDetails, problem_of
 from admire.apps.serve.schemas import Ranking, Reading, Row
@@ -58,7 +58,8 @@ class RankRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         async def answer(request: Request) -> Response:
-            service, kind = request.app.state.service, media_type(request)
+            service, header = request.app.state.service, request.headers.get("content-type", "")
+            kind = header.partition(";")[0].strip().lower()  # without parameters
             if kind not in ("application/json", LINES):
                 raise Problem(415, "Send JSON, with the header Content-Type: application/json.")
             async with AsyncExitStack() as held:
