@@ -8,10 +8,9 @@ from .pipeline.forecast import Forecast, plan
 from .pipeline.fusion import fuse
 from .pipeline.past_runs import read_run
 from .pipeline.ranking import Ranking, Run
-from .pipeline.run import rank
+from .pipeline.run import rank, rank_one
 from .pipeline.run_folder import write_run
 from .pipeline.scoring import agreement, compare_runs, score
-from .pipeline.single_item import rank_one
 from .rankers.settings import PROFILES, RequestOptions, Scoring, Settings
 from .senses.interpretation import Interpretation
 

@@ -9,8 +9,7 @@ from benchmarks import PIES, pies, write_split
 
 from admire import reproduce_table
 from admire.apps.reproduce.recipe import read_recipe, recipe_names
-from admire.apps.reproduce.results import Cell
-from admire.apps.reproduce.table import draw_pictures
+from admire.apps.reproduce.results import Cell, draw_pictures
 from admire.encoders.training_settings import FitSettings
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")

@@ -16,9 +16,10 @@ from admire.senses.meaning import Meaning
 from admire.senses.sense import Sense
 from admire.tasks.retrieval.passages import Split
 from admire.tasks.retrieval.query_scores import score_queries
-from admire.tasks.retrieval.retrieve import Retrieval, rehearse_retrieval, retrieve_split
+from admire.tasks.retrieval.retrieve import Retrieval, retrieve_split
 from admire.tasks.retrieval.settings import RetrieveSettings
 from admire.tasks.retrieval.similarities import bm25, by_meaning, dense, tune_bm25
+from admire.tasks.retrieval.task import RetrieveTask
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_a_plan_counts_what_retrieval_by_meaning_then_asks(data, httpserver, sen
     def rehearse(*runs: RetrieveSettings) -> list[Forecast]:
         session = DryRun()
         for settings in runs:
-            rehearse_retrieval(data, settings, session)
+            RetrieveTask().rehearse(data, vars(settings), session)
         return session.forecasts()
 
     stages = rehearse(settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -53,29 +52,26 @@ class Model:
             return f"no: {pip_install(needs[0])}"
         if self.plugin.status:
             return self.plugin.status()
-        return _hub_status(self.weights) if "hub" in needs else "yes"
+        if "hub" not in needs:
+            return "yes"
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+
+        def cached(repository: str) -> bool:
+            with suppress(HFValidationError):  # it is not the name of a repository
+                files = (try_to_load_from_cache(repository, name) for name in WEIGHTS)
+                return any(isinstance(file, str) for file in files)
+            return False
+
+        if not self.weights:
+            return "fetched at first use"
+        return "yes" if all(map(cached, self.weights)) else "no: fetched at first use"
 
     @property
     def placeholder(self) -> str:
         """The word in capitals in place of which a model's name is put; empty if there is none."""
         family = re.search(r":([A-Z/]+)$", self.name)
         return family[1] if family else ""
-
-
-def _hub_status(repositories: Sequence[str]) -> str:
-    """Say whether the hub's cache holds weights of all these repositories."""
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    def cached(repository: str) -> bool:
-        with suppress(HFValidationError):  # it is not the name of a repository
-            files = (try_to_load_from_cache(repository, name) for name in WEIGHTS)
-            return any(isinstance(file, str) for file in files)
-        return False
-
-    if not repositories:
-        return "fetched at first use"
-    return "yes" if all(map(cached, repositories)) else "no: fetched at first use"
 
 
 def pull_model(name: str) -> Path | str:

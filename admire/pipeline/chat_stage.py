@@ -74,9 +74,13 @@ class ChatStage:
             rankers = open_rankers(summary, llm, prompts, settings)
             decides = (ranker.name for ranker in rankers if ranker.decides_senses)
             method = sense_method(settings.sense, llm, next(decides, ""))
-            _check_senses(summary, llm, method)
+            if method == "given" and "sentence_type" in summary.first_missing:
+                given(summary.first_missing["sentence_type"][1])
+            reads = method == "detector" or (method == "vote" and not llm.recorded)
+            if reads and "context" in summary.first_missing:
+                check_contexts([summary.first_missing["context"][1]])
             self.speakers.append(Speaker(llm, method, rankers))
-        glosses = requested_glosses(settings)
+        glosses = _requested_glosses(settings)
         self.interpreter = Interpreter(prompts, settings, settings.seed, glosses)
         if self.speakers:
             self.interpreter.dictionaries = open_dictionaries(settings.dictionaries)
@@ -134,32 +138,17 @@ class ChatStage:
                 judgements[ranker.name] = yield from ranker.talk(item, reading)
                 judged[ranker.name].append((item, judgements[ranker.name]))
         ordered = tuple(judgements[ranker.name] for ranker in speaker.rankers)
-        return Judged(_explained(reading, ordered), ordered)
+        gloss = next((judgement.meaning for judgement in ordered if judgement.meaning), None)
+        if gloss and not (reading.idiomatic or reading.literal):  # it is in the answers alone
+            if reading.sense.label == "idiomatic":
+                reading = replace(reading, idiomatic=Meaning((gloss,)))
+            else:
+                reading = replace(reading, literal=Meaning((gloss,)))
+        return Judged(reading, ordered)
 
 
-def _check_senses(summary: SetSummary, llm: BoundModel, method: str) -> None:
-    """Refuse items whose sense cannot be decided."""
-    if method == "given" and "sentence_type" in summary.first_missing:
-        given(summary.first_missing["sentence_type"][1])
-    reads = method == "detector" or (method == "vote" and not llm.recorded)
-    if reads and "context" in summary.first_missing:
-        check_contexts([summary.first_missing["context"][1]])
-
-
-def requested_glosses(settings: Settings) -> Glosses:
-    """Return the items whose gloss a run requests."""
+def _requested_glosses(settings: Settings) -> Glosses:
     if not any_ranker(settings.rankers, "uses_meanings"):
         return "none"
     both = settings.scoring.gate == "soft" or any_ranker(settings.rankers, "weighs_both_senses")
     return "all" if both else "idiomatic"
-
-
-def _explained(reading: Interpretation, judgements: Sequence[Judgement]) -> Interpretation:
-    """Add the meaning from a ranker's answers to an interpretation without one."""
-    gloss = next((judgement.meaning for judgement in judgements if judgement.meaning), None)
-    if not gloss or reading.idiomatic or reading.literal:
-        return reading
-    meaning = Meaning((gloss,))
-    if reading.sense.label == "idiomatic":
-        return replace(reading, idiomatic=meaning)
-    return replace(reading, literal=meaning)

@@ -104,20 +104,6 @@ class DryRun(Session):
             return super().bind(model)
         return _Imagining(inner(model), self)
 
-    def count(self, llm: BoundModel, question: Question, reply: Reply, *, again: bool) -> None:
-        """Count a question, unless it was counted before."""
-        key = llm.key(question)
-        if key in self.counted:
-            return
-        self.counted.add(key)
-        stage = self.stages.setdefault((question.purpose, llm.name), _Stage(llm))
-        if reply.cached:
-            expected = estimate(question, llm) if reply.usage else Usage()
-            stage.kept.append((expected, reply.usage))
-        else:
-            stage.missing.append(estimate(question, llm))
-            stage.at_most |= again
-
     def forecasts(self) -> list[Forecast]:
         """Return the forecast of each stage and model, in the order of the first questions."""
         return [stage.forecast(name) for (name, _), stage in self.stages.items()]
@@ -138,7 +124,17 @@ class _Imagining(BoundModel):
         """Spend nothing."""
 
     def record(self, question: Question, reply: Reply, *, again: bool = False) -> None:
-        self.session.count(self, question, reply, again=again)
+        """Count a question, unless it was counted before."""
+        if (key := self.key(question)) in self.session.counted:
+            return
+        self.session.counted.add(key)
+        stage = self.session.stages.setdefault((question.purpose, self.name), _Stage(self))
+        if reply.cached:
+            expected = estimate(question, self) if reply.usage else Usage()
+            stage.kept.append((expected, reply.usage))
+        else:
+            stage.missing.append(estimate(question, self))
+            stage.at_most |= again
 
 
 IMAGINED = "placeholder for what nobody has written so far"

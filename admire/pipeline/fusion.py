@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import zip_longest
@@ -98,6 +98,10 @@ def _fusing(
             yield ranking
 
     def finish() -> dict[str, Any]:
+        trained: dict[str, bool] = {}  # by language, whether all detectors were trained on it
+        for row in (row for record in records for row in record.get("languages", ())):
+            if (own := row["detector_trained"]) is not None:
+                trained[row["language"]] = trained.get(row["language"], True) and own
         return {
             "version": VERSION,
             "source": records[0]["source"],
@@ -113,23 +117,12 @@ def _fusing(
                 }
                 for path, weight, record in zip(paths, shares, records, strict=True)
             ],
-            "languages": summarise_languages(tallies, _trained(records)),
+            "languages": summarise_languages(tallies, trained),
             "versions": versions(),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
     return fused(), finish
-
-
-def _trained(records: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
-    """Return by language whether all detectors of some runs were trained on it."""
-    trained: dict[str, bool] = {}
-    for record in records:
-        for row in record.get("languages", ()):
-            if row["detector_trained"] is not None:
-                language = row["language"]
-                trained[language] = trained.get(language, True) and row["detector_trained"]
-    return trained
 
 
 def read_same(folders: Sequence[Path]) -> Iterator[list[Ranking]]:

@@ -282,22 +282,24 @@ class Run:
 
         from admire.data.frames import items_to_frame
 
-        rows = [
-            {
-                "compound": ranking.item.compound,
-                "sentence": ranking.item.sentence,
-                "language": ranking.item.language,
+        rows = []
+        for ranking in self.rankings:
+            item, readings = ranking.item, ranking.interpretations
+            wordings = (reading.wording(item.phrase, item.definitions) for reading in readings)
+            row = {
+                "compound": item.compound,
+                "sentence": item.sentence,
+                "language": item.language,
                 "predicted_type": ranking.predicted_type,
                 "probability_idiomatic": ranking.probability_idiomatic,
                 "confidence": ranking.confidence,
                 "unsure": ranking.unsure,
-                "meaning": next(filter(None, _wordings(ranking)), None),
+                "meaning": next(filter(None, wordings), None),
                 "order": ranking.order,
-                "sentence_type": ranking.item.sentence_type,
-                "best": ranking.item.best,
+                "sentence_type": item.sentence_type,
+                "best": item.best,
             }
-            for ranking in self.rankings
-        ]
+            rows.append(row)
         scored = RunScores(self.record, (), self.rankings).table()
         table = pd.DataFrame(rows)
         table = table.join(scored[[name for name in scored if name not in OF_ITEM]])
@@ -331,8 +333,11 @@ class Run:
         gold = ", with the gold sense" * used_gold_sense(self.record)
         lines = [
             f"Run of {count} item{'s' * (count != 1)}, by {', '.join(names) or 'fused runs'}{gold}",
-            *(_line(ranking) for ranking in self.rankings[:3]),
         ]
+        for ranking in self.rankings[:3]:
+            sense = ranking.predicted_type or "no sense"
+            text = f"  {ranking.item.compound} ({sense}): {', '.join(ranking.order)}"
+            lines.append(text if len(text) <= 100 else text[:99] + "…")
         return "\n".join([*lines, f"  … and {count - 3} more"] if count > 3 else lines)
 
     def _repr_html_(self) -> str | None:
@@ -346,17 +351,6 @@ OF_ITEM = (
     *("predicted_type", "probability_idiomatic", "unsure", "seen"),
 )
 """The columns of :meth:`RunScores.table` that are not figures."""
-
-
-def _wordings(ranking: Ranking) -> Iterator[str | None]:
-    phrase, definitions = ranking.item.phrase, ranking.definitions
-    return (reading.wording(phrase, definitions) for reading in ranking.interpretations)
-
-
-def _line(ranking: Ranking) -> str:
-    sense = ranking.predicted_type or "no sense"
-    text = f"  {ranking.item.compound} ({sense}): {', '.join(ranking.order)}"
-    return text if len(text) <= 100 else text[:99] + "…"
 
 
 def run_figures(scored: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:

@@ -12,11 +12,12 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from admire.core.choices import TRACKS
+from admire.core.errors import UserError
 from admire.core.progress import (
     SECONDS_BETWEEN_LINES,
     Progress,
@@ -26,7 +27,7 @@ from admire.core.progress import (
 )
 from admire.core.registry import PluginError
 from admire.data.items import Item, SenseLabel
-from admire.data.languages import base_language
+from admire.data.languages import base_language, check_language, detect_language
 from admire.data.overlap import Digests, Kind
 from admire.data.reader import Data, take_items
 from admire.encoders import TextEncoder
@@ -45,7 +46,6 @@ from admire.prompts import Prompts
 from admire.rankers import (
     Judgement,
     Part,
-    Ranker,
     RunEncoder,
     judges_together,
     look_where_no_caption_is,
@@ -62,6 +62,11 @@ from admire.senses.detector import trained_languages
 from admire.senses.dictionaries import Dictionary
 from admire.senses.interpretation import Interpretation, meanings_method
 from admire.senses.sense import mean_probability
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    Picture = str | Path | bytes | Image
 
 log = logging.getLogger("admire")
 
@@ -105,6 +110,66 @@ def rank(
         record = source_record(source) if source else None
         run = RankingPipeline(summarise_set(ranked), resolved, record)
         return Run(tuple(chain.from_iterable(run.rank_blocks(ranked))), run.finish())
+
+
+def rank_one(
+    compound: str,
+    sentence: str,
+    images: Iterable[Picture | None] | None = None,
+    captions: Iterable[str | None] | None = None,
+    *,
+    definitions: Iterable[str] | None = None,
+    language: str | None = None,
+    settings: Settings | None = None,
+    asking: RequestOptions | None = None,
+    llms: Sequence[Model] | None = None,
+    encoder: str | TextEncoder | Sequence[str | TextEncoder] | None = None,
+    caption_encoder: str | TextEncoder | None = None,
+    detector: str | Path | Detector | None = None,
+    progress: Progress = None,
+) -> Run:
+    """Rank pictures, captions, or pictures with captions, for one sentence.
+
+    A candidate's name is that of its picture's file, or ``image1``, ``image2``, … for pictures in
+    memory, or ``candidate1``, ``candidate2``, … without a picture. Repeated names get a number.
+
+    Args:
+        images: paths, the bytes of image files, or PIL's images, in a list, an array or a column
+            of a table; None for a candidate without. Bytes and PIL's images are stored in
+            ``pictures`` in admire's cache, as files named by their SHA-256.
+        captions: in the images' order; None or an empty text for a candidate without.
+        language: of sentence and captions (default: detected in the sentence).
+        definitions: up to two definitions of the compound in the sentence; then no model is asked.
+        settings, asking, llms, encoder, caption_encoder, detector, progress: as for
+            :func:`admire.rank`.
+
+    Raises:
+        UserError: an argument is invalid; and as for :func:`admire.rank`.
+    """
+    from admire.data.frames import describe_type, plain_row
+    from admire.data.rows import RowReader
+
+    lists = {"definitions": definitions, "images": images, "captions": captions}
+    row = plain_row({"compound": compound, "sentence": sentence, **lists})
+    for name in lists:
+        if row[name] and not isinstance(row[name], list):
+            raise UserError(f"{name} must be a list, not {describe_type(row[name])}.", name)
+    row["images"] = [
+        Path(image).expanduser() if isinstance(image, str) and image else image
+        for image in row["images"]
+    ]
+    tag = check_language(language) if language else detect_language(sentence)
+    item = RowReader(language=tag).item(row, "")
+    return rank(
+        [item],
+        settings,
+        asking=asking,
+        llms=llms,
+        encoder=encoder,
+        caption_encoder=caption_encoder,
+        detector=detector,
+        progress=progress,
+    )
 
 
 class RankingPipeline:
@@ -222,22 +287,19 @@ class RankingPipeline:
         log_long(long_texts, "captions")
         left_out = [*self.record.get("left_out", ()), *self.skipped]
         left = {"items": self.record["items"] - len(self.skipped)} if self.skipped else {}
+        known = trained_languages(self.detector)
+        trained = {
+            language: base_language(language) in known
+            for language, tally in self.tallies.items()
+            if known and tally["by_detector"]
+        }
         return (self.record | left | ({"left_out": left_out} if left_out else {})) | {
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             "asked": [entry.record() for entry in self.session.entries()],
             "long_texts": long_texts,
             "scales": {encoder.name: dict(encoder.scales) for encoder in self.encoders},
-            "languages": summarise_languages(self.tallies, self._trained()),
-        }
-
-    def _trained(self) -> dict[str, bool]:
-        """Return by language whether the detector that decided senses was trained on it."""
-        trained = trained_languages(self.detector)
-        return {
-            language: base_language(language) in trained
-            for language, tally in self.tallies.items()
-            if trained and tally["by_detector"]
+            "languages": summarise_languages(self.tallies, trained),
         }
 
     def count(self, rankings: Sequence[Ranking]) -> None:
@@ -285,35 +347,24 @@ class RankingPipeline:
             ranking = self.session.seconds.pop("ranking", 0.0)
             self.seconds["rankers"] = self.seconds.get("rankers", 0.0) + ranking
             self.seconds["senses and meanings"] -= ranking
-        with self._timed("encoding and scores"):
-            together = [self._judge_together(ranker, items, said) for ranker in self.rankers]
-            pictures = any("image" in encoder.tracks for encoder in self.encoders)
-            leaked = find_leaks(items, self._training_digests, pictures=pictures)
-            return [
-                _rank_item(
-                    item,
-                    [pair for rows in together for pair in rows[k]],
-                    [row[k] for row in said],
-                    leaked[k],
-                    self.settings.abstain_below,
-                )
-                for k, item in enumerate(items)
-            ]
-
-    def _judge_together(
-        self, ranker: Ranker, items: Sequence[Item], said: Sequence[Sequence[Judged]]
-    ) -> list[list[Evidence]]:
-        """Return each item's judgements by a ranker, of each chat model's reading."""
         readings: list[Interpretation | None] = [one.reading for row in said for one in row]
         if self.settings.query != "meaning" or not readings:
             readings = [None] * len(items)
-        rows = ranker.judge_all([*items] * (len(readings) // len(items)), readings)
-        pairs = [[(reading, j) for j in row] for reading, row in zip(readings, rows, strict=True)]
-        # First all chat models by one encoder, then by the next.
-        return [
-            list(chain.from_iterable(zip(*pairs[k :: len(items)], strict=True)))
-            for k in range(len(items))
-        ]
+        together: list[list[Evidence]] = [[] for _ in items]
+        with self._timed("encoding and scores"):
+            for ranker in self.rankers:
+                rows = ranker.judge_all([*items] * (len(readings) // len(items)), readings)
+                read = zip(readings, rows, strict=True)
+                pairs = [[(reading, judgement) for judgement in row] for reading, row in read]
+                for k, evidence in enumerate(together):  # of an encoder, all chat models' readings
+                    evidence += chain.from_iterable(zip(*pairs[k :: len(items)], strict=True))
+            pictures = any("image" in encoder.tracks for encoder in self.encoders)
+            leaked = find_leaks(items, self._training_digests, pictures=pictures)
+            below = self.settings.abstain_below
+            return [
+                _rank_item(item, together[k], [row[k] for row in said], leaked[k], below)
+                for k, item in enumerate(items)
+            ]
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

@@ -27,16 +27,6 @@ def part_column(part: Part) -> str:
     return PREFIX + "_".join(filter(None, (part.of, part.text))).replace(" ", "_")
 
 
-def _read_column(column: str, ranking: Ranking) -> tuple[str, str | None]:
-    """Return the origin of a part's column: a track and a text, a ranker, or a fused run."""
-    name = column.removeprefix(PREFIX)
-    of, _, text = name.partition("_")
-    if of in TRACKS:
-        return of, re.sub("^unlike_", "unlike ", text)
-    runs = {f"run{k}": fused.run for k, fused in enumerate(ranking.fused, start=1)}
-    return ("run", runs[name]) if name in runs else (name, None)
-
-
 def score_parts(ranking: Ranking) -> list[Part]:
     """Return the parts of the candidates' scores: texts by track, rankers, or fused runs.
 
@@ -44,17 +34,22 @@ def score_parts(ranking: Ranking) -> list[Part]:
     record parts have none.
     """
     names = ranking.item.names
+    runs = {f"run{k}": fused.run for k, fused in enumerate(ranking.fused, start=1)}
     sums: dict[tuple[str, str | None], Scores] = {}
     for row in ranking.parts:
         for column in row:
             if column.startswith(PREFIX):
                 values = sums.setdefault((column, row.get("encoder")), np.zeros(len(names)))
                 values[names.index(row["candidate"])] += row[column]
-    return [
-        Part(*_read_column(column, ranking), values, encoder)
-        for (column, encoder), values in sums.items()
-        if values.any()
-    ]
+    parts = []
+    for (column, encoder), values in sums.items():
+        name = column.removeprefix(PREFIX)
+        of, _, text = name.partition("_")
+        origin: tuple[str, str | None] = ("run", runs[name]) if name in runs else (name, None)
+        if of in TRACKS:
+            origin = of, re.sub("^unlike_", "unlike ", text)
+        parts += [Part(*origin, values, encoder)] if values.any() else []
+    return parts
 
 
 # -------------------------------------------------------------------------------------- in words
@@ -68,19 +63,14 @@ def summarise_parts(ranking: Ranking) -> dict[str, Scores]:
     """
     groups: dict[str, Scores] = {}
     for part in score_parts(ranking):
-        name = _group(part)
+        name = part.text or part.of
+        if part.of in TRACKS and part.text:
+            role = part.text.removeprefix("unlike ")
+            name = "meaning" if role in IDIOMATIC else role
+            if role != part.text:
+                name = f"unlike the {'literal sense' if role.startswith('literal') else name}"
         groups[name] = groups.get(name, np.zeros_like(part.values)) + part.values
     return {name: values for name, values in groups.items() if np.abs(values).max() > SAME}
-
-
-def _group(part: Part) -> str:
-    if part.of not in TRACKS or part.text is None:
-        return part.text or part.of
-    role = part.text.removeprefix("unlike ")
-    name = "meaning" if role in IDIOMATIC else role
-    if role == part.text:
-        return name
-    return f"unlike the {'literal sense' if role.startswith('literal') else name}"
 
 
 def explain_first(ranking: Ranking) -> str:
@@ -100,17 +90,23 @@ def explain_first(ranking: Ranking) -> str:
         return "What the scores are made of was not recorded."
     name, values = max(groups.items(), key=lambda group: group[1][first] - group[1][second])
     is_most = values[first] >= values.max() - SAME
-    return f"“{names[first]}” is first because {_reason(name, ranking, names[second], is_most)}."
-
-
-def _reason(name: str, ranking: Ranking, second: str, is_most: bool) -> str:
-    """Return the meaning of a part of the scores for the first candidate."""
-    than = "" if is_most else f" than “{second}”"
+    before = f"“{names[second]}”"
     if name not in _WORDS:  # a ranker or a run
-        return f"{name} puts it {'highest' if is_most else f'before “{second}”'}"
+        reason = f"{name} puts it {'highest' if is_most else f'before {before}'}"
+        return f"“{names[first]}” is first because {reason}."
     noun, unlike = _WORDS[name]
     degree = ("least" if unlike else "most") if is_most else ("less" if unlike else "more")
-    return f"it is {degree} like the {noun}{_quoted(name, ranking)}{than}"
+    readings = ranking.interpretations
+    texts: Mapping[str, Sequence[str]] = {
+        "meaning": [text for r in readings for text in r.idiomatic.definitions],
+        "unlike the literal sense": [text for r in readings for text in r.literal.definitions],
+        "compound": [ranking.item.phrase],
+        "unlike the compound": [ranking.item.phrase],
+    }
+    text = textwrap.shorten(next(iter(texts.get(name, ())), ""), 80, placeholder="…")
+    like = f"{noun} “{text}”" if text else noun
+    reason = f"it is {degree} like the {like}{'' if is_most else f' than {before}'}"
+    return f"“{names[first]}” is first because {reason}."
 
 
 _WORDS = {
@@ -122,19 +118,6 @@ _WORDS = {
     "unlike the literal sense": ("literal sense", True),
 }
 """By name of a part: what a candidate resembles, and whether this lowers its score."""
-
-
-def _quoted(name: str, ranking: Ranking) -> str:
-    """Return the text that a part is about, in quotation marks after a space, if it is known."""
-    readings = ranking.interpretations
-    texts: Mapping[str, Sequence[str]] = {
-        "meaning": [text for r in readings for text in r.idiomatic.definitions],
-        "unlike the literal sense": [text for r in readings for text in r.literal.definitions],
-        "compound": [ranking.item.phrase],
-        "unlike the compound": [ranking.item.phrase],
-    }
-    text = next(iter(texts.get(name, ())), "")
-    return f" “{textwrap.shorten(text, 80, placeholder='…')}”" if text else ""
 
 
 def by_encoder(part: Part) -> dict[str, str]:

@@ -20,15 +20,20 @@ from admire.data.reader import Data, take_items
 from admire.data.submission import Prediction, read_submission
 from admire.metrics.figures import paired_difference, summarise
 from admire.metrics.item_figures import drop_missing_senses, score_item, score_items, sense_columns
-from admire.metrics.leakage import Leaks
+from admire.metrics.leakage import Leaks, describe_leaks, merge_leaks
 from admire.metrics.metrics import Figure, open_metrics
 from admire.pipeline.past_runs import first_rankings, read_record, read_rows, read_run, with_gold
 from admire.pipeline.ranking import Ranking, Row, Run, blocks, run_figures
 from admire.pipeline.record import refuse_limited, used_gold_sense
-from admire.pipeline.run_folder import ITEMS, submission_names
+from admire.pipeline.run_folder import ITEMS, RECORD, submission_names
 from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
+
+DIFFERENCE = {"n": "shared", "mean": "difference"} | {
+    end: f"difference_{end}" for end in ("low", "high")
+}
+"""The columns of a paired difference beside a run's own."""
 
 UNSEEN: Leaks = MappingProxyType({})
 """Shared by all items: with a dict each and texts as senses, 10⁵ items took 20 MiB more."""
@@ -115,13 +120,17 @@ def compare_runs(runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = (
         UserError: a folder is not a run, or an item of it has no gold order; or a metric is unknown
             or fails.
     """
-    from admire.metrics.agreement import describe_shared
+    from admire.metrics.agreement import describe_shared, shared_items
 
     tables, items = [], []
     first: dict[str, pd.DataFrame] = {}
     names = _names(runs)
     for name, run in zip(names, runs, strict=True):
-        record, rows = _opened(run)
+        rows: Iterable[Row]
+        if isinstance(run, Run):
+            record, rows = run.record, run.rankings
+        else:
+            record, rows = read_record(Path(run)), read_rows(Path(run))
         gold: list[Item] = []
         by_language = defaultdict(list)
         for number, row in enumerate(rows, start=1):
@@ -136,7 +145,11 @@ def compare_runs(runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = (
             for language, pairs in by_language.items()
         }
         for language, table in scored.items():
-            figures = _with_difference(summarise(table), first.get(language), table)
+            pair = shared_items([first[language], table]) if language in first else []
+            figures = summarise(table)
+            difference = paired_difference(*pair) if pair and len(pair[0]) else figures.iloc[:0]
+            difference = difference.rename(columns=DIFFERENCE)
+            figures = figures.merge(difference, how="left", on=["group", "metric"])
             columns = {"run": name, "language": language, **models}
             tables.append(figures.assign(**flat | columns))
         first = first or scored
@@ -153,26 +166,6 @@ def _names(runs: Sequence[Run | str | Path]) -> list[str]:
         f"run {place}" if isinstance(run, Run) else str(Path(run))
         for place, run in enumerate(runs, start=1)
     ]
-
-
-def _opened(run: Run | str | Path) -> tuple[dict[str, Any], Iterable[Row]]:
-    """Return a run's record and rows."""
-    if isinstance(run, Run):
-        return run.record, run.rankings
-    return read_record(Path(run)), read_rows(Path(run))
-
-
-def _with_difference(
-    figures: pd.DataFrame, first: pd.DataFrame | None, scored: pd.DataFrame
-) -> pd.DataFrame:
-    """Add to a run's figures their paired differences from the first run's scored items."""
-    from admire.metrics.agreement import shared_items
-
-    pair = [] if first is None else shared_items([first, scored])
-    difference = paired_difference(*pair) if pair and len(pair[0]) else figures.iloc[:0]
-    renamed = {name: f"difference_{name}" for name in ("low", "high")}
-    renamed |= {"mean": "difference", "n": "shared"}
-    return figures.merge(difference.rename(columns=renamed), how="left", on=["group", "metric"])
 
 
 def agreement(first: Run | str | Path, second: Run | str | Path, *, seed: int = 0) -> pd.DataFrame:
@@ -202,8 +195,15 @@ def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     defaults = asdict(Settings())
     settings = defaults | record["settings"]
     encoders = [e["name"] for of_track in record["models"]["encoders"].values() for e in of_track]
+    names = list(settings["rankers"])
+    if "embeddings" in names:
+        compared = settings["query"]
+        if compared == "meaning":
+            compared = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]
+            compared += "-F" * bool(settings["head"])
+        names[names.index("embeddings")] = compared
     columns = {
-        "method": _method(settings),
+        "method": " + ".join(names),
         "llm": " + ".join(settings["llms"]) if record["models"]["llms"] else "–",
         "encoder": " + ".join(dict.fromkeys(encoders)) or "–",
     }
@@ -226,17 +226,6 @@ def _fused(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     }
     weights = ",".join(f"{fused['weight']:g}" for fused in record["fused"])
     return joined, {"fusion": record["fusion"], "weights": weights}
-
-
-def _method(settings: dict[str, Any]) -> str:
-    names = list(settings["rankers"])
-    if "embeddings" in names:
-        compared = settings["query"]
-        if compared == "meaning":
-            compared = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]
-            compared += "-F" * bool(settings["head"])
-        names[names.index("embeddings")] = compared
-    return " + ".join(names)
 
 
 def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
@@ -363,6 +352,42 @@ def _answer(prediction: Prediction) -> tuple[object, ...]:
     """Return what a submission has of a prediction in all tasks."""
     answer = prediction.expected_item or prediction.order
     return prediction.compound, answer, prediction.sentence_type
+
+
+def warn_if_runs_leaked(scored: pd.DataFrame, *runs: Path) -> None:
+    """Warn if the head or detector of runs saw parts of scored items in training.
+
+    The warning contains the mean figures of the other items. If a run's rows cannot be read, the
+    warning reports that.
+
+    Args:
+        scored: of :func:`score_items`, with ``compound`` and ``sentence``; or of
+            :func:`summarise_run`, which has ``seen`` instead.
+        runs: run folders, or files in them. Files elsewhere, such as another system's submission,
+            are ignored.
+    """
+    places = dict.fromkeys(run if run.is_dir() else run.parent for run in runs)
+    folders = [place for place in places if all(map(Path.is_file, (place / RECORD, place / ITEMS)))]
+    if not folders:
+        return
+    name = " & ".join(map(str, folders))
+    by_run: list[list[Leaks]] = []
+    try:
+        for folder in folders if "seen" not in scored else ():
+            rows: dict[tuple[str, str], list[Leaks]] = defaultdict(list)
+            for row in read_rows(folder):
+                rows[row.compound, row.sentence].append(row.seen)
+            remaining = {key: iter(leaks) for key, leaks in rows.items()}  # repeated rows in order
+            keys = zip(scored["compound"], scored["sentence"], strict=True)
+            by_run.append([next(remaining.get(key, iter(())), {}) for key in keys])
+    except UserError as error:
+        log.warning("%s Overlap with training data is unknown.", error)
+        return
+    leaked = (
+        [merge_leaks(kinds) for kinds in zip(*by_run, strict=True)] if by_run else scored["seen"]
+    )
+    for line in describe_leaks(scored, list(leaked)):
+        log.warning("%s: %s", name, line)
 
 
 def abstained_below(record: Mapping[str, Any]) -> float | None:

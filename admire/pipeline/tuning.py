@@ -154,9 +154,20 @@ def rescore_all(
     """
     known = dict(scales or {})
     known[""] = next(iter(known.values()), {})  # one encoder has no column
-    return [
-        [_order(models, scoring, known) for scoring in scorings] for models in map(_recorded, parts)
-    ]
+    orders = []
+    for part in parts:
+        models = []
+        named = part if "encoder" in part else part.assign(encoder="")
+        for (encoder, _), rows in named.groupby(["encoder", "llm"], sort=False):
+            # Missing texts have no cosines.
+            filled = rows.dropna(axis="columns", how="all").to_dict("records")
+            roles, cosines = recorded_cosines(filled, TEXTS)
+            first = rows.iloc[0]
+            sense = Sense(first["predicted_type"] or None, float(first["probability_idiomatic"]))
+            names = rows["candidate"].tolist()
+            models.append(_Recorded(str(encoder), names, sense, roles, cosines))
+        orders.append([_order(models, scoring, known) for scoring in scorings])
+    return orders
 
 
 @dataclass(frozen=True)
@@ -168,21 +179,6 @@ class _Recorded:
     sense: Sense
     roles: list[str]
     cosines: dict[str, Scores]
-
-
-def _recorded(part: pd.DataFrame) -> list[_Recorded]:
-    """Return one item's rows of scores.csv, by encoder and chat model."""
-    recorded = []
-    if "encoder" not in part:
-        part = part.assign(encoder="")
-    for (encoder, _), rows in part.groupby(["encoder", "llm"], sort=False):
-        # Missing texts have no cosines.
-        filled = rows.dropna(axis="columns", how="all").to_dict("records")
-        roles, cosines = recorded_cosines(filled, TEXTS)
-        first = rows.iloc[0]
-        sense = Sense(first["predicted_type"] or None, float(first["probability_idiomatic"]))
-        recorded.append(_Recorded(str(encoder), rows["candidate"].tolist(), sense, roles, cosines))
-    return recorded
 
 
 def _order(

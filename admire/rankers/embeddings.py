@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -167,7 +168,14 @@ class Embeddings(Ranker):
         scores = points(query.weights)
         by_sense = {sense: points(by_role) for sense, by_role in query.by_sense.items()}
         weights = [query.weights.get(role, 0.0) for role in query.texts]
-        parts = list(_parts(query, contributions(arrays, weights, scoring, run_encoder.scales)))
+        places = {role: place for place, role in enumerate(query.texts)}
+        counted = sorted(filter(query.weights.get, places), key=lambda role: role == "compound")
+        added = contributions(arrays, weights, scoring, run_encoder.scales)
+        parts = [
+            Part(track, "unlike " * (query.weights[role] < 0) + role, values[places[role]])
+            for track, values in added.items()
+            for role in counted
+        ]
         if len(self.encoders) > 1 and scoring.standardise != "encoder":
             parts, scores = as_counted(parts, scores, 1), comparable(scores)
             by_sense = {sense: comparable(values) for sense, values in by_sense.items()}
@@ -224,7 +232,7 @@ def _spaces(
 def _encode(
     items: Sequence[Item], texts: Sequence[str], encoders: Mapping[str, CachedEncoder]
 ) -> dict[str, _Space]:
-    """Encode queries' texts and the candidates, by track."""
+    """Encode queries' texts, and each image or caption, also those of sequences, by track."""
     distinct = {encoder.identity: encoder for encoder in encoders.values()}
     texts = list(dict.fromkeys(texts))
     encoded = {
@@ -233,7 +241,13 @@ def _encode(
     }
     spaces: dict[str, _Space] = {}
     for track, encoder in encoders.items():
-        vectors, documents = encoded[encoder.identity], _encode_candidates(items, encoder, track)
+        every = (getattr(candidate, track) for item in items for candidate in item.things)
+        things = list(dict.fromkeys(filter(None, every)))
+        if track == "caption":
+            of_things = encoder.encode_texts(things, role="document")
+        else:
+            of_things = encoder.encode_images(things)
+        vectors, documents = encoded[encoder.identity], dict(zip(things, of_things, strict=True))
         widths = {len(vector) for vector in (*vectors.values(), *documents.values())}
         if len(widths) > 1:
             numbers = " and ".join(map(str, sorted(widths)))
@@ -345,21 +359,22 @@ def open_encoders(
         precision=settings.precision,
         plugins=settings.plugins,
     )
-    tracks = _tracks(summary, settings)
+    tracks = settings.track.split("+") if settings.track else summary.tracks
+    for track in tracks:
+        if track not in summary.tracks:
+            raise UserError(f"No candidate has {track}s. Use another track.", "track")
     if "caption" in tracks and settings.caption_encoder and not caption_encoder:
         caption_encoder = opened(settings.caption_encoder)
     for_captions = checked(caption_encoder, settings.long_texts) if caption_encoder else None
-    if for_captions and "image" not in tracks:
-        run_encoders = [RunEncoder({"caption": for_captions})]
-    else:
-        several = [
-            checked(opened(encoder) if isinstance(encoder, str) else encoder, settings.long_texts)
-            for encoder in encoders or settings.encoder
-        ]
-        several = _by_language(several, summary.languages)
-        _check_images(several, tracks, settings)
-        by_track = [_by_track(encoder, for_captions, tracks) for encoder in several]
-        run_encoders = [RunEncoder(opened_for) for opened_for in by_track if opened_for]
+    named: Sequence[str | TextEncoder] = encoders or settings.encoder
+    if caption_encoder and "image" not in tracks:
+        named = [caption_encoder]
+    several = [
+        checked(opened(encoder) if isinstance(encoder, str) else encoder, settings.long_texts)
+        for encoder in named
+    ]
+    several = _by_language(several, summary.languages)
+    run_encoders = _by_track(several, for_captions, tracks, settings)
     apart = any(len({e.identity for e in run.tracks.values()}) > 1 for run in run_encoders)
     if apart and settings.scoring.standardise == "no":
         raise UserError(
@@ -369,39 +384,16 @@ def open_encoders(
     return _with_scales(_with_heads(run_encoders, settings))
 
 
-def _by_track(
-    encoder: CachedEncoder, for_captions: CachedEncoder | None, tracks: Sequence[str]
-) -> dict[str, CachedEncoder]:
-    """Return what encodes each track: captions may have an encoder of their own."""
-    sees = "image" in tracks and isinstance(encoder, ImageEncoder)
-    by_track = {"image": encoder} if sees else {}
-    return by_track | ({"caption": for_captions or encoder} if "caption" in tracks else {})
-
-
-def _with_scales(run_encoders: Sequence[RunEncoder]) -> list[RunEncoder]:
-    """Give encoders the scales that they state, if all do; else all are measured."""
-    stated = [_stated_scales(run) for run in run_encoders]
-    return [
-        replace(run, scales=scales if all(stated) else {})
-        for run, scales in zip(run_encoders, stated, strict=True)
-    ]
-
-
-def _stated_scales(run_encoder: RunEncoder) -> dict[str, float]:
-    """Return the scales that an encoder states for its tracks; empty if it lacks one."""
-    tracks = run_encoder.tracks
-    stated = {track: getattr(encoder.encoder, "scales", {}) for track, encoder in tracks.items()}
-    lacks_one = any(track not in scales for track, scales in stated.items())
-    return {} if run_encoder.head or lacks_one else {t: s[t] for t, s in stated.items()}
-
-
-def _tracks(summary: SetSummary, settings: Settings) -> Sequence[str]:
-    """Return the tracks to rank by; refuse one that no candidate has."""
-    tracks = settings.track.split("+") if settings.track else summary.tracks
-    for track in tracks:
-        if track not in summary.tracks:
-            raise UserError(f"No candidate has {track}s. Use another track.", "track")
-    return tracks
+def _with_scales(run_encoders: list[RunEncoder]) -> list[RunEncoder]:
+    """Give encoders the scales that they state, if all do for each track; else all are measured."""
+    runs = []
+    for run in run_encoders:
+        by_track = {t: getattr(e.encoder, "scales", {}) for t, e in run.tracks.items()}
+        stated: dict[str, Any] = {track: scales.get(track) for track, scales in by_track.items()}
+        if run.head or None in stated.values():
+            return run_encoders
+        runs.append(replace(run, scales=stated))
+    return runs
 
 
 def _by_language(
@@ -419,24 +411,36 @@ def _by_language(
     return used or [*encoders]
 
 
-def _check_images(
-    encoders: Sequence[TextEncoder], tracks: Sequence[str], settings: Settings
-) -> None:
-    """Refuse images that no encoder encodes, or warn if captions can be ranked without them."""
+def _by_track(
+    encoders: Sequence[CachedEncoder],
+    for_captions: CachedEncoder | None,
+    tracks: Sequence[str],
+    settings: Settings,
+) -> list[RunEncoder]:
+    """Return what encodes each track. Captions may have an encoder of their own.
+
+    Images that no encoder encodes are refused, or logged if captions can be ranked without them.
+    """
     blind = [encoder.name for encoder in encoders if not isinstance(encoder, ImageEncoder)]
-    if "image" not in tracks or not blind:
-        return
-    names = " and ".join(f"'{name}'" for name in blind)
-    all_blind = len(blind) == len(encoders)
-    if all_blind and (settings.track or "caption" not in tracks):
-        raise UserError(
-            f"Images are not encoded by {names}. Compare captions, or use an encoder that does "
-            "(sight, mclip:NAME, openclip:MODEL/TAG).",
-            "track",
-            "encoder",
-        )
-    level = logging.WARNING if all_blind else logging.INFO
-    log.log(level, "Images are not encoded by %s: only captions count there.", names)
+    if "image" in tracks and blind:
+        names = " and ".join(f"'{name}'" for name in blind)
+        all_blind = len(blind) == len(encoders)
+        if all_blind and (settings.track or "caption" not in tracks):
+            raise UserError(
+                f"Images are not encoded by {names}. Compare captions, or use an encoder that does "
+                "(sight, mclip:NAME, openclip:MODEL/TAG).",
+                "track",
+                "encoder",
+            )
+        level = logging.WARNING if all_blind else logging.INFO
+        log.log(level, "Images are not encoded by %s: only captions count there.", names)
+    run_encoders = []
+    for encoder in encoders:
+        sees = "image" in tracks and isinstance(encoder, ImageEncoder)
+        by_track = {"image": encoder} if sees else {}
+        by_track |= {"caption": for_captions or encoder} if "caption" in tracks else {}
+        run_encoders += [RunEncoder(by_track)] if by_track else []
+    return run_encoders
 
 
 def _with_heads(run_encoders: Sequence[RunEncoder], settings: Settings) -> list[RunEncoder]:
@@ -449,20 +453,8 @@ def _with_heads(run_encoders: Sequence[RunEncoder], settings: Settings) -> list[
     trained_on = [
         (head.card["encoder"]["name"], head.card["encoder"]["identity"]) for head in heads
     ]
-    _check_fit(trained_on, run_encoders)
-    if settings.query != "meaning" and not all(head.projects(settings.query) for head in heads):
-        raise UserError(f"The head compares glosses, not the query '{settings.query}'.", "query")
-    by_identity = {identity: head for (_, identity), head in zip(trained_on, heads, strict=True)}
-    return [
-        replace(run, head=by_identity[next(iter(run.tracks.values())).identity])
-        for run in run_encoders
-    ]
-
-
-def _check_fit(trained_on: Sequence[tuple[str, str]], run_encoders: Sequence[RunEncoder]) -> None:
-    """Refuse heads unless each encoder has one that was trained on it, by name and identity."""
     used = [{(e.name, e.identity) for e in run.tracks.values()} for run in run_encoders]
-    if sorted(of for encoders in used for _, of in encoders) != sorted(of for _, of in trained_on):
+    if sorted(of for _, of in chain(*used)) != sorted(of for _, of in trained_on):
         described = (
             ", ".join(f"'{name}' ({identity})" for name, identity in sorted(encoders))
             for encoders in (trained_on, set().union(*used))
@@ -472,17 +464,13 @@ def _check_fit(trained_on: Sequence[tuple[str, str]], run_encoders: Sequence[Run
             "{}; the encoders are {}.".format(*described),
             "head",
         )
-
-
-def _encode_candidates(
-    items: Sequence[Item], encoder: CachedEncoder, track: str
-) -> Mapping[Path | str, Vector]:
-    """Encode each image or caption, also those of sequences, in full batches."""
-    every = (getattr(candidate, track) for item in items for candidate in item.things)
-    things = list(dict.fromkeys(filter(None, every)))
-    if track == "caption":
-        return dict(zip(things, encoder.encode_texts(things, role="document"), strict=True))
-    return dict(zip(things, encoder.encode_images(things), strict=True))
+    if settings.query != "meaning" and not all(head.projects(settings.query) for head in heads):
+        raise UserError(f"The head compares glosses, not the query '{settings.query}'.", "query")
+    by_identity = {identity: head for (_, identity), head in zip(trained_on, heads, strict=True)}
+    return [
+        replace(run, head=by_identity[next(iter(run.tracks.values())).identity])
+        for run in run_encoders
+    ]
 
 
 @dataclass(frozen=True)
@@ -552,13 +540,3 @@ def _query(item: Item, reading: Interpretation | None, settings: Settings) -> _Q
     )
     by_sense = {label: weigh(likelier(label == "idiomatic", "given")) for label in both}
     return _Query(texts, weigh(reading.sense), reading.llm, by_sense)
-
-
-def _parts(query: _Query, added: Mapping[str, Scores]) -> Iterator[Part]:
-    """Yield the contribution of each text by track, the compound last."""
-    roles = list(query.texts)
-    for track, values in added.items():
-        for role in sorted(roles, key=lambda role: role == "compound"):
-            weight = query.weights.get(role)
-            if weight:
-                yield Part(track, "unlike " * (weight < 0) + role, values[roles.index(role)])

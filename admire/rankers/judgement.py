@@ -63,10 +63,6 @@ class Answer:
     cut: Annotated[bool, UNLESS_EMPTY] = False
 
 
-def _rounded(scores: tuple[float, ...]) -> list[float]:
-    return [float(score) for score in np.round(scores, 9)]
-
-
 class Part(NamedTuple):
     """A part of candidates' scores.
 
@@ -120,7 +116,10 @@ class Judgement:
 
     ranker: str
     llm: str
-    scores: Annotated[tuple[float, ...], PlainSerializer(_rounded)]
+    scores: Annotated[
+        tuple[float, ...],
+        PlainSerializer(lambda scores: np.round(scores, 9).tolist(), return_type=list[float]),
+    ]
     answers: tuple[Answer, ...]
     agreement: float | None = None
     sense: Annotated[Sense | None, Field(exclude=True)] = None

@@ -67,9 +67,29 @@ class Listwise(Ranker):
 
     def scores(self, item: Item, reading: Interpretation | None) -> Conversation[Judgement]:
         sense = reading.sense if reading and reading.sense.label else None
-        questions = self._questions(item, sense.label if sense else None)
-        next_seed = self.settings.shuffles  # the next one that no question has
-        answers = yield from ask_for_answers(questions, self._read, item, next_seed=next_seed)
+        label, settings, questions = sense.label if sense else None, self.settings, []
+        for number, candidates in enumerate(shuffled(item, settings.shuffles, settings.seed)):
+            names = tuple(candidate.name for candidate in candidates)
+            parts = show(
+                *(self.prompts, "listwise", item, candidates, self.tracks, settings.image_side),
+                sense=label,
+            )
+            question = Question(
+                parts,
+                temperature=0.0,
+                max_tokens=300 + 100 * len(candidates),
+                seed=settings.seed + number,
+                schema=schema(LETTERS[: len(names)], label),
+                shown=names,
+            )
+            questions.append(question)
+
+        def read(question: Question, reply: str) -> Answer | None:
+            names = dict(zip(LETTERS, question.shown, strict=False))
+            return read_order(reply, names, states_sense=label is None)
+
+        next_seed = settings.shuffles  # the next one that no question has
+        answers = yield from ask_for_answers(questions, read, item, next_seed=next_seed)
         orders = [answer.order for answer in answers if answer.unread is None]
         placed = places(orders, item.names)
         points = aggregate(placed) if orders else np.zeros(len(item.names))
@@ -82,30 +102,6 @@ class Listwise(Ranker):
             sense = count_votes([answer.sense for answer in answers])
         agreed = agreement(placed)
         return Judgement(self.name, "", tuple(points.tolist()), answers, agreed, sense)
-
-    def _questions(self, item: Item, sense: SenseLabel | None) -> list[Question]:
-        settings, questions = self.settings, []
-        for number, candidates in enumerate(shuffled(item, settings.shuffles, settings.seed)):
-            names = tuple(candidate.name for candidate in candidates)
-            parts = show(
-                *(self.prompts, "listwise", item, candidates, self.tracks, settings.image_side),
-                sense=sense,
-            )
-            question = Question(
-                parts,
-                temperature=0.0,
-                max_tokens=300 + 100 * len(candidates),
-                seed=settings.seed + number,
-                schema=schema(LETTERS[: len(names)], sense),
-                shown=names,
-            )
-            questions.append(question)
-        return questions
-
-    def _read(self, question: Question, reply: str) -> Answer | None:
-        names = dict(zip(LETTERS, question.shown, strict=False))
-        asks_sense = "sense" in (question.schema or {}).get("properties", {})
-        return read_order(reply, names, asks_sense)
 
 
 def _object(value: object) -> object:

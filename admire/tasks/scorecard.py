@@ -8,37 +8,21 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import pandas as pd
-
 from admire.core.choices import BoardTrack, PublishedSet
 from admire.core.errors import UserError
 from admire.core.options import Option, Panel, make
 from admire.core.registry import register
 from admire.core.schema import Seed, adapter, settings
-from admire.data.items import Item
-from admire.data.reader import iter_items
-from admire.data.rows import RowReader
-from admire.data.submission import Prediction
-from admire.metrics.agreement import order_agreement, shared_places
-from admire.metrics.figures import paired_difference, summarise, summarise_languages, with_ndcg
-from admire.metrics.item_figures import score_items
-from admire.metrics.judgements import CorrectedGold, correct_gold
-from admire.metrics.published import (
-    Subtask,
-    boards,
-    describe_misfit,
-    in_interval,
-    published_systems,
-    standings,
-)
-from admire.metrics.reliability import decided_items, risk_curve, sense_summary, summarise_sure
-from admire.pipeline.past_runs import read_rows
-from admire.pipeline.record import refuse_limited, used_gold_sense
-from admire.pipeline.scoring import abstained_below, check_own_gold, judged_track, read_predictions
 from admire.tasks.task import Data, Result, Task, Values, as_rows
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from admire.data.items import Item
+    from admire.data.submission import Prediction
     from admire.llm.session import Session
+    from admire.metrics.judgements import CorrectedGold
+    from admire.metrics.published import Subtask
 
 log = logging.getLogger("admire")
 
@@ -72,6 +56,8 @@ class Scorecard:
     @property
     def all_figures(self) -> pd.DataFrame:
         """The figures with those by language, which are compared with published ones."""
+        import pandas as pd
+
         return pd.concat([self.figures, self.languages])
 
 
@@ -92,29 +78,24 @@ class Scorecards(Result):
     gold: CorrectedGold | None = None
 
 
-def score_submissions(
-    paths: Sequence[Path],
-    *,
-    gold: Path | None,
-    judgements: Path | None,
-    published: PublishedSet | None,
-    track: BoardTrack | None,
-    metrics: Sequence[str],
-    seed: int,
-) -> Scorecards:
-    """Score one submission or run, or two; for two without gold, only compare their orders.
+def score_submissions(paths: Sequence[Path], settings: ScoreSettings) -> Scorecards:
+    """Score one submission or run, or two; for two without gold, only compare their orders."""
+    from admire.metrics.agreement import order_agreement, shared_places
+    from admire.metrics.figures import paired_difference, with_ndcg
+    from admire.metrics.judgements import correct_gold
+    from admire.metrics.published import describe_misfit
 
-    The settings are those of :class:`admire.tasks.scorecard.ScoreSettings`.
-    """
     if len(paths) > 2:
         raise UserError("Give one submission, or two to compare.")
+    gold, published, seed = settings.gold, settings.published, settings.seed
     items, predictions, records = _read(paths, gold, published)
     if published and (note := describe_misfit(published, items)):
         log.warning("%s", note)
-    corrected = correct_gold(items, judgements, gold or paths[0]) if judgements else None
-    before: Sequence[Item] = []
-    if corrected:
-        log.info("%s: %s", judgements, corrected)
+    corrected: CorrectedGold | None = None
+    before: Sequence[Item] = ()
+    if settings.judgements:
+        corrected = correct_gold(items, settings.judgements, gold or paths[0])
+        log.info("%s: %s", settings.judgements, corrected)
         items, before = corrected.items, items
     if len(paths) == 2 and not gold and not any(item.best for item in items):
         log.info("The runs have no gold, so they are not scored. Give it with --gold.")
@@ -122,9 +103,9 @@ def score_submissions(
         return Scorecards([], agreement=agreement, gold=corrected)
     cards = []
     for path, rows, record in zip(paths, predictions, records, strict=True):
-        card = _scorecard(path, rows, record, items, before, metrics, seed)
+        card = _scorecard(path, rows, record, items, before, settings)
         if published:
-            places, notes = place_on_boards(card.all_figures, published, track, record)
+            places, notes = place_on_boards(card.all_figures, published, settings.track, record)
             for note in notes:
                 log.warning("%s: %s", published, note)
             card = replace(card, boards=places)
@@ -146,6 +127,12 @@ def _read(
 
     Of two without ``gold`` all are of the items that both have.
     """
+    from admire.data.reader import iter_items
+    from admire.data.rows import RowReader
+    from admire.metrics.agreement import shared_places
+    from admire.pipeline.past_runs import read_rows
+    from admire.pipeline.scoring import check_own_gold, read_predictions
+
     compares = len(paths) == 2 and not gold
     if gold:
         items = list(iter_items(gold, rows=RowReader(whole=False)))
@@ -176,11 +163,15 @@ def _scorecard(
     record: Mapping[str, Any],
     items: Sequence[Item],
     uncorrected: Sequence[Item],
-    metrics: Sequence[str],
-    seed: int,
+    settings: ScoreSettings,
 ) -> Scorecard:
     """Score one submission or run; see :func:`score_submissions`."""
+    from admire.metrics.figures import summarise, summarise_languages, with_ndcg
+    from admire.metrics.item_figures import score_items
+    from admire.pipeline.record import refuse_limited
+
     refuse_limited(path, record, len(predictions), len(items))
+    metrics, seed = settings.metrics, settings.seed
     scored = score_items(items, predictions, str(path), metrics)
     before = languages = None
     if any(item.best for item in uncorrected):
@@ -198,17 +189,19 @@ def _reliability(
     scored: pd.DataFrame, record: Mapping[str, Any], name: str, seed: int
 ) -> dict[str, Any] | None:
     """Return the reliability of a run's senses; log why it is unknown."""
+    from admire.metrics import reliability
+    from admire.pipeline.scoring import abstained_below
+
     if not record or "mrr" in scored:  # V-WSD has no senses
         return None
-    if decided_items(scored).empty:
+    if reliability.decided_items(scored).empty:
         log.info("%s has no senses to score, so no calibration table is printed.", name)
         return None
-    senses: dict[str, Any] = {"figures": sense_summary(scored, seed=seed)}
-    senses["curve"] = risk_curve(scored)
-    below = abstained_below(record)
-    if below is not None:
-        sure, unsure = summarise_sure(scored, seed=seed), int(scored["unsure"].sum())
-        senses["unsure"] = {"below": below, "items": unsure, "without": sure}
+    senses: dict[str, Any] = {"figures": reliability.sense_summary(scored, seed=seed)}
+    senses["curve"] = reliability.risk_curve(scored)
+    if (below := abstained_below(record)) is not None:
+        without, unsure = reliability.summarise_sure(scored, seed=seed), int(scored["unsure"].sum())
+        senses["unsure"] = {"below": below, "items": unsure, "without": without}
     return senses
 
 
@@ -224,6 +217,10 @@ def place_on_boards(
         track: of the boards (default: the one in which the run is judged, or every track).
         record: of the run; empty for a submission without one.
     """
+    from admire.metrics.published import boards, in_interval, published_systems, standings
+    from admire.pipeline.record import used_gold_sense
+    from admire.pipeline.scoring import judged_track
+
     gold_sense = used_gold_sense(record)
     subtask: Subtask = "b" if "item_accuracy" in set(figures["metric"]) else "a"
     track = track or (judged_track(record) if record else None)
@@ -276,9 +273,8 @@ class Score(Task):
         self, data: Data | Sequence[Path], settings: Values, session: Session | None = None
     ) -> Scorecards:
         """See :class:`Task`."""
-
         paths = [Path(data)] if isinstance(data, str | Path) else data
         own = make(ScoreSettings, settings)
         record: dict[str, Any] = adapter(ScoreSettings).dump_python(own, mode="json")
         record["submissions"] = [str(path) for path in paths]
-        return replace(score_submissions(paths, **vars(own)), record=record)
+        return replace(score_submissions(paths, own), record=record)

@@ -191,7 +191,14 @@ def audit(
         shared = _match(parts, there).assign(against=name)
         matches.append(shared)
         tables = (parts, there, shared[shared["side"] == "here"])
-        kinds = {kind: _counts(*(t[t["kind"] == kind] for t in tables)) for kind in KINDS}
+        kinds = {}
+        for kind in KINDS:
+            own, theirs, both = (table[table["kind"] == kind] for table in tables)
+            kinds[kind] = {
+                "compared": own["digest"].nunique() if len(theirs) else 0,
+                "shared": both["digest"].nunique(),
+                "items": both["item"].nunique(),
+            }
         count = None if isinstance(other, Mapping) else len(other)
         why = list(dict.fromkeys(reasons.values()))
         sets.append({"name": name, "items": count, "kinds": kinds, "unread": why})
@@ -200,6 +207,12 @@ def audit(
         for item in items
         if item.best and item.candidates
     ]
+    senses: list[dict[str, Any]] = []
+    for language in dict.fromkeys(item.language for item in items):
+        counts = Counter(item.sentence_type for item in items if item.language == language)
+        of_sense = {sense: counts[sense] for sense in get_args(SenseLabel)}
+        row = {"language": language, "items": counts.total(), **of_sense, "unknown": counts[None]}
+        senses.append(row)
     return Audit(
         items=len(items),
         against=sets,
@@ -207,7 +220,7 @@ def audit(
         repeats=_repeats(parts),
         different={kind: parts.loc[parts["kind"] == kind, "digest"].nunique() for kind in KINDS},
         lacks=list(_lacks(items, unread)),
-        senses=list(_senses(items)),
+        senses=senses,
         lengths=list(_lengths(items)),
         best=evenness(places, seed=seed) if places else None,
         order=order,
@@ -267,15 +280,6 @@ def _relation(own: str | None, others: set[str | None]) -> str | None:
     if own is None or None in others:
         return None
     return "both" if own in others and len(others) > 1 else "same" if own in others else "opposite"
-
-
-def _counts(parts: pd.DataFrame, there: pd.DataFrame, matches: pd.DataFrame) -> dict[str, int]:
-    """Count the different parts of a kind that were compared and shared, and the items with one."""
-    return {
-        "compared": parts["digest"].nunique() if len(there) else 0,
-        "shared": matches["digest"].nunique(),
-        "items": matches["item"].nunique(),
-    }
 
 
 def read_training_digests(path: Path) -> Digests | None:
@@ -356,13 +360,6 @@ def _things(items: Iterable[Item]) -> list[tuple[int, Candidate]]:
 def in_sentence(item: Item) -> bool:
     """Return whether the compound is in its sentence, inflected or with words between."""
     return find_compound(item.sentence, item.phrase) is not None
-
-
-def _senses(items: Sequence[Item]) -> Iterator[dict[str, Any]]:
-    for language in dict.fromkeys(item.language for item in items):
-        counts = Counter(item.sentence_type for item in items if item.language == language)
-        of_sense = {sense: counts[sense] for sense in get_args(SenseLabel)}
-        yield {"language": language, "items": counts.total(), **of_sense, "unknown": counts[None]}
 
 
 def _lengths(items: Sequence[Item]) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,9 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import MISSING
 from importlib import metadata
 from inspect import cleandoc
 from io import TextIOWrapper
@@ -17,11 +19,41 @@ from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from admire.apps.cli.options import EVERYTHING, OWN, show_default
 from admire.core.errors import DISTRIBUTION, UserError
 from admire.core.terminal import Formatter, visible
 
 log = logging.getLogger("admire")
+
+EVERYTHING: ContextVar[bool] = ContextVar("EVERYTHING", default=False)
+"""True for ``--help-all``."""
+
+
+class Heading(Group):
+    """A heading that only ``--help-all`` shows, or for the common options only ``--help``."""
+
+    @property
+    def show(self) -> bool:
+        """Whether it is shown now."""
+        return EVERYTHING.get() != (self == DAILY)
+
+
+OWN = Group("Options", sort_key=0)
+DAILY = Heading("Common options (--help-all for the rest)", sort_key=1)
+
+
+def show_default(value: object) -> str | None:
+    """Return a default as help shows it; None if it need not be shown."""
+    if value in (MISSING, None, ()) or value is False:
+        return None
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def convert(hint: Any, tokens: Any) -> Any:
+    """See :func:`admire.apps.cli.options.convert`; lists of commands do without its imports."""
+    from admire.apps.cli import options
+
+    return options.convert(hint, tokens)
+
 
 RANK = Group("Rank and inspect", sort_key=1)
 TEXTS = Group("Texts", sort_key=2)
@@ -45,12 +77,6 @@ REPORTED = (
 """What is no bug, and ends in one line without a traceback."""
 
 
-def _convert(hint: Any, tokens: Any) -> Any:
-    from admire.apps.cli.options import convert
-
-    return convert(hint, tokens)
-
-
 app = App(
     "admire",
     help="Disambiguate idiomatic compounds and rank images or texts by the intended sense.",
@@ -58,7 +84,7 @@ app = App(
     help_flags=HELP,
     help_format="plaintext",
     help_epilogue="Examples:\n    admire demo\n    admire init my_set/ pictures/",
-    default_parameter=Parameter(converter=_convert, negative=(), show_default=show_default),
+    default_parameter=Parameter(converter=convert, negative=(), show_default=show_default),
     group_commands=Group("Commands", sort_key=9),
     group_parameters=OWN,
     print_error=False,
@@ -70,7 +96,7 @@ COMMANDS = {
     RANK: "rank:demo sets:init sets:check rank:rank rank:one config:config rank:score "
     "rank:submit rank:fuse sets:audit pages:report senses:sense pages:serve",
     TEXTS: "collections:search collections:index retrieval:retrieve sts:sts senses:detect",
-    LEARN: "tuning:tune tuning:tune_fusion head:sweep reproduce:reproduce task:task",
+    LEARN: "rank:tune rank:tune_fusion head:sweep reproduce:reproduce task:task",
     MODELS: "models:cache models:plugins",
 }
 """The commands by panel, as MODULE:FUNCTION."""
@@ -158,7 +184,15 @@ def run(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="backslashreplace")
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter())
-    handler.addFilter(_new_warnings())
+    printed: deque[str] = deque(maxlen=REMEMBERED)
+
+    def is_new(record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        new = record.levelno < logging.WARNING or message not in printed
+        printed.append(message)
+        return new
+
+    handler.addFilter(is_new)
     log.handlers = [handler]
     log.setLevel(logging.INFO)
     # Without a handler, open_clip's first message would make logging add its own, which would
@@ -193,25 +227,20 @@ def run(arguments: Sequence[str] | None = None) -> None:
     sys.exit(2 if problem else code)
 
 
-def _new_warnings() -> Callable[[logging.LogRecord], bool]:
-    """Return a filter of log messages that lets each warning pass once."""
-    printed: deque[str] = deque(maxlen=REMEMBERED)
-
-    def passes(record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        is_new = record.levelno < logging.WARNING or message not in printed
-        printed.append(message)
-        return is_new
-
-    return passes
-
-
 def _as_user_error(error: BaseException) -> UserError:
     """Return an error that is not a bug as one sentence for the user."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, CycloptsError):
-        return _of_the_parser(error)
+        from pydantic import ValidationError
+
+        from admire.core.schema import complaint
+
+        cause = error.__cause__
+        if error.argument and isinstance(cause, ValidationError):  # as in Python and in files
+            name = error.argument.field_info.name
+            return UserError(f"{name} {complaint(cause)}", name)
+        return UserError(str(error))
     if isinstance(error, OSError):
         return _of_the_system(error)
     if isinstance(error, UnicodeError):
@@ -223,19 +252,6 @@ def _as_user_error(error: BaseException) -> UserError:
         return UserError("A file is nested too deeply to be parsed.")
     why = f" ({error})" if str(error) else ""
     return UserError(f"Not enough memory{why}. Close other programs, or use less data.")
-
-
-def _of_the_parser(error: CycloptsError) -> UserError:
-    """Return an error of the parser. Invalid values are worded as in Python and in files."""
-    from pydantic import ValidationError
-
-    from admire.core.schema import complaint
-
-    cause = error.__cause__
-    if error.argument and isinstance(cause, ValidationError):
-        name = error.argument.field_info.name
-        return UserError(f"{name} {complaint(cause)}", name)
-    return UserError(str(error))
 
 
 def _of_the_system(error: OSError) -> UserError:

@@ -56,8 +56,7 @@ def search(
             picture = {"image": image, "caption": entry.caption}
             shown = picture if pictures else {"text": entry.caption}
             found.append({"id": entry.name, "score": score} | shown)
-        print_json(content)
-        return
+        return print_json(content)
     title = f"{span}, {settings.query}"
     if reading:
         meaning = reading.wording(span) if pictures else reading.gloss

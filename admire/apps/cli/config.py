@@ -10,7 +10,6 @@ from typing import Any
 from admire.apps.cli import options as opt
 from admire.core.choices import not_among
 from admire.core.errors import UserError
-from admire.core.options import Setting
 from admire.tasks.rank import run_settings
 from admire.tasks.task import read_options
 
@@ -58,20 +57,19 @@ def config(*command: str, options: opt.Options = None) -> None:
         raise UserError("Only rank accepts a profile or a run.", "profile", "like")
     else:
         values = with_file(name, options)
-    in_file = (setting for setting in opt.SETTINGS[name].values() if setting.option.in_file)
-    print(*(_entry(s, values.get(s.name, s.default)) for s in in_file), sep="\n\n")
-
-
-def _entry(setting: Setting, value: Any) -> str:
-    """Return a setting's lines; a setting without a value is a comment."""
-    description = setting.help
-    if setting.choices:
-        description += f" One of: {', '.join(setting.choices)}."
-    if value != setting.default:
-        description += f" Default: {_toml(setting.default)}."
-    comment = textwrap.fill(description, 88, initial_indent="# ", subsequent_indent="# ")
-    unset = value is None or value is MISSING
-    return f"{comment}\n" + (f"# {setting.name} =" if unset else f"{setting.name} = {_toml(value)}")
+    entries = []
+    for setting in opt.SETTINGS[name].values():
+        value, description = values.get(setting.name, setting.default), setting.help
+        if setting.choices:
+            description += f" One of: {', '.join(setting.choices)}."
+        if value != setting.default:
+            description += f" Default: {_toml(setting.default)}."
+        comment = textwrap.fill(description, 88, initial_indent="# ", subsequent_indent="# ")
+        entry = f"{setting.name} = {_toml(value)}"
+        if value is None or value is MISSING:
+            entry = f"# {setting.name} ="
+        entries += [f"{comment}\n{entry}"] if setting.option.in_file else []
+    print(*entries, sep="\n\n")
 
 
 def _toml(value: Any) -> str:

@@ -46,8 +46,7 @@ def train_head(
         return print_dry_run(lambda session: Rank().rehearse_training([data], options, session))
     result = Rank().train([data], options | {"out": out})
     if result.files:
-        print_json(result.record)
-        return
+        return print_json(result.record)
     for title, figures in pd.DataFrame(result.figures).groupby("table", sort=False):
         print_figures(figures, str(title))
 
@@ -93,15 +92,13 @@ def sweep(
         )
         tables = training.compare_heads(items, *orders, base.seed)
         if json:
-            print_json(tables)
-            return
+            return print_json(tables)
         for title, figures in tables.items():
             print_figures(figures, title)
         return
     results = training.sweep_heads(triplets, settings, out).sort_values("validation_loss")
     columns = [*axes, "epoch", "validation_loss", "test_top1", "none_top1"]
     if json:
-        print_json(results[columns])
-        return
+        return print_json(results[columns])
     best = results[columns].head(10).itertuples(index=False)
     print_rows(columns, [[f"{value:g}" for value in row] for row in best], str(out))

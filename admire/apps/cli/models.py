@@ -14,7 +14,7 @@ from admire.apps.cli import options as opt
 from admire.apps.cli.output import print_json, print_rows
 from admire.core import registry
 from admire.core.errors import UserError
-from admire.core.registry import Kind, Plugin
+from admire.core.registry import Kind
 from admire.core.schema import Weight
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def list_models(*, json: opt.Json = False) -> None:
     listed = models()
     if json:
         keys = ("name", "what", "size", "licence", "commercial")
-        print_json([{k: getattr(m, k) for k in keys} | {"here": m.status()} for m in listed])
-        return
+        return print_json([{k: getattr(m, k) for k in keys} | {"here": m.status()} for m in listed])
     rows = [
         (
             model.name,
@@ -131,16 +130,14 @@ def plugins(kind: Kind | None = None, /, *, foreign: bool = False, json: opt.Jso
     kinds = [kind] if kind else registry.KINDS
     listed = [plugin for kind in kinds for plugin in registry.plugins(kind, foreign=foreign)]
     if json:
-        print_json([_record(plugin) for plugin in listed])
-        return
+        keys = ("kind", "name", "written", "about", "needs", "size", "licence", "languages")
+        records = []
+        for plugin in listed:
+            fields = getattr(plugin.settings, "__pydantic_fields__", {})
+            records.append(
+                {key: getattr(plugin, key) for key in (*keys, "citation", "distribution")}
+                | {"settings": {name: field.description for name, field in fields.items()}}
+            )
+        return print_json(records)
     rows = [(p.kind, p.written, p.about, "admire" if p.ships else p.distribution) for p in listed]
     print_rows(("Kind", "Name", "What it is", "From"), rows, "")
-
-
-def _record(plugin: Plugin) -> dict[str, object]:
-    fields = getattr(plugin.settings, "__pydantic_fields__", {})
-    keys = ("kind", "name", "written", "about", "needs", "size", "licence", "languages", "citation")
-    return {key: getattr(plugin, key) for key in keys} | {
-        "distribution": plugin.distribution,
-        "settings": {name: field.description for name, field in fields.items()},
-    }

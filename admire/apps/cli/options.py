@@ -3,56 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import MISSING
 from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_origin
 
-from cyclopts import Group, Parameter, Token
+from cyclopts import Parameter, Token
 from pydantic import ValidationError
 
+from admire.apps.cli.app import DAILY, OWN, Heading, show_default
 from admire.core import registry, schema
 from admire.core.choices import Fusion
 from admire.core.errors import UserError
-from admire.core.options import (
-    Panel,
-    Setting,
-    gather_plugins,
-    plugin_settings,
-    read_settings,
-    take_settings,
-)
+from admire.core.options import Panel, Setting, plugin_settings, read_settings, take_settings
 from admire.core.options import make as make
 from admire.core.schema import adapter, complaint
 from admire.rankers.settings import Settings
 from admire.tasks.task import CONFIG_FILE as CONFIG_FILE
 from admire.tasks.task import SettingsSource as SettingsSource
-
-EVERYTHING: ContextVar[bool] = ContextVar("EVERYTHING", default=False)
-"""True for ``--help-all``."""
-
-
-class Heading(Group):
-    """A heading that only ``--help-all`` shows, or for the common options only ``--help``."""
-
-    @property
-    def show(self) -> bool:
-        """Whether it is shown now."""
-        return EVERYTHING.get() != (self == DAILY)
-
-
-OWN = Group("Options", sort_key=0)
-DAILY = Heading("Common options (--help-all for the rest)", sort_key=1)
-
-
-def show_default(value: object) -> str | None:
-    """Return a default as help shows it; None if it need not be shown."""
-    if value in (MISSING, None, ()) or value is False:
-        return None
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
 
 Command = TypeVar("Command", bound=Callable[..., None])
 Options = Mapping[str, Any] | None
@@ -130,14 +98,6 @@ def _parameter(setting: Setting, *, headings: bool) -> Parameter:
         completer=model_names(completes) if completes else None,
         metavar="PATH" if Path in get_args(setting.hint) else None,
     )
-
-
-def with_plugins(command_name: str, options: Options) -> dict[str, Any]:
-    """Return options with the settings of plug-ins moved to ``plugins``, by name."""
-    known, values = SETTINGS[command_name], options or {}
-    plugins = gather_plugins(known, values)
-    others = {n: value for n, value in values.items() if not known[n].option.plugin}
-    return others | ({"plugins": plugins} if plugins else {})
 
 
 def flags(error: UserError) -> str:

@@ -58,9 +58,8 @@ def show_run(
         json: print the run's path, files and figures as JSON instead.
         data: the ranked data, for the page.
     """
-    from admire.apps.audit.run_leakage import warn_if_runs_leaked
     from admire.metrics.figures import summarise
-    from admire.pipeline.scoring import abstained_below, summarise_run
+    from admire.pipeline.scoring import abstained_below, summarise_run, warn_if_runs_leaked
 
     summary = summarise_run(out, SHOWN)
     record, scored, senses = summary.record, summary.scored, summary.senses
@@ -166,8 +165,7 @@ def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> Non
     from admire.llm.session import UNKNOWN
 
     if json:
-        print_json(forecasts)
-        return
+        return print_json(forecasts)
     if not forecasts:
         print("This run asks no chat model.")
         return
@@ -238,18 +236,32 @@ def print_rows(
 ) -> None:
     """Print a table; line breaks in a cell stay.
 
-    If the terminal is too narrow for the columns, each row is a block of lines.
+    If the terminal is too narrow for the columns, each row is a block: its first cell, and below it
+    the others with their headings.
     """
+    from rich.cells import cell_len
+    from rich.padding import Padding
     from rich.table import Column, Table
 
+    def least_width(text: str) -> int:  # its longest word, or all of a short one
+        longest_line = max(map(cell_len, text.split("\n")))
+        longest_word = max(map(cell_len, text.split()), default=0)
+        return max(longest_word, min(longest_line, FIGURE))
+
     texts = [[str(value) for value in row] for row in rows]
-    widths = [max(map(_least_width, column)) for column in zip(headings, *texts, strict=True)]
+    widths = [max(map(least_width, column)) for column in zip(headings, *texts, strict=True)]
     heading = cell(title, style="table.title") if title else None
     if sum(width + 3 for width in widths) + 1 > _console(errors=errors).width:
         if heading:
             print_table(heading, errors=errors)
         for first, *others in texts:
-            _print_fields(first, zip(headings[1:], others, strict=True), errors=errors)
+            fields = Table.grid(padding=(0, 2))
+            for name, text in zip(headings[1:], others, strict=True):
+                if text:
+                    fields.add_row(name, cell(*text.split("\n")))
+            if first:
+                print_table(cell(*first.split("\n"), style="bold"), errors=errors)
+            print_table(Padding(fields, (0, 0, 0, 2)), errors=errors)
         return
     columns = (
         Column(name, min_width=width, overflow="fold")
@@ -261,33 +273,12 @@ def print_rows(
     print_table(table, errors=errors)
 
 
-def _least_width(text: str) -> int:
-    """Return the least readable width of a cell: its longest word, or all of a short one."""
-    from rich.cells import cell_len
-
-    longest_line = max(map(cell_len, text.split("\n")))
-    longest_word = max(map(cell_len, text.split()), default=0)
-    return max(longest_word, min(longest_line, FIGURE))
-
-
-def _print_fields(first: str, others: Iterable[tuple[str, str]], *, errors: bool = False) -> None:
-    """Print a row as a block: its first cell, and below it the others with their headings."""
-    from rich.padding import Padding
-    from rich.table import Table
-
-    fields = Table.grid(padding=(0, 2))
-    for name, text in others:
-        if text:
-            fields.add_row(name, cell(*text.split("\n")))
-    if first:
-        print_table(cell(*first.split("\n"), style="bold"), errors=errors)
-    print_table(Padding(fields, (0, 0, 0, 2)), errors=errors)
-
-
 def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     """Print the first of ``count`` rankings."""
     rankings = rankings[:SHOWN]
-    prefix = _shared_prefix([name for ranking in rankings for name in ranking.order])
+    names = {name for ranking in rankings for name in ranking.order}
+    prefix = os.path.commonprefix([*names]) if len(names) > 1 else ""  # noqa: RUF071  no paths
+    prefix = prefix[: max(prefix.rfind(sign) for sign in "/_-") + 1]
     if _console().width < 120:
         for ranking in rankings:
             _print_block(ranking, prefix)
@@ -365,14 +356,6 @@ def _candidate_cells(ranking: Ranking, prefix: str) -> list[tuple[str, str, str,
         )
         for name in ranking.order
     ]
-
-
-def _shared_prefix(names: Sequence[str]) -> str:
-    """Return the prefix that all names share, up to a /, - or _."""
-    if len(set(names)) < 2:
-        return ""
-    start = os.path.commonprefix(names)  # noqa: RUF071  names need not be paths
-    return start[: max(start.rfind(sign) for sign in "/_-") + 1]
 
 
 def _short(name: str) -> str:

@@ -15,6 +15,7 @@ from pydantic import Field
 from admire.apps.cli import options as opt
 from admire.core.choices import Images, ProfileName
 from admire.core.errors import check_extra
+from admire.core.options import gather_plugins
 from admire.rankers.settings import Settings
 from admire.tasks.scorecard import ScoreSettings
 
@@ -86,7 +87,10 @@ def serve(
     check_extra("serve", "admire serve", "fastapi", "uvicorn", "PIL")
     from admire.apps.serve import Models, run_server
 
-    models = Models(profile, opt.with_plugins("serve", options))
+    known, values = opt.SETTINGS["serve"], options or {}
+    plugins = gather_plugins(known, values)
+    changes = {name: value for name, value in values.items() if not known[name].option.plugin}
+    models = Models(profile, changes | ({"plugins": plugins} if plugins else {}))
     run_server(models, host=host, port=port, token=token, opens=in_browser)
     others = set(threading.enumerate()) - {threading.main_thread()}
     if any(not thread.daemon for thread in others):

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.output import print_account, print_forecasts, print_json, print_rows
 from admire.core.errors import UserError
-
-if TYPE_CHECKING:
-    from admire.apps.reproduce.recipe import Recipe
-    from admire.apps.reproduce.results import Cell
 
 log = logging.getLogger("admire")
 
@@ -54,11 +49,24 @@ def reproduce(
         admire reproduce uor-ncl:2 --data FOLDER --llm openai:gpt-6.1-sol --dry-run
         admire reproduce admire:ablation --data shared/data/admire_en
     """
-    from admire.apps.reproduce.table import forecast, list_recipes, read_jobs, run_jobs
+    from admire.apps.reproduce.results import result_table, wide_table
+    from admire.apps.reproduce.table import brief, forecast, list_recipes, read_jobs, run_jobs
 
     if recipe is None:
         lists = list_recipes(data)
-        return print_json(lists) if json else _print_recipes(lists)
+        if json:
+            return print_json(lists)
+        texts = [
+            (
+                entry["recipe"],
+                f"{entry['table']}: {entry['title']}",
+                f"{entry['ready']} of {entry['to_run']}",
+                "\n".join(brief(entry["needs"])),
+            )
+            for entry in lists
+        ]
+        title = "admire reproduce RECIPE --data FOLDER"
+        return print_rows(("Recipe", "Table", "Rows ready", "Needs"), texts, title)
     table, jobs = read_jobs(recipe, data, rows or (), llm or (), stand_in=stand_in)
     if dry_run:
         return print_forecasts(forecast([entry for entry in jobs if entry[0].run]), json=json)
@@ -70,38 +78,14 @@ def reproduce(
         trusts=trust_remote_code,
         seen=lambda result: print_account(result.record.get("asked", ())),
     )
-    _print(table, cells, json=json)
-    if not any(cell.ran for cell in cells):
-        raise UserError("No row could run. The notes in the table say why.")
-
-
-def _print(recipe: Recipe, cells: Sequence[Cell], *, json: bool) -> None:
-    """Print what came out of a recipe's rows."""
-    from admire.apps.reproduce.results import result_table, wide_table
-
-    figures = result_table(recipe, cells)
+    figures = result_table(table, cells)
     if json:
         print_json({"figures": figures})
     else:
-        rows = wide_table(recipe, figures).itertuples(index=False, name=None)
-        headings = ("Row", "Set", "n", *recipe.metrics, "Note")
-        print_rows(headings, map(list, rows), f"{recipe.paper}, {recipe.table}: {recipe.title}")
-    for difference in recipe.differs:
+        wide = map(list, wide_table(table, figures).itertuples(index=False, name=None))
+        headings = ("Row", "Set", "n", *table.metrics, "Note")
+        print_rows(headings, wide, f"{table.paper}, {table.table}: {table.title}")
+    for difference in table.differs:
         log.info("Differs from the paper: %s", difference)
-
-
-def _print_recipes(lists: Sequence[Mapping[str, Any]]) -> None:
-    from admire.apps.reproduce.table import brief
-
-    cells = [
-        (
-            entry["recipe"],
-            f"{entry['table']}: {entry['title']}",
-            f"{entry['ready']} of {entry['to_run']}",
-            "\n".join(brief(entry["needs"])),
-        )
-        for entry in lists
-    ]
-    print_rows(
-        ("Recipe", "Table", "Rows ready", "Needs"), cells, "admire reproduce RECIPE --data FOLDER"
-    )
+    if not any(cell.ran for cell in cells):
+        raise UserError("No row could run. The notes in the table say why.")

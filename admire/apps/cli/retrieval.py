@@ -51,8 +51,7 @@ def retrieve(
         return print_dry_run(partial(RetrieveTask().rehearse, data, options or {}), json=json)
     result = RetrieveTask().run(data, {"out": out} | dict(options or {}))
     if json:
-        print_json(result.figures)
-        return
+        return print_json(result.figures)
     rows = [
         (row["group"], row["n"], f"{row['r_precision']:.1f}", f"{row['ndcg']:.1f}")
         for row in result.figures
@@ -83,8 +82,7 @@ def train_retriever(
     options = with_file("train retriever", options)
     figures = RetrieveTask().train([data], options | {"out": out}).figures
     if json:
-        print_json(figures)
-        return
+        return print_json(figures)
     rows = [
         (
             row["model"],

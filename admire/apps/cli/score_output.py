@@ -103,7 +103,8 @@ def _print_board(entry: Mapping[str, Any], figures: pd.DataFrame, name: str) -> 
     place = 0
     for row in (*systems[ahead].to_dict("records"), ours, *systems[~ahead].to_dict("records")):
         place += row["placed"]
-        cells = [_board_cell(row, metric) for metric in metrics]
+        within = {metric: "≈ " * bool(row.get(f"{metric}_within")) for metric in metrics}
+        cells = [f"{mark}{figure_cell(row, metric)}" for metric, mark in within.items()]
         rows.append((row.get("range", place) if row["placed"] else "", row["system"], *cells))
     print_rows(("", f"By {first}", *metrics), rows, f"Published on {board}")
     for standing in entry["places"]:
@@ -113,9 +114,3 @@ def _print_board(entry: Mapping[str, Any], figures: pd.DataFrame, name: str) -> 
     print(f"≈: within our interval; with {our[first]['n']} items no different from ours.")
     for source in dict.fromkeys(systems["source"]):
         print(f"Source: {source}.")
-
-
-def _board_cell(row: Mapping[Any, Any], metric: str) -> str:
-    """Write a figure with its interval if there is one, and ≈ if it is in our interval."""
-    figure = figure_cell(row, metric)
-    return f"≈ {figure}" if row.get(f"{metric}_within") else figure

@@ -85,8 +85,7 @@ def detect(
     if not result.figures:
         return
     if json:
-        print_json(result.figures)
-        return
+        return print_json(result.figures)
     rows = [
         (row["language"], row["n"], *(figure_cell(row, name) for name in FIGURES))
         for row in result.figures
@@ -152,8 +151,7 @@ def train_classifier(
     options = with_file("train classifier", options)
     card = DetectTask().train(data, options | {"out": out}).record
     if json:
-        print_json(card)
-        return
+        return print_json(card)
     rows = [(name, f"{card[name]:.4f}") for name in ("before", "after")]
     title = "{encoder}, {setting}, validation".format(**options)
     print_rows(("Model", "Macro F1"), rows, title)

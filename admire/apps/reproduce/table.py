@@ -1,21 +1,14 @@
-"""Running a recipe: its rows on their sets, what they need and would ask, and its page."""
+"""Running a recipe: its rows on their sets, and what they need and would ask."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-
-from admire.apps.report.plots import BAD, GOOD, MARKERS, MUTED, RUNS, draw, legend, short
-from admire.apps.report.report import Plot
-from admire.apps.reproduce.recipe import Recipe
-from admire.apps.reproduce.results import Cell
 from admire.core.choices import nearest
 from admire.core.errors import UserError
 
@@ -29,129 +22,8 @@ if TYPE_CHECKING:
     from admire.tasks.task import Result
 
     Jobs = Sequence[tuple[Row, str, Job]]
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 log = logging.getLogger("admire")
-
-
-def draw_pictures(recipe: Recipe, cells: Sequence[Cell]) -> tuple[Plot, ...]:
-    """Draw what the recipe names as its ``picture``, of the rows that ran.
-
-    Raises:
-        UserError: the extra ``report`` is missing.
-    """
-    ran = [cell for cell in cells if cell.ran]
-    trained = {cell.row: pd.read_csv(cell.epochs) for cell in ran if cell.epochs}
-    if recipe.picture == "losses":
-        return tuple(_losses(row, epochs) for row, epochs in trained.items())
-    if recipe.picture == "accuracy":
-        return tuple(_accuracies(trained))
-    if recipe.picture == "points" and ran:
-        return tuple(_points(recipe, ran, metric) for metric in recipe.metrics)
-    return ()
-
-
-def _losses(row: str, epochs: pd.DataFrame) -> Plot:
-    """Draw the losses of a training, and below them the accuracy on the test samples."""
-    best = epochs.iloc[int(epochs["validation"].argmin())]
-    words = (
-        f"{len(epochs)} epochs. Training loss from {epochs['training'].iloc[0]:.3f} to "
-        f"{epochs['training'].iloc[-1]:.3f}; validation loss lowest at epoch {best['epoch']:.0f} "
-        f"({best['validation']:.3f}), at the end {epochs['validation'].iloc[-1]:.3f}. "
-        f"Test top-1 at that epoch {best['top1']:.3f}, at the end {epochs['top1'].iloc[-1]:.3f}."
-    )
-
-    def paint(figure: Figure) -> None:
-        above, below = figure.subplots(2, 1, sharex=True)
-        lines = [
-            *above.plot(epochs["epoch"], epochs["training"], color=RUNS[0]),
-            *above.plot(epochs["epoch"], epochs["validation"], color=BAD, linestyle="dashed"),
-            *below.plot(epochs["epoch"], epochs["top1"], color=GOOD),
-        ]
-        for axes, label in ((above, "loss"), (below, "top-1")):
-            axes.axvline(best["epoch"], color=MUTED, linewidth=0.8, linestyle="dotted")
-            _plain(axes, label)
-        below.set_xlabel("epoch")
-        legend(figure, lines, ["training loss", "validation loss", "test top-1"])
-
-    return draw(f"losses-{row}", row, words, paint, height=3.2)
-
-
-def _accuracies(trained: Mapping[str, pd.DataFrame]) -> Iterator[Plot]:
-    """Draw the accuracy by epoch, a plot for each setting that the rows' last part varies."""
-    groups: dict[str, list[tuple[str, pd.DataFrame]]] = {}
-    for row, epochs in trained.items():
-        value = row.rpartition(", ")[2]
-        groups.setdefault(value.partition(" ")[0], []).append((value, epochs))
-    for setting, lines_of in groups.items():
-        words = "; ".join(
-            f"{value}: at most {epochs['top1'].max():.3f}, at the end "
-            f"{epochs['top1'].iloc[-1]:.3f} of {len(epochs)} epochs"
-            for value, epochs in lines_of
-        )
-
-        def paint(figure: Figure, lines_of: Sequence[tuple[str, pd.DataFrame]] = lines_of) -> None:
-            axes = figure.subplots()
-            lines = [
-                axes.plot(
-                    epochs["epoch"],
-                    epochs["top1"],
-                    color=RUNS[place % len(RUNS)],
-                    linestyle=("solid", "dashed", "dotted")[place % 3],
-                )[0]
-                for place, (_, epochs) in enumerate(lines_of)
-            ]
-            _plain(axes, "test top-1")
-            axes.set_xlabel("epoch")
-            legend(figure, lines, [value for value, _ in lines_of])
-
-        yield draw(f"accuracy-{setting}", f"Top-1 by epoch: {setting}", f"{words}.", paint)
-
-
-def _points(recipe: Recipe, cells: Sequence[Cell], metric: str) -> Plot:
-    """Draw a figure of each row by set, with its deviation over seeds where there is one."""
-    figures = {(c.row, c.set): c.figures[metric] for c in cells if metric in c.figures}
-    rows = list(dict.fromkeys(row for row, _ in figures))
-    sets = [name for name in recipe.sets if name in {cell.set for cell in cells}]
-    words = "; ".join(
-        f"{row}: " + ", ".join(f"{name} {figures[row, name][0]:.1f}" for name in sets)
-        for row in rows
-        if all((row, name) in figures for name in sets)
-    )
-
-    def paint(figure: Figure) -> None:
-        axes = figure.subplots()
-        marks = []
-        models = list(dict.fromkeys(row.partition(", ")[0] for row in rows))
-        for place, row in enumerate(rows):
-            model = models.index(row.partition(", ")[0])
-            shift = (place - (len(rows) - 1) / 2) * 0.8 / len(rows)
-            there = [k for k, name in enumerate(sets) if (row, name) in figures]
-            means, _, _, deviations = np.transpose([figures[row, sets[k]] for k in there])
-            marks.append(
-                axes.errorbar(
-                    np.add(there, shift),
-                    means,
-                    yerr=np.nan_to_num(deviations),
-                    fmt=MARKERS[model % len(MARKERS)],
-                    color=RUNS[model % len(RUNS)],
-                    markerfacecolor="none" if row in models else None,
-                )
-            )
-        _plain(axes, metric)
-        axes.set_xticks(range(len(sets)), [name.replace("+", "\n+ ") for name in sets])
-        axes.set_xlim(-0.5, len(sets) - 0.5)
-        legend(figure, marks, [short(row, 22) for row in rows])
-
-    return draw(f"points-{metric}", metric, f"{words}.", paint, height=3.0)
-
-
-def _plain(axes: Axes, label: str) -> None:
-    axes.set_ylabel(label)
-    axes.locator_params(axis="y", nbins=5)
-    axes.tick_params(bottom=False, left=False)
-    axes.grid()
 
 
 def reproduce_table(
@@ -195,15 +67,23 @@ def reproduce_table(
 def read_jobs(
     name: str, data: str | None, rows: Sequence[str], llms: Sequence[str], *, stand_in: bool
 ) -> tuple[Recipe, Jobs]:
-    """Read a recipe, and check the rows that were chosen on each of their sets."""
-    from admire.apps.reproduce.models import check_llms, put_llms, put_stand_ins
+    """Read a recipe, and check the rows with these names or numbers, or all, on their sets."""
     from admire.apps.reproduce.recipe import read_recipe
-    from admire.apps.reproduce.rows import prepare
+    from admire.apps.reproduce.rows import check_llms, prepare, put_llms, put_stand_ins
 
     recipe = read_recipe(name)
+    by_name = {recipe.name_of(row): row for row in recipe.rows}
+    by_name |= {str(number): row for number, row in enumerate(recipe.rows, start=1)}
+    for row_name in rows:
+        if row_name not in by_name:
+            raise UserError(
+                f"There is no row '{row_name}'.{nearest(row_name, list(by_name))} The rows are: "
+                f"{'; '.join(map(recipe.name_of, recipe.rows))}.",
+                "rows",
+            )
     jobs = [
         (row, place, prepare(recipe, row, place, data, name))
-        for row in _choose(recipe, rows)
+        for row in (map(by_name.__getitem__, rows) if rows else recipe.rows)
         for place in recipe.sets_of(row)
     ]
     decide = check_llms(llms)
@@ -213,20 +93,6 @@ def read_jobs(
         if stand_in:
             put_stand_ins(job)
     return recipe, jobs
-
-
-def _choose(recipe: Recipe, names: Sequence[str]) -> list[Row]:
-    """Return the rows with these names or numbers; all if there are none."""
-    by_name = {recipe.name_of(row): row for row in recipe.rows}
-    by_name |= {str(number): row for number, row in enumerate(recipe.rows, start=1)}
-    for name in names:
-        if name not in by_name:
-            raise UserError(
-                f"There is no row '{name}'.{nearest(name, list(by_name))} The rows are: "
-                f"{'; '.join(map(recipe.name_of, recipe.rows))}.",
-                "rows",
-            )
-    return [by_name[name] for name in names] if names else list(recipe.rows)
 
 
 def run_jobs(
@@ -243,22 +109,21 @@ def run_jobs(
         trusts: whether code of the models' repositories may run.
         seen: is called with each result that a task made.
     """
-    from admire.apps.reproduce import rows
-    from admire.apps.reproduce.models import missing_models
-    from admire.apps.reproduce.results import TABLE, Cell, result_table, write_results
+    from admire.apps.reproduce import results, rows
     from admire.core.storage import check_place, only_writer
 
     cells: list[Cell] = []
     firsts: dict[str, rows.Items] = {}
-    check_place(out / TABLE)
+    check_place(out / results.TABLE)
     with only_writer(out):
         for number, (row, place, job) in enumerate(jobs, start=1):
             name = recipe.name_of(row)
-            cell = Cell(name, place, row.published.get(place, ()), note=row.why)
+            cell = results.Cell(name, place, row.published.get(place, ()), note=row.why)
             cells.append(cell)
             if not row.run:
                 continue
-            lacking = [*chain(*job.lacking.values()), *missing_models(job, download=True).values()]
+            missing = rows.missing_models(job, download=True)
+            lacking = [*chain(*job.lacking.values()), *missing.values()]
             if not trusts and (job.options | job.measured).get("trust_remote_code"):
                 lacking.append("--trust-remote-code, because its model brings code")
             if lacking:
@@ -279,9 +144,9 @@ def run_jobs(
             except UserError as error:
                 cell.note = f"did not run: {error}"
                 log.warning("%s, %s: %s", name, place, error)
-            write_results(recipe, result_table(recipe, cells), out)
-        plots = draw_pictures(recipe, cells)
-        for path in write_results(recipe, result_table(recipe, cells), out, plots):
+            results.write_results(recipe, results.result_table(recipe, cells), out)
+        plots, table = results.draw_pictures(recipe, cells), results.result_table(recipe, cells)
+        for path in results.write_results(recipe, table, out, plots):
             log.info("Wrote %s", path)
     return cells
 
@@ -293,9 +158,8 @@ def _slug(name: str) -> str:
 
 def list_recipes(data: str | None) -> list[dict[str, Any]]:
     """Return each recipe with what its rows need, and how many of them have it here."""
-    from admire.apps.reproduce.models import missing_models
     from admire.apps.reproduce.recipe import read_recipe, recipe_names
-    from admire.apps.reproduce.rows import prepare
+    from admire.apps.reproduce.rows import missing_models, prepare
 
     lists: list[dict[str, Any]] = []
     for name in recipe_names():

@@ -166,35 +166,31 @@ class _Names:
     def new(
         self, entries: Iterable[Entry], source: str, skip: Callable[[UserError], object]
     ) -> Iterator[Entry]:
-        """Yield the entries of the source that are not in the index."""
+        """Yield the entries of the source that are not in the index.
+
+        Skipped are those of a name that the source has twice, or the index from another source.
+        """
         for entry in entries:
+            query = "SELECT digest, source, seen FROM names WHERE id = ?"
+            content, origin, seen = self._db.execute(query, (entry.name,)).fetchone() or [None] * 3
             try:
-                if self._note(entry, source):
-                    yield entry
+                check_new(entry, bool(seen))
+                same = content is not None and content == digest(entry)
+                if origin not in (None, source) and not same:
+                    raise UserError(
+                        f"{entry.where}: '{entry.name}' is in the index already, from {origin}. "
+                        "Remove that one first (--remove), or give this one another name."
+                    )
             except UserError as error:
                 skip(error)
-
-    def _note(self, entry: Entry, source: str) -> bool:
-        """Note an entry of the source; return whether it is not in the index.
-
-        Raises:
-            UserError: the source has another of that name, or the index has, from another source.
-        """
-        query = "SELECT digest, source, seen FROM names WHERE id = ?"
-        content, origin, seen = self._db.execute(query, (entry.name,)).fetchone() or [None] * 3
-        check_new(entry, bool(seen))
-        same = content is not None and content == digest(entry)
-        if origin not in (None, source) and not same:
-            raise UserError(
-                f"{entry.where}: '{entry.name}' is in the index already, from {origin}. "
-                "Remove that one first (--remove), or give this one another name."
+                continue
+            self._db.execute(
+                "INSERT INTO names (id, seen) VALUES (:id, :seen) "
+                "ON CONFLICT DO UPDATE SET seen = :seen",
+                {"id": entry.name, "seen": "same" if same else "new"},
             )
-        self._db.execute(
-            "INSERT INTO names (id, seen) VALUES (:id, :seen) "
-            "ON CONFLICT DO UPDATE SET seen = :seen",
-            {"id": entry.name, "seen": "same" if same else "new"},
-        )
-        return not same
+            if not same:
+                yield entry
 
     def replaced(self) -> list[int]:
         """Return the table's rows that others of the same name replace."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -192,16 +192,12 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | UserError]]:
             yield from json_rows_or_errors(path)
         case _:
             for table in table_parts(path, (), nested=True, only=COLUMNS):
-                _check_kind(path, table.columns)
+                if not {"image", "text"} & set(table.columns):
+                    raise UserError(
+                        f"{path}: the column 'text' or 'image' is missing. The file has: "
+                        f"{', '.join(table.columns)}."
+                    )
                 yield from numbered_rows(table)
-
-
-def _check_kind(path: Path, columns: Iterable[str]) -> None:
-    """Refuse a table that has neither pictures nor texts."""
-    if not {"image", "text"} & set(columns):
-        raise UserError(
-            f"{path}: the column 'text' or 'image' is missing. The file has: {', '.join(columns)}."
-        )
 
 
 def _row_entry(row: Mapping[str, Any] | UserError, number: int, path: Path) -> Entry:

@@ -132,37 +132,26 @@ class Index:
         matrix = np.stack(list(queries.values()))
         by_role = np.array([weights.get(role, 0.0) for role in queries])
         by_track = {track: (tracks or {}).get(track, 1.0) * by_role for track in self.tracks}
-        if self.table:
-            rows, scores = self._compare_nearest(self.table, matrix, by_track, k)
+        if self.table:  # compare what LanceDB's index finds
+            spreads = _spreads(_cosines(self.table.sample, matrix))
+            combined = {
+                track: ((by_track[track] / deviation) @ matrix).astype(np.float32)
+                for track, (_, deviation, _) in spreads.items()
+            }
+            rows, encoded = self.table.nearest(combined, k)
+            cosines = _cosines(encoded, matrix)
         else:
-            rows, scores = self._compare_all(matrix, by_track)
+            blocks = [(rows, _cosines(e, matrix)) for rows, e in self.entries.blocks(self.tracks)]
+            cosines = {t: np.concatenate([c[t] for _, c in blocks]) for t in self.tracks}
+            rows = np.concatenate([rows for rows, _ in blocks])
+            spreads = _spreads(cosines)
+        scores = _scores(cosines, spreads, by_track)
         if len(scores) > k:  # sort those alone that may be among the best
             best = scores >= np.partition(scores, -k)[-k]
             rows, scores = rows[best], scores[best]
         order = np.argsort(-scores, kind="stable")[:k]
         candidates = self.entries.candidates(rows[order].tolist())
         return list(zip(candidates, scores[order].tolist(), strict=True))
-
-    def _compare_all(self, matrix: Vectors, weights: Mapping[str, Numbers]) -> tuple[Rows, Numbers]:
-        """Return all rows and their scores, by one pass over the vectors."""
-        blocks = [
-            (rows, _cosines(encoded, matrix)) for rows, encoded in self.entries.blocks(self.tracks)
-        ]
-        cosines = {track: np.concatenate([c[track] for _, c in blocks]) for track in self.tracks}
-        rows = np.concatenate([rows for rows, _ in blocks])
-        return rows, _scores(cosines, _spreads(cosines), weights)
-
-    def _compare_nearest(
-        self, table: Table, matrix: Vectors, weights: Mapping[str, Numbers], k: int
-    ) -> tuple[Rows, Numbers]:
-        """Return the rows that LanceDB's index finds, and their scores."""
-        spreads = _spreads(_cosines(table.sample, matrix))
-        combined = {
-            track: ((weights[track] / deviation) @ matrix).astype(np.float32)
-            for track, (_, deviation, _) in spreads.items()
-        }
-        rows, encoded = table.nearest(combined, k)
-        return rows, _scores(_cosines(encoded, matrix), spreads, weights)
 
 
 def _cosines(encoded: Encoded, queries: Vectors) -> dict[str, Vectors]:

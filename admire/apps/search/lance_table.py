@@ -104,7 +104,11 @@ class Table:
         columns = {name: pyarrow.array(values, pyarrow.string()) for name, values in texts.items()}
         missing = np.full_like(next(iter(batch.encoded.values())), np.nan)
         for track in tracks:
-            columns[f"{track}_vector"] = _column(batch.encoded.get(track, missing))
+            vectors = batch.encoded.get(track, missing)
+            mask = pyarrow.array(np.isnan(vectors).any(axis=1))  # null where they are NaN
+            columns[f"{track}_vector"] = pyarrow.FixedSizeListArray.from_arrays(
+                pyarrow.array(vectors.reshape(-1)), vectors.shape[1], mask=mask
+            )
         rows = pyarrow.record_batch(columns)
         if self._table is None:
             self._table = self._database.create_table("entries", schema=rows.schema)
@@ -202,13 +206,6 @@ class Table:
             )
             for row in map(by_row.__getitem__, rows)
         ]
-
-
-def _column(vectors: Vectors) -> Any:
-    """Return vectors as an Arrow column, null where they are NaN."""
-    missing = pyarrow.array(np.isnan(vectors).any(axis=1))
-    flat = pyarrow.array(vectors.reshape(-1))
-    return pyarrow.FixedSizeListArray.from_arrays(flat, vectors.shape[1], mask=missing)
 
 
 def _encoded(batch: Any, tracks: Sequence[str]) -> Encoded:

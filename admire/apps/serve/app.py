@@ -90,20 +90,18 @@ def _examples() -> list[dict[str, Any]]:
     """Return the samples that a click fills in and ranks, without their gold."""
     with (SAMPLES / "manifest.jsonl").open(encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
-    return [
-        _example(title, next(row for row in rows if (row["compound"], row["sentence_type"]) == key))
-        for key, title in EXAMPLES.items()
-    ]
-
-
-def _example(title: str, row: dict[str, Any]) -> dict[str, Any]:
-    before, _, after = row["sentence"].partition(row["compound"])
-    candidates = [
-        {"name": Path(candidate["image"]).name, "caption": candidate["caption"]}
-        for candidate in row["candidates"]
-    ]
-    texts = {key: row[key] for key in ("compound", "sentence", "language")}
-    return texts | {"title": title, "before": before, "after": after, "candidates": candidates}
+    examples = []
+    for key, title in EXAMPLES.items():
+        row = next(row for row in rows if (row["compound"], row["sentence_type"]) == key)
+        before, _, after = row["sentence"].partition(row["compound"])
+        candidates = [
+            {"name": Path(candidate["image"]).name, "caption": candidate["caption"]}
+            for candidate in row["candidates"]
+        ]
+        texts = {key: row[key] for key in ("compound", "sentence", "language")}
+        texts |= {"title": title, "before": before, "after": after}
+        examples.append(texts | {"candidates": candidates})
+    return examples
 
 
 @router.get("/healthz")
@@ -143,19 +141,18 @@ async def guess_language(request: Request, service: TheService) -> dict[str, str
 @router.post("/thumbnail")
 async def make_thumbnail(request: Request, service: TheService) -> Response:
     """Check a picture, which is the body, and answer with a small copy. Nothing is kept."""
-    async with service.bodies.read(request, service.limits.megabytes) as content:
-        async with service.one_at_a_time:
-            copy = await run_in_threadpool(_thumbnail, content, service)
-        return Response(copy, media_type="image/webp")
 
+    def copy() -> bytes:
+        from admire.apps.report.pictures import thumbnail
 
-def _thumbnail(content: bytearray, service: Service) -> bytes:
-    from admire.apps.report.pictures import thumbnail
+        with NamedTemporaryFile(dir=service.folder) as file:
+            file.write(content)
+            file.flush()
+            path = Path(file.name)
+            check_picture(path, "picture", service.limits.megapixels)
+            with service.hidden_paths({file.name: "picture"}):
+                return thumbnail(path, SIDE)[0]
 
-    with NamedTemporaryFile(dir=service.folder) as file:
-        file.write(content)
-        file.flush()
-        path = Path(file.name)
-        check_picture(path, "picture", service.limits.megapixels)
-        with service.hidden_paths({file.name: "picture"}):
-            return thumbnail(path, SIDE)[0]
+    body = service.bodies.read(request, service.limits.megabytes)
+    async with body as content, service.one_at_a_time:
+        return Response(await run_in_threadpool(copy), media_type="image/webp")

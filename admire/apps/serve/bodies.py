@@ -70,11 +70,6 @@ class Bodies:
             del self._bodies[id(body)]
 
 
-def media_type(request: Request) -> str:
-    """Return the media type of a request's body, without parameters; empty if it names none."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
 SIDE = 1024
 """The longest side of a picture's copy, in pixels."""
 

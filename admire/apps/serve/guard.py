@@ -85,7 +85,12 @@ class Guard:
         """Refuse a request that is not for this server, or is another site's."""
         headers, path = Headers(scope=scope), scope["path"]
         host = headers.get("host", "").lower()
-        if not self._is_own(host):
+        try:  # anybody can point a name here, no address
+            name = urlsplit(f"//{host}").hostname or ""
+            is_own = name in ("localhost", self.host) or _is_address(name)
+        except ValueError:
+            is_own = False
+        if not is_own:
             raise Problem(
                 403,
                 "The Host header does not match this server. Use the address that admire serve "
@@ -94,28 +99,18 @@ class Guard:
         if headers.get("origin", f"http://{host}").lower() != f"http://{host}":
             raise Problem(403, "Pages of other sites may not use this server.")
         if not path.startswith(("/static/", "/favicon.ico", "/healthz")):
-            page = path == "/"  # its address may have the token
-            self._check_token(headers, scope["query_string"].decode("latin-1") if page else "")
-
-    def _is_own(self, host: str) -> bool:
-        """Tell whether a ``Host`` is this server's. Anybody can point a name here, no address."""
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            return False
-        return name in ("localhost", self.host) or _is_address(name)
-
-    def _check_token(self, headers: Headers, query: str) -> None:
-        scheme, _, credentials = headers.get("authorization", "").partition(" ")
-        bearer = credentials.strip() if scheme.lower() == "bearer" else ""
-        token = parse_qs(query).get("token", [bearer])[0]
-        if self.token and not hmac.compare_digest(token.encode(), self.token.encode()):
-            raise Problem(
-                401,
-                "The token is missing or wrong. Open the page with ?token=…, the token that "
-                "admire serve was given; programs send it as Authorization: Bearer.",
-                {"WWW-Authenticate": "Bearer"},
-            )
+            scheme, _, credentials = headers.get("authorization", "").partition(" ")
+            token = credentials.strip() if scheme.lower() == "bearer" else ""
+            if path == "/":  # its address may have the token
+                query = parse_qs(scope["query_string"].decode("latin-1"))
+                token = query.get("token", [token])[0]
+            if self.token and not hmac.compare_digest(token.encode(), self.token.encode()):
+                raise Problem(
+                    401,
+                    "The token is missing or wrong. Open the page with ?token=…, the token that "
+                    "admire serve was given; programs send it as Authorization: Bearer.",
+                    {"WWW-Authenticate": "Bearer"},
+                )
 
 
 def is_loopback(host: str) -> bool:

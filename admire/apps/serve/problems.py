@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -64,7 +64,13 @@ def problem_of(error: Exception) -> Problem:
         case ClientDisconnect():  # nobody reads the answer
             return Problem(400, "The request is incomplete.")
         case ValidationError():
-            return _unfit((each["loc"], each["msg"]) for each in error.errors())
+            sentences = []  # ``candidates[0].image: Input should be a valid string.``
+            for each in error.errors():
+                names = (f"[{n}]" if isinstance(n, int) else f".{n}" for n in each["loc"])
+                key = "".join([*names, ": "]).lstrip(".") if each["loc"] else ""
+                message = each["msg"].removeprefix("Value error, ").rstrip(".")
+                sentences.append(f"{key}{message}{'' if message.endswith('?') else '.'}")
+            return Problem(422, " ".join(sentences))
         case HTTPException(status_code=404):
             return Problem(404, "There is nothing at this address.")
         case HTTPException():
@@ -85,14 +91,3 @@ def template(name: str) -> Any:
 async def answer_error(request: Request, error: Exception) -> Response:
     """Answer a request that failed."""
     return problem_of(error).response(request.headers)
-
-
-def _unfit(errors: Iterable[tuple[Sequence[int | str], str]]) -> Problem:
-    """Describe what breaks a schema: ``candidates[0].image: Input should be a valid string.``"""
-    sentences = []
-    for location, message in errors:
-        names = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
-        key = "".join([*names, ": "]).lstrip(".") if location else ""
-        message = message.removeprefix("Value error, ").rstrip(".")
-        sentences.append(f"{key}{message}{'' if message.endswith('?') else '.'}")
-    return Problem(422, " ".join(sentences))

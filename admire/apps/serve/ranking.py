@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -113,7 +113,11 @@ def describe(
     if language_from == "default":
         warnings.append("The language could not be detected, so English is assumed.")
     if any(reading.get("by") == "detector" for reading in facts["readings"]):
-        warnings += _untrained(item, detector, language_from)
+        trained = trained_languages(detector)
+        if trained and base_language(item.language) not in trained:
+            guessed = " (guessed from the sentence)" if language_from == "sentence" else ""
+            untrained = describe_untrained([item.language], trained, guessed)
+            warnings.append(f"{untrained}: {expected_accuracy(detector)}.")
     if item.sentence and not in_sentence(item):
         warnings.append(f"The compound “{item.phrase}” is not in the sentence.")
     if "embeddings" in run.record["settings"]["rankers"] and shares_no_view(item):
@@ -132,15 +136,6 @@ def describe(
             "warnings": warnings,
         }
     )
-
-
-def _untrained(item: Item, detector: Detector | None, language_from: LanguageFrom) -> Iterator[str]:
-    """Warn if a detector was not trained on the item's language."""
-    trained = trained_languages(detector)
-    if trained and base_language(item.language) not in trained:
-        guessed = " (guessed from the sentence)" if language_from == "sentence" else ""
-        untrained = describe_untrained([item.language], trained, guessed)
-        yield f"{untrained}: {expected_accuracy(detector)}."
 
 
 def zip_folder(run: Run) -> bytes:

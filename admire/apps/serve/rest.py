@@ -17,7 +17,7 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
-from admire.apps.serve.bodies import check_picture, distinct, label, media_type
+from admire.apps.serve.bodies import check_picture, distinct, label
 from admire.apps.serve.guard import MEGABYTE, Limits
 from admire.apps.serve.problems import PROBLEM_TYPE, Problem, ProblemDetails, problem_of
 from admire.apps.serve.schemas import Ranking, Reading, Row
@@ -58,7 +58,8 @@ class RankRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         async def answer(request: Request) -> Response:
-            service, kind = request.app.state.service, media_type(request)
+            service, header = request.app.state.service, request.headers.get("content-type", "")
+            kind = header.partition(";")[0].strip().lower()  # without parameters
             if kind not in ("application/json", LINES):
                 raise Problem(415, "Send JSON, with the header Content-Type: application/json.")
             async with AsyncExitStack() as held:
@@ -204,8 +205,12 @@ async def _rank(
             for key, file in FILES.items():
                 for k in range(len(getattr(row, key))):
                     names[str(folder / f"{file}{k + 1}")] = f"{key}[{k}].image"
-            language, language_from = _language(row)
-            item = _read(row, folder, service.limits, language)
+            language = row.language
+            language_from: LanguageFrom = "request"
+            if not (language and language.strip()):
+                language = language_of(row.sentence or "")
+                language_from = "sentence" if language else "default"
+            item = _read(row, folder, service.limits, language or "en")
             return item, language_from, profile, row.readings
 
         with service.hidden_paths(names):
@@ -217,14 +222,6 @@ async def _rank(
             async with aclosing(work) as events:
                 async for event in events:
                     yield event
-
-
-def _language(row: Row) -> tuple[str, LanguageFrom]:
-    """Return the language of a row, and where it is from."""
-    if row.language and row.language.strip():
-        return row.language, "request"
-    detected = language_of(row.sentence or "")
-    return (detected, "sentence") if detected else ("en", "default")
 
 
 def _read(row: Row, folder: Path, limits: Limits, language: str) -> Item:

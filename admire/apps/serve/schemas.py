@@ -46,10 +46,6 @@ def _decoded(value: object) -> bytes:
         raise ValueError("is not base64 after base64,") from None
 
 
-def _plain_sense(value: object) -> object:
-    return (value.strip().lower() or None) if isinstance(value, str) else value
-
-
 class Sent(BaseModel):
     """An object in a request. An unknown key is refused, because it may be a misspelt one."""
 
@@ -200,9 +196,10 @@ class Row(Sent):
     ) = Field(
         None, description="What the compound means in the sentence, in place of a model's words."
     )
-    sentence_type: Annotated[Sense | None, BeforeValidator(_plain_sense)] = Field(
-        None, description="Gold; as in a manifest, in any case of letters."
-    )
+    sentence_type: Annotated[
+        Sense | None,
+        BeforeValidator(lambda v: (v.strip().lower() or None) if isinstance(v, str) else v),
+    ] = Field(None, description="Gold; as in a manifest, in any case of letters.")
     expected_order: Annotated[list[Name], Many] | None = Field(
         None, description="Gold: names, best first."
     )

@@ -123,7 +123,16 @@ def run_server(
         if opens:
             page = address
             if token:
-                page = _leading_to(f"{address}?{urlencode({'token': token})}", Path(folder))
+                # All users of this machine can read the command line of a browser, so the token
+                # must not be in it. Only this user can read the folder.
+                place = escape(f"{address}?{urlencode({'token': token})}")
+                file = Path(folder, "open.html")
+                file.write_text(
+                    f'<!doctype html><meta http-equiv="refresh" content="0; url={place}">'
+                    f'<title>admire</title><a href="{place}">Open the page</a>',
+                    encoding="utf-8",
+                )
+                page = file.as_uri()
             threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
         warnings.filterwarnings("ignore", "Image size")  # Pillow's; we refuse such pictures
         log.addFilter(_is_of_the_server)
@@ -131,21 +140,6 @@ def run_server(
             server.run(sockets=[listening])
         finally:
             log.removeFilter(_is_of_the_server)
-
-
-def _leading_to(address: str, folder: Path) -> str:
-    """Write a file that leads a browser to an address, and return the file's own address.
-
-    All users of this machine can read the command line of a browser, so the token must not be in
-    it. The folder can be read by this user alone.
-    """
-    file, place = folder / "open.html", escape(address)
-    file.write_text(
-        f'<!doctype html><meta http-equiv="refresh" content="0; url={place}">'
-        f'<title>admire</title><a href="{place}">Open the page</a>',
-        encoding="utf-8",
-    )
-    return file.as_uri()
 
 
 def _is_of_the_server(record: logging.LogRecord) -> bool:

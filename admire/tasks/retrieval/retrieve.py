@@ -90,11 +90,18 @@ def retrieve_split(
         "encoder": " + ".join(names),
         "query": settings.query,
     }
-    given = checked(encoder, settings.long_texts) if encoder else None
-    encoders = [given] if given else [_open(name, settings) for name in names]
+    encoders: list[CachedEncoder | None] = []
+    for name in names:
+        opened = encoder
+        if not encoder and name != "bm25":
+            trusts = settings.trust_remote_code
+            opened = open_encoder(
+                name, device=settings.device, own_prompts=False, trust_remote_code=trusts
+            )
+        encoders.append(checked(opened, settings.long_texts) if opened else None)
     readings: list[Interpretation] = []
     if settings.query == "meaning":
-        lang, readings = _interpret(split, settings, session, llm)
+        lang, readings = read_queries(split, settings, session, llm)
         record |= {"llm": settings.llm, "sense": settings.sense, "lang": lang}
         record["contrast"] = settings.scoring.contrast
     rows = [_compare(data, split, one, settings, readings, record) for one in encoders]
@@ -109,7 +116,7 @@ def retrieve_split(
     )
 
 
-def _interpret(
+def read_queries(
     split: Split, settings: RetrieveSettings, session: Session | None, llm: ChatModel | None = None
 ) -> tuple[str, list[Interpretation]]:
     """Return the language of queries, and their senses and glosses by a chat model."""
@@ -120,30 +127,6 @@ def _interpret(
         for q in split.queries
     )
     return lang, interpret_queries(items, settings, llm, meanings="gloss", session=session)
-
-
-def rehearse_retrieval(data: str, settings: RetrieveSettings, session: Session) -> None:
-    """Ask in a dry run what :func:`retrieve_split` would ask its chat model.
-
-    Raises:
-        UserError: the benchmark cannot be read, or there is no such model.
-    """
-    if settings.query == "meaning":
-        split = read_split(data, settings.split, settings.usage, gold=settings.gold)
-        _interpret(split, settings, session)
-
-
-def _open(name: str, settings: RetrieveSettings) -> CachedEncoder | None:
-    """Open an encoder; None for BM25."""
-    if name == "bm25":
-        return None
-    encoder = open_encoder(
-        name,
-        device=settings.device,
-        own_prompts=False,
-        trust_remote_code=settings.trust_remote_code,
-    )
-    return checked(encoder, settings.long_texts)
 
 
 def _standardised(similarities: Similarities) -> Similarities:

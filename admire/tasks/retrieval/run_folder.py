@@ -86,23 +86,8 @@ def write_retrieval(retrieval: Retrieval, folder: Path) -> None:
     Raises:
         UserError: the folder holds something else, or cannot be written.
     """
-    with replace_folder(folder, "retrieval run") as part:
-        write_trec(part, retrieval.split, retrieval.similarities, retrieval.name)
-        with write_whole(part / "queries.csv") as file:
-            add_table(file, retrieval.scores)
-        with write_whole(part / "types.csv") as file:
-            add_table(file, score_types(retrieval.split, retrieval.similarities))
-        with write_whole(part / "texts.jsonl") as file:
-            for query in _ranked_queries(retrieval):
-                file.write(_QUERY_ROW.dump_json(query).decode() + "\n")
-        with write_whole(part / "run.json") as file:
-            json.dump({"version": VERSION} | retrieval.record, file, indent=2)
-
-
-def _ranked_queries(retrieval: Retrieval) -> list[RankedQuery]:
-    """Collect each query's figures, reading and best documents."""
-    documents = retrieval.split.documents
-    relevant, scores = relevance(retrieval.split), trec_scores(retrieval.similarities)
+    split, documents = retrieval.split, retrieval.split.documents
+    relevant, scores = relevance(split), trec_scores(retrieval.similarities)
     orders = rank_documents(retrieval.similarities, [document.id for document in documents])
     figures: dict[Any, Any] = retrieval.scores.set_index("id")[["r_precision", "ndcg"]].to_dict(
         "index"
@@ -116,19 +101,23 @@ def _ranked_queries(retrieval: Retrieval) -> list[RankedQuery]:
         }
         for r in retrieval.readings
     ]
-    return [
-        RankedQuery(
-            query,
-            int(relevant[q].sum()),
-            figures.get(query.id),
-            readings[q] if readings else None,
-            tuple(
-                RankedDocument(documents[d], float(scores[q, d]), bool(relevant[q, d]))
-                for d in orders[q, :TEXTS]
-            ),
-        )
-        for q, query in enumerate(retrieval.split.queries)
-    ]
+    with replace_folder(folder, "retrieval run") as part:
+        write_trec(part, split, retrieval.similarities, retrieval.name)
+        with write_whole(part / "queries.csv") as file:
+            add_table(file, retrieval.scores)
+        with write_whole(part / "types.csv") as file:
+            add_table(file, score_types(split, retrieval.similarities))
+        with write_whole(part / "texts.jsonl") as file:
+            for q, query in enumerate(split.queries):
+                best = tuple(
+                    RankedDocument(documents[d], float(scores[q, d]), bool(relevant[q, d]))
+                    for d in orders[q, :TEXTS]
+                )
+                reading = readings[q] if readings else None
+                own = int(relevant[q].sum()), figures.get(query.id), reading, best
+                file.write(_QUERY_ROW.dump_json(RankedQuery(query, *own)).decode() + "\n")
+        with write_whole(part / "run.json") as file:
+            json.dump({"version": VERSION} | retrieval.record, file, indent=2)
 
 
 def read_retrieval(folder: Path) -> RetrievalRun:

@@ -70,9 +70,13 @@ class RetrieveTask(Task):
 
     def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
         """See :class:`Task`."""
-        from admire.tasks.retrieval.retrieve import rehearse_retrieval
+        from admire.tasks.retrieval.passages import read_split
+        from admire.tasks.retrieval.retrieve import read_queries
 
-        rehearse_retrieval(str(data), make(RetrieveSettings, settings), session)
+        own = make(RetrieveSettings, settings)
+        if own.query == "meaning":
+            split = read_split(str(data), own.split, own.usage, gold=own.gold)
+            read_queries(split, own, session)
 
     def train(self, data: Sequence[Data], settings: Values) -> Result:
         """Fine-tune a sentence encoder; see :class:`Task`."""

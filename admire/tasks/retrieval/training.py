@@ -117,7 +117,15 @@ def train_retriever(
         similarities = dense(val, encoder, settings.query, settings.instruction_format)
         return {"ndcg": float(score_queries(val, similarities)["ndcg"].mean())}
 
-    rows = _rows(encoder, train, settings)
+    if settings.query == "instruction+sentence" and any(
+        isinstance(module, Pooling) and not module.include_prompt for module in model
+    ):
+        raise UserError(
+            f"{encoder.name}: leaves instructions out of its sentences' vectors and cannot be "
+            "trained with the query 'instruction+sentence'. Use 'instruction+span' or 'sentence'.",
+            "query",
+        )
+    rows = [_row(example, settings, model) for example in draw_examples(train, settings)]
     loss = _ContrastiveLoss(model, settings)
     data = TrainingSet(rows, loss, collate=lambda batch: _features(model, batch))
     of = f"{encoder.identity} {settings}"
@@ -176,22 +184,6 @@ def train_retrievers(
     figures = pd.concat(tables).groupby(["model", "group"], sort=False)[["r_precision", "ndcg"]]
     deviations = figures.std(ddof=0).add_suffix("_deviation")
     return pd.concat([figures.mean(), deviations], axis=1).reset_index()
-
-
-def _rows(
-    encoder: SentenceEncoder, train: Split, settings: RetrieverTraining
-) -> list[dict[str, Any]]:
-    """Return what to learn from, see :func:`_row`."""
-    model = encoder.model
-    if settings.query == "instruction+sentence" and any(
-        isinstance(module, Pooling) and not module.include_prompt for module in model
-    ):
-        raise UserError(
-            f"{encoder.name}: leaves instructions out of its sentences' vectors and cannot be "
-            "trained with the query 'instruction+sentence'. Use 'instruction+span' or 'sentence'.",
-            "query",
-        )
-    return [_row(example, settings, model) for example in draw_examples(train, settings)]
 
 
 def _row(

@@ -206,7 +206,8 @@ def correlate(
             (pair.language, pair.mwe is not None, similarities[pair.first, pair.second], gold)
             for pair in pairs
             if (pair.first, pair.second) in similarities
-            and (gold := _gold(pair, similarities)) is not None
+            for gold in [similarities.get(pair.reference) if pair.reference else pair.similarity]
+            if gold is not None
         ],
         columns=["language", "idiom", "predicted", "gold"],
     )
@@ -219,23 +220,17 @@ def correlate(
         for subset, group in (("all", part), ("idiom", part[idioms]), ("sts", part[~idioms])):
             if len(group):
                 correlation = spearman(group["predicted"], group["gold"])
-                ends = () if seed is None else _interval(group, correlation, seed)
-                rows.append((language, subset, len(group), correlation, *ends))
+                row: list[object] = [language, subset, len(group), correlation]
+                if seed is not None and math.isnan(correlation):
+                    row += [math.nan, math.nan]
+                elif seed is not None:  # see admire.metrics.figures.interval
+                    sides = (group[side].tolist() for side in ("predicted", "gold"))
+                    resampled = [resampled_spearman(*sides)]
+                    (ends,) = bootstrap_intervals(resampled, len(group), seed=seed)
+                    row += interval(correlation, len(group), ends, share=False)
+                rows.append(row)
     ends_columns = [] if seed is None else ["spearman_low", "spearman_high"]
     return pd.DataFrame(rows, columns=["language", "subset", "n", "spearman", *ends_columns])
-
-
-def _interval(group: pd.DataFrame, correlation: float, seed: int) -> tuple[float, float]:
-    """Return the 95 % interval of a correlation, see :func:`admire.metrics.figures.interval`."""
-    if math.isnan(correlation):
-        return math.nan, math.nan
-    resampled = resampled_spearman(group["predicted"].tolist(), group["gold"].tolist())
-    (ends,) = bootstrap_intervals([resampled], len(group), seed=seed)
-    return interval(correlation, len(group), ends, share=False)
-
-
-def _gold(pair: Pair, similarities: Similarities) -> float | None:
-    return similarities.get(pair.reference) if pair.reference else pair.similarity
 
 
 def list_hard_pairs(pairs: Sequence[Pair], submissions: Sequence[Path]) -> pd.DataFrame:
@@ -250,7 +245,17 @@ def list_hard_pairs(pairs: Sequence[Pair], submissions: Sequence[Path]) -> pd.Da
     Raises:
         UserError: a file is no such submission, or is about other pairs.
     """
-    models = {str(path): read_similarities(path, pairs) for path in submissions}
+    models: dict[str, Similarities] = {}
+    for path in submissions:  # only IDs are compared, because a submission has no sentences
+        rated = [
+            read_as(_Rated, row, f"{path}, row {number}")
+            for number, row in numbered_rows(read_table(path, SUBMISSION))
+        ]
+        if [row.name for row in rated] != [pair.name for pair in pairs]:
+            right = "Give what admire sts --out wrote for the same data."
+            raise UserError(f"{path}: is about other pairs. {right}", "hard")
+        by_pair = zip(pairs, rated, strict=True)
+        models[str(path)] = {(p.first, p.second): row.similarity for p, row in by_pair}
     same = [
         (p, [m[p.first, p.second] for m in models.values()]) for p in pairs if p.similarity == 1
     ]
@@ -316,21 +321,3 @@ class _Rated(BaseModel):
 
     name: str = Field(alias="ID")
     similarity: Annotated[float, Field(ge=-1, le=1)] = Field(alias="Sim")
-
-
-def read_similarities(path: Path, pairs: Sequence[Pair]) -> dict[tuple[str, str], float]:
-    """Read a submission that :func:`write_similarities` wrote about the same pairs.
-
-    Only IDs are compared, because a submission has no sentences.
-
-    Raises:
-        UserError: it is no submission, or is about other pairs.
-    """
-    rows = [
-        read_as(_Rated, row, f"{path}, row {number}")
-        for number, row in numbered_rows(read_table(path, SUBMISSION))
-    ]
-    if [row.name for row in rows] != [pair.name for pair in pairs]:
-        text = f"{path}: is about other pairs. Give what admire sts --out wrote for the same data."
-        raise UserError(text, "hard")
-    return {(p.first, p.second): row.similarity for p, row in zip(pairs, rows, strict=True)}

@@ -170,7 +170,10 @@ def _rows(path: Path) -> tuple[str, list[tuple[int, Cells]]]:
     """Recognise the kind of a file, and read its numbered rows as :class:`_Row` takes them."""
     if path.suffix.lower() == ".xml":
         return "xml", list(enumerate(_assin(path), start=1))
-    table = _table(path)
+    tsv = path.suffix.lower() == ".tsv"
+    header = read_text(path).partition("\n")[0].rstrip("\r").split("\t") if tsv else ()
+    # STS Benchmark quotes nothing: a quotation mark is a character like any other.
+    table = read_table(path, (), quoting=3 if "score" in header else 0)
     kind = next((mark for mark in COLUMNS if mark in table), "MWE1")
     check_columns(path, table, COLUMNS[kind].split())
     rows = []
@@ -185,13 +188,6 @@ def _rows(path: Path) -> tuple[str, list[tuple[int, Cells]]]:
             del cells["alternative_1"], cells["alternative_2"]
         rows.append((number, cells))
     return kind, rows
-
-
-def _table(path: Path) -> pd.DataFrame:
-    tsv = path.suffix.lower() == ".tsv"
-    header = read_text(path).partition("\n")[0].rstrip("\r").split("\t") if tsv else ()
-    # STS Benchmark quotes nothing: a quotation mark is a character like any other.
-    return read_table(path, (), quoting=3 if "score" in header else 0)
 
 
 def _chengyu(row: Cells, where: str) -> Cells:

@@ -76,14 +76,13 @@ def read_training_data(
         held += held_pairs
     if not any(pair.gold for pair in held):
         raise UserError("No validation data.", "validation", "validation_gold")
-    return TrainingData(groups, pairs, held, [mwe for path in mwes for mwe in _read_mwes(path)])
-
-
-def _read_mwes(path: Path) -> list[str]:
-    """Read the expressions of a file of pairs, or of a ``.txt`` with one a line."""
-    if path.suffix.lower() == ".txt":
-        return [line.strip() for line in read_text(path).splitlines() if line.strip()]
-    return [pair.mwe for pair in read_pairs(path) if pair.mwe]
+    expressions: list[str | None] = []
+    for path in mwes:
+        if path.suffix.lower() == ".txt":
+            expressions += map(str.strip, read_text(path).splitlines())
+        else:
+            expressions += [pair.mwe for pair in read_pairs(path)]
+    return TrainingData(groups, pairs, held, list(filter(None, expressions)))
 
 
 # -------------------------------------------------------------------------------------- training

@@ -54,11 +54,6 @@ TrainingSetting = Literal["pre_train", "fine_tune"]
 """The two settings of Task 2B, by which a submission says whether its training data was used."""
 
 
-def usual_batch_size(objective: Objective) -> int:
-    """Return the default batch size: 64 single sentences, or 16 rows of several."""
-    return 64 if objective in TRIPLET_LOSSES else 16
-
-
 @settings(frozen=True, kw_only=True)
 class VectorSettings:
     """How a sentence encoder makes vectors, if not in its own way."""

@@ -14,11 +14,11 @@ from admire.core.registry import register
 from admire.core.schema import Count, as_tuple, settings
 from admire.encoders.training_settings import FitSettings, StartEncoder
 from admire.tasks.sts.settings import (
+    TRIPLET_LOSSES,
     SentenceFiles,
     SentenceTraining,
     SimilaritySettings,
     TrainingSetting,
-    usual_batch_size,
 )
 from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, as_rows
 
@@ -130,7 +130,8 @@ class SimilarityTask(Task):
 
         out = make(Output, settings).out or Path("sentences")
         own, start = make(SentenceTraining, settings), make(StartEncoder, settings)
-        usual = {"batch_size": usual_batch_size(own.objective)}
+        # 64 single sentences, or 16 rows of several
+        usual = {"batch_size": 64 if own.objective in TRIPLET_LOSSES else 16}
         fit, files = make(FitSettings, usual | dict(settings)), make(SentenceFiles, settings)
         check_folder(out, "model")
         learned = read_training_data(data, own.objective, **vars(files), seed=fit.seed)

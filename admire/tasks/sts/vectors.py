@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from admire.core.errors import UserError, needs_extra
 from admire.tasks.sts.settings import VectorSettings
 
@@ -36,19 +34,15 @@ def change_vectors(model: SentenceTransformer, settings: VectorSettings) -> None
         for place in reversed(dense):
             del model[place]
     if settings.pooling:
-        mode = "mean" if settings.pooling != "cls" else _place_of_cls(model.tokenizer)
+        mode, tokenizer = "mean", model.tokenizer
+        if settings.pooling == "cls":  # the token that stands for a text, in XLNet the last
+            ids, own = tokenizer("a")["input_ids"], tokenizer.cls_token_id
+            mode = "lasttoken" if own is not None and ids[-1] == own != ids[0] else "cls"
         model[poolings[0]] = Pooling(transformer.get_embedding_dimension(), mode)
     if settings.pooling == "first-last-avg":
         _average(model, transformer, 1)
     if settings.last_layers == 2:
         _average(model, transformer, transformer.config.num_hidden_layers - 1)
-
-
-def _place_of_cls(tokenizer: Any) -> str:
-    """Return the pooling of the token that stands for a text, which XLNet has at the end."""
-    ids = tokenizer("a")["input_ids"]
-    last = tokenizer.cls_token_id is not None and ids[-1] == tokenizer.cls_token_id != ids[0]
-    return "lasttoken" if last else "cls"
 
 
 def _average(model: SentenceTransformer, transformer: Transformer, first: int) -> None:

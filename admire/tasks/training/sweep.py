@@ -162,22 +162,6 @@ def cross_validate_heads(
     return _predictions(items, plain), _predictions(items, headed)
 
 
-def _folds(compounds: Sequence[str], folds: int, seed: int) -> list[_Parts]:
-    names, compound = np.unique(np.array(compounds), return_inverse=True)
-    if len(names) < folds:
-        raise UserError(f"{folds} folds need {folds} compounds, not {len(names)}.", "folds")
-    fold = np.random.default_rng(seed).permutation(len(names)) % folds
-    splits = []
-    for left_out in range(folds):
-        others = np.flatnonzero(fold != left_out)
-        others = np.random.default_rng([seed, left_out]).permutation(others)
-        validating = np.isin(compound, others[: max(1, round(0.1 * len(others)))])
-        held = fold[compound] == left_out
-        parts = (~held & ~validating, validating, held)
-        splits.append(tuple(np.flatnonzero(part) for part in parts))
-    return cast("list[_Parts]", splits)
-
-
 def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
     predictions = []
     for item, row in zip(items, scores, strict=True):
@@ -199,11 +183,22 @@ def _jobs(
     seed: int = 0,
 ) -> list[_Job]:
     """Combine all settings with the split of each, or with each of the folds."""
-    if folds is not None:
-        return [(s, parts) for parts in _folds(compounds, folds, seed) for s in settings]
-    seeds = {s.seed for s in settings}
-    splits = {number: split_compounds(compounds, number) for number in seeds}
-    return [(s, splits[s.seed]) for s in settings]
+    if folds is None:
+        seeds = {s.seed for s in settings}
+        splits = {number: split_compounds(compounds, number) for number in seeds}
+        return [(s, splits[s.seed]) for s in settings]
+    names, compound = np.unique(np.array(compounds), return_inverse=True)
+    if len(names) < folds:
+        raise UserError(f"{folds} folds need {folds} compounds, not {len(names)}.", "folds")
+    fold, jobs = np.random.default_rng(seed).permutation(len(names)) % folds, list[_Job]()
+    for left_out in range(folds):
+        others = np.flatnonzero(fold != left_out)
+        others = np.random.default_rng([seed, left_out]).permutation(others)
+        validating = np.isin(compound, others[: max(1, round(0.1 * len(others)))])
+        held = fold[compound] == left_out
+        parts = map(np.flatnonzero, (~held & ~validating, validating, held))
+        jobs += itertools.product(settings, [cast("_Parts", tuple(parts))])
+    return jobs
 
 
 def _key(job: _Job) -> str:
@@ -217,8 +212,15 @@ def _outcomes(
 ) -> list[dict[str, Any]]:
     """Return the result of each job. Results are read from ``out`` and added to it as lines."""
     with only_writer(out) if out else nullcontext():
-        digest = _digest(data)
-        done = _read(out, digest) if out else {}
+        hashed = hashlib.sha256(json.dumps([data.compounds, data.modalities]).encode())
+        for array in (data.anchors, data.documents, data.present, data.positive):
+            hashed.update(array.tobytes())
+        digest = hashed.hexdigest()
+        before = _read_lines(out) if out and out.exists() else []
+        if out:  # without a last line that was cut short; fails here if it cannot be written
+            with write_whole(out) as file:
+                file.writelines(json.dumps(row) + "\n" for row in before)
+        done = {row["job"]: row["outcome"] for row in before if row["data"] == digest}
         missing = [job for job in jobs if _key(job) not in done]
         work = joblib.Parallel(
             processes or cores(),
@@ -242,21 +244,6 @@ def _outcome(data: Triplets, job: _Job) -> tuple[str, dict[str, Any]]:
     head, history, outcome = fit_and_test_head(data, settings, parts)
     scores = head_scores(data, parts[2], head).tolist()
     return _key(job), outcome | {"scores": scores, "history": [*map(asdict, history)]}
-
-
-def _digest(data: Triplets) -> str:
-    digest = hashlib.sha256(json.dumps([data.compounds, data.modalities]).encode())
-    for array in (data.anchors, data.documents, data.present, data.positive):
-        digest.update(array.tobytes())
-    return digest.hexdigest()
-
-
-def _read(path: Path, digest: str) -> dict[str, dict[str, Any]]:
-    """Read these data's outcomes so far, by job. A last line that was cut short is removed."""
-    rows = _read_lines(path) if path.exists() else []
-    with write_whole(path) as file:  # fails before anything is trained if it cannot be written
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-    return {row["job"]: row["outcome"] for row in rows if row["data"] == digest}
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:

@@ -182,7 +182,11 @@ def encode_triplets(
     documents = np.zeros((*shape, anchors.shape[1]), dtype=np.float32)
     present = np.zeros(shape, dtype=bool)
     for m, by_candidate in enumerate(inputs.values()):
-        vectors = _encode(list(by_candidate.values()), encoder)
+        paths = [own for own in by_candidate.values() if isinstance(own, Path)]
+        if paths and isinstance(encoder, ImageEncoder):
+            vectors = encoder.encode_images(paths)
+        else:
+            vectors = encoder.encode_texts([*map(str, by_candidate.values())], role="document")
         for (s, c), vector in zip(by_candidate, vectors, strict=True):
             documents[s, c, m], present[s, c, m] = vector, True
     return Triplets(
@@ -218,16 +222,7 @@ def _find_inputs(
     has_images = any(isinstance(own, Path) for found in inputs.values() for own in found.values())
     if has_images and not isinstance(encoder, ImageEncoder):
         raise UserError(f"The encoder '{encoder.name}' reads no images. Use captions.", "track")
-    return inputs, _find_best(items, set().union(*inputs.values()))
-
-
-def _find_best(items: Sequence[Item], there: set[tuple[int, int]]) -> list[int]:
-    """Return the place of each item's best candidate, which must have an input.
-
-    Args:
-        there: the sample and the candidate of each input.
-    """
-    positive = []
+    there, positive = set().union(*inputs.values()), []
     for s, item in enumerate(items):
         names = item.names
         best = (item.expected_order or ("",))[0]
@@ -237,14 +232,7 @@ def _find_best(items: Sequence[Item], there: set[tuple[int, int]]) -> list[int]:
                 "has no image or caption of the track to train on."
             )
         positive.append(names.index(best))
-    return positive
-
-
-def _encode(inputs: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[np.float32]:
-    paths = [path for path in inputs if isinstance(path, Path)]
-    if paths and isinstance(encoder, ImageEncoder):
-        return encoder.encode_images(paths)
-    return encoder.encode_texts([*map(str, inputs)], role="document")
+    return inputs, positive
 
 
 def split_compounds(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, Indices, Indices]:
