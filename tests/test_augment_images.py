@@ -166,6 +166,7 @@ def test_variants_do_not_go_where_other_files_are(pictures: Path, tmp_path: Path
         assert state(out) == before
 
 
+@pytest.mark.ci
 def test_the_library_asks_no_network():
     code = (
         "import sys, os, urllib.request\n"

@@ -20,7 +20,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import numpy as np
-import open_clip
 import pytest
 import torch
 from made_up_collection import like_texts
@@ -48,6 +47,8 @@ Preprocess = Callable[[Image.Image], torch.Tensor]
 
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import open_clip
+
     folder = tmp_path_factory.mktemp("vit-b-32")
     torch.manual_seed(0)
     weights = open_clip.create_model("ViT-B-32").state_dict()
@@ -271,6 +272,8 @@ def test_the_pipeline_is_ahead_of_a_plain_loop(model_folder: Path, pictures: lis
         assert isinstance(opened, CachedEncoder)
         opened.encoder.encode_texts(["loaded"], role="query")
         return opened
+
+    import open_clip
 
     print(f"\n{len(pictures)} pictures of {SIDE} x {SIDE}, ViT-B/32, {cores()} cores")
     model, _, preprocess = open_clip.create_model_and_transforms(f"local-dir:{model_folder}")

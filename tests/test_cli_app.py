@@ -60,8 +60,9 @@ def words(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("words")
 @pytest.mark.parametrize(("opened", "code"), [(reader_gone, 141), (full_disk, 2)])
 def test_all_files_are_written_although_nothing_can_be_printed(
-    capsys, tmp_path, write_table, opened, code
+    capsys, monkeypatch, tmp_path, write_table, opened, code
 ):
+    monkeypatch.setattr("admire.apps.report.write.draw_plots", lambda _: ())
     command = ("rank", write_table(admire_row()), "--query", "compound", "--report")
     with opened() as stream:
         assert ends(stream, *command, "--out", tmp_path / "run") == code

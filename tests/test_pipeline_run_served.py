@@ -204,13 +204,16 @@ def test_what_cannot_be_read_is_asked_again_once_the_server_is_repaired(
     assert counts == [3 * questions + tries, questions, 0]
 
 
-@pytest.mark.parametrize("reply", [None, "Banana! 🍌", '{"answer": "yes"}'])
 @pytest.mark.parametrize(
-    ("sense", "message"),
-    [("vote", "none of the 20 votes could be parsed"), ("given", "none of the 8 meanings is")],
+    ("sense", "reply", "message"),
+    [
+        ("vote", None, "none of the 20 votes could be parsed"),
+        ("given", "Banana! 🍌", "none of the 8 meanings is"),
+        ("given", '{"answer": "yes"}', "none of the 8 meanings is"),
+    ],
 )
 def test_a_run_of_which_no_reply_can_be_used_ends_with_one_message(
-    capsys, tmp_path: Path, served: StrictServer, write_table, sense: str, message: str, reply
+    capsys, tmp_path: Path, served: StrictServer, write_table, sense: str, reply, message: str
 ):
     served.answer = lambda body: reply
     data = write_table(*(admire_row(compound) for compound in COMPOUNDS))

@@ -80,27 +80,21 @@ class Trained:
         return [likelier(0.7, "detector") for _ in uses]
 
 
-@pytest.mark.parametrize(
-    ("row", "warned"),
-    [
-        ({}, []),
-        ({"language": "xe"}, []),
-        ({"language": "pt"}, []),
-        ({"language": "de"}, ["not trained on German, only on English and Portuguese:"]),
-        (
-            {"language": None, "sentence": "Seine Schwester ist eine richtige Nachteule."},
-            ["not trained on German (guessed from the sentence), only on English and"],
-        ),
-    ],
-)
-def test_a_language_that_the_detector_was_not_trained_on_is_told(monkeypatch, row, warned):
+def test_a_language_that_the_detector_was_not_trained_on_is_told(monkeypatch):
     monkeypatch.setattr("admire.senses.open_detector", lambda path: Trained())
-    models = toy_models(changes=TOYS | {"sense": "detector"})
-    with serving(models) as served:
-        answer = served.rank(compound="Nachteule", **{"sentence": "Nachteule."} | row).json()
-    assert answer["confidence"] == 0.7
-    assert len(answer["warnings"]) == len(warned)
-    assert all(map(str.__contains__, answer["warnings"], warned))
+    german = {"language": None, "sentence": "Seine Schwester ist eine richtige Nachteule."}
+    with serving(toy_models(changes=TOYS | {"sense": "detector"})) as served:
+        for row, warned in (
+            ({}, []),
+            ({"language": "xe"}, []),
+            ({"language": "pt"}, []),
+            ({"language": "de"}, ["not trained on German, only on English and Portuguese:"]),
+            (german, ["not trained on German (guessed from the sentence), only on English and"]),
+        ):
+            answer = served.rank(compound="Nachteule", **{"sentence": "Nachteule."} | row).json()
+            assert answer["confidence"] == 0.7
+            assert len(answer["warnings"]) == len(warned)
+            assert all(map(str.__contains__, answer["warnings"], warned))
 
 
 def test_readings_are_refused_where_a_chat_model_would_have_to_look_again():

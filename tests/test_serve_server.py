@@ -62,6 +62,7 @@ def test_packets_are_sent_at_once():
         accepted.close()
 
 
+@pytest.mark.ci
 def test_the_command_starts_without_models_and_ends_at_once_with_nothing_left(tmp_path):
     command = [sys.executable, "-m", "admire.apps.cli", "serve", "--port", "0", "--token", "s3cret"]
     environment = os.environ | {"TMPDIR": str(tmp_path)}

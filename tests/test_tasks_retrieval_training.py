@@ -225,7 +225,6 @@ def assert_trained_as_evaluated(
 @pytest.mark.parametrize(
     ("form", "style"),
     [
-        ("sentence", "plain"),
         ("span", "plain"),
         ("instruction+sentence", "prompt"),
         ("instruction+span", "instruct"),
