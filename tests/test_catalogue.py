@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from commands import TORCH, ended, hide, loaded, run
+from commands import TORCH, ended, hide, loaded, passed, run
 from toys import WordEncoder
 
 from admire.apps.catalogue import find_model, lacks, models
@@ -26,8 +26,6 @@ def test_the_rows_name_what_the_options_take():
     rows = {model.name for model in MODELS}
     assert {f"mclip:{name}" for name in mclip.NAMES} <= rows
 
-
-# ------------------------------------------------------------------- encoders from the hub
 
 ABSENT = "no: fetched at first use"
 HUB_ROWS = [m.name for m in MODELS if m.name.startswith(("mclip:", "openclip:", "sbert:"))]
@@ -149,9 +147,6 @@ def test_a_missing_embedded_model_is_lacking_like_others(monkeypatch):
         assert lacks(name) == pip_install("embedded")
 
 
-# --------------------------------------------------------------------------------- the list
-
-
 def test_the_list_has_whole_names_and_imports_no_model(capsys):
     code, out, _ = run(capsys, "models")
     lines = out.splitlines()
@@ -164,8 +159,7 @@ def test_the_list_has_whole_names_and_imports_no_model(capsys):
 
 
 def test_programs_read_the_list(capsys):
-    code, out, _ = run(capsys, "models", "--json")
-    assert code == 0
+    out, _ = passed(capsys, "models", "--json")
     rows = json.loads(out)
     assert [row["name"] for row in rows] == [model.name for model in MODELS]
     assert [*rows[0]] == ["name", "what", "size", "licence", "commercial", "here"]

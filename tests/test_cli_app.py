@@ -86,9 +86,6 @@ def test_characters_that_an_encoding_lacks_are_escaped(capsys, monkeypatch, tmp_
     assert r"\u591c.tsv: cannot be read" in text
 
 
-# ------------------------------------------------------------------- what the system refuses
-
-
 @pytest.mark.parametrize(
     ("error", "says"),
     [

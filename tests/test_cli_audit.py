@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from commands import hide, run
+from commands import hide, passed, run
 from lexica import wordnet
 from toys import WordEncoder, explains, open_words
 
@@ -48,8 +48,7 @@ def other(tmp_path: Path) -> Path:
 
 
 def test_the_tables_say_how_many_items_share_anything_and_the_json_what(capsys, other, tmp_path):
-    code, out, _ = run(capsys, "audit", other, "--against", SAMPLES)
-    assert code == 0
+    out, _ = passed(capsys, "audit", other, "--against", SAMPLES)
     lines = out.splitlines()
     assert lines[0].strip() == "Audit: 2 of 3 items share something with other sets"
     cells = [cell.strip() for cell in lines[4].strip("│").split("│")]
@@ -88,8 +87,7 @@ def test_what_heads_and_detectors_saw_is_read_from_their_cards(capsys, other, tm
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(content))
         options += ["--against", path if "/" not in name else path.parent]
-    code, out, _ = run(capsys, "audit", other, *options, "--no-order", "--json")
-    assert code == 0
+    out, _ = passed(capsys, "audit", other, *options, "--no-order", "--json")
     told = json.loads(out)
     assert told["order"] is None
     assert [[one["shared"] for one in card["kinds"].values()] for card in told["against"]] == [
@@ -150,8 +148,7 @@ def test_without_extras_the_rest_of_the_audit_stands(capsys, other, monkeypatch)
     hide(monkeypatch, "imagehash")
     monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
     monkeypatch.setattr("admire.embedded.e5.installed_version", none)
-    code, out, _ = run(capsys, "audit", other, "--against", SAMPLES, "--json")
-    assert code == 0
+    out, _ = passed(capsys, "audit", other, "--against", SAMPLES, "--json")
     told = json.loads(out)
     (samples,) = told["against"]
     kinds = samples["kinds"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import run
+from commands import passed, run
 from conftest import admire_row
 
 pytest.importorskip("torch", reason="needs the extra 'train'")
@@ -76,8 +76,7 @@ def test_train_writes_a_head_and_prints_its_card(capsys, tmp_path, opened, table
         "epochs = 99  # options win\nresidual = true\nencoder = 'others'\nseed = 5\n"
     )
     options += ["--config", str(file)]
-    code, out, err = run(capsys, "train", "head", table, "--out", folder, *SMALL, *options)
-    assert code == 0, err
+    out, err = passed(capsys, "train", "head", table, "--out", folder, *SMALL, *options)
     assert f"Wrote {folder}" in err
     assert opened == [("words", {"device": "cpu"}), ("openai:x", "http://y")]
     card = json.loads(out)
@@ -104,8 +103,7 @@ def test_a_sweep_tries_what_is_asked_for_and_its_folds_go_on(
     file = tmp_path / "sweep.toml"
     file.write_text("batch_size = [2]\nsoft_negatives = [9]  # options win\nresidual = true\n")
     options += ["--config", str(file)]
-    code, stdout, err = run(capsys, "sweep", table, "--out", out, *options)
-    assert code == 0, err
+    stdout, err = passed(capsys, "sweep", table, "--out", out, *options)
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     settings = [HeadTraining(**json.loads(row["job"])[0]) for row in rows]
     assert [job.soft_negatives for job in settings] == [1, 2]
@@ -115,8 +113,7 @@ def test_a_sweep_tries_what_is_asked_for_and_its_folds_go_on(
     assert [row["validation_loss"] for row in printed] == pytest.approx(losses)
 
     folded = ("sweep", table, "--out", out, *options, "--folds", "5")
-    code, stdout, err = run(capsys, *folded)
-    assert code == 0, err
+    stdout, err = passed(capsys, *folded)
     assert len(out.read_text().splitlines()) == 2 + 2 * 5
     _, again, err = run(capsys, *folded)
     assert again == stdout

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pandas as pd
 import pytest
-from commands import run
+from commands import passed, run
 from conftest import admire_row
 from toys import WordEncoder, open_words
 
@@ -57,12 +57,10 @@ def test_fifteen_blind_files_become_one_zip(capsys, tmp_path, write_table, share
     for real in (shared / "admire2").glob("*.tsv"):
         shutil.copy(real, tmp_path / "blind")
     out, archive = tmp_path / "run", tmp_path / "submission.zip"
-    code, _, err = run(capsys, "rank", tmp_path / "blind", "--query", "compound", "--out", out)
-    assert code == 0, err
+    _, err = passed(capsys, "rank", tmp_path / "blind", "--query", "compound", "--out", out)
     assert opened == ["e5", "minilm"]
     for _ in range(2):
-        code, _, err = run(capsys, "submit", out, "--out", archive, "--without-sense")
-        assert code == 0, err
+        _, err = passed(capsys, "submit", out, "--out", archive, "--without-sense")
     assert "has no file for" not in err
     with ZipFile(archive) as files:
         found = {name: read(files.open(name)) for name in files.namelist()}
@@ -107,8 +105,7 @@ def test_a_run_over_languages_is_scored_by_language_and_by_their_mean(
     write_table(admire_row(**last), name="gold/a_uz.tsv")  # what the Turkish file has, too
     gold, out = tmp_path / "gold", tmp_path / "run"
     assert run(capsys, "rank", gold, "--query", "compound", "--out", out)[0] == 0
-    code, printed, err = run(capsys, "score", out, "--gold", gold, "--json")
-    assert code == 0, err
+    printed, _ = passed(capsys, "score", out, "--gold", gold, "--json")
     table = pd.DataFrame(json.loads(printed)["languages"][str(out)])
     assert table.loc[table["metric"] == "top1", "mean"].tolist() == [1.0, 0.0, 0.5]
     macro = table[table["group"] == "macro"].set_index("metric")["mean"]

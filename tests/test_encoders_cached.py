@@ -129,9 +129,6 @@ def test_a_vector_without_direction_is_refused_and_not_kept(bad: list[float]):
     assert encode(Constant(1.0, 0.0), ["a"]).tolist() == [[1, 0]]
 
 
-# --------------------------------------------------------------------------------------- images
-
-
 class Colours(WordEncoder):
     """A picture's vector is its mean colour. Remembers what it was given.
 

@@ -38,9 +38,6 @@ Marked = tuple[str, str]
 """A text and its tokens as they are known by hand, in both the span in braces."""
 
 
-# ------------------------------------------------------------------------------- small models
-
-
 def wordpiece() -> Tokenizer:
     """BERT's: lower case, no accents, pieces of words."""
     whole = [word for word in TEXT.split() if word != "owl"]  # which falls into two
@@ -128,9 +125,6 @@ def folder(folder_of: Callable[[str], Path]) -> Path:
 @pytest.fixture(scope="module")
 def encoder(model_of: Callable[[str], SentenceEncoder]) -> SentenceEncoder:
     return model_of("wordpiece")
-
-
-# ------------------------------------------------------------------------------------ by hand
 
 
 def ask(text: str, prompt: str | None = None) -> Query:

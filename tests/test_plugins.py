@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from commands import run
+from commands import passed, run
 
 import admire
 from admire.apps.cli import options
@@ -55,8 +55,7 @@ def _found(installed: Path, forgotten: None, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def ranked(capsys, out: Path, data: object, *others: str) -> dict:
-    code, _, err = run(capsys, "rank", data, "--limit", "2", "--out", out, *CHOSEN, *others)
-    assert code == 0, err
+    passed(capsys, "rank", data, "--limit", "2", "--out", out, *CHOSEN, *others)
     return json.loads((out / "run.json").read_text(encoding="utf-8"))
 
 
@@ -88,8 +87,7 @@ def test_a_run_by_names_is_recorded_scored_reported_fused_and_submitted(capsys, 
         ("fuse", first, second, "--out", tmp_path / "fused"),
         ("score", tmp_path / "fused", "--metric", "hit-at-2"),
     ):
-        code, _, err = run(capsys, *command)
-        assert code == 0, (command, err)
+        passed(capsys, *command)
     assert "overlap" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
@@ -100,12 +98,10 @@ def test_a_file_of_settings_and_a_dry_run_take_the_names(capsys, tmp_path):
         'rankers = ["overlap"]\noverlap_yes = 3.0\n'
     )
     call = ("rank", admire.SAMPLES, "--config", config, "--limit", "2")
-    code, out, _ = run(capsys, *call, "--dry-run", "--json")
-    assert code == 0
+    out, _ = passed(capsys, *call, "--dry-run", "--json")
     stages = {row["stage"]: row["questions"] for row in json.loads(out)}
     assert stages["ranking"] == 5  # both items have the same captions and meaning
-    code, _, err = run(capsys, *call, "--out", tmp_path / "run")
-    assert code == 0, err
+    _, err = passed(capsys, *call, "--out", tmp_path / "run")
     scores = admire.read_run(tmp_path / "run").rankings[0].judgements[0].scores
     assert set(scores) <= {0.0, 3.0}
     code, _, err = run(capsys, *call, "--overlap-yes", "0", "--out", tmp_path / "run")

@@ -147,8 +147,6 @@ def test_an_order_is_a_permutation_with_falling_scores(scored):
     assert values == sorted(values, reverse=True)
 
 
-# ------------------------------------------------------------------------------------ fusion
-
 A, B = np.array([0.9, 0.5, 0.1]), np.array([2.0, 4.0, 3.0])
 
 

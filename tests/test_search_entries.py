@@ -192,8 +192,6 @@ def test_what_is_wrong_with_a_parquet_file_is_named(tmp_path, rows, damage, word
     assert str(caught.value).startswith(f"{path}{words}")
 
 
-# ------------------------------------------------------------- what a stranger's collection names
-
 LISTS = (".jsonl", ".csv", "{path}.parquet")
 OUTSIDE = (
     *("../secret.png", "{outside}/secret.png", "..\\secret.png", "link.png", "links/secret.png"),

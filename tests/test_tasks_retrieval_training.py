@@ -301,9 +301,6 @@ def test_a_model_that_leaves_instructions_out_of_its_pooling_is_not_trained_to_p
         train_retriever(opened(made), TRAIN, VAL, settings, tmp_path / "other")
 
 
-# ------------------------------------------------------------------------------- several seeds
-
-
 def summary(folder: Path) -> pd.DataFrame:
     """Compute figures on the test split, by group."""
     encoder = open_encoder(f"sbert:{folder}", device="cpu")

@@ -152,9 +152,6 @@ def test_each_batch_of_mixed_pairs_has_short_and_long_ones():
     assert lengths == sorted(lengths)
 
 
-# ---------------------------------------------------------------------- reading what to learn from
-
-
 @pytest.fixture
 def data(write_table: Callable[..., Path]) -> Path:
     groups = [

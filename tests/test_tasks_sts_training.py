@@ -75,8 +75,6 @@ def figures(folder: Path, pairs: Sequence[Pair] = VAL) -> dict[str, float]:
     return dict(zip(scored["subset"], scored["spearman"], strict=True))
 
 
-# -------------------------------------------------------- the losses that the objectives build
-
 Built = dict[str, tuple[list[dict[str, Any]], torch.nn.Module]]
 
 
@@ -285,12 +283,6 @@ def test_a_setting_that_an_objective_cannot_heed_is_refused(built, objective, ch
     with pytest.raises(UserError) as caught:
         built(objective, **changes)
     assert caught.value.settings == tuple(changes)
-
-
-# -------------------------------------------------------------------------------------- settings
-
-
-# -------------------------------------------------------------------------------------- training
 
 
 @pytest.mark.parametrize("objective", ["adaptive", "triplet+ranking", "cosent"])

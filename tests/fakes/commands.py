@@ -30,6 +30,13 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
     return int(stopped.value.code or 0), output.out, output.err
 
 
+def passed(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[str, str]:
+    """Stdout and stderr of an admire command, which must succeed."""
+    code, out, err = run(capsys, *arguments)
+    assert code == 0, err
+    return out, err
+
+
 def ended(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     """The one message that a command ends with, and exit code 2."""
     code, out, err = run(capsys, *arguments)
