@@ -134,9 +134,7 @@ def test_variants_lie_as_their_pictures_do(pictures: Path, tmp_path: Path):
             assert (opened.format, opened.mode, opened.size) == ("PNG", "RGB", (40, 30))
 
 
-def test_a_second_run_makes_only_what_is_missing_or_would_be_different_now(
-    pictures: Path, tmp_path: Path
-):
+def test_a_second_run_makes_only_what_is_missing_or_would_be_different_now(pictures, tmp_path):
     out = tmp_path / "out"
 
     def again(**options: int) -> set[str]:

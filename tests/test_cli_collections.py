@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from benchmarks import toys_opened
-from commands import ended, passed, run
+from commands import ended, json_of, passed, run
 from toys import PictureEncoder
 
 
@@ -43,8 +43,8 @@ def test_search_prints_the_best_as_a_table_or_json(capsys, tmp_path, texts, open
     assert found["gloss"] == "someone who works late"
     assert list(found["texts"][0]) == ["id", "score", "text"]
     assert opened[-2][0] == "words", "the index's own encoder"
-    printed, _ = passed(capsys, *shared, "--index", out, "--query", "sentence", "--json")
-    assert json.loads(printed)["query"] == "sentence"
+    plain = (*shared, "--index", out, "--query", "sentence", "--json")
+    assert json_of(capsys, *plain)["query"] == "sentence"
     printed, _ = passed(capsys, *shared, "--index", out, "--query", "compound")
     assert "Night Owl, compound" in printed
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from commands import ended, hide, passed, run
+from commands import ended, hide, json_of, passed, run
 from conftest import admire_row
 from rich.console import Console
 from toys import PictureEncoder, ScriptedChat, WordEncoder, draw, open_words, opener
@@ -295,7 +295,7 @@ def test_a_run_is_scored_with_how_far_its_senses_can_be_trusted(capsys, wavering
     assert "calibration_error" in {row["metric"] for row in reliability["figures"]}
     assert (reliability["unsure"]["below"], reliability["unsure"]["items"]) == (0.7, 2)
     assert {row["n"] for row in reliability["unsure"]["without"]} == {1}
-    of_folder = json.loads(run(capsys, "score", folder, "--gold", data, "--json")[1])
+    of_folder = json_of(capsys, "score", folder, "--gold", data, "--json")
     assert list(of_folder.values()) == [content[str(submission)], {str(folder): reliability}]
     _, out, _ = run(capsys, "score", folder, "--gold", data)
     for words in ("calibration_error", "Coverage", "2 of 3 items are unsure (below 0.7)"):
@@ -344,7 +344,7 @@ def test_a_figure_is_placed_among_published_ones(capsys, write_table):
     gold = write_table(*rows)
     mine = write_table(*rows[:11], *(row | LAST for row in rows[11:]), name="mine.tsv")
     command = ["score", mine, "--gold", gold, "--published"]
-    (board,) = json.loads(run(capsys, *command, "en-dev", "--json")[1])["published"][str(mine)]
+    (board,) = json_of(capsys, *command, "en-dev", "--json")["published"][str(mine)]
     assert (board["set"], board["subtask"], board["track"]) == ("en-dev", "a", "image+caption")
     assert [(place["place"], place["of"]) for place in board["places"]] == [(2, 31), (4, 31)]
     first = board["systems"][0]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from benchmarks import OWLS, write_split
-from commands import HEAVY, ended, loaded, passed, run
+from commands import HEAVY, ended, json_of, loaded, passed, run
 from conftest import admire_row
 from sentences import TABLE_6
 
@@ -277,8 +277,8 @@ def test_a_forecast_counts_the_questions_of_senses_heads_and_retrieval(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     write_split(tmp_path, "test", OWLS)
     recipe.write_text(SENSES, encoding="utf-8")
-    printed, _ = passed(capsys, "reproduce", recipe, "--data", tmp_path, "--dry-run", "--json")
-    asked = [(stage["stage"], stage["questions"]) for stage in json.loads(printed)]
+    stages = json_of(capsys, "reproduce", recipe, "--data", tmp_path, "--dry-run", "--json")
+    asked = [(stage["stage"], stage["questions"]) for stage in stages]
     # Two votes on each of two items; a gloss of the one that the head learns from; with the paper's
     # profile, by which the head is measured, three more votes and a gloss of each of the two; and
     # five votes and a gloss of each of the two queries.
@@ -300,8 +300,8 @@ def test_a_forecast_needs_no_key_and_no_pictures_and_counts_the_ratings_of_pairs
         text.replace('name = "queries"', 'name = "pairs", published = { pairs = [0] }')
     )
     call = ("reproduce", recipe, "--data", tmp_path, "--dry-run", "--json")
-    printed, _ = passed(capsys, *call, "--rows", "head", "--rows", "pairs")
-    asked = [(stage["stage"], stage["questions"]) for stage in json.loads(printed)]
+    stages = json_of(capsys, *call, "--rows", "head", "--rows", "pairs")
+    asked = [(stage["stage"], stage["questions"]) for stage in stages]
     assert asked[-1] == ("similarities", 2), "what is asked twice is cached"
     assert [stage for stage, _ in asked[:-1]] == ["meanings", "senses"]
 

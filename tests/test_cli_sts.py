@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from commands import chat_server, ended, passed, run
+from commands import chat_server, ended, json_of, passed, run
 from sentences import GROUPS, PAIRS, TABLE_6, dev, gold, training_rows, write_benchmark
 from toys import WordEncoder
 
@@ -85,7 +85,7 @@ def test_the_first_pairs_of_each_file_are_read(capsys, tmp_path, words):
     printed, err = passed(capsys, *command, 4)
     assert json.loads(printed)[0]["n"] == 2 * 4
     assert "mine.csv (8 pairs)" in err
-    assert json.loads(run(capsys, *command, 100)[1])[0]["n"] == 2 * 9
+    assert json_of(capsys, *command, 100)[0]["n"] == 2 * 9
     assert "limit cannot be 0" in ended(capsys, *command, 0)
 
 
@@ -108,7 +108,7 @@ def test_pairs_are_counted_and_the_hard_ones_of_two_runs_are_listed(
 ):
     others = [row | {"S": f"今天，{row['S']}"} for row in TABLE_6]
     data = write_table(*TABLE_6, *others, name="test.csv")
-    counts = json.loads(run(capsys, "sts", data, "--count", "--json")[1])
+    counts = json_of(capsys, "sts", data, "--count", "--json")
     assert pd.DataFrame(counts).equals(count_pairs(read_pairs(data)))
     first, second, wrong = tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "c.csv"
     assert run(capsys, "sts", data, "--out", first)[0] == 0
@@ -118,7 +118,7 @@ def test_pairs_are_counted_and_the_hard_ones_of_two_runs_are_listed(
     second.write_text(rated.assign(Sim=[0, 0.59, 0, 0, 0.1, 0]).to_csv(index=False))
     words.clear()
     both = ("sts", data, "--hard", first, "--hard", second)
-    (hard,) = json.loads(run(capsys, *both, "--json")[1])
+    (hard,) = json_of(capsys, *both, "--json")
     pair = read_pairs(data)[1]
     assert list(hard.values()) == ["2", pair.mwe, pair.first, pair.second, 0.5, 0.59]
     assert pair.second in run(capsys, *both)[1]

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pandas as pd
 import pytest
-from commands import passed, run
+from commands import json_of, passed, run
 from conftest import admire_row
 from toys import WordEncoder, open_words
 
@@ -105,8 +105,8 @@ def test_a_run_over_languages_is_scored_by_language_and_by_their_mean(
     write_table(admire_row(**last), name="gold/a_uz.tsv")  # what the Turkish file has, too
     gold, out = tmp_path / "gold", tmp_path / "run"
     assert run(capsys, "rank", gold, "--query", "compound", "--out", out)[0] == 0
-    printed, _ = passed(capsys, "score", out, "--gold", gold, "--json")
-    table = pd.DataFrame(json.loads(printed)["languages"][str(out)])
+    told = json_of(capsys, "score", out, "--gold", gold, "--json")
+    table = pd.DataFrame(told["languages"][str(out)])
     assert table.loc[table["metric"] == "top1", "mean"].tolist() == [1.0, 0.0, 0.5]
     macro = table[table["group"] == "macro"].set_index("metric")["mean"]
     published = ("--published", "admire2")

@@ -190,9 +190,7 @@ def test_index_by_workers_is_that_of_one_process(tmp_path: Path, monkeypatch: py
     pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
-def test_ranking_by_workers_is_that_of_one_process(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_ranking_by_workers_is_that_of_one_process(tmp_path, cache, monkeypatch):
     monkeypatch.setattr("admire.pipeline.ranking.BLOCK", 3)
     replies = tmp_path / "replies.jsonl"
     said = [
@@ -236,9 +234,7 @@ def test_a_command_tells_what_workers_need(tmp_path: Path, capsys, monkeypatch: 
         (RequestOptions(), Settings(llm_url="https://user:password@host/v1"), "llm_url"),
     ],
 )
-def test_what_several_processes_cannot_keep(
-    asking: RequestOptions, settings: Settings, named: str, tmp_path: Path
-):
+def test_what_several_processes_cannot_keep(asking, settings, named, tmp_path):
     with pytest.raises(UserError) as error:
         rank_file(SAMPLES, tmp_path / "run", settings, asking=asking, workers=TWO)
     assert named in error.value.settings

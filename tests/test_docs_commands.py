@@ -176,9 +176,7 @@ def toys(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFacto
     monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path_factory.getbasetemp() / "docs-cache"))
 
 
-def test_the_commands_of_readme_and_docs_run_as_they_stand(
-    clone: Path, toys: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_the_commands_of_readme_and_docs_run_as_they_stand(clone, toys, monkeypatch, capsys):
     monkeypatch.chdir(clone)
     monkeypatch.setenv("HOME", str(clone.parent / "home"))
     ran, failed, skipped = 0, [], set[str]()

@@ -57,9 +57,7 @@ def test_what_depends_on_replies_is_counted_at_most(served: StrictServer):
     assert (meanings.questions, meanings.at_most) == (1, True)  # the others are literal
 
 
-def test_of_meanings_that_are_meant_there_may_be_fewer_until_the_senses_are_known(
-    served: StrictServer,
-):
+def test_of_meanings_that_are_meant_there_may_be_fewer_until_the_senses_are_known(served):
     """One of the four is taken literally."""
 
     def answer(body: Body) -> str:

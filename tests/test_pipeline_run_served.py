@@ -222,9 +222,7 @@ def test_a_run_of_which_no_reply_can_be_used_ends_with_one_message(
     assert list(out.parent.iterdir()) == []
 
 
-def test_unusable_meanings_are_counted_and_marked(
-    caplog, tmp_path: Path, served: StrictServer, owls
-):
+def test_unusable_meanings_are_counted_and_marked(caplog, tmp_path, served, owls):
     unread = {"night owl": '{"answer": "yes"}', "pipe dream": None}
 
     def reply(body: Body) -> str | None:

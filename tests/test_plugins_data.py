@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import numpy as np
 import pytest
-from commands import ended, passed, run
+from commands import ended, json_of, passed, run
 from toys import WordEncoder, draw
 
 import admire
@@ -107,8 +107,7 @@ def test_data_named_by_a_reader_are_ranked_and_read_again_by_each_command(capsys
     assert '<abbr title="The share of items whose best candidate' in text
     assert "Hit@2" in text
     score = ("score", out / "submission_en.tsv", "--gold", data, "--metric", "hit-at-2", "--json")
-    told, _ = passed(capsys, *score)
-    figures = json.loads(told)[str(out / "submission_en.tsv")]
+    figures = json_of(capsys, *score)[str(out / "submission_en.tsv")]
     assert figures[-1]["metric"] == "hit-at-2"
     (Path(data[5:]) / "lines.txt").write_text("owl\tAn owl.\n")
     assert "have moved or changed" in ended(capsys, "submit", out, "--out", tmp_path / "out.zip")

@@ -67,32 +67,6 @@ def test_a_ranker_that_yields_twice_gets_the_replies_of_each_round():
     assert model.asked["ranking"] == sum(1 + len(item.candidates) for item in ITEMS)
 
 
-@pytest.mark.parametrize("empty", [False, True])
-def test_a_ranker_that_yields_nothing_asks_nothing(empty):
-    def ranker(item, reading):
-        if empty:
-            assert not (yield [])
-        return range(len(item.candidates))
-        yield
-
-    model = Model()
-    assert by(ranker, model) == [(0.0, 1.0, 2.0)] * len(ITEMS)
-    assert "ranking" not in model.asked
-
-
-@pytest.mark.parametrize(
-    ("result", "words"),
-    [([1.0], "returned 1 scores for 3"), (["a"] * 3, "to float"), (None, "TypeError")],
-)
-def test_wrong_scores_after_a_conversation_are_the_rankers_fault(result, words):
-    def ranker(item, reading):
-        yield [Question("Well?")]
-        return result
-
-    with pytest.raises(PluginError, match=f"'cold feet': the ranker 'own' .*{words}"):
-        by(ranker, Model())
-
-
 SETTINGS = {
     "votes": Settings(sense="vote"),
     "meant": Settings(sense="vote", meanings="meant"),

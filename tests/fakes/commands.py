@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from chats import CHAT, completion, prompt_of
@@ -35,6 +37,11 @@ def passed(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[str,
     code, out, err = run(capsys, *arguments)
     assert code == 0, err
     return out, err
+
+
+def json_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
+    """What a command that succeeds prints, read as JSON."""
+    return json.loads(passed(capsys, *arguments)[0])
 
 
 def ended(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
