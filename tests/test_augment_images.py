@@ -1,7 +1,5 @@
 """Variants of pictures: what is done to them, how often, and what is on the disk afterwards."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

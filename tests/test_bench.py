@@ -3,8 +3,6 @@
 About seven minutes, and for ``five_million`` twenty more and 17 GB of disk.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The command line as a whole: what it loads, lists and says of itself."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

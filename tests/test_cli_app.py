@@ -1,7 +1,5 @@
 """Where a command ends: what cannot be printed, and what the operating system refuses."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

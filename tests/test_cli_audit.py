@@ -1,7 +1,5 @@
 """``admire audit``: what it prints and writes, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from importlib import metadata

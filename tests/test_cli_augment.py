@@ -1,7 +1,5 @@
 """The commands that make variants of images and captions."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import pytest

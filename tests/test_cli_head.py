@@ -1,7 +1,5 @@
 """The commands that train heads, and rank in a head's space."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from dataclasses import asdict, replace

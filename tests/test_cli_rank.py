@@ -1,7 +1,5 @@
 """``admire rank``, ``score`` and ``fuse``: what options set, what is printed, and Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

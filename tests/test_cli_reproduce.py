@@ -1,7 +1,5 @@
 """``admire reproduce``: recipes that come with admire, and a table of one's own, row by row."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The commands sense, detect, train detector and train classifier."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

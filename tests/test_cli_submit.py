@@ -1,7 +1,5 @@
 """From the blind files of all languages to what a team hands in, by two commands."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil

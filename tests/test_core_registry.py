@@ -1,7 +1,5 @@
 """What plugs in: how plug-ins are found, what they may do wrong, and what is said of it."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Files and folders that appear whole, only admire's own folders replaced, one writer at a time."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A set's faults, all at once: in ``admire check``, before ``admire rank``, and left out."""
 
-from __future__ import annotations
-
 import json
 import os
 from functools import partial

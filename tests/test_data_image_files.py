@@ -1,7 +1,5 @@
 """Image files are read as a person sees them, or refused with one message."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts that are too long or that no model can read are refused on every way in."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

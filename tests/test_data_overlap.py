@@ -1,7 +1,5 @@
 """What makes two texts or pictures the same, and the digests by which cards tell what was seen."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

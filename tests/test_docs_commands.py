@@ -5,8 +5,6 @@ own. What it calls ``admire`` runs in this process. The embedded chat model and 
 replaced by toys; encoders are real.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

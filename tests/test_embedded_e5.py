@@ -1,7 +1,5 @@
 """The embedded text encoder."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The embedded text encoder for English."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

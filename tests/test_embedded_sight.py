@@ -1,7 +1,5 @@
 """The embedded encoder that sees; the real network is in the package, so the tests run it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

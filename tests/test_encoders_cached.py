@@ -1,7 +1,5 @@
 """The cache of vectors: nothing is encoded twice, images are prepared ahead, memory may run out."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from pathlib import Path

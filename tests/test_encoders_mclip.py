@@ -1,7 +1,5 @@
 """M-CLIP on small towers: what it computes, what it refuses, where its files come from."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

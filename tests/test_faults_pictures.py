@@ -4,8 +4,6 @@ How :func:`admire.data.image_files.read_image` reads pictures is proved in test_
 here, that every door reads them so.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import struct

@@ -1,7 +1,5 @@
 """The chat client against a real server on this machine."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import logging

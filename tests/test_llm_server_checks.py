@@ -1,7 +1,5 @@
 """Servers that cut questions off or show no pictures, and those that must not be accused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What heads and detectors saw in training: on their cards, in runs, and in warnings."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections.abc import Callable, Sequence

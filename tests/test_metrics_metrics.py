@@ -1,7 +1,5 @@
 """The figures against hand-worked values, scipy, and what a file name must not change."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

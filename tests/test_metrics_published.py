@@ -1,7 +1,5 @@
 """Published figures: that they are whole, and where a figure of ours stands among them."""
 
-from __future__ import annotations
-
 import csv
 import math
 from typing import get_args

@@ -1,7 +1,5 @@
 """What a run would ask and cost, told before it asks."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

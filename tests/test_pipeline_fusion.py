@@ -1,7 +1,5 @@
 """Fusing runs into one run."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

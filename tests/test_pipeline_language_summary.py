@@ -1,7 +1,5 @@
 """Runs summed up by language: in run.json, on the terminal, and of fused runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

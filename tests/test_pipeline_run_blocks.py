@@ -1,7 +1,5 @@
 """``admire rank`` by blocks: the same files as all at once, also after a stop at any place."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

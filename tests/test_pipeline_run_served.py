@@ -1,7 +1,5 @@
 """Whole runs against a server that checks what it gets: nothing twice, nothing lost."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

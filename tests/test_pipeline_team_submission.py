@@ -1,7 +1,5 @@
 """What a team hands in: names, columns, and what an evaluation site would refuse."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Visual-WSD, from the data file to the figures: a word in a phrase, and no sense to decide."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

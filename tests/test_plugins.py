@@ -1,7 +1,5 @@
 """A distribution of a stranger is installed, and used by name everywhere."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Data formats and metrics that plug in: they are named wherever a file or a figure is."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

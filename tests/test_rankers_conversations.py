@@ -1,7 +1,5 @@
 """Rankers as conversations in whole runs, and what a dry run says of them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What the cards of ranked items show, from runs of toy models."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The recipes' trained rows: their rates, several seeds, and pictures of epochs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """How dictionaries are named and opened."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Recorded replies in place of a chat model: from a file, and from a run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

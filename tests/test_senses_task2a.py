@@ -1,7 +1,5 @@
 """Task 2A: its files, and detectors run and scored on them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bodies of requests: their limits, alone and together, and clients that break off."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import logging

@@ -1,7 +1,5 @@
 """Generated requests to the real server: none fails inside, and answers are as described."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

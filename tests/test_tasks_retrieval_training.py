@@ -2,8 +2,6 @@
 
 What any training does (resuming, seeds, the best epoch) is tested with the shared trainer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -2,8 +2,6 @@
 
 What any training does (resuming, seeds, the best epoch) is tested with the shared trainer."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace

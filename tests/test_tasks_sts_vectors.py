@@ -1,7 +1,5 @@
 """Changes to how a sentence encoder makes vectors, against transformers' own hidden states."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

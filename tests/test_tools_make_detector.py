@@ -1,7 +1,5 @@
 """The sources of the detector that comes with admire: their odd files, read as items."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Many heads: grids, a sweep that goes on where it was stopped, cross-validation."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

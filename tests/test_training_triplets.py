@@ -1,7 +1,5 @@
 """Triplets: what is an anchor, a positive and a negative, and which samples meet in training."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

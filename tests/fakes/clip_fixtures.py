@@ -1,7 +1,5 @@
 """Fixtures of the encoders that run on torch: small checkpoints, pictures, no network, a hub."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping

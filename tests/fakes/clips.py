@@ -1,7 +1,5 @@
 """What the tests of the encoders that run on torch share: texts, comparisons, a hub to ask."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

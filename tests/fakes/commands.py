@@ -1,7 +1,5 @@
 """Running admire's commands in tests, waiting, a server to ask, and packages that are missing."""
 
-from __future__ import annotations
-
 import json
 import logging
 import subprocess

@@ -1,7 +1,5 @@
 """Small deterministic models that fit the real protocols, so that ranks can be asserted exactly."""
 
-from __future__ import annotations
-
 import base64
 import re
 import zlib
