@@ -235,6 +235,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 
 
 @pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of captions in place of all encoders."""
+    from toys import open_words
+
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
+
+
+@pytest.fixture
 def strict() -> Iterator[StrictServer]:
     """A chat server that checks what it is asked."""
     from strict_server import StrictServer
@@ -354,13 +362,16 @@ def sequence_row(compound: str = "night owl", **changes: str) -> dict[str, str]:
 
 @pytest.fixture
 def write_table(tmp_path: Path) -> Callable[..., Path]:
-    """Write rows as a TSV or CSV below tmp_path and return its path."""
+    """Write rows as a TSV, CSV or JSONL below tmp_path and return its path."""
 
-    def write(*rows: dict[str, str], name: str = "subtask_a_train.tsv") -> Path:
+    def write(*rows: dict[str, Any], name: str = "subtask_a_train.tsv") -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        table = pd.DataFrame(list(rows)).fillna("")
-        table.to_csv(path, sep="\t" if path.suffix == ".tsv" else ",", index=False)
+        if path.suffix == ".jsonl":
+            path.write_text("\n".join(map(json.dumps, rows)))
+        else:
+            table = pd.DataFrame(list(rows)).fillna("")
+            table.to_csv(path, sep="\t" if path.suffix == ".tsv" else ",", index=False)
         return path
 
     return write

@@ -10,7 +10,6 @@ from typing import TextIO
 import pytest
 from commands import ended
 from conftest import admire_row
-from toys import open_words
 
 from admire.apps.cli import main
 from admire.core.errors import UserError
@@ -47,12 +46,6 @@ def test_what_no_command_can_print_is_reported_once(capsys, command):
         assert (ends(stream, *command.split()), capsys.readouterr().err) == (141, "")
     with full_disk() as stream:
         assert (ends(stream, *command.split()), capsys.readouterr().err) == (2, FULL)
-
-
-@pytest.fixture
-def words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words of captions in place of all encoders."""
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
 
 
 @pytest.mark.usefixtures("words")

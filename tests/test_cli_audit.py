@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import hide, json_of, passed, run
-from toys import WordEncoder, explains, open_words
+from toys import WordEncoder, explains
 
 from admire import SAMPLES, Settings, rank, read_items, write_run
 from admire.apps.report import write_report
@@ -15,11 +15,7 @@ from admire.core.errors import pip_install
 from admire.data.overlap import digests, parts_of
 from admire.encoders import open_encoder
 
-
-@pytest.fixture(autouse=True)
-def words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words of captions in place of the embedded encoder."""
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
+pytestmark = pytest.mark.usefixtures("words")
 
 
 @pytest.fixture

@@ -17,14 +17,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return toys_opened(monkeypatch, "apps.search.search")
 
 
-@pytest.fixture
-def texts(tmp_path: Path) -> Path:
-    path = tmp_path / "texts.txt"
-    path.write_text("Someone who works late.\nA bird on a branch.\nA night owl on a branch.\n")
-    return path
-
-
-def test_search_prints_the_best_as_a_table_or_json(capsys, tmp_path, texts, opened):
+def test_search_prints_the_best_as_a_table_or_json(capsys, tmp_path, opened):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("Someone who works late.\nA bird on a branch.\nA night owl on a branch.\n")
     shared = ("search", "A Night Owl codes this.", "--span", "Night Owl")
     printed, err = passed(capsys, *shared, "--index", texts, "--top", 1, "--llm", "openai:x")
     assert opened == [("e5", "auto"), ("openai:x", None)]

@@ -13,7 +13,7 @@ import pytest
 from commands import ended, hide, json_of, passed, run
 from conftest import admire_row
 from rich.console import Console
-from toys import PictureEncoder, ScriptedChat, WordEncoder, draw, open_words, opener
+from toys import PictureEncoder, ScriptedChat, WordEncoder, draw, opener
 
 from admire import (
     PROFILES,
@@ -72,12 +72,6 @@ def test_a_score_that_rounds_to_nothing_has_no_minus_and_ties_are_marked(capsys,
     print_rankings([SimpleNamespace(item=item, **shown, tied=names[:2])], 1)
     out = capsys.readouterr().out
     assert (out.count("+0.00"), out.count("(tied)")) == (5, 2)
-
-
-@pytest.fixture
-def words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words of captions in place of all encoders."""
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
 
 
 def test_the_embedded_profiles_encoder_needs_no_torch(capsys, monkeypatch, tmp_path, write_table):

@@ -1,7 +1,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from benchmarks import OWLS, PIES, pies, scattered, toys_opened, write_split
@@ -9,12 +8,6 @@ from commands import passed
 
 from admire.tasks.retrieval.query_scores import score_queries, summarise_queries
 from admire.tasks.retrieval.similarities import bm25
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Toys in place of the models of retrieve; what was asked for."""
-    return toys_opened(monkeypatch, "tasks.retrieval.retrieve")
 
 
 @pytest.fixture
@@ -38,7 +31,8 @@ def test_retrieve_writes_files_and_prints_figures(capsys, tmp_path, data):
     assert "1 of 2 queries" in err
 
 
-def test_retrieve_opens_the_models_that_it_is_told(capsys, tmp_path, data, opened):
+def test_retrieve_opens_the_models_that_it_is_told(capsys, monkeypatch, tmp_path, data):
+    opened = toys_opened(monkeypatch, "tasks.retrieval.retrieve")
     options = ("--encoder", "words", "--query", "meaning", "--json", "--out", tmp_path / "run")
     options += ("--llm", "openai:x", "--llm-url", "http://y", "--contrast", 0.5)
     printed, _ = passed(capsys, "retrieve", data, *options, "--device", "cpu")

@@ -1,7 +1,6 @@
 import json
 import math
 import re
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,11 +26,6 @@ def words(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
     monkeypatch.setattr("admire.tasks.sts.evaluation.open_encoder", open_words)
     return opened
-
-
-@pytest.fixture
-def chat(httpserver) -> list[str]:
-    return ["--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1")]
 
 
 @pytest.fixture
@@ -87,10 +81,9 @@ def test_the_first_pairs_of_each_file_are_read(capsys, tmp_path, words):
     assert "limit cannot be 0" in ended(capsys, *command, 0)
 
 
-def test_the_command_asks_a_chat_model_in_place_of_an_encoder(
-    capsys, files, words, httpserver, chat
-):
+def test_the_command_asks_a_chat_model_in_place_of_an_encoder(capsys, files, words, httpserver):
     data, told = files
+    chat = ["--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1")]
     prompts = chat_server(httpserver, lambda prompt: "0.1")
     out, _ = passed(capsys, "sts", data, "--gold", told, "--json", *chat)
     assert not words
@@ -154,29 +147,23 @@ def test_what_cannot_be_measured_ends_the_command_before_a_model_is_loaded(
 FLAGS = ["--device", "cpu", "--epochs", 2, "--batch-size", 8, "--learning-rate", 3e-3]
 
 
-@pytest.fixture
-def validation(write_table: Callable[..., Path]) -> list[object]:
+@pytest.mark.skipif(find_spec("datasets") is None, reason="needs the extra 'finetune'")
+@pytest.mark.usefixtures("one_thread", "no_card", "tried")
+def test_the_command_with_everything_gives_what_sts_then_gives(capsys, tmp_path, write_table):
+    from towers import save_sentence_transformer
+
     pairs, scores = [], []
     for k, group in enumerate(GROUPS[12:]):
         (right,), (wrong,) = group.correct, group.incorrect
-        first = {"r": group.sentence, "w": group.sentence, "x": right}
-        second = {"r": right, "w": wrong, "x": wrong}
-        pairs += [
-            dev(f"{k}{c}", MWE1=group.mwe or "", sentence1=first[c], sentence2=second[c])
-            for c in "rwx"
-        ]
+        for name, first, second in (
+            ("r", group.sentence, right),
+            ("w", group.sentence, wrong),
+            ("x", right, wrong),
+        ):
+            pairs.append(dev(f"{k}{name}", MWE1=group.mwe, sentence1=first, sentence2=second))
         scores += [gold(f"{k}r"), gold(f"{k}w", "", f"{k}x")]
-    files = write_table(*pairs, name="dev.csv"), write_table(*scores, name="gold.csv")
-    return ["--validation", files[0], "--validation-gold", files[1]]
-
-
-@pytest.mark.skipif(find_spec("datasets") is None, reason="needs the extra 'finetune'")
-@pytest.mark.usefixtures("one_thread", "no_card", "tried")
-def test_the_command_with_everything_gives_what_sts_then_gives(
-    capsys, tmp_path, validation, write_table
-):
-    from towers import save_sentence_transformer
-
+    told = write_table(*pairs, name="dev.csv"), write_table(*scores, name="gold.csv")
+    validation = ["--validation", told[0], "--validation-gold", told[1]]
     saved = save_sentence_transformer(tmp_path / "models" / "plain")
     data = write_table(*training_rows(GROUPS[:12]), name="train.csv")
     stsb = write_benchmark(tmp_path / "sts.tsv")

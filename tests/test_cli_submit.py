@@ -3,7 +3,6 @@
 import ast
 import json
 import shutil
-from pathlib import Path
 from zipfile import ZipFile
 
 import pandas as pd
@@ -74,15 +73,8 @@ def test_fifteen_blind_files_become_one_zip(capsys, tmp_path, write_table, share
     assert len(found["submission_TR.tsv"]) == 180
 
 
-def plain(folder: Path) -> Path:
-    folder.mkdir()
-    path = folder / "submission_Turkish.tsv"
-    pd.DataFrame([admire_row()]).to_csv(path, sep="\t", index=False)
-    return path
-
-
-def test_a_run_finds_its_data_from_any_folder(capsys, tmp_path, monkeypatch, opened):
-    plain(tmp_path / "blind")
+def test_a_run_finds_its_data_from_any_folder(capsys, tmp_path, monkeypatch, write_table, opened):
+    write_table(admire_row(), name="blind/submission_Turkish.tsv")
     monkeypatch.chdir(tmp_path)
     assert run(capsys, "rank", "blind", "--query", "compound", "--out", "run")[0] == 0
     (tmp_path / "elsewhere").mkdir()

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from toys import OWL, PAPER, ScriptedChat, WordEncoder, explains, says
+from toys import OWL, PAPER, Detector, ScriptedChat, WordEncoder, explains, says
 
 from admire import Ranking, Settings, UserError, compare_runs, rank, read_submission, write_run
 from admire.metrics.item_figures import score_items
 from admire.pipeline.fusion import fuse
 from admire.pipeline.past_runs import read_run
-from admire.senses import Sense
 from admire.tasks.score import Score
 
 ITEMS = [
@@ -92,20 +91,11 @@ def fused_of(tmp_path: Path, *settings: Settings, weights: list[float] | None = 
     """Fuse runs of an item that a detector takes as literal, at 0.2, by different settings."""
     folders = [tmp_path / str(number) for number in range(len(settings))]
     for folder, of_run in zip(folders, settings, strict=True):
-        made = {"llms": [says("Idiomatic")], "detector": Unsure(), "encoder": WordEncoder()}
+        made = {"llms": [says("Idiomatic")], "detector": Detector(), "encoder": WordEncoder()}
         write_run(rank([ITEMS[0]], of_run, **made), folder)
     write_run(fuse(folders, weights=weights), tmp_path / "fused")
     (ranking,) = read_run(tmp_path / "fused").rankings
     return ranking
-
-
-class Unsure:
-    """A detector that takes everything as literal, and is not sure of it."""
-
-    identity = "unsure"
-
-    def classify(self, uses, *_):
-        return [Sense("literal", 0.2, by="detector") for _ in uses]
 
 
 DETECTED, GIVEN, VOTED = (replace(PAPER, sense=sense) for sense in ("detector", "given", "vote"))

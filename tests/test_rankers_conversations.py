@@ -42,14 +42,8 @@ class Model(ChatModel):
 pytestmark = pytest.mark.usefixtures("forgotten")
 
 
-def by(ranker: Any, model: ChatModel) -> list[tuple[float, ...]]:
-    """Rank by a ranker of one's own, and return the scores."""
-    register("ranker", "own")(ranker)
-    run = rank(ITEMS, Settings(rankers=("own",), sense="given", meanings="gloss"), llms=[model])
-    return [ranking.judgements[0].scores for ranking in run.rankings]
-
-
 def test_a_ranker_that_yields_twice_gets_the_replies_of_each_round():
+    @register("ranker", "own")
     def ranker(item, reading):
         (topic,) = yield [Question(f"What is {item.compound} about?", purpose="ranking")]
         replies = yield [Question(f"{topic.text}: {c.caption}") for c in item.candidates]
@@ -61,7 +55,8 @@ def test_a_ranker_that_yields_twice_gets_the_replies_of_each_round():
     expected = [
         (float(len(f"What is {item.compound} about?: ")),) * len(item.candidates) for item in ITEMS
     ]
-    assert by(ranker, model) == expected
+    run = rank(ITEMS, Settings(rankers=("own",), sense="given", meanings="gloss"), llms=[model])
+    assert [ranking.judgements[0].scores for ranking in run.rankings] == expected
     assert model.asked["ranking"] == sum(1 + len(item.candidates) for item in ITEMS)
 
 

@@ -6,13 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from os.path import commonprefix
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from commands import until
 from judges import Judge
 from serving import LONGEST, ROW, TOYS, ColourEncoder, drawn, problem, serving, toy_models, uri
-from toys import ScriptedChat, explains
+from toys import Detector, ScriptedChat, explains
 
 from admire import UserError, read_submission
 from admire.apps.serve import Models
@@ -20,8 +19,6 @@ from admire.data.items import Item
 from admire.llm.chat import ServerError
 from admire.llm.local import shares_prefix
 from admire.prompts import Prompts
-from admire.senses.detector import Use
-from admire.senses.sense import Sense, likelier
 
 
 @pytest.fixture
@@ -68,18 +65,8 @@ def test_a_sense_that_was_given_or_not_read_has_no_probability_and_no_confidence
         assert (unread | none, unread["readings"][0] | none) == (unread, unread["readings"][0])
 
 
-class Trained:
-    """A detector that was trained on two languages."""
-
-    identity, columns, setting = "trained", (), None
-    card: ClassVar = {"languages": ["en", "pt-br"]}
-
-    def classify(self, uses: list[Use]) -> list[Sense]:
-        return [likelier(0.7, "detector") for _ in uses]
-
-
 def test_a_language_that_the_detector_was_not_trained_on_is_told(monkeypatch):
-    monkeypatch.setattr("admire.senses.open_detector", lambda path: Trained())
+    monkeypatch.setattr("admire.senses.open_detector", lambda path: Detector(0.7, "en", "pt-br"))
     german = {"language": None, "sentence": "Seine Schwester ist eine richtige Nachteule."}
     with serving(toy_models(changes=TOYS | {"sense": "detector"})) as served:
         for row, warned in (
