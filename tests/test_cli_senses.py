@@ -142,16 +142,6 @@ def test_sense_works_on_targets_without_candidates_and_scores_them(
     assert not (tmp_path / "none.tsv").exists()
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
-    for package in ("torch", "sentence_transformers", "datasets", "accelerate"):
-        pytest.importorskip(package, reason="needs the extra 'finetune'")
-    from towers import save_sentence_transformer
-
-    folder = save_sentence_transformer(tmp_path_factory.mktemp("models") / "tiny")
-    return folder.with_name("tiny-parts")
-
-
 MWES = ("night owl", "red lamp", "big bird", "green desk", "blue tree")
 
 
@@ -170,31 +160,26 @@ def training(mwes: tuple[str, ...] = MWES) -> list[dict[str, str]]:
     return [row | AROUND | {"ID": f"i{k}"} for k, row in enumerate(rows)]
 
 
-@pytest.fixture(scope="module")
-def command(base: Path) -> Callable[..., list[object]]:
-    """The arguments of train classifier for a quick training."""
-
-    def arguments(*data: Path, out: Path, setting: str = "one_shot", **options: object) -> list:
-        quick = {"epochs": 8, "batch-size": 4, "learning-rate": 3e-3, "max-length": 24}
-        told = [part for k, v in (quick | options).items() for part in (f"--{k}", v)]
-        start = ["train", "classifier", *data, "--encoder", base, "--out", out, *told]
-        return [*start, "--setting", setting, "--device", "cpu"]
-
-    return arguments
+QUICK = "--epochs 8 --batch-size 4 --learning-rate 3e-3 --max-length 24 --device cpu --seed 3"
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_classifier_is_trained_on_files_and_decides_in_detect_and_sense(
-    capsys, command, write_table, tmp_path
+    capsys, write_table, tmp_path
 ):
+    for package in ("torch", "sentence_transformers", "datasets", "accelerate"):
+        pytest.importorskip(package, reason="needs the extra 'finetune'")
+    from towers import save_sentence_transformer
+
+    base = save_sentence_transformer(tmp_path / "tiny").with_name("tiny-parts")
     one, two = (write_table(*training(m), name=f"{m[0]}.csv") for m in (MWES[:2], MWES[2:]))
     held = training(("small circle",))
     plain = write_table(*without("Label", held), name="dev.csv")
     gold = write_table(*[{k: r[k] for k in ("ID", "Label")} for r in held], name="gold.csv")
     mine = tmp_path / "mine"
-    options = {"validation": plain, "validation-gold": gold, "seed": 3}
-    out, err = passed(
-        capsys, *command(one, two, out=mine, setting="zero_shot", **options), "--json"
-    )
+    command = ["train", "classifier", one, two, "--encoder", base, "--out", mine, *QUICK.split()]
+    command += ["--validation", plain, "--validation-gold", gold, "--setting", "zero_shot"]
+    out, err = passed(capsys, *command, "--json")
     assert "20 sentences to train and 4 to validate on" in err
     found = json.loads(out)
     assert found["after"] == max(found["epochs"]) == 1

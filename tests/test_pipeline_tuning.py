@@ -1,9 +1,9 @@
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -219,43 +219,18 @@ def test_a_run_that_describes_both_senses_can_be_rescored_by_all_of_its_queries(
     assert set(scorings(2)) < set(tried)
 
 
-@pytest.fixture
-def tune(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], str]:
+def tune(capsys: pytest.CaptureFixture[str], folder: Path) -> str:
     """The options that ``admire tune`` chooses for a run folder."""
-
-    def tune(folder: Path) -> str:
-        out, err = passed(capsys, "tune", folder)
-        assert "settings tuned on the other compounds" in " ".join(out.split())
-        found = re.search("Best on all items: (.*)\n", err)
-        assert found
-        return found[1]
-
-    return tune
-
-
-@pytest.fixture
-def read_options(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], Scoring]:
-    """The scoring that ``admire rank`` is given with some options."""
-    given: list[Settings] = []
-
-    def stop(data: Path, out: Path, settings: Settings, *_: object, **__: object) -> list:
-        given.append(settings)
-        raise UserError("That is enough.")
-
-    monkeypatch.setattr("admire.pipeline.run_blocks.rank_file", stop)
-
-    def read_options(options: str) -> Scoring:
-        run(capsys, "rank", SAMPLES, *options.split())
-        return given.pop().scoring
-
-    return read_options
+    out, err = passed(capsys, "tune", folder)
+    assert "settings tuned on the other compounds" in " ".join(out.split())
+    found = re.search("Best on all items: (.*)\n", err)
+    assert found
+    return found[1]
 
 
 @pytest.mark.parametrize(("track", "encoders"), [(None, 2), ("image", 1)])
 def test_tune_prints_options_that_give_what_it_promises(
-    tmp_path, tune, read_options, track, encoders
+    capsys, monkeypatch, tmp_path, track, encoders
 ):
     def made(folder: Path, scoring: Scoring) -> Run:
         if encoders == 2:
@@ -263,7 +238,7 @@ def test_tune_prints_options_that_give_what_it_promises(
         return pictured_run(folder, track, scoring)
 
     write_run(made(tmp_path, RECORDED), tmp_path / "run")
-    options = tune(tmp_path / "run")
+    options = tune(capsys, tmp_path / "run")
     assert ("--image-weight" in options) == (track is None)
     assert ("--caption-weight" in options) == (track is None)
     if encoders == 2:
@@ -273,11 +248,14 @@ def test_tune_prints_options_that_give_what_it_promises(
     tried = scorings(1 if track else 2, encoders)
     scales = read_record(tmp_path / "run")["scales"]
     best = tried[cross_validate(items, rescore_all(parts, tried, scales))[1]]
-    assert read_options(options) == best
-    run = made(tmp_path, best)
-    assert rescored(tmp_path / "run", best) == [r.order for r in run.rankings]
+    ranked = Mock(side_effect=UserError("That is enough."))
+    monkeypatch.setattr("admire.pipeline.run_blocks.rank_file", ranked)
+    run(capsys, "rank", SAMPLES, *options.split())
+    assert ranked.call_args.args[2].scoring == best
+    found = made(tmp_path, best)
+    assert rescored(tmp_path / "run", best) == [r.order for r in found.rankings]
     paper = made(tmp_path, tried[0])
-    assert run.items_frame()["dcg"].mean() > paper.items_frame()["dcg"].mean()
+    assert found.items_frame()["dcg"].mean() > paper.items_frame()["dcg"].mean()
 
 
 def test_tune_keeps_a_default_that_other_compounds_would_make_worse(capsys, tmp_path):
@@ -297,11 +275,11 @@ def test_tune_keeps_a_default_that_other_compounds_would_make_worse(capsys, tmp_
     ("scoring", "expected"), [(Scoring.paper(), ("hard",)), (RECORDED, ("hard", "soft"))]
 )
 def test_a_run_without_glosses_of_literal_uses_tells_nothing_of_the_soft_gate(
-    tmp_path, tune, scoring, expected
+    capsys, tmp_path, scoring, expected
 ):
     write_run(pictured_run(tmp_path, None, scoring), tmp_path / "run")
     assert gates(read_cosines(tmp_path / "run")[1]) == expected
-    assert "soft" in expected or "--gate hard" in tune(tmp_path / "run")
+    assert "soft" in expected or "--gate hard" in tune(capsys, tmp_path / "run")
 
 
 def test_equal_weights_are_tried_first_and_then_those_near_to_them():
