@@ -36,40 +36,6 @@ pytestmark = pytest.mark.bench
 IMAGES = 256
 SIDE = 1024  # as AdMIRe's originals
 
-Preprocess = Callable[[Image.Image], torch.Tensor]
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import open_clip
-
-    folder = tmp_path_factory.mktemp("vit-b-32")
-    torch.manual_seed(0)
-    weights = open_clip.create_model("ViT-B-32").state_dict()
-    save_file(
-        {k: v.contiguous() for k, v in weights.items()}, folder / "open_clip_model.safetensors"
-    )
-    config = {"model_cfg": open_clip.get_model_config("ViT-B-32"), "preprocess_cfg": {}}
-    (folder / "open_clip_config.json").write_text(json.dumps(config))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Pictures that compress about as generated illustrations do: soft blobs with some grain."""
-    folder = tmp_path_factory.mktemp("pictures")
-    rng = np.random.default_rng(0)
-    paths = []
-    for k in range(IMAGES):
-        blobs = Image.fromarray(rng.integers(0, 256, (12, 12, 3), dtype=np.uint8))
-        soft = np.asarray(blobs.resize((SIDE, SIDE), Image.Resampling.BICUBIC), dtype=np.int16)
-        grain = rng.integers(-3, 4, soft.shape, dtype=np.int16)
-        paths.append(folder / f"{k}.png")
-        Image.fromarray((soft + grain).clip(0, 255).astype(np.uint8)).save(
-            paths[-1], compress_level=1
-        )
-    return paths
-
 
 def literal_uses(count: int, run: int) -> list[Item]:
     """Items that no cache knows and that ask no chat model."""
@@ -184,16 +150,6 @@ def test_minilm_and_sbert_beside_sentence_transformers(tmp_path: Path):
     assert busy["minilm"] <= 2 / 3 * busy["sentence-transformers"]
 
 
-def plain_loop(model: torch.nn.Module, preprocess: Preprocess, paths: list[Path]) -> np.ndarray:
-    """What one writes first: open, preprocess and encode one picture after the other."""
-    found = []
-    with torch.no_grad():
-        for path in paths:
-            image = preprocess(Image.open(path)).unsqueeze(0)
-            found.append(model.encode_image(image, normalize=True)[0].numpy())
-    return np.stack(found)
-
-
 def measured(
     what: str, task: Callable[[], np.ndarray], unit: str = "images"
 ) -> tuple[float, np.ndarray]:
@@ -208,20 +164,41 @@ def measured(
     return taken, result
 
 
-def test_the_pipeline_is_ahead_of_a_plain_loop(model_folder: Path, pictures: list[Path]):
+def test_the_pipeline_is_ahead_of_a_plain_loop(tmp_path: Path):
+    import open_clip
+
+    torch.manual_seed(0)
+    weights = open_clip.create_model("ViT-B-32").state_dict()
+    weights = {name: weight.contiguous() for name, weight in weights.items()}
+    save_file(weights, tmp_path / "open_clip_model.safetensors")
+    config = {"model_cfg": open_clip.get_model_config("ViT-B-32"), "preprocess_cfg": {}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
+    pictures = [tmp_path / f"{k}.png" for k in range(IMAGES)]
+    rng = np.random.default_rng(0)
+    for picture in pictures:  # compress about as generated illustrations: soft blobs, some grain
+        blobs = Image.fromarray(rng.integers(0, 256, (12, 12, 3), dtype=np.uint8))
+        soft = np.asarray(blobs.resize((SIDE, SIDE), Image.Resampling.BICUBIC), dtype=np.int16)
+        grain = rng.integers(-3, 4, soft.shape, dtype=np.int16)
+        shown = Image.fromarray((soft + grain).clip(0, 255).astype(np.uint8))
+        shown.save(picture, compress_level=1)
+
     def encoder(precision: Precision) -> CachedEncoder:
-        opened = open_encoder(f"openclip:{model_folder}", device="cpu", precision=precision)
+        opened = open_encoder(f"openclip:{tmp_path}", device="cpu", precision=precision)
         assert isinstance(opened, CachedEncoder)
         opened.encoder.encode_texts(["loaded"], role="query")
         return opened
 
-    import open_clip
+    def plain_loop() -> np.ndarray:
+        """What one writes first: open, preprocess and encode one picture after the other."""
+        with torch.no_grad():
+            images = (preprocess(Image.open(path)).unsqueeze(0) for path in pictures)
+            return np.stack([model.encode_image(image, normalize=True)[0] for image in images])
 
     print(f"\n{len(pictures)} pictures of {SIDE} x {SIDE}, ViT-B/32, {cores()} cores")
-    model, _, preprocess = open_clip.create_model_and_transforms(f"local-dir:{model_folder}")
+    model, _, preprocess = open_clip.create_model_and_transforms(f"local-dir:{tmp_path}")
     model.eval()
     exact, coarse = encoder("float32"), encoder("bfloat16")
-    slow, expected = measured("plain loop", lambda: plain_loop(model, preprocess, pictures))
+    slow, expected = measured("plain loop", plain_loop)
     first, found = measured("admire, float32", lambda: exact.encode_images(pictures))
     rough, near = measured("admire, bfloat16", lambda: coarse.encode_images(pictures))
     second, again = measured("admire, cached", lambda: exact.encode_images(pictures))

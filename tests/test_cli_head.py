@@ -14,7 +14,7 @@ from conftest import admire_row
 pytest.importorskip("torch", reason="needs the extra 'train'")
 
 from heads import SETTINGS, fresh
-from toys import ScriptedChat, WordEncoder, open_words
+from toys import ScriptedChat, WordEncoder
 
 from admire.encoders.projection import Projection, load_projection
 from admire.encoders.training_settings import HeadTraining
@@ -26,11 +26,6 @@ COMPOUNDS = ("night owl", "bad apple", "red tape", "couch potato", "cold feet")
 SMALL = ("--soft-negatives", "2", "--hidden", "8", "--output", "5", "--epochs", "3")
 
 
-class Others(WordEncoder):
-    name = "others"
-    identity = "others:1"
-
-
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Toys in place of the models; what was asked for."""
@@ -38,7 +33,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def open_encoder(name: str, **options: Any) -> WordEncoder:
         opened.append((name, options))
-        return Others() if name == "others" else open_words(name)
+        encoder = WordEncoder()
+        if name == "others":
+            encoder.name, encoder.identity = name, "others:1"
+        return encoder
 
     def open_llm(name: str, *, url: str | None = None, **_: Any) -> ScriptedChat:
         opened.append((name, url))
@@ -145,15 +143,6 @@ def test_settings_that_do_not_suit_the_data_are_refused_before_a_model_is_opened
     assert not opened
 
 
-def write_head(folder: Path, **changes: object) -> Projection:
-    """An untrained head for the vectors of WordEncoder."""
-    settings = replace(SETTINGS, **changes)
-    card = {"encoder": {"name": "words", "identity": "words:1"}, "width": 512}
-    head = Projection(fresh(512, settings), card | {"settings": asdict(settings)})
-    head.save(folder)
-    return head
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -165,7 +154,10 @@ def write_head(folder: Path, **changes: object) -> Projection:
     ],
 )
 def test_a_head_that_does_not_fit_is_refused(capsys, tmp_path, opened, table, options, message):
-    write_head(tmp_path / "head", glosses_only=True)
+    settings = replace(SETTINGS, glosses_only=True)
+    card = {"encoder": {"name": "words", "identity": "words:1"}, "width": 512}
+    head = Projection(fresh(512, settings), card | {"settings": asdict(settings)})
+    head.save(tmp_path / "head")
     command = ("rank", table, *options, "--head", tmp_path / "head", "--out", tmp_path / "run")
     code, out, err = run(capsys, *command)
     assert (code, out) == (2, "")

@@ -149,13 +149,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
-def fill_in_the_sentences(manifest: Path) -> None:
-    """Do what the pages tell the reader to do after ``admire init``."""
-    table = pd.read_csv(manifest)
-    table["sentence"] = [f"My sister is a {compound}." for compound in table["compound"]]
-    table.to_csv(manifest, index=False)
-
-
 @pytest.fixture
 def toys(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A chat model and a detector that take no time; one cache for all pages."""
@@ -203,7 +196,9 @@ def test_the_commands_of_readme_and_docs_run_as_they_stand(clone, toys, monkeypa
                 code, out, message = run(capsys, *words)
                 ran += 1
             if words[0] == "init":
-                fill_in_the_sentences(Path("my_set/manifest.csv"))
+                table = pd.read_csv("my_set/manifest.csv")
+                table["sentence"] = [f"My sister is a {name}." for name in table["compound"]]
+                table.to_csv("my_set/manifest.csv", index=False)
             if code:
                 failed.append(f"{page.name}: admire {command}\n    {message.strip()}")
             Path("printed").write_text(out, encoding="utf-8")

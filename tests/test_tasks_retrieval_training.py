@@ -129,14 +129,11 @@ def cosines(draw: st.DrawFn) -> tuple[list[float], list[list[float]]]:
     )
 
 
-def double(values: object) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
 @given(cosines(), st.floats(0.02, 3), st.booleans())
 def test_the_loss_is_equation_2(drawn_cosines, temperature, positive_in_denominator):
     variant = {"temperature": temperature, "positive_in_denominator": positive_in_denominator}
-    loss = contrastive_loss(*map(double, drawn_cosines), **variant)
+    tensors = (torch.tensor(values, dtype=torch.float64) for values in drawn_cosines)
+    loss = contrastive_loss(*tensors, **variant)
     assert float(loss) == pytest.approx(equation_2(*drawn_cosines, **variant), abs=1e-9)
 
 
