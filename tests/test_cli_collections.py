@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -9,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from benchmarks import toys_opened
-from commands import ended, run
+from commands import ended, json_of, passed, run
 from toys import PictureEncoder
 
 
@@ -19,36 +17,28 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return toys_opened(monkeypatch, "apps.search.search")
 
 
-@pytest.fixture
-def texts(tmp_path: Path) -> Path:
-    path = tmp_path / "texts.txt"
-    path.write_text("Someone who works late.\nA bird on a branch.\nA night owl on a branch.\n")
-    return path
-
-
-def test_search_prints_the_best_as_a_table_or_json(capsys, tmp_path, texts, opened):
+def test_search_prints_the_best_as_a_table_or_json(capsys, tmp_path, opened):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("Someone who works late.\nA bird on a branch.\nA night owl on a branch.\n")
     shared = ("search", "A Night Owl codes this.", "--span", "Night Owl")
-    code, printed, err = run(capsys, *shared, "--index", texts, "--top", 1, "--llm", "openai:x")
-    assert code == 0, err
+    printed, err = passed(capsys, *shared, "--index", texts, "--top", 1, "--llm", "openai:x")
     assert opened == [("e5", "auto"), ("openai:x", None)]
     assert "Night Owl, idiomatic: someone who works" in printed
     assert re.search(r"\+\d\.\d\d *│ *1 *│ *Someone who works late", printed)
     assert "branch" not in printed
 
     out = tmp_path / "index"
-    code, _, err = run(capsys, "index", texts, "--out", out, "--encoder", "words")
-    assert code == 0, err
+    _, err = passed(capsys, "index", texts, "--out", out, "--encoder", "words")
     assert f"Wrote {out} (3 texts)" in err
-    code, printed, err = run(capsys, *shared, "--index", out, "--llm", "openai:x", "--json")
-    assert code == 0, err
+    printed, err = passed(capsys, *shared, "--index", out, "--llm", "openai:x", "--json")
     found = json.loads(printed)
     assert (found["sense"], found["probability_idiomatic"]) == ("idiomatic", 1.0)
     assert found["gloss"] == "someone who works late"
     assert list(found["texts"][0]) == ["id", "score", "text"]
     assert opened[-2][0] == "words", "the index's own encoder"
-    code, printed, _ = run(capsys, *shared, "--index", out, "--query", "sentence", "--json")
-    assert json.loads(printed)["query"] == "sentence"
-    code, printed, _ = run(capsys, *shared, "--index", out, "--query", "compound")
+    plain = (*shared, "--index", out, "--query", "sentence", "--json")
+    assert json_of(capsys, *plain)["query"] == "sentence"
+    printed, _ = passed(capsys, *shared, "--index", out, "--query", "compound")
     assert "Night Owl, compound" in printed
 
 
@@ -68,19 +58,16 @@ def test_pictures_are_indexed_by_sight_and_found_with_path_and_caption(
     capsys, tmp_path, pictures, opened
 ):
     out = tmp_path / "index"
-    code, _, err = run(capsys, "index", pictures, "--out", out)
-    assert code == 0, err
+    _, err = passed(capsys, "index", pictures, "--out", out)
     assert opened == [("sight", "auto")]
     assert f"Wrote {out} (3 pictures)" in err
     shared = ("search", "A night owl codes this.", "--span", "night owl", "--index", out)
-    code, printed, err = run(capsys, *shared, "--llm", "openai:x", "--json", "--top", 1)
-    assert code == 0, err
+    printed, err = passed(capsys, *shared, "--llm", "openai:x", "--json", "--top", 1)
     (found,) = json.loads(printed)["pictures"]
     assert list(found) == ["id", "score", "image", "caption"]
     assert (found["image"], found["caption"]) == (str(pictures / "late.png"), "A desk at night.")
     options = ("--contrast", 2, "--texts", "compound", "--image-weight", 1, "--llm", "openai:x")
-    code, printed, err = run(capsys, *shared, *options, "--query", "compound")
-    assert code == 0, err
+    printed, err = passed(capsys, *shared, *options, "--query", "compound")
     first = next(line for line in printed.splitlines() if re.search(r"[+-]\d\.\d\d", line))
     assert "owl.png" in first
 
@@ -89,14 +76,12 @@ def test_an_index_is_added_to_taken_from_and_exported(capsys, tmp_path, pictures
     out, exported = tmp_path / "index", tmp_path / "vectors.parquet"
     assert run(capsys, "index", pictures, "--out", out, "--encoder", "pictures")[0] == 0
     (pictures / "new.png").write_text("a new owl")
-    code, _, err = run(capsys, "index", pictures, "--out", out, "--add", "--remove", "red.png")
-    assert code == 0, err
+    _, err = passed(capsys, "index", pictures, "--out", out, "--add", "--remove", "red.png")
     assert opened[-1][0] == "pictures"
     assert f"Removed 1 from {out}; 2 remain" in err
     assert f"Wrote {out} (4 pictures: 2 new, 0 gone)" in err
     for remove in (("--remove", "r*"), ()):
-        code, _, err = run(capsys, "index", "--out", out, *remove, "--export", exported)
-        assert code == 0, err
+        _, err = passed(capsys, "index", "--out", out, *remove, "--export", exported)
     assert f"Wrote {exported}" in err
     table = pd.read_parquet(exported)
     names = ["late.png", "owl.png", "new.png"]
@@ -119,8 +104,7 @@ def test_what_cannot_be_indexed_is_refused_or_left_out_and_counted(
     assert "(--skip-bad)" in message
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures", "secret.png"]
     for add in ((), ("--add",)):
-        code, _, err = run(capsys, "index", source, "--out", out, "--skip-bad", *add)
-        assert code == 0, err
+        _, err = passed(capsys, "index", source, "--out", out, "--skip-bad", *add)
         assert f"{source}: 1 left out, such as {source}, row 2, image: '../secret.png'" in err
         assert f"Wrote {out} (1 picture" in err
     source.write_text("image\n../secret.png")

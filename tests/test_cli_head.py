@@ -1,7 +1,5 @@
 """The commands that train heads, and rank in a head's space."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from dataclasses import asdict, replace
@@ -10,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import run
+from commands import passed, run
 from conftest import admire_row
 
 pytest.importorskip("torch", reason="needs the extra 'train'")
 
 from heads import SETTINGS, fresh
-from toys import ScriptedChat, WordEncoder, open_words
+from toys import ScriptedChat, WordEncoder
 
 from admire.encoders.projection import Projection, load_projection
 from admire.encoders.training_settings import HeadTraining
@@ -28,11 +26,6 @@ COMPOUNDS = ("night owl", "bad apple", "red tape", "couch potato", "cold feet")
 SMALL = ("--soft-negatives", "2", "--hidden", "8", "--output", "5", "--epochs", "3")
 
 
-class Others(WordEncoder):
-    name = "others"
-    identity = "others:1"
-
-
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Toys in place of the models; what was asked for."""
@@ -40,7 +33,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def open_encoder(name: str, **options: Any) -> WordEncoder:
         opened.append((name, options))
-        return Others() if name == "others" else open_words(name)
+        encoder = WordEncoder()
+        if name == "others":
+            encoder.name, encoder.identity = name, "others:1"
+        return encoder
 
     def open_llm(name: str, *, url: str | None = None, **_: Any) -> ScriptedChat:
         opened.append((name, url))
@@ -76,8 +72,7 @@ def test_train_writes_a_head_and_prints_its_card(capsys, tmp_path, opened, table
         "epochs = 99  # options win\nresidual = true\nencoder = 'others'\nseed = 5\n"
     )
     options += ["--config", str(file)]
-    code, out, err = run(capsys, "train", "head", table, "--out", folder, *SMALL, *options)
-    assert code == 0, err
+    out, err = passed(capsys, "train", "head", table, "--out", folder, *SMALL, *options)
     assert f"Wrote {folder}" in err
     assert opened == [("words", {"device": "cpu"}), ("openai:x", "http://y")]
     card = json.loads(out)
@@ -104,8 +99,7 @@ def test_a_sweep_tries_what_is_asked_for_and_its_folds_go_on(
     file = tmp_path / "sweep.toml"
     file.write_text("batch_size = [2]\nsoft_negatives = [9]  # options win\nresidual = true\n")
     options += ["--config", str(file)]
-    code, stdout, err = run(capsys, "sweep", table, "--out", out, *options)
-    assert code == 0, err
+    stdout, err = passed(capsys, "sweep", table, "--out", out, *options)
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     settings = [HeadTraining(**json.loads(row["job"])[0]) for row in rows]
     assert [job.soft_negatives for job in settings] == [1, 2]
@@ -115,8 +109,7 @@ def test_a_sweep_tries_what_is_asked_for_and_its_folds_go_on(
     assert [row["validation_loss"] for row in printed] == pytest.approx(losses)
 
     folded = ("sweep", table, "--out", out, *options, "--folds", "5")
-    code, stdout, err = run(capsys, *folded)
-    assert code == 0, err
+    stdout, err = passed(capsys, *folded)
     assert len(out.read_text().splitlines()) == 2 + 2 * 5
     _, again, err = run(capsys, *folded)
     assert again == stdout
@@ -150,15 +143,6 @@ def test_settings_that_do_not_suit_the_data_are_refused_before_a_model_is_opened
     assert not opened
 
 
-def write_head(folder: Path, **changes: object) -> Projection:
-    """An untrained head for the vectors of WordEncoder."""
-    settings = replace(SETTINGS, **changes)
-    card = {"encoder": {"name": "words", "identity": "words:1"}, "width": 512}
-    head = Projection(fresh(512, settings), card | {"settings": asdict(settings)})
-    head.save(folder)
-    return head
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -170,7 +154,10 @@ def write_head(folder: Path, **changes: object) -> Projection:
     ],
 )
 def test_a_head_that_does_not_fit_is_refused(capsys, tmp_path, opened, table, options, message):
-    write_head(tmp_path / "head", glosses_only=True)
+    settings = replace(SETTINGS, glosses_only=True)
+    card = {"encoder": {"name": "words", "identity": "words:1"}, "width": 512}
+    head = Projection(fresh(512, settings), card | {"settings": asdict(settings)})
+    head.save(tmp_path / "head")
     command = ("rank", table, *options, "--head", tmp_path / "head", "--out", tmp_path / "run")
     code, out, err = run(capsys, *command)
     assert (code, out) == (2, "")

@@ -1,7 +1,5 @@
 """``admire rank``, ``score`` and ``fuse``: what options set, what is printed, and Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -12,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from commands import ended, hide, run
+from commands import ended, hide, json_of, passed, run
 from conftest import admire_row
 from rich.console import Console
-from toys import PictureEncoder, ScriptedChat, WordEncoder, draw, open_words, opener
+from toys import PictureEncoder, ScriptedChat, WordEncoder, draw, opener
 
 from admire import (
     PROFILES,
@@ -76,17 +74,10 @@ def test_a_score_that_rounds_to_nothing_has_no_minus_and_ties_are_marked(capsys,
     assert (out.count("+0.00"), out.count("(tied)")) == (5, 2)
 
 
-@pytest.fixture
-def words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words of captions in place of all encoders."""
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
-
-
 def test_the_embedded_profiles_encoder_needs_no_torch(capsys, monkeypatch, tmp_path, write_table):
     hide(monkeypatch, "torch", "open_clip", "transformers", "sentence_transformers", "PIL")
     data, out = write_table(admire_row()), tmp_path / "run"
-    code, _, err = run(capsys, "rank", data, "--query", "compound", "--out", out)
-    assert code == 0, err
+    passed(capsys, "rank", data, "--query", "compound", "--out", out)
     record = json.loads((out / "run.json").read_text())
     assert record["models"]["encoders"].keys() == {"caption"}
 
@@ -109,8 +100,7 @@ def test_a_run_is_the_model_of_another(capsys, tmp_path, wavering):
 def test_a_program_reads_where_the_run_is_and_its_figures(capsys, tmp_path, write_table):
     data, out = write_table(admire_row(), admire_row("cold feet")), tmp_path / "my run"
     options = ("--query", "compound", "--json")
-    code, printed, err = run(capsys, "rank", data, "--out", out, *options)
-    assert code == 0, err
+    printed, err = passed(capsys, "rank", data, "--out", out, *options)
     content = json.loads(printed)
     figures = content.pop("figures")
     assert content == {
@@ -129,7 +119,7 @@ def test_a_program_reads_where_the_run_is_and_its_figures(capsys, tmp_path, writ
     assert err.endswith(f"Next: admire report '{out}'\n")
     assert "compare it with another" in run(capsys, "score", out)[2]
     options = ("--query", "compound", "--images", tmp_path)
-    code, _, err = run(
+    _, err = passed(
         capsys, "rank", write_table(admire_row(expected_order="")), *options, "--out", out
     )
     assert f"Next: admire report '{out}' --data {data}\nNo gold: judge the items" in err
@@ -169,13 +159,11 @@ def test_one_item_is_ranked_on_the_command_line(capsys, tmp_path, monkeypatch):
     draw(lamp, "a lamp at a desk")
     draw(owl, "a night owl")
     asked = ("one", "night owl", "She is a night owl.")
-    code, out, err = run(capsys, *asked, lamp, owl, "--query", "compound")
-    assert code == 0, err
+    out, err = passed(capsys, *asked, lamp, owl, "--query", "compound")
     assert out.index("owl.png") < out.index("lamp.png")
     captions = ("--caption", "a lamp", "--caption", "a night owl", "--caption", "a bird")
     options = ("--query", "compound", "--lang", "de", "--json")
-    code, out, err = run(capsys, *asked, *captions, *options)
-    assert code == 0, err
+    out, err = passed(capsys, *asked, *captions, *options)
     row = json.loads(out)
     assert (row["language"], row["order"][0]) == ("de", "candidate2")
     reason = "“candidate2” is first because it is most like the words “night owl”."
@@ -290,8 +278,7 @@ def test_gold_for_some_items_or_of_senses_alone_is_scored_and_counted(capsys, wa
 def test_a_run_is_scored_with_how_far_its_senses_can_be_trusted(capsys, wavering):
     data, folder = wavering
     submission = folder / "submission_en.tsv"
-    code, out, err = run(capsys, "score", submission, "--gold", data, "--json")
-    assert code == 0
+    out, err = passed(capsys, "score", submission, "--gold", data, "--json")
     assert "no calibration table" not in err
     content = json.loads(out)
     assert content.keys() == {str(submission), "reliability"}
@@ -300,7 +287,7 @@ def test_a_run_is_scored_with_how_far_its_senses_can_be_trusted(capsys, wavering
     assert "calibration_error" in {row["metric"] for row in reliability["figures"]}
     assert (reliability["unsure"]["below"], reliability["unsure"]["items"]) == (0.7, 2)
     assert {row["n"] for row in reliability["unsure"]["without"]} == {1}
-    of_folder = json.loads(run(capsys, "score", folder, "--gold", data, "--json")[1])
+    of_folder = json_of(capsys, "score", folder, "--gold", data, "--json")
     assert list(of_folder.values()) == [content[str(submission)], {str(folder): reliability}]
     _, out, _ = run(capsys, "score", folder, "--gold", data)
     for words in ("calibration_error", "Coverage", "2 of 3 items are unsure (below 0.7)"):
@@ -313,8 +300,7 @@ def test_judgements_correct_the_gold_of_a_run(capsys, tmp_path, wavering):
     said = {"compound": "night owl", "sentence": "A night owl.", "sense": "literal"}
     judgements.write_text(json.dumps({"judgements": [said]}))
     command = ["score", folder, "--judgements", judgements]
-    code, out, err = run(capsys, *command, "--json")
-    assert code == 0, err
+    out, err = passed(capsys, *command, "--json")
     corrected, plain = (json.loads(text) for text in (out, run(capsys, *command[:2], "--json")[1]))
     before = corrected["judgements"].pop("before")
     assert corrected["judgements"] == {"judged": 1, "senses": 1, "bests": 0}
@@ -332,8 +318,7 @@ def test_a_submission_that_is_not_a_runs_is_scored_as_it_is(capsys, tmp_path, wa
     submission = folder / "submission_en.tsv"
 
     def refused(submission: Path) -> str:
-        code, out, err = run(capsys, "score", submission, "--gold", data, "--json")
-        assert code == 0
+        out, err = passed(capsys, "score", submission, "--gold", data, "--json")
         assert json.loads(out).keys() == {str(submission)}
         return err.partition(f"{submission}: no calibration table, because ")[2]
 
@@ -351,7 +336,7 @@ def test_a_figure_is_placed_among_published_ones(capsys, write_table):
     gold = write_table(*rows)
     mine = write_table(*rows[:11], *(row | LAST for row in rows[11:]), name="mine.tsv")
     command = ["score", mine, "--gold", gold, "--published"]
-    (board,) = json.loads(run(capsys, *command, "en-dev", "--json")[1])["published"][str(mine)]
+    (board,) = json_of(capsys, *command, "en-dev", "--json")["published"][str(mine)]
     assert (board["set"], board["subtask"], board["track"]) == ("en-dev", "a", "image+caption")
     assert [(place["place"], place["of"]) for place in board["places"]] == [(2, 31), (4, 31)]
     first = board["systems"][0]
@@ -385,8 +370,7 @@ def test_runs_without_gold_are_scored_by_their_agreement(capsys, tmp_path, waver
     ]
     write_run(replace(run_, rankings=tuple(blind)), tmp_path / "blind")
     for pair in ([tmp_path / "blind", folder], [folder / "submission_en.tsv"] * 2):
-        code, out, err = run(capsys, "score", *pair, "--json")
-        assert code == 0
+        out, err = passed(capsys, "score", *pair, "--json")
         assert [row["metric"] for row in json.loads(out)["agreement"]] == list(AGREEMENT)
         assert "--gold" in err
         assert all(word in run(capsys, "score", *pair)[1] for word in ("Agreement", *AGREEMENT))
@@ -419,8 +403,7 @@ def test_runs_are_fused_into_a_run(capsys, tmp_path, write_table):
         assert run(capsys, "rank", data, "--query", folder.name, "--out", folder)[0] == 0
     fused = tmp_path / "fused"
     for weights in (["--weight", "1,0.5"], ["--weight", "1", "--weight", "0.5"]):
-        code, out, err = run(capsys, "fuse", *folders, "--out", fused, *weights, "--method", "rrf")
-        assert code == 0
+        out, err = passed(capsys, "fuse", *folders, "--out", fused, *weights, "--method", "rrf")
         record = json.loads((fused / "run.json").read_text())
         assert (record["fusion"], [of["weight"] for of in record["fused"]]) == ("rrf", [1, 0.5])
         assert "top1" in out

@@ -1,7 +1,5 @@
 """``admire reproduce``: recipes that come with admire, and a table of one's own, row by row."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from benchmarks import OWLS, write_split
-from commands import HEAVY, ended, loaded, run
+from commands import HEAVY, ended, json_of, loaded, passed, run
 from conftest import admire_row
 from sentences import TABLE_6
 
@@ -103,8 +101,7 @@ def test_recipes_name_only_recipes_that_there_are():
 def test_rows_run_are_compared_and_are_not_run_twice(capsys, monkeypatch, tmp_path, recipe):
     out = tmp_path / "out"
     call = ("reproduce", recipe, "--data", tmp_path, "--out", out)
-    code, _, err = run(capsys, *call)
-    assert code == 0, err
+    passed(capsys, *call)
     figures = table(out)
     row = figures.loc["compound", "EN", "top1"]
     assert (row["n"], row["published"]) == (3, 0.5)
@@ -129,8 +126,7 @@ def test_rows_run_are_compared_and_are_not_run_twice(capsys, monkeypatch, tmp_pa
     assert "No weights." in page
     # A second call reads what came out.
     monkeypatch.setattr(Rank, "run", None)
-    code, printed, err = run(capsys, *call, "--json")
-    assert code == 0, err
+    printed, _ = passed(capsys, *call, "--json")
     assert table(out)["ours"].equals(figures["ours"])
     assert json.loads(printed)["figures"][0]["ours"] == row["ours"]
     # Python gets the table that the command writes.
@@ -249,8 +245,7 @@ def test_a_forecast_counts_what_rows_share_once(capsys, monkeypatch, tmp_path, r
     again = '{ name = "again", parts = ["GPT"], settings = { contrast = 0.0 } }'
     text = RECIPE.replace('{ name = "theirs"', f'{again},\n{{ name = "theirs"')
     recipe.write_text(text.replace('sense = "given", ', ""), encoding="utf-8")
-    code, printed, err = run(capsys, "reproduce", recipe, "--data", tmp_path, "--dry-run", "--json")
-    assert code == 0, err
+    printed, err = passed(capsys, "reproduce", recipe, "--data", tmp_path, "--dry-run", "--json")
     stages = json.loads(printed)
     asked = {kind: sum(s["questions"] for s in stages if s["stage"] == kind) for kind in KINDS}
     assert asked == {"senses": 3 * 5, "meanings": 3 * 2}
@@ -280,9 +275,8 @@ def test_a_forecast_counts_the_questions_of_senses_heads_and_retrieval(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     write_split(tmp_path, "test", OWLS)
     recipe.write_text(SENSES, encoding="utf-8")
-    code, printed, err = run(capsys, "reproduce", recipe, "--data", tmp_path, "--dry-run", "--json")
-    assert code == 0, err
-    asked = [(stage["stage"], stage["questions"]) for stage in json.loads(printed)]
+    stages = json_of(capsys, "reproduce", recipe, "--data", tmp_path, "--dry-run", "--json")
+    asked = [(stage["stage"], stage["questions"]) for stage in stages]
     # Two votes on each of two items; a gloss of the one that the head learns from; with the paper's
     # profile, by which the head is measured, three more votes and a gloss of each of the two; and
     # five votes and a gloss of each of the two queries.
@@ -304,9 +298,8 @@ def test_a_forecast_needs_no_key_and_no_pictures_and_counts_the_ratings_of_pairs
         text.replace('name = "queries"', 'name = "pairs", published = { pairs = [0] }')
     )
     call = ("reproduce", recipe, "--data", tmp_path, "--dry-run", "--json")
-    code, printed, err = run(capsys, *call, "--rows", "head", "--rows", "pairs")
-    assert code == 0, err
-    asked = [(stage["stage"], stage["questions"]) for stage in json.loads(printed)]
+    stages = json_of(capsys, *call, "--rows", "head", "--rows", "pairs")
+    asked = [(stage["stage"], stage["questions"]) for stage in stages]
     assert asked[-1] == ("similarities", 2), "what is asked twice is cached"
     assert [stage for stage, _ in asked[:-1]] == ["meanings", "senses"]
 
@@ -324,8 +317,7 @@ def test_exit_code_2_says_that_no_row_could_run(capsys, tmp_path, recipe, json_t
 def test_a_row_without_gold_runs_and_has_no_figures(capsys, tmp_path, recipe, write_table):
     write_table(admire_row() | {"expected_order": "", "sentence_type": ""}, name="second.tsv")
     call = ("reproduce", recipe, "--data", tmp_path, "--out", tmp_path / "out", "--rows", "1")
-    code, _, err = run(capsys, *call)
-    assert code == 0, err
+    passed(capsys, *call)
     row = table(tmp_path / "out").loc["compound", "EN", "top1"]
     assert (row["note"], pd.isna(row["ours"])) == ("no gold, so no figures", True)
 
@@ -345,8 +337,7 @@ def test_other_chat_models_are_put_in_place_of_a_rows_own_and_marked(
 ):
     file, out = tmp_path / "meanings.csv", tmp_path / "out"
     llm = meanings(file)
-    code, _, err = run(capsys, "reproduce", recipe, "--data", tmp_path, "--out", out, "--llm", llm)
-    assert code == 0, err
+    passed(capsys, "reproduce", recipe, "--data", tmp_path, "--out", out, "--llm", llm)
     rows = table(out)
     row = rows.loc["GPT", "EN", "top1"]
     assert (row["n"], row["stand_in"]) == (3, True)
@@ -397,8 +388,7 @@ def test_pairs_are_counted_and_those_of_several_files_together(capsys, tmp_path,
     for split, kept in (("train", TABLE_6), ("dev", TABLE_6[:2]), ("test", TABLE_6[1:])):
         write_table(*kept, name=f"{split}.csv")
     call = ("reproduce", "chengyusts:5", "--data", tmp_path, "--out", tmp_path / "out")
-    code, printed, err = run(capsys, *call)
-    assert code == 0, err
+    printed, _ = passed(capsys, *call)
     counts = table(tmp_path / "out").loc["ChengyuSTS"]["ours"].unstack()
     assert counts.loc["all"].astype(int).to_dict() == {
         "idioms": 2, "homogeneous": 3, "sts:homogeneous": 0, "adversarial": 4,
@@ -416,8 +406,7 @@ def test_intervals_of_similarity_are_in_the_table(capsys, tmp_path):
         'paper = "P"\ntable = "T"\ntitle = "t"\ncommand = "sts"\nmetrics = ["spearman"]\n'
         'rows = [{ name = "a" }]\nsets.EN.files = ["pairs.csv"]\n'
     )
-    code, _, err = run(capsys, "reproduce", recipe, "--data", tmp_path, "--out", tmp_path / "out")
-    assert code == 0, err
+    passed(capsys, "reproduce", recipe, "--data", tmp_path, "--out", tmp_path / "out")
     row = table(tmp_path / "out").loc["a", "EN", "spearman"]
     assert row["low"] < row["ours"] < row["high"]
 

@@ -1,22 +1,13 @@
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from benchmarks import OWLS, PIES, pies, scattered, toys_opened, write_split
-from commands import run
+from commands import passed
 
 from admire.tasks.retrieval.query_scores import score_queries, summarise_queries
 from admire.tasks.retrieval.similarities import bm25
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Toys in place of the models of retrieve; what was asked for."""
-    return toys_opened(monkeypatch, "tasks.retrieval.retrieve")
 
 
 @pytest.fixture
@@ -29,29 +20,24 @@ def data(tmp_path: Path) -> Path:
 def test_retrieve_writes_files_and_prints_figures(capsys, tmp_path, data):
     out = tmp_path / "run"
     options = (data, "--encoder", "bm25", "--k1", 0.9, "--b", 0.4, "--out", out)
-    code, printed, err = run(capsys, "retrieve", *options)
-    assert code == 0, err
+    printed, err = passed(capsys, "retrieve", *options)
     assert f"Wrote {out}" in err
     rows = summarise_queries(score_queries(OWLS, bm25(OWLS))).to_dict("records")
     for row in rows:
         shown = (row["group"], row["n"], f"{row['r_precision']:.1f}", f"{row['ndcg']:.1f}")
         assert re.search(" *│ *".join(map(str, shown)), printed)
-    code, printed, err = run(capsys, "retrieve", *options, "--usage", "idiomatic", "--json")
-    assert code == 0, err
+    printed, err = passed(capsys, "retrieve", *options, "--usage", "idiomatic", "--json")
     assert [row["group"] for row in json.loads(printed)] == ["all", "idiomatic", "Technology"]
     assert "1 of 2 queries" in err
 
 
-def test_retrieve_opens_the_models_that_it_is_told(capsys, tmp_path, data, opened):
+def test_retrieve_opens_the_models_that_it_is_told(capsys, monkeypatch, tmp_path, data):
+    opened = toys_opened(monkeypatch, "tasks.retrieval.retrieve")
     options = ("--encoder", "words", "--query", "meaning", "--json", "--out", tmp_path / "run")
     options += ("--llm", "openai:x", "--llm-url", "http://y", "--contrast", 0.5)
-    code, printed, err = run(capsys, "retrieve", data, *options, "--device", "cpu")
-    assert code == 0, err
+    printed, _ = passed(capsys, "retrieve", data, *options, "--device", "cpu")
     assert opened == [("words", "cpu"), ("openai:x", "http://y")]
     assert json.loads(printed)[0]["n"] == 2
-
-
-# --------------------------------------------------------------------------- training a retriever
 
 
 @pytest.mark.usefixtures("one_thread", "no_card", "tried")
@@ -66,12 +52,10 @@ def test_train_retriever_writes_models_and_prints_mean_and_deviation(capsys, tmp
     encoder = save_sentence_transformer(tmp_path / "models" / "plain")
     options = ["--encoder", f"sbert:{encoder}", "--device", "cpu", "--epochs", 1]
     options += ["--soft-negatives", 2, "--hard-negatives", 2]
-    code, printed, err = run(capsys, *train, *options)
-    assert code == 0, err
+    printed, err = passed(capsys, *train, *options)
     assert f"Wrote {tmp_path / 'out'}" in err
     lines = [line for line in printed.splitlines() if re.search(r"\b(before|after)\b", line)]
     assert len(lines) == 6
     assert all(re.search(r"\d+\.\d ± 0\.0.*\d+\.\d ± 0\.0", line) for line in lines)
-    code, printed, err = run(capsys, *train, *options, "--json")
-    assert code == 0, err
+    printed, err = passed(capsys, *train, *options, "--json")
     assert [row["group"] for row in json.loads(printed)[:3]] == ["all", "idiomatic", "literal"]

@@ -1,7 +1,5 @@
 """The commands sense, detect, train detector and train classifier."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from commands import chat_server, ended, run
+from commands import chat_server, ended, passed, run
 from conftest import admire_row
 from toys import WordEncoder
 
@@ -64,8 +62,7 @@ def rows_of(out: str) -> dict[str, tuple[int, float, float]]:
 
 
 def test_macro_f1_and_accuracy_are_told_by_language_in_order_and_together(capsys, data, idiomatic):
-    code, out, _ = run(capsys, "detect", data, "--detector", idiomatic, "--json")
-    assert code == 0
+    out, _ = passed(capsys, "detect", data, "--detector", idiomatic, "--json")
     found = rows_of(out)
     assert list(found) == ["en", "pt", "all"]
     # Of English the idiomatic F1 is 2·(2/3)·1 / (2/3 + 1) = 0.8 and the literal one 0.
@@ -79,8 +76,7 @@ def test_macro_f1_and_accuracy_are_told_by_language_in_order_and_together(capsys
 def test_detect_reads_the_first_rows_and_tells_intervals(capsys, data, idiomatic, tmp_path):
     out_file = tmp_path / "mine.csv"
     command = ("detect", data, "--detector", idiomatic, "--out", out_file, "--limit")
-    code, out, err = run(capsys, *command, 3, "--json")
-    assert code == 0, err
+    out, err = passed(capsys, *command, 3, "--json")
     *_, last = json.loads(out)
     assert (last["language"], last["n"]) == ("all", 3)
     for figure in ("macro_f1", "accuracy"):
@@ -121,8 +117,7 @@ def test_sense_works_on_targets_without_candidates_and_scores_them(
     rows[0]["sentence_type"] = "literal"
     data = write_table(*({c: row[c] for c in columns} for row in rows), name="train_targets.tsv")
     out_file = tmp_path / "senses.tsv"
-    code, out, err = run(capsys, "sense", data, "--out", out_file, "--votes", 3, "--json", *model)
-    assert code == 0
+    out, err = passed(capsys, "sense", data, "--out", out_file, "--votes", 3, "--json", *model)
     senses = pd.read_csv(out_file, sep="\t", keep_default_na=False)
     assert senses["predicted_type"].tolist() == ["literal", ""]
     printed = json.loads(out)
@@ -147,16 +142,6 @@ def test_sense_works_on_targets_without_candidates_and_scores_them(
     assert not (tmp_path / "none.tsv").exists()
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
-    for package in ("torch", "sentence_transformers", "datasets", "accelerate"):
-        pytest.importorskip(package, reason="needs the extra 'finetune'")
-    from towers import save_sentence_transformer
-
-    folder = save_sentence_transformer(tmp_path_factory.mktemp("models") / "tiny")
-    return folder.with_name("tiny-parts")
-
-
 MWES = ("night owl", "red lamp", "big bird", "green desk", "blue tree")
 
 
@@ -175,32 +160,26 @@ def training(mwes: tuple[str, ...] = MWES) -> list[dict[str, str]]:
     return [row | AROUND | {"ID": f"i{k}"} for k, row in enumerate(rows)]
 
 
-@pytest.fixture(scope="module")
-def command(base: Path) -> Callable[..., list[object]]:
-    """The arguments of train classifier for a quick training."""
-
-    def arguments(*data: Path, out: Path, setting: str = "one_shot", **options: object) -> list:
-        quick = {"epochs": 8, "batch-size": 4, "learning-rate": 3e-3, "max-length": 24}
-        told = [part for k, v in (quick | options).items() for part in (f"--{k}", v)]
-        start = ["train", "classifier", *data, "--encoder", base, "--out", out, *told]
-        return [*start, "--setting", setting, "--device", "cpu"]
-
-    return arguments
+QUICK = "--epochs 8 --batch-size 4 --learning-rate 3e-3 --max-length 24 --device cpu --seed 3"
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_classifier_is_trained_on_files_and_decides_in_detect_and_sense(
-    capsys, command, write_table, tmp_path
+    capsys, write_table, tmp_path
 ):
+    for package in ("torch", "sentence_transformers", "datasets", "accelerate"):
+        pytest.importorskip(package, reason="needs the extra 'finetune'")
+    from towers import save_sentence_transformer
+
+    base = save_sentence_transformer(tmp_path / "tiny").with_name("tiny-parts")
     one, two = (write_table(*training(m), name=f"{m[0]}.csv") for m in (MWES[:2], MWES[2:]))
     held = training(("small circle",))
     plain = write_table(*without("Label", held), name="dev.csv")
     gold = write_table(*[{k: r[k] for k in ("ID", "Label")} for r in held], name="gold.csv")
     mine = tmp_path / "mine"
-    options = {"validation": plain, "validation-gold": gold, "seed": 3}
-    code, out, err = run(
-        capsys, *command(one, two, out=mine, setting="zero_shot", **options), "--json"
-    )
-    assert code == 0
+    command = ["train", "classifier", one, two, "--encoder", base, "--out", mine, *QUICK.split()]
+    command += ["--validation", plain, "--validation-gold", gold, "--setting", "zero_shot"]
+    out, err = passed(capsys, *command, "--json")
     assert "20 sentences to train and 4 to validate on" in err
     found = json.loads(out)
     assert found["after"] == max(found["epochs"]) == 1
@@ -209,18 +188,16 @@ def test_a_classifier_is_trained_on_files_and_decides_in_detect_and_sense(
     assert (record["rows"], fit["seed"], fit["epochs"], fit["patience"]) == (20, 3, 8, 8)
 
     arguments = ["detect", plain, "--gold", gold, "--detector", mine, "--out", tmp_path / "o.csv"]
-    code, out, _ = run(capsys, *arguments, "--json")
-    assert code == 0
+    out, _ = passed(capsys, *arguments, "--json")
     assert rows_of(out) == {"en": (4, 1, 1), "all": (4, 1, 1)}
     assert pd.read_csv(tmp_path / "o.csv")["Setting"].unique().tolist() == ["zero_shot"]
 
     rows = [admire_row("small circle", sentence=row["Target"]) for row in held]
     senses = tmp_path / "senses.tsv"
-    code, _, _ = run(
+    passed(
         capsys, "sense", write_table(*rows), "--detector", mine, "--sense", "detector",
         "--out", senses,
     )  # fmt: skip
-    assert code == 0
     told = pd.read_csv(senses, sep="\t")
     assert told["predicted_type"].tolist() == ["literal", "literal", "idiomatic", "idiomatic"]
 
@@ -233,7 +210,6 @@ def test_a_light_detector_leaves_compounds_unseen(capsys, write_table, tmp_path)
     mine = tmp_path / "mine.json"
     left_out = ["--leave-out", task, "--leave-out", items]
     for _ in range(2):
-        code, out, _ = run(capsys, "train", "detector", data, "--out", mine, *left_out)
-        assert code == 0
+        out, _ = passed(capsys, "train", "detector", data, "--out", mine, *left_out)
     assert json.loads(out)["compounds"] == len(mwes) - 2
     assert run(capsys, "detect", data, "--detector", mine)[0] == 0

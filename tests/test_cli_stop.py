@@ -1,7 +1,5 @@
 """Ctrl-C, from the first import on, and where a command does not come to its end."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

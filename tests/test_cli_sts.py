@@ -1,15 +1,12 @@
-from __future__ import annotations
-
 import json
 import math
 import re
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from commands import chat_server, ended, run
+from commands import chat_server, ended, json_of, passed, run
 from sentences import GROUPS, PAIRS, TABLE_6, dev, gold, training_rows, write_benchmark
 from toys import WordEncoder
 
@@ -29,11 +26,6 @@ def words(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
     monkeypatch.setattr("admire.tasks.sts.evaluation.open_encoder", open_words)
     return opened
-
-
-@pytest.fixture
-def chat(httpserver) -> list[str]:
-    return ["--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1")]
 
 
 @pytest.fixture
@@ -58,8 +50,7 @@ def files(write_table) -> tuple[Path, Path]:
 
 def test_the_command_prints_what_evaluation_gives(capsys, files, words):
     data, told = files
-    code, out, err = run(capsys, "sts", data, "--gold", told, "--json", "--device", "cpu")
-    assert code == 0, err
+    out, _ = passed(capsys, "sts", data, "--gold", told, "--json", "--device", "cpu")
     assert words == [("e5", "cpu")]
     pairs = read_pairs(data, told)
     expected = correlate(pairs, compare(pairs, checked(WordEncoder())), seed=0)
@@ -67,8 +58,7 @@ def test_the_command_prints_what_evaluation_gives(capsys, files, words):
     pd.testing.assert_frame_equal(table, expected, atol=1e-8)
     wanted = list(expected.iloc[:, :4].itertuples(index=False, name=None))
 
-    code, out, err = run(capsys, "sts", data, "--gold", told)
-    assert code == 0, err
+    out, _ = passed(capsys, "sts", data, "--gold", told)
     line = r"\b(en|pt|all)\W+(all|idiom|sts)\W+(\d+)[^-\w]+(-?\d\.\d{3}|undefined \(all equal\))"
     assert re.findall(line, out) == [
         (language, subset, f"{n}", "undefined (all equal)" if math.isnan(rho) else f"{rho:.3f}")
@@ -84,21 +74,18 @@ def test_the_first_pairs_of_each_file_are_read(capsys, tmp_path, words):
         (tmp_path / f"{split}.csv").write_text(f"S,A_c,A_i,sim\n{rows}", encoding="utf-8")
     out = tmp_path / "mine.csv"
     command = ("sts", tmp_path, "--json", "--out", out, "--limit")
-    code, printed, err = run(capsys, *command, 4)
-    assert code == 0, err
+    printed, err = passed(capsys, *command, 4)
     assert json.loads(printed)[0]["n"] == 2 * 4
     assert "mine.csv (8 pairs)" in err
-    assert json.loads(run(capsys, *command, 100)[1])[0]["n"] == 2 * 9
+    assert json_of(capsys, *command, 100)[0]["n"] == 2 * 9
     assert "limit cannot be 0" in ended(capsys, *command, 0)
 
 
-def test_the_command_asks_a_chat_model_in_place_of_an_encoder(
-    capsys, files, words, httpserver, chat
-):
+def test_the_command_asks_a_chat_model_in_place_of_an_encoder(capsys, files, words, httpserver):
     data, told = files
+    chat = ["--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1")]
     prompts = chat_server(httpserver, lambda prompt: "0.1")
-    code, out, err = run(capsys, "sts", data, "--gold", told, "--json", *chat)
-    assert code == 0, err
+    out, _ = passed(capsys, "sts", data, "--gold", told, "--json", *chat)
     assert not words
     assert len(prompts) == 7
     assert {row["spearman"] for row in json.loads(out)} == {None}  # all equal
@@ -112,7 +99,7 @@ def test_pairs_are_counted_and_the_hard_ones_of_two_runs_are_listed(
 ):
     others = [row | {"S": f"今天，{row['S']}"} for row in TABLE_6]
     data = write_table(*TABLE_6, *others, name="test.csv")
-    counts = json.loads(run(capsys, "sts", data, "--count", "--json")[1])
+    counts = json_of(capsys, "sts", data, "--count", "--json")
     assert pd.DataFrame(counts).equals(count_pairs(read_pairs(data)))
     first, second, wrong = tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "c.csv"
     assert run(capsys, "sts", data, "--out", first)[0] == 0
@@ -122,7 +109,7 @@ def test_pairs_are_counted_and_the_hard_ones_of_two_runs_are_listed(
     second.write_text(rated.assign(Sim=[0, 0.59, 0, 0, 0.1, 0]).to_csv(index=False))
     words.clear()
     both = ("sts", data, "--hard", first, "--hard", second)
-    (hard,) = json.loads(run(capsys, *both, "--json")[1])
+    (hard,) = json_of(capsys, *both, "--json")
     pair = read_pairs(data)[1]
     assert list(hard.values()) == ["2", pair.mwe, pair.first, pair.second, 0.5, 0.59]
     assert pair.second in run(capsys, *both)[1]
@@ -157,45 +144,36 @@ def test_what_cannot_be_measured_ends_the_command_before_a_model_is_loaded(
     assert "'e5' cannot be changed. Name one of sbert:…. (--pooling, --max-length)" in message
 
 
-# --------------------------------------------------------------------------- training on sentences
-
 FLAGS = ["--device", "cpu", "--epochs", 2, "--batch-size", 8, "--learning-rate", 3e-3]
-
-
-@pytest.fixture
-def validation(write_table: Callable[..., Path]) -> list[object]:
-    pairs, scores = [], []
-    for k, group in enumerate(GROUPS[12:]):
-        (right,), (wrong,) = group.correct, group.incorrect
-        first = {"r": group.sentence, "w": group.sentence, "x": right}
-        second = {"r": right, "w": wrong, "x": wrong}
-        pairs += [
-            dev(f"{k}{c}", MWE1=group.mwe or "", sentence1=first[c], sentence2=second[c])
-            for c in "rwx"
-        ]
-        scores += [gold(f"{k}r"), gold(f"{k}w", "", f"{k}x")]
-    files = write_table(*pairs, name="dev.csv"), write_table(*scores, name="gold.csv")
-    return ["--validation", files[0], "--validation-gold", files[1]]
 
 
 @pytest.mark.skipif(find_spec("datasets") is None, reason="needs the extra 'finetune'")
 @pytest.mark.usefixtures("one_thread", "no_card", "tried")
-def test_the_command_with_everything_gives_what_sts_then_gives(
-    capsys, tmp_path, validation, write_table
-):
+def test_the_command_with_everything_gives_what_sts_then_gives(capsys, tmp_path, write_table):
     from towers import save_sentence_transformer
 
+    pairs, scores = [], []
+    for k, group in enumerate(GROUPS[12:]):
+        (right,), (wrong,) = group.correct, group.incorrect
+        for name, first, second in (
+            ("r", group.sentence, right),
+            ("w", group.sentence, wrong),
+            ("x", right, wrong),
+        ):
+            pairs.append(dev(f"{k}{name}", MWE1=group.mwe, sentence1=first, sentence2=second))
+        scores += [gold(f"{k}r"), gold(f"{k}w", "", f"{k}x")]
+    told = write_table(*pairs, name="dev.csv"), write_table(*scores, name="gold.csv")
+    validation = ["--validation", told[0], "--validation-gold", told[1]]
     saved = save_sentence_transformer(tmp_path / "models" / "plain")
     data = write_table(*training_rows(GROUPS[:12]), name="train.csv")
     stsb = write_benchmark(tmp_path / "sts.tsv")
     left = dev(MWE1="", sentence1=PAIRS[0].first, sentence2="x")
     out = tmp_path / "out"
-    code, printed, err = run(
+    printed, err = passed(
         capsys, "train", "sentences", data, "--out", out, "--encoder", f"sbert:{saved}", *FLAGS,
         *validation, "--sts", stsb, "--mwe-tokens", "--last-layers", 2, "--keep", "last",
         "--no-shuffle", "--leave-out", write_table(left, name="left.csv"), "--json",
     )  # fmt: skip
-    assert code == 0, err
     assert "12 groups and 11 pairs to learn from, 12 to validate" in err
     assert f"Wrote {out}" in err
     history = json.loads(printed)["validation"]
@@ -206,7 +184,6 @@ def test_the_command_with_everything_gives_what_sts_then_gives(
     assert [type(one).__name__ for one in again][1] == "WeightedLayerPooling"
     assert "IDnightowlID" in again.tokenizer.get_added_vocab()
     shared = ["sts", validation[1], "--gold", validation[3], "--device", "cpu", "--json"]
-    code, printed, err = run(capsys, *shared, "--encoder", f"sbert:{out}")
-    assert code == 0, err
+    printed, err = passed(capsys, *shared, "--encoder", f"sbert:{out}")
     found = {row["subset"]: row["spearman"] for row in json.loads(printed)}
     assert found == pytest.approx(history[-1], abs=1e-6)

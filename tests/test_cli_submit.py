@@ -1,16 +1,13 @@
 """From the blind files of all languages to what a team hands in, by two commands."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil
-from pathlib import Path
 from zipfile import ZipFile
 
 import pandas as pd
 import pytest
-from commands import run
+from commands import json_of, passed, run
 from conftest import admire_row
 from toys import WordEncoder, open_words
 
@@ -57,12 +54,10 @@ def test_fifteen_blind_files_become_one_zip(capsys, tmp_path, write_table, share
     for real in (shared / "admire2").glob("*.tsv"):
         shutil.copy(real, tmp_path / "blind")
     out, archive = tmp_path / "run", tmp_path / "submission.zip"
-    code, _, err = run(capsys, "rank", tmp_path / "blind", "--query", "compound", "--out", out)
-    assert code == 0, err
+    _, err = passed(capsys, "rank", tmp_path / "blind", "--query", "compound", "--out", out)
     assert opened == ["e5", "minilm"]
     for _ in range(2):
-        code, _, err = run(capsys, "submit", out, "--out", archive, "--without-sense")
-        assert code == 0, err
+        _, err = passed(capsys, "submit", out, "--out", archive, "--without-sense")
     assert "has no file for" not in err
     with ZipFile(archive) as files:
         found = {name: read(files.open(name)) for name in files.namelist()}
@@ -78,15 +73,8 @@ def test_fifteen_blind_files_become_one_zip(capsys, tmp_path, write_table, share
     assert len(found["submission_TR.tsv"]) == 180
 
 
-def plain(folder: Path) -> Path:
-    folder.mkdir()
-    path = folder / "submission_Turkish.tsv"
-    pd.DataFrame([admire_row()]).to_csv(path, sep="\t", index=False)
-    return path
-
-
-def test_a_run_finds_its_data_from_any_folder(capsys, tmp_path, monkeypatch, opened):
-    plain(tmp_path / "blind")
+def test_a_run_finds_its_data_from_any_folder(capsys, tmp_path, monkeypatch, write_table, opened):
+    write_table(admire_row(), name="blind/submission_Turkish.tsv")
     monkeypatch.chdir(tmp_path)
     assert run(capsys, "rank", "blind", "--query", "compound", "--out", "run")[0] == 0
     (tmp_path / "elsewhere").mkdir()
@@ -107,9 +95,8 @@ def test_a_run_over_languages_is_scored_by_language_and_by_their_mean(
     write_table(admire_row(**last), name="gold/a_uz.tsv")  # what the Turkish file has, too
     gold, out = tmp_path / "gold", tmp_path / "run"
     assert run(capsys, "rank", gold, "--query", "compound", "--out", out)[0] == 0
-    code, printed, err = run(capsys, "score", out, "--gold", gold, "--json")
-    assert code == 0, err
-    table = pd.DataFrame(json.loads(printed)["languages"][str(out)])
+    told = json_of(capsys, "score", out, "--gold", gold, "--json")
+    table = pd.DataFrame(told["languages"][str(out)])
     assert table.loc[table["metric"] == "top1", "mean"].tolist() == [1.0, 0.0, 0.5]
     macro = table[table["group"] == "macro"].set_index("metric")["mean"]
     published = ("--published", "admire2")

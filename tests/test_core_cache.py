@@ -1,7 +1,5 @@
 """Caches that survive kills, and are shared by threads and processes."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

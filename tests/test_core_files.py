@@ -1,7 +1,5 @@
 """Paths that stay in a folder, and texts and tables that are too large to be read."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What plugs in: how plug-ins are found, what they may do wrong, and what is said of it."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable
@@ -9,7 +7,7 @@ from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
-from commands import ended, run
+from commands import ended, passed, run
 from toys import OWL, PAPER, WordEncoder, says
 
 import admire
@@ -57,8 +55,7 @@ def test_a_function_is_a_ranker_of_one_line():
 def test_names_are_listed_without_an_import_and_described_by_one_command(announce, capsys):
     announce("ranker.absent", "no_such_module:Ranker", "admire-broken")
     assert "absent" in registry.names("ranker")
-    code, out, err = run(capsys, "plugins", "ranker", "--json")
-    assert code == 0
+    out, err = passed(capsys, "plugins", "ranker", "--json")
     listed = {row["name"]: row for row in json.loads(out)}
     assert listed["listwise"]["distribution"] == "admire-idioms"
     assert "absent" not in listed
@@ -239,8 +236,7 @@ def test_with_skip_bad_the_items_that_a_plugin_cannot_rank_are_left_out(capsys, 
     code, _, err = run(capsys, *call, "--out", out)
     assert (code, out.exists()) == (2, False)
     assert "'night owl': the ranker 'picky' raised ValueError" in err
-    code, _, err = run(capsys, *call, "--skip-bad", "--out", out)
-    assert code == 0
+    _, err = passed(capsys, *call, "--skip-bad", "--out", out)
     assert err.count("Skipped: “") == 2
     left = read_run(out)
     assert len(left.rankings) == left.record["items"] == len(items) - 2

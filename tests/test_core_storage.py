@@ -1,12 +1,10 @@
 """Files and folders that appear whole, only admire's own folders replaced, one writer at a time."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -121,9 +119,7 @@ ADD = partial(check_folder, kind="run", adding=True)
         ((open_file, write, check_place), ""),
     ],
 )
-def test_what_cannot_be_a_path_or_is_a_folder_is_refused(
-    tmp_path, uses: tuple[Callable[[Path], object], ...], name
-):
+def test_what_cannot_be_a_path_or_is_a_folder_is_refused(tmp_path, uses, name):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "file").write_text("mine")
     for use in uses:

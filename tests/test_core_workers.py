@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -9,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -28,8 +27,8 @@ from admire.pipeline.past_runs import read_record
 from admire.pipeline.run_blocks import rank_file
 from admire.rankers.settings import RequestOptions
 
-os.environ.update(SURROUNDINGS)
-ray = pytest.importorskip("ray")
+if find_spec("ray") is None:  # not importorskip: the import takes long
+    pytest.skip("needs the extra 'ray'", allow_module_level=True)
 
 pytestmark = pytest.mark.ci  # Ray takes half a minute to start
 TWO = Workers(2, gpus=False)
@@ -38,6 +37,9 @@ TWO = Workers(2, gpus=False)
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, no_words: str) -> Iterator[Path]:
     """The workers' cache. All tests use one Ray, which takes seconds to start."""
+    os.environ.update(SURROUNDINGS)
+    import ray
+
     cache = tmp_path_factory.mktemp("workers")
     with pytest.MonkeyPatch.context() as surroundings:
         surroundings.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for this file's functions
@@ -114,7 +116,6 @@ def test_without_units_nothing_is_started():
     assert list(map_processes([], open_nothing, Workers(2, "nowhere:1"))) == []
 
 
-@pytest.mark.ci
 def test_a_unit_of_a_killed_worker_is_done_by_another_and_one_that_kills_each_ends_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog, capfd
 ):
@@ -129,7 +130,6 @@ def test_a_unit_of_a_killed_worker_is_done_by_another_and_one_that_kills_each_en
     assert capfd.readouterr().out == ""
 
 
-@pytest.mark.ci
 def test_error_comes_after_the_units_before_it():
     found = map_processes([1, 2, 3, -4, 5, -6], open_squares, TWO)
     assert [next(found) for _ in range(3)] == [1, 4, 9]
@@ -140,7 +140,6 @@ def test_error_comes_after_the_units_before_it():
         list(map_processes([1], open_nothing, TWO))
 
 
-@pytest.mark.ci
 def test_surroundings_of_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.chdir(tmp_path)
     usage = "RAY_USAGE_STATS_ENABLED"
@@ -175,7 +174,6 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.ci
 def test_index_by_workers_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "pictures").mkdir()
     for picture in sorted((SAMPLES / "images").iterdir())[:10]:
@@ -190,9 +188,7 @@ def test_index_by_workers_is_that_of_one_process(tmp_path: Path, monkeypatch: py
     pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
-def test_ranking_by_workers_is_that_of_one_process(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_ranking_by_workers_is_that_of_one_process(tmp_path, cache, monkeypatch):
     monkeypatch.setattr("admire.pipeline.ranking.BLOCK", 3)
     replies = tmp_path / "replies.jsonl"
     said = [
@@ -236,9 +232,7 @@ def test_a_command_tells_what_workers_need(tmp_path: Path, capsys, monkeypatch: 
         (RequestOptions(), Settings(llm_url="https://user:password@host/v1"), "llm_url"),
     ],
 )
-def test_what_several_processes_cannot_keep(
-    asking: RequestOptions, settings: Settings, named: str, tmp_path: Path
-):
+def test_what_several_processes_cannot_keep(asking, settings, named, tmp_path):
     with pytest.raises(UserError) as error:
         rank_file(SAMPLES, tmp_path / "run", settings, asking=asking, workers=TWO)
     assert named in error.value.settings

@@ -1,7 +1,5 @@
 """A set's faults, all at once: in ``admire check``, before ``admire rank``, and left out."""
 
-from __future__ import annotations
-
 import json
 import os
 from functools import partial
@@ -9,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import ended, run
+from commands import ended, json_of, passed, run
 from toys import PictureEncoder, WordEncoder, draw, opener
 
 from admire import SAMPLES
@@ -130,9 +128,7 @@ def test_check_prints_all_faults_counts_and_links_and_ends_with_2(capsys, bad_se
     assert [fault["lost"] for fault in told["faults"]] == LOST
 
 
-def test_a_whole_set_has_no_faults_and_captions_need_no_pictures(
-    capsys, monkeypatch, bad_set: Path
-):
+def test_a_whole_set_has_no_faults_and_captions_need_no_pictures(capsys, monkeypatch, bad_set):
     code, out, _ = run(capsys, "check", SAMPLES)
     assert (code, out.splitlines()[0]) == (0, "No problems.")
     row = item({"image": "a.png", "caption": "an owl"}, {"caption": "a lamp"})
@@ -146,8 +142,7 @@ def test_a_whole_set_has_no_faults_and_captions_need_no_pictures(
     (bad_set / "manifest.jsonl").write_text(json.dumps(row))
     monkeypatch.setattr("admire.pipeline.run_blocks.check_header", None)  # no picture is opened
     out = bad_set.parent / "run"
-    code, _, err = run(capsys, "rank", bad_set, "--query", "compound", "--out", out)
-    assert code == 0, err
+    passed(capsys, "rank", bad_set, "--query", "compound", "--out", out)
 
 
 @pytest.mark.parametrize("none", ["No candidates", "1 items without candidates"])
@@ -197,8 +192,7 @@ def test_check_says_which_captions_an_encoder_reads_in_parts(capsys, tmp_path: P
     pytest.importorskip("onnxruntime", reason="needs the extra 'embedded'")
     row = item({"caption": "A lamp is on. " * 80}, {"caption": "an owl"})
     (tmp_path / "manifest.jsonl").write_text(json.dumps(row))
-    code, out, _ = run(capsys, "check", tmp_path)
-    assert code == 0
+    out, _ = passed(capsys, "check", tmp_path)
     assert "the 256 tokens that minilm reads: 1 of 2 captions, read in parts" in out
-    told = json.loads(run(capsys, "check", tmp_path, "--encoder", "minilm", "--json")[1])
+    told = json_of(capsys, "check", tmp_path, "--encoder", "minilm", "--json")
     assert [row["longer"] for row in told["long_texts"]] == [1]

@@ -1,7 +1,5 @@
 """Columns and keys that are spelt otherwise than those that are read: none is left out silently."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

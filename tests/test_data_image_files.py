@@ -1,7 +1,5 @@
 """Image files are read as a person sees them, or refused with one message."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -94,18 +92,14 @@ UPRIGHT: dict[int, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def turned(orientation: int) -> Image.Exif:
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    return exif
-
-
 @pytest.mark.parametrize("orientation", UPRIGHT)
 @pytest.mark.parametrize(
     ("name", "options"), [("a.png", {}), ("lzw.tif", {"compression": "tiff_lzw"})]
 )
 def test_a_picture_is_turned_as_its_exif_data_say(tmp_path, name, options, orientation):
-    Image.fromarray(noise()).save(tmp_path / name, exif=turned(orientation), **options)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(noise()).save(tmp_path / name, exif=exif, **options)
     assert np.array_equal(shown(tmp_path / name), UPRIGHT[orientation](noise()))
 
 

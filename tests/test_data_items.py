@@ -1,7 +1,5 @@
 """Reading AdMIRe files and image sets, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

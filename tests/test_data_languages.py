@@ -1,7 +1,5 @@
 """Language tags: read, guessed from paths, and refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

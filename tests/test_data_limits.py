@@ -1,7 +1,5 @@
 """Texts that are too long or that no model can read are refused on every way in."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -48,8 +46,6 @@ def test_a_text_is_whatever_utf_8_can_hold(column: str, text: str):
     whole = "x" * LIMITS[column]
     assert check_text(column, whole) == whole
 
-
-# ------------------------------------------------------------------------------- items in memory
 
 ROW = {
     "compound": "night owl",
@@ -101,9 +97,6 @@ def test_an_item_made_by_hand(place: str, column: str, changes: Callable[[str], 
             rank([OWL, replace(OWL, **changes(text))])
 
 
-# --------------------------------------------------------------------------------------- files
-
-
 CAPTIONS = {"image1_caption": "a bird", "image2_caption": "a lamp"}
 ITEM = {"compound": "night owl", "sentence": "A night owl."}
 USE = {"Language": "EN", "MWE": "night owl", "Target": "A night owl.", "Label": "0"}
@@ -148,6 +141,3 @@ def test_json_with_escapes_that_are_no_text(tmp_path: Path, spoil: str, why: str
     path = tmp_path / "queries.jsonl"
     path.write_text(json.dumps(PASSAGE | {"sentence": f"A night owl{spoil}"}))
     refused(path, "row 1", why, read=read_passages)
-
-
-# ------------------------------------------------------------------------------ what takes long

@@ -1,7 +1,5 @@
 """A set begun from a folder of pictures, up to its first run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

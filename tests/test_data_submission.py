@@ -1,7 +1,5 @@
 """Submissions come back as they were written; bad ones are named with row and column."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

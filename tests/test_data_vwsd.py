@@ -1,7 +1,5 @@
 """Visual-WSD: what its files say, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -5,8 +5,6 @@ own. What it calls ``admire`` runs in this process. The embedded chat model and 
 replaced by toys; encoders are real.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil
@@ -151,13 +149,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
-def fill_in_the_sentences(manifest: Path) -> None:
-    """Do what the pages tell the reader to do after ``admire init``."""
-    table = pd.read_csv(manifest)
-    table["sentence"] = [f"My sister is a {compound}." for compound in table["compound"]]
-    table.to_csv(manifest, index=False)
-
-
 @pytest.fixture
 def toys(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A chat model and a detector that take no time; one cache for all pages."""
@@ -176,9 +167,7 @@ def toys(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFacto
     monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path_factory.getbasetemp() / "docs-cache"))
 
 
-def test_the_commands_of_readme_and_docs_run_as_they_stand(
-    clone: Path, toys: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_the_commands_of_readme_and_docs_run_as_they_stand(clone, toys, monkeypatch, capsys):
     monkeypatch.chdir(clone)
     monkeypatch.setenv("HOME", str(clone.parent / "home"))
     ran, failed, skipped = 0, [], set[str]()
@@ -207,7 +196,9 @@ def test_the_commands_of_readme_and_docs_run_as_they_stand(
                 code, out, message = run(capsys, *words)
                 ran += 1
             if words[0] == "init":
-                fill_in_the_sentences(Path("my_set/manifest.csv"))
+                table = pd.read_csv("my_set/manifest.csv")
+                table["sentence"] = [f"My sister is a {name}." for name in table["compound"]]
+                table.to_csv("my_set/manifest.csv", index=False)
             if code:
                 failed.append(f"{page.name}: admire {command}\n    {message.strip()}")
             Path("printed").write_text(out, encoding="utf-8")

@@ -1,7 +1,5 @@
 """The embedded profile with its real models: what a newcomer sees after pip install."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

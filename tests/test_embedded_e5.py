@@ -1,7 +1,5 @@
 """The embedded text encoder."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess
@@ -59,6 +57,7 @@ def test_a_process_opens_the_network_once_and_nothing_that_holds_it_is_in_a_cycl
         gc.enable()
 
 
+@pytest.mark.ci
 def test_onnxruntime_reports_nothing_to_its_makers(e5: E5Encoder, tmp_path: Path):
     # Where it reports, it leaves the number of its session in the temporary folder.
     code = """from admire.embedded.e5 import E5Encoder, E5StateEncoder, open_network

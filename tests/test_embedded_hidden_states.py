@@ -1,7 +1,5 @@
 """The embedded chat model's states at words in a text. The real model is never loaded."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from pathlib import Path
 

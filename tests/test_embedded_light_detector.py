@@ -1,7 +1,5 @@
 """The light detector: its decisions and its file."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The embedded encoder that sees; the real network is in the package, so the tests run it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +37,6 @@ def vectors(sight: SightEncoder, *pictures: Path) -> np.ndarray:
     return sight.encode_prepared([sight.prepare_image(picture) for picture in pictures])
 
 
-# ------------------------------------------------------------------------------------ ConSE
-
-
 def transcribed(probabilities: list[float], labels: np.ndarray, t: int, temperature: float):
     """Norouzi et al. 2014, equation 2, literally: 1/Z · Σ p(ŷ_t | x) · s(ŷ_t), then unit length."""
     ranked = sorted(range(len(probabilities)), key=lambda label: -probabilities[label])[:t]
@@ -59,9 +54,6 @@ def test_conse_is_what_its_paper_says(seed: int, likeliest: int, temperature: fl
     found = conse(probabilities, labels, likeliest, temperature)
     expected = [transcribed(list(row), labels, likeliest, temperature) for row in probabilities]
     assert found == pytest.approx(np.array(expected), abs=1e-4)
-
-
-# --------------------------------------------------------------------------------- pictures
 
 
 def test_a_picture_has_one_unit_vector_whatever_its_company(sight: SightEncoder):
@@ -127,18 +119,12 @@ def test_a_picture_is_put_in_words_beside_a_caption_alone(sight, caplog, sense, 
     assert "no modality in common" in caplog.text
 
 
-# ----------------------------------------------------------------------------------- texts
-
-
 def test_the_shipped_label_vectors_are_e5s(sight: SightEncoder):
     assert len(sight.labels) == len(np.load(VECTORS)) == 1000
     chosen = [0, 24, 999]
     assert sight.labels[24] == "great grey owl"
     fresh = E5Encoder().encode_texts([sight.labels[k] for k in chosen], role="document")
     assert np.load(VECTORS)[chosen] == pytest.approx(fresh, abs=4e-3)  # 4 bits differ by processor
-
-
-# ------------------------------------------------------------------------------- surroundings
 
 
 def test_opening_says_once_what_it_recognises(sight: SightEncoder, caplog):

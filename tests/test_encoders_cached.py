@@ -1,7 +1,5 @@
 """The cache of vectors: nothing is encoded twice, images are prepared ahead, memory may run out."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +13,7 @@ from admire.core.errors import UserError
 from admire.data.image_files import read_image
 from admire.embedded.hidden_states import StateEncoder
 from admire.encoders import Query, Role, TextEncoder, Vectors
-from admire.encoders.cached import PROGRESS, CachedEncoder, checked, describe_long
+from admire.encoders.cached import CachedEncoder, checked, describe_long
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'clip'")
 
@@ -59,23 +57,16 @@ def test_only_missing_texts_are_encoded_and_each_once():
     assert vectors == pytest.approx(Watched().encode_texts(TEXTS, role="document"))
 
 
-@pytest.mark.parametrize(("texts", "said"), [(TEXTS[:1], "1 text "), (TEXTS[:2], "2 texts ")])
-def test_what_is_encoded_is_counted_in_words(caplog, texts, said):
+def test_what_is_encoded_is_counted_in_words_unless_an_encoder_says_what_it_is_for(caplog):
+    reader, detector = RecordingEncoder("sbert:x"), RecordingEncoder("sbert:y")
+    detector.identity, detector.progress = "detector:1", StateEncoder.progress
     with caplog.at_level("INFO", "admire"):
-        encode(Watched(), texts)
-    assert caplog.messages[0].startswith(f"Reading {said}(model ")
-
-
-@pytest.mark.parametrize(
-    ("progress", "said"),
-    [(PROGRESS, "Reading 2 queries"), (StateEncoder.progress, "Detecting senses (")],
-)
-def test_an_encoder_may_say_what_it_reads_queries_for(caplog, progress, said):
-    encoder = RecordingEncoder("sbert:x")
-    encoder.progress = progress
-    with caplog.at_level("INFO", "admire"):
-        CachedEncoder(encoder).encode_queries([Query("an owl"), Query("a bird")])
-    assert caplog.messages[0].startswith(said)
+        encode(Watched(), TEXTS[:1])
+        for encoder in (reader, detector):
+            CachedEncoder(encoder).encode_queries([Query("an owl"), Query("a bird")])
+    starts = ("Reading 1 text (model ", "Reading 2 queries", "Detecting senses (")
+    for message, start in zip(caplog.messages, starts, strict=True):
+        assert message.startswith(start)
 
 
 def test_encoders_of_different_identity_are_kept_apart():
@@ -127,9 +118,6 @@ def test_a_vector_without_direction_is_refused_and_not_kept(bad: list[float]):
     with pytest.raises(UserError, match=r"constant: .*zero or not finite"):
         encode(Constant(*bad), ["a"])
     assert encode(Constant(1.0, 0.0), ["a"]).tolist() == [[1, 0]]
-
-
-# --------------------------------------------------------------------------------------- images
 
 
 class Colours(WordEncoder):

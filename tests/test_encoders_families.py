@@ -3,8 +3,6 @@
 Each small model of the table in clips.py is compared with the package that its kind comes from.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Where a model's files come from: a folder, the hub's cache, or a hub that gives nothing."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

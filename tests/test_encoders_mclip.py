@@ -1,15 +1,9 @@
 """M-CLIP on small towers: what it computes, what it refuses, where its files come from."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
 import pytest
-
-pytest.importorskip("open_clip", reason="needs the extra 'clip'")
-
-import open_clip
 from clips import COMMIT, CPU, LONG, TEXTS, complaint, encode, labse, opened, same, texts_of
 
 from admire.encoders import open_encoder
@@ -50,6 +44,8 @@ def test_mclip_on_another_base_model_has_all_its_positions(tmp_path, mclip_folde
     ],
 )
 def test_mclip_belongs_to_openais_tower_of_its_width(hub, copied, width, tower, repository):
+    import open_clip
+
     folder = copied("mclip")
     shutil.rmtree(folder / "image")
     config = json.loads((folder / "config.json").read_text()) | {"numDims": width}

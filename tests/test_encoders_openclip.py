@@ -1,7 +1,5 @@
 """open_clip on small towers: folders, tags of its list, text towers of transformers."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A trained head: what it computes, what it is known by, what is kept on disk."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """Sentence-transformers on a small model: prompts, files, folders and the hub."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

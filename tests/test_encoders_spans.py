@@ -38,9 +38,6 @@ Marked = tuple[str, str]
 """A text and its tokens as they are known by hand, in both the span in braces."""
 
 
-# ------------------------------------------------------------------------------- small models
-
-
 def wordpiece() -> Tokenizer:
     """BERT's: lower case, no accents, pieces of words."""
     whole = [word for word in TEXT.split() if word != "owl"]  # which falls into two
@@ -128,9 +125,6 @@ def folder(folder_of: Callable[[str], Path]) -> Path:
 @pytest.fixture(scope="module")
 def encoder(model_of: Callable[[str], SentenceEncoder]) -> SentenceEncoder:
     return model_of("wordpiece")
-
-
-# ------------------------------------------------------------------------------------ by hand
 
 
 def ask(text: str, prompt: str | None = None) -> Query:
@@ -269,9 +263,7 @@ def test_prompts_and_spans_in_one_call_come_back_in_order(folder_of, model_of):
     assert same(asked(model_of(kind), *queries[::-1])[::-1], found)
 
 
-@pytest.fixture
-def two_towers(tmp_path: Path) -> tuple[SentenceEncoder, Path]:
-    """An encoder with one tower for queries, another for documents, and the first tower alone."""
+def test_queries_and_spans_go_through_the_tower_of_queries(tmp_path: Path):
     from sentence_transformers.base.modules import Router
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
@@ -279,11 +271,7 @@ def two_towers(tmp_path: Path) -> tuple[SentenceEncoder, Path]:
     towers = [save_model(tmp_path / n, wordpiece(), seed=k) for k, n in enumerate(names)]
     routes = [[Transformer(f"{t}-parts", max_seq_length=64), Pooling(32)] for t in towers]
     save_modules(tmp_path / "both", Router.for_query_document(*routes))
-    return SentenceEncoder(str(tmp_path / "both"), None, CPU), towers[0]
-
-
-def test_queries_and_spans_go_through_the_tower_of_queries(two_towers):
-    encoder, alone = two_towers
+    encoder, alone = SentenceEncoder(str(tmp_path / "both"), None, CPU), towers[0]
     text = "a night owl is"
     whole, prompted = asked(encoder, Query(text), Query(text, "who is "))
     assert same(whole, whole_by_hand(alone, text))

@@ -1,7 +1,5 @@
 """Where torch runs, how finely it computes, and that a model is loaded once."""
 
-from __future__ import annotations
-
 import pytest
 
 from admire import UserError

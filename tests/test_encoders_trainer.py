@@ -1,7 +1,5 @@
 """The trainer that all fine-tuning shares: best epoch, batches, resume, the folder."""
 
-from __future__ import annotations
-
 import logging
 import math
 import re

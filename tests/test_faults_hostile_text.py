@@ -101,7 +101,7 @@ def values(said: dict[str, str], name: str, *, sequence: bool) -> dict[str, Any]
 @given(said=st.fixed_dictionaries(dict.fromkeys(ROLES, texts)))
 @example(said=dict.fromkeys(ROLES, STEERING[0]))
 @example(said=dict.fromkeys(ROLES, STEERING[1]))
-@hypothesis_settings(max_examples=25)
+@hypothesis_settings(max_examples=10)
 def test_no_text_leaves_its_place_in_a_prompt(name: str, sequence: bool, said: dict[str, str]):
     prompt, _, language = name.removesuffix(".j2").rpartition("_")
     plain = {role: f"x{role}x" for role in ROLES}

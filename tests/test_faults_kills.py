@@ -5,8 +5,6 @@ leaves: every file below its folder, byte for byte but for times, and every key 
 nothing half-written may stay either.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

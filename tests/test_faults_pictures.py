@@ -4,8 +4,6 @@ How :func:`admire.data.image_files.read_image` reads pictures is proved in test_
 here, that every door reads them so.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import struct
@@ -28,17 +26,13 @@ from admire.llm.pictures import data_uri
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'report'")
 
 
-def written(picture: Image.Image, kind: str, **options: Any) -> bytes:
-    content = io.BytesIO()
-    picture.save(content, kind, **options)
-    return content.getvalue()
-
-
 def turned() -> bytes:
     """A photo 8 pixels wide and 6 high, to be turned by 90 degrees."""
     exif = Image.Exif()
     exif[0x0112] = 6
-    return written(Image.new("RGB", (8, 6), "red"), "JPEG", exif=exif, quality=100)
+    content = io.BytesIO()
+    Image.new("RGB", (8, 6), "red").save(content, "JPEG", exif=exif, quality=100)
+    return content.getvalue()
 
 
 def bomb() -> bytes:

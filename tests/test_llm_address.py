@@ -1,7 +1,5 @@
 """Addresses of chat servers: what is shown of them, and who gets the key."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Conversations: what is asked when, once, by whom, and what happens if it fails."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

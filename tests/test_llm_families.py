@@ -1,7 +1,5 @@
 """How a chat model is opened by its name, and how many questions are put to one."""
 
-from __future__ import annotations
-
 import pytest
 from chats import echo
 from pytest_httpserver import HTTPServer

@@ -1,7 +1,5 @@
 """Models on this machine: where their files come from. The real model is never loaded."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Images on their way to a chat server."""
 
-from __future__ import annotations
-
 import base64
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Prices by genai-prices, and estimates of tokens."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

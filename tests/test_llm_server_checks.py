@@ -1,7 +1,5 @@
 """Servers that cut questions off or show no pictures, and those that must not be accused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -67,23 +65,19 @@ def test_a_question_with_fewer_tokens_than_words_was_cut_off(caplog, count, aske
 
 
 def test_questions_that_were_cut_off_are_in_the_record_and_the_report(tmp_path: Path):
-    item = replace(OWL, sentence="He is a night owl. " * 100)
-    run = rank([item], Settings(sense="vote"), llms=[_short_sighted()], encoder=WordEncoder())
-    write_run(run, tmp_path / "run")
-    asked = json.loads((tmp_path / "run" / "run.json").read_bytes())["asked"]
-    assert [row["cut_off"] for row in asked if row["stage"] == "senses"] == [6]
-    page = write_report([tmp_path / "run"], tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "The server cut off" in page
-
-
-def _short_sighted() -> ChatModel:
     class ShortSighted(Judge):
         def ask(self, question: Question) -> Reply:
             return replace(super().ask(question), usage=Usage(prompt=20))
 
     judge = ShortSighted(WORTHS)
     judge.identity = "short-sighted 1"
-    return judge
+    item = replace(OWL, sentence="He is a night owl. " * 100)
+    run = rank([item], Settings(sense="vote"), llms=[judge], encoder=WordEncoder())
+    write_run(run, tmp_path / "run")
+    asked = json.loads((tmp_path / "run" / "run.json").read_bytes())["asked"]
+    assert [row["cut_off"] for row in asked if row["stage"] == "senses"] == [6]
+    page = write_report([tmp_path / "run"], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "The server cut off" in page
 
 
 @pytest.mark.parametrize("reply", ["It shows 285.", "I see a number.", "", "5 8 2, and 7 dogs"])

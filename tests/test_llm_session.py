@@ -1,7 +1,5 @@
 """The cache of replies, where nothing is asked twice, and the account of what was asked."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The thoughts of models that reason first: what is left of a reply without them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from repeats import quickly, repeating

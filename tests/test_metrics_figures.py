@@ -1,7 +1,5 @@
 """Scoring: which prediction belongs to which item, groups, intervals, differences."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """People's judgements: which item each is of, what it corrects, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What heads and detectors saw in training: on their cards, in runs, and in warnings."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections.abc import Callable, Sequence
@@ -11,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import run
+from commands import passed, run
 from conftest import admire_row
 from PIL import Image
 from toys import MarkedEncoder, ScriptedChat, marked, open_words, opens
@@ -60,8 +58,7 @@ def trained(
     """Data, the head that was trained on it, and the head's card."""
     data = write_table(*map(row, COMPOUNDS))
     head = tmp_path / "head"
-    code, out, err = run(capsys, *TRAIN, data, "--out", head)
-    assert code == 0, err
+    out, err = passed(capsys, *TRAIN, data, "--out", head)
     assert "share" not in err
     card = json.loads((head / "head.json").read_text())
     assert json.loads(out)["saw"] == {kind: len(found) for kind, found in card["saw"].items()}
@@ -111,8 +108,7 @@ def test_a_run_and_its_scores_tell_what_the_head_saw_and_what_the_others_give(
 ):
     data, head, card = trained
     out = tmp_path / "run"
-    code, _, err = run(capsys, "rank", data, "--llm", "x", "--head", head, "--out", out)
-    assert code == 0, err
+    _, err = passed(capsys, "rank", data, "--llm", "x", "--head", head, "--out", out)
     (unseen,) = card["compounds"]["test"]
     kinds = ["compound", "sentence", "caption"]
     assert {one["compound"]: one.get("seen") for one in rows(out)} == {
@@ -130,8 +126,7 @@ def test_training_warns_if_what_is_tested_shares_captions_with_other_compounds(
     capsys, tmp_path, toys, write_table
 ):
     data = write_table(*(row(compound, made="lamp") for compound in COMPOUNDS), name="alike.tsv")
-    code, _, err = run(capsys, *TRAIN, data, "--out", tmp_path / "alike")
-    assert code == 0, err
+    _, err = passed(capsys, *TRAIN, data, "--out", tmp_path / "alike")
     (said,) = [one for one in err.splitlines() if "share" in one]
     assert said.startswith("1 of 1 items that are evaluated share captions (1)")
     assert "'a lamp as picture 1'" in said
@@ -169,8 +164,7 @@ def test_a_detectors_card_lists_compounds_and_sentences_and_a_run_tells_which_it
     data = write_items(tmp_path / "data.jsonl", wanted)
     out = tmp_path / "run"
     options = ("--llm", "x", "--sense", "detector", "--detector", tmp_path / "detector.json")
-    code, _, err = run(capsys, "rank", data, "--out", out, *options)
-    assert code == 0, err
+    _, err = passed(capsys, "rank", data, "--out", out, *options)
     assert [one.get("seen") for one in rows(out)] == [
         {"detector": ["compound", "sentence"]},
         {"detector": ["compound"]},
@@ -179,8 +173,7 @@ def test_a_detectors_card_lists_compounds_and_sentences_and_a_run_tells_which_it
     said = lines(err)
     assert said[0].startswith(f"{out}: 2 of 3 items share compounds (2) and sentences (1)")
     assert said[1].startswith(f"{out}: Figures of the other 1: ")
-    code, _, err = run(capsys, "sense", data, "--out", tmp_path / "senses.tsv", *options)
-    assert code == 0, err
+    _, err = passed(capsys, "sense", data, "--out", tmp_path / "senses.tsv", *options)
     first, other = lines(err)
     assert first == said[0].replace(str(out), str(data))
     assert other.startswith(f"{data}: Figures of the other 1: accuracy ")
@@ -239,8 +232,7 @@ def test_runs_that_are_fused_or_tuned_say_what_each_saw(capsys, tmp_path, toys, 
     write_run(rank(items, SETTINGS, detector=detector, source=data), once)
     write_run(rank(items, replace(SETTINGS, sense="given"), source=data), without)
     for command in (("fuse", without, once, "--out", tmp_path / "fused"), ("tune", once)):
-        code, _, err = run(capsys, *command)
-        assert code == 0, err
+        _, err = passed(capsys, *command)
         said = lines(err)
         assert "2 of 6 items share compounds (2) and sentences (2) with what the" in said[0]
         assert "Figures of the other 4: top1 " in said[1]

@@ -1,7 +1,5 @@
 """Published figures: that they are whole, and where a figure of ours stands among them."""
 
-from __future__ import annotations
-
 import csv
 import math
 from typing import get_args
@@ -11,7 +9,7 @@ import pytest
 from conftest import admire_row, sequence_row
 
 from admire import UserError, read_items
-from admire.core.choices import BoardTrack, PublishedSet
+from admire.core.choices import BoardTrack
 from admire.data.items import Item
 from admire.metrics.figures import MACRO
 from admire.metrics.published import (
@@ -27,12 +25,8 @@ from admire.metrics.published import (
 BOTH, CAPTIONS = get_args(BoardTrack)
 
 
-def named(name: PublishedSet) -> pd.DataFrame:
-    return published_systems(Board(name, "a", BOTH)).set_index("system")
-
-
 def test_people_have_no_place_and_an_entry_has_the_figures_of_its_paper():
-    table = named("en-extended")
+    table = published_systems(Board("en-extended", "a", BOTH)).set_index("system")
     assert table["dcg"].between(1.5, 3.631).all()
     people = table[table.index.str.startswith("people: ")]
     assert people["placed"].tolist() == [False] * 3

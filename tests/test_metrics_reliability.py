@@ -1,7 +1,5 @@
 """How far the probability of the sense can be trusted: golden values, and what is left out."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

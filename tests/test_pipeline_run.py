@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
@@ -8,7 +6,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains, opener, says
+from toys import (
+    OWL,
+    PAPER,
+    PictureEncoder,
+    Reader,
+    ScriptedChat,
+    WordEncoder,
+    explains,
+    opener,
+    says,
+)
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank, read_run, write_run
 from admire.apps.cli.output import print_why
@@ -124,22 +132,6 @@ def test_an_unsure_item_has_the_order_of_either_sense(tmp_path, capsys):
     )
     # Sure of it; and a literal use, whose idiomatic meaning no model was asked for.
     assert ranked(4).by_sense == ranked(2).by_sense == {}
-
-
-class Reader:
-    """Knows the vectors of some texts, and remembers each text that it was given and its role."""
-
-    batch = 8
-
-    def __init__(self, name: str, vectors: dict[str, Sequence[float]]):
-        self.name = name
-        self.identity = f"{name}:1"
-        self.vectors = vectors
-        self.read: list[tuple[str, str]] = []
-
-    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        self.read += [(role, text) for text in texts]
-        return np.array([self.vectors[text] for text in texts], dtype=np.float32)
 
 
 class Seer(Reader):

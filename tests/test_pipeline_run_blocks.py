@@ -1,7 +1,5 @@
 """``admire rank`` by blocks: the same files as all at once, also after a stop at any place."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -9,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import run
+from commands import passed
 from conftest import manifest_row
 from strict_server import Body, StrictServer, prompt_of
 from toys import open_words
@@ -43,7 +41,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def replies(tmp_path: Path) -> Path:
+def settings(tmp_path: Path) -> Settings:
     """The fourth and the fifth compound have meanings of a kind that none before has."""
     rows = [
         {"compound": name, "sense": "idiomatic", "meaning": f"someone at a {name} desk"}
@@ -53,12 +51,7 @@ def replies(tmp_path: Path) -> Path:
     rows.append({"compound": "hot air", "sense": "idiomatic", "scene": 'a "lamp",\nat night'})
     path = tmp_path / "replies.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    return path
-
-
-@pytest.fixture
-def settings(replies: Path) -> Settings:
-    return Settings(llms=(f"recorded:{replies}",), sense="given")
+    return Settings(llms=(f"recorded:{path}",), sense="given")
 
 
 def files(folder: Path) -> dict[str, object]:
@@ -68,18 +61,11 @@ def files(folder: Path) -> dict[str, object]:
     return found | {"run.json": {k: v for k, v in record.items() if k not in TIMES}}
 
 
-@pytest.fixture
-def whole(data: Path, settings: Settings, tmp_path: Path) -> dict[str, object]:
-    """What a run of all items at once leaves."""
-    ranked = rank(read_items(data), settings, source=data)
-    write_run(ranked, tmp_path / "whole")
-    return files(tmp_path / "whole")
-
-
-def test_blocks_leave_the_files_of_a_whole_run(tmp_path, data, settings, whole):
+def test_blocks_leave_the_files_of_a_whole_run(tmp_path, data, settings):
+    write_run(rank(read_items(data), settings, source=data), tmp_path / "whole")
     written = rank_file(data, tmp_path / "run", settings)
     assert [path.name for path in written] == ["submission_en.tsv", "submission_pt.tsv"]
-    assert files(tmp_path / "run") == whole
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
     header = (tmp_path / "run" / "scores.csv").read_text().split("\n")[0]
     assert header.split(",")[-2:] == ["caption_literal", "caption_scene"]  # of later blocks alone
 
@@ -140,8 +126,7 @@ def test_the_command_prints_what_a_whole_run_prints(capsys, tmp_path, monkeypatc
     printed = []
     for size in (2, 512):
         monkeypatch.setattr("admire.pipeline.ranking.BLOCK", size)
-        code, out, err = run(capsys, *command, "--out", tmp_path / "run")
-        assert code == 0, err
+        out, _ = passed(capsys, *command, "--out", tmp_path / "run")
         printed.append(out)
     assert printed[0] == printed[1]
     assert [t for t in ("… and 4 more", "top1", "pipe dream") if t not in printed[0]] == []

@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +14,6 @@ from toys import OWL, PAPER, WordEncoder, explains, says
 from admire import (
     Candidate,
     Item,
-    Run,
     Scoring,
     Settings,
     UserError,
@@ -216,7 +212,10 @@ def test_runs_are_compared_item_by_item_with_the_first_on_the_items_that_both_ha
 
 def test_two_runs_agree_so_far_without_gold(runs, caplog):
     baseline, gloss = (read_run(run) for run in runs)
-    tau = [kendalltau(*ranks).statistic for ranks in _ranks(baseline, gloss)]
+    tau = []
+    for rankings in zip(baseline.rankings, gloss.rankings, strict=True):
+        ranks = [[one.order.index(name) for name in sorted(one.order)] for one in rankings]
+        tau.append(kendalltau(*ranks).statistic)
     table = agreement(runs[0], gloss).set_index("metric")
     assert table.loc["same_first", ["n", "mean"]].tolist() == [2, 0]
     assert table.loc["kendall_tau", ["n", "mean"]].tolist() == [2, pytest.approx(np.mean(tau))]
@@ -226,13 +225,6 @@ def test_two_runs_agree_so_far_without_gold(runs, caplog):
     assert "The runs share 1 of their 2 items" in caplog.messages[-1]
     with pytest.raises(UserError, match=r"share 0 of their 2 items .*Name runs of the same items"):
         agreement(runs[1] / "submission_en.tsv", submission)
-
-
-def _ranks(*runs: Run) -> Iterator[list[list[int]]]:
-    """Return by item the places of its candidates in each run."""
-    for rankings in zip(*(run.rankings for run in runs), strict=True):
-        names = sorted(rankings[0].order)
-        yield [[ranking.order.index(name) for name in names] for ranking in rankings]
 
 
 def test_runs_are_compared_by_language_with_their_settings(runs: list[Path]):

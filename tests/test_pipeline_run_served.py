@@ -1,7 +1,5 @@
 """Whole runs against a server that checks what it gets: nothing twice, nothing lost."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -11,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from commands import ended, hide, run
+from commands import ended, hide, passed, run
 from conftest import admire_row
 from judges import pictured
 from served import CALLS, COMPOUNDS, ITEMS, answer, ranked, sums
@@ -32,8 +30,7 @@ def test_through_faults_each_question_is_asked_once_and_after_a_restart_none(
     data = write_table(*(admire_row(compound) for compound in COMPOUNDS))
     for priced in (2, 0):  # senses and meanings; then nothing is asked
         command = ["rank", data, "--out", tmp_path / "run", "--llm", "openai:gpt-4o"]
-        code, out, err = run(capsys, *command)
-        assert code == 0, err
+        out, err = passed(capsys, *command)
         assert len(served.requests) == CALLS
         lines = [line for line in err.splitlines() if "openai:gpt-4o" in line and "$" in line]
         assert (len(lines), "$" in out) == (priced, False)
@@ -50,8 +47,7 @@ def test_fresh_asks_anew_and_what_is_kept_is_listed_and_removed(
     command = ["rank", data, "--out", tmp_path / "run", "--llm", "openai:gpt-4o"]
     for options, asks in (([], CALLS), (["--fresh"], CALLS), ([], 0)):
         served.requests.clear()
-        code, _, err = run(capsys, *command, *options)
-        assert code == 0, err
+        _, err = passed(capsys, *command, *options)
         assert len(served.requests) == asks
         served.answer = lambda body: answer(body).replace("person", "bird")
         assert ("bird awake late" in (tmp_path / "run" / "items.jsonl").read_text()) == (
@@ -161,8 +157,7 @@ def test_models_that_look_are_asked_with_pictures_and_once(
     if "vision-local" in options:
         options = [*options, "--llm-url", served.url]
     for name in ("one", "two"):
-        code, _, err = run(capsys, "rank", data, "--out", tmp_path / name, *options)
-        assert code == 0, err
+        passed(capsys, "rank", data, "--out", tmp_path / name, *options)
     assert served.problems == []
     assert set(served.answers.values()) == {1}
     seen = [body for body in served.requests if "image_url" in json.dumps(body)]
@@ -204,13 +199,16 @@ def test_what_cannot_be_read_is_asked_again_once_the_server_is_repaired(
     assert counts == [3 * questions + tries, questions, 0]
 
 
-@pytest.mark.parametrize("reply", [None, "Banana! 🍌", '{"answer": "yes"}'])
 @pytest.mark.parametrize(
-    ("sense", "message"),
-    [("vote", "none of the 20 votes could be parsed"), ("given", "none of the 8 meanings is")],
+    ("sense", "reply", "message"),
+    [
+        ("vote", None, "none of the 20 votes could be parsed"),
+        ("given", "Banana! 🍌", "none of the 8 meanings is"),
+        ("given", '{"answer": "yes"}', "none of the 8 meanings is"),
+    ],
 )
 def test_a_run_of_which_no_reply_can_be_used_ends_with_one_message(
-    capsys, tmp_path: Path, served: StrictServer, write_table, sense: str, message: str, reply
+    capsys, tmp_path: Path, served: StrictServer, write_table, sense: str, reply, message: str
 ):
     served.answer = lambda body: reply
     data = write_table(*(admire_row(compound) for compound in COMPOUNDS))
@@ -222,9 +220,7 @@ def test_a_run_of_which_no_reply_can_be_used_ends_with_one_message(
     assert list(out.parent.iterdir()) == []
 
 
-def test_unusable_meanings_are_counted_and_marked(
-    caplog, tmp_path: Path, served: StrictServer, owls
-):
+def test_unusable_meanings_are_counted_and_marked(caplog, tmp_path, served, owls):
     unread = {"night owl": '{"answer": "yes"}', "pipe dream": None}
 
     def reply(body: Body) -> str | None:

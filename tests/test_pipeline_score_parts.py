@@ -1,7 +1,5 @@
 """Why a candidate is first: in words, and by the parts that sum to its score."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from toys import IDIOMATIC, LITERAL, OWL, WordEncoder, explains

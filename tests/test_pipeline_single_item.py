@@ -1,7 +1,5 @@
 """One item ranked, and models that are given by name or as objects of one's own."""
 
-from __future__ import annotations
-
 import io
 from functools import partial
 from pathlib import Path

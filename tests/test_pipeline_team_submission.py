@@ -1,7 +1,5 @@
 """What a team hands in: names, columns, and what an evaluation site would refuse."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -41,12 +39,6 @@ def ranked(tmp_path: Path, write_table) -> Callable[..., Path]:
     return make
 
 
-def texts(path: Path) -> dict[str, list[str]]:
-    """The lines of each file of a ZIP."""
-    with ZipFile(path) as archive:
-        return {name: archive.read(name).decode().split("\n") for name in archive.namelist()}
-
-
 @pytest.mark.parametrize(
     ("files", "options", "first", "columns", "missing"),
     [
@@ -78,7 +70,8 @@ def test_the_files_have_the_tasks_names_and_columns(
 ):
     run, out = ranked(files), tmp_path / "mine.zip"
     assert write_submission_zip(run, out, **options)[0] == first
-    found = texts(out)
+    with ZipFile(out) as archive:
+        found = {name: archive.read(name).decode().split("\n") for name in archive.namelist()}
     assert len(found) == len(files)
     assert [lines[0] for lines in found.values()] == [columns] * len(files)
     row = found[first][1].split("\t")

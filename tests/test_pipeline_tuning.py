@@ -1,15 +1,13 @@
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from commands import run
+from commands import passed, run
 from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
 
 from admire import SAMPLES, Candidate, Item, Run, Scoring, Settings, UserError, rank, write_run
@@ -186,16 +184,16 @@ SOME = Scoring.paper(contrast=1, texts=("scene", "literal2", "literal_scene"))
             lambda f, scoring: pictured_run(f, "image+caption", scoring),
             RECORDED,
             1,
-            scorings(2)[::13],
+            scorings(2)[::19],
         ),
-        (apart_run, RECORDED, 2, scorings(2, 2)[::7]),
+        (apart_run, RECORDED, 2, scorings(2, 2)[::13]),
         (
             lambda f, scoring: pictured_run(f, None, scoring, OtherWords()),
             RECORDED,
             1,
-            scorings(2)[::13],
+            scorings(2)[::19],
         ),
-        (described_run, Scoring.paper(), 1, [*DESCRIBED[::31], SOME]),
+        (described_run, Scoring.paper(), 1, [*DESCRIBED[::43], SOME]),
     ],
     ids=["both", "captions apart", "two encoders", "both senses described"],
 )
@@ -221,44 +219,18 @@ def test_a_run_that_describes_both_senses_can_be_rescored_by_all_of_its_queries(
     assert set(scorings(2)) < set(tried)
 
 
-@pytest.fixture
-def tune(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], str]:
+def tune(capsys: pytest.CaptureFixture[str], folder: Path) -> str:
     """The options that ``admire tune`` chooses for a run folder."""
-
-    def tune(folder: Path) -> str:
-        code, out, err = run(capsys, "tune", folder)
-        assert code == 0
-        assert "settings tuned on the other compounds" in " ".join(out.split())
-        found = re.search("Best on all items: (.*)\n", err)
-        assert found
-        return found[1]
-
-    return tune
-
-
-@pytest.fixture
-def read_options(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], Scoring]:
-    """The scoring that ``admire rank`` is given with some options."""
-    given: list[Settings] = []
-
-    def stop(data: Path, out: Path, settings: Settings, *_: object, **__: object) -> list:
-        given.append(settings)
-        raise UserError("That is enough.")
-
-    monkeypatch.setattr("admire.pipeline.run_blocks.rank_file", stop)
-
-    def read_options(options: str) -> Scoring:
-        run(capsys, "rank", SAMPLES, *options.split())
-        return given.pop().scoring
-
-    return read_options
+    out, err = passed(capsys, "tune", folder)
+    assert "settings tuned on the other compounds" in " ".join(out.split())
+    found = re.search("Best on all items: (.*)\n", err)
+    assert found
+    return found[1]
 
 
 @pytest.mark.parametrize(("track", "encoders"), [(None, 2), ("image", 1)])
 def test_tune_prints_options_that_give_what_it_promises(
-    tmp_path, tune, read_options, track, encoders
+    capsys, monkeypatch, tmp_path, track, encoders
 ):
     def made(folder: Path, scoring: Scoring) -> Run:
         if encoders == 2:
@@ -266,7 +238,7 @@ def test_tune_prints_options_that_give_what_it_promises(
         return pictured_run(folder, track, scoring)
 
     write_run(made(tmp_path, RECORDED), tmp_path / "run")
-    options = tune(tmp_path / "run")
+    options = tune(capsys, tmp_path / "run")
     assert ("--image-weight" in options) == (track is None)
     assert ("--caption-weight" in options) == (track is None)
     if encoders == 2:
@@ -276,11 +248,14 @@ def test_tune_prints_options_that_give_what_it_promises(
     tried = scorings(1 if track else 2, encoders)
     scales = read_record(tmp_path / "run")["scales"]
     best = tried[cross_validate(items, rescore_all(parts, tried, scales))[1]]
-    assert read_options(options) == best
-    run = made(tmp_path, best)
-    assert rescored(tmp_path / "run", best) == [r.order for r in run.rankings]
+    ranked = Mock(side_effect=UserError("That is enough."))
+    monkeypatch.setattr("admire.pipeline.run_blocks.rank_file", ranked)
+    run(capsys, "rank", SAMPLES, *options.split())
+    assert ranked.call_args.args[2].scoring == best
+    found = made(tmp_path, best)
+    assert rescored(tmp_path / "run", best) == [r.order for r in found.rankings]
     paper = made(tmp_path, tried[0])
-    assert run.items_frame()["dcg"].mean() > paper.items_frame()["dcg"].mean()
+    assert found.items_frame()["dcg"].mean() > paper.items_frame()["dcg"].mean()
 
 
 def test_tune_keeps_a_default_that_other_compounds_would_make_worse(capsys, tmp_path):
@@ -290,8 +265,7 @@ def test_tune_keeps_a_default_that_other_compounds_would_make_worse(capsys, tmp_
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     gold = [row | {"expected_order": row["order"]} for row in rows]
     path.write_text("\n".join(map(json.dumps, gold)) + "\n")
-    code, out, err = run(capsys, "tune", tmp_path / "run")
-    assert code == 0
+    out, err = passed(capsys, "tune", tmp_path / "run")
     titles = ("Default: ", "Tuned: ", "Tuned minus default")
     assert [title for title in titles if title not in out] == []
     assert re.search(r"Keep the default.*top-1 (\+0.000|-)", err)
@@ -301,11 +275,11 @@ def test_tune_keeps_a_default_that_other_compounds_would_make_worse(capsys, tmp_
     ("scoring", "expected"), [(Scoring.paper(), ("hard",)), (RECORDED, ("hard", "soft"))]
 )
 def test_a_run_without_glosses_of_literal_uses_tells_nothing_of_the_soft_gate(
-    tmp_path, tune, scoring, expected
+    capsys, tmp_path, scoring, expected
 ):
     write_run(pictured_run(tmp_path, None, scoring), tmp_path / "run")
     assert gates(read_cosines(tmp_path / "run")[1]) == expected
-    assert "soft" in expected or "--gate hard" in tune(tmp_path / "run")
+    assert "soft" in expected or "--gate hard" in tune(capsys, tmp_path / "run")
 
 
 def test_equal_weights_are_tried_first_and_then_those_near_to_them():
@@ -361,8 +335,7 @@ def test_runs_are_weighed_as_other_compounds_choose(two_runs):
 
 
 def test_weights_prints_the_command_that_fuses_with_the_weights(two_runs, capsys, tmp_path):
-    code, out, err = run(capsys, "tune-fusion", *two_runs, "--method", "borda", "--json")
-    assert code == 0
+    out, err = passed(capsys, "tune-fusion", *two_runs, "--method", "borda", "--json")
     default, tuned, gain = (
         next(row["mean"] for row in rows if row["metric"] == "top1")
         for rows in json.loads(out).values()

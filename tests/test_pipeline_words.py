@@ -1,14 +1,12 @@
 """Visual-WSD, from the data file to the figures: a word in a phrase, and no sense to decide."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import ended, run
+from commands import ended, passed, run
 from lexica import wordnet
 from PIL import Image
 from test_report_write import shown
@@ -65,8 +63,7 @@ def test_a_file_is_ranked_scored_and_shown_without_a_sense(
     monkeypatch.setenv("ADMIRE_WORDNET", str(wordnet(tmp_path / "wordnet", synsets=senses)))
     out = tmp_path / "run"
     options = ("--images", tmp_path / "images", "--report", "--abstain-below", "0.9")
-    code, printed, said = run(capsys, "rank", data, "--out", out, *options)
-    assert code == 0, said
+    printed, said = passed(capsys, "rank", data, "--out", out, *options)
     assert "idiomatic" not in printed + said
 
     # Asked for one meaning each, with what the dictionary says of the word; and again in vain.

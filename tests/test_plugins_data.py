@@ -1,7 +1,5 @@
 """Data formats and metrics that plug in: they are named wherever a file or a figure is."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -11,7 +9,7 @@ from zipfile import ZipFile
 
 import numpy as np
 import pytest
-from commands import ended, run
+from commands import ended, json_of, passed, run
 from toys import WordEncoder, draw
 
 import admire
@@ -95,8 +93,7 @@ def test_data_named_by_a_reader_are_ranked_and_read_again_by_each_command(capsys
         ("report", out, "--out", page, "--metric", "hit-at-2", "--metric", "of-owls"),
         ("submit", out, "--out", tmp_path / "out.zip"),
     ):
-        code, told, err = run(capsys, *command)
-        assert code == 0, (command, err)
+        told, _ = passed(capsys, *command)
         if command[0] == "check":
             assert "items: 2; candidates: 10; pictures: 10" in told
     source = json.loads((out / "run.json").read_text())["source"]
@@ -110,9 +107,7 @@ def test_data_named_by_a_reader_are_ranked_and_read_again_by_each_command(capsys
     assert "Hit@2" in text
     assert text.count('"of-owls":1.0') == 1
     score = ("score", out / "submission_en.tsv", "--gold", data, "--metric", "hit-at-2", "--json")
-    code, told, _ = run(capsys, *score)
-    assert code == 0
-    figures = json.loads(told)[str(out / "submission_en.tsv")]
+    figures = json_of(capsys, *score)[str(out / "submission_en.tsv")]
     assert figures[-1]["metric"] == "hit-at-2"
     (Path(data[5:]) / "lines.txt").write_text("owl\tAn owl.\n")
     assert "have moved or changed" in ended(capsys, "submit", out, "--out", tmp_path / "out.zip")
@@ -210,8 +205,7 @@ def test_a_metric_has_its_figures_everywhere(capsys, tmp_path, data):
     one, other = tmp_path / "one", tmp_path / "other"
     run(capsys, "rank", data, "--out", one, *RANK)
     run(capsys, "rank", data, "--out", other, *RANK[2:], "--query", "compound")
-    code, told, _ = run(capsys, "score", one, other, "--metric", "hit-at-2", "--metric", "ndcg5")
-    assert code == 0
+    told, _ = passed(capsys, "score", one, other, "--metric", "hit-at-2", "--metric", "ndcg5")
     assert told.count("hit-at-2") == 3
     table = admire.compare_runs([one, other], metrics=("hit-at-2",))
     assert set(table["metric"]) >= {"top1", "hit-at-2"}
@@ -229,6 +223,5 @@ def test_a_recipe_names_a_reader_and_a_metric(capsys, tmp_path, data):
         'rows = [{name = "one"}]\n'
     )
     out = tmp_path / "out"
-    code, _, err = run(capsys, "reproduce", recipe, "--data", tmp_path, "--out", out)
-    assert code == 0, err
+    passed(capsys, "reproduce", recipe, "--data", tmp_path, "--out", out)
     assert "one,mine,hit-at-2,2,1.0" in (out / "table.csv").read_text()

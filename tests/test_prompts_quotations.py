@@ -1,7 +1,5 @@
 """Quotations in replies, also in long ones that repeat themselves."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rankers as conversations in whole runs, and what a dry run says of them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -44,14 +42,8 @@ class Model(ChatModel):
 pytestmark = pytest.mark.usefixtures("forgotten")
 
 
-def by(ranker: Any, model: ChatModel) -> list[tuple[float, ...]]:
-    """Rank by a ranker of one's own, and return the scores."""
-    register("ranker", "own")(ranker)
-    run = rank(ITEMS, Settings(rankers=("own",), sense="given", meanings="gloss"), llms=[model])
-    return [ranking.judgements[0].scores for ranking in run.rankings]
-
-
 def test_a_ranker_that_yields_twice_gets_the_replies_of_each_round():
+    @register("ranker", "own")
     def ranker(item, reading):
         (topic,) = yield [Question(f"What is {item.compound} about?", purpose="ranking")]
         replies = yield [Question(f"{topic.text}: {c.caption}") for c in item.candidates]
@@ -63,34 +55,9 @@ def test_a_ranker_that_yields_twice_gets_the_replies_of_each_round():
     expected = [
         (float(len(f"What is {item.compound} about?: ")),) * len(item.candidates) for item in ITEMS
     ]
-    assert by(ranker, model) == expected
+    run = rank(ITEMS, Settings(rankers=("own",), sense="given", meanings="gloss"), llms=[model])
+    assert [ranking.judgements[0].scores for ranking in run.rankings] == expected
     assert model.asked["ranking"] == sum(1 + len(item.candidates) for item in ITEMS)
-
-
-@pytest.mark.parametrize("empty", [False, True])
-def test_a_ranker_that_yields_nothing_asks_nothing(empty):
-    def ranker(item, reading):
-        if empty:
-            assert not (yield [])
-        return range(len(item.candidates))
-        yield
-
-    model = Model()
-    assert by(ranker, model) == [(0.0, 1.0, 2.0)] * len(ITEMS)
-    assert "ranking" not in model.asked
-
-
-@pytest.mark.parametrize(
-    ("result", "words"),
-    [([1.0], "returned 1 scores for 3"), (["a"] * 3, "to float"), (None, "TypeError")],
-)
-def test_wrong_scores_after_a_conversation_are_the_rankers_fault(result, words):
-    def ranker(item, reading):
-        yield [Question("Well?")]
-        return result
-
-    with pytest.raises(PluginError, match=f"'cold feet': the ranker 'own' .*{words}"):
-        by(ranker, Model())
 
 
 SETTINGS = {

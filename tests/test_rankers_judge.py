@@ -1,7 +1,5 @@
 """Whole runs with rankers that reason, and what they leave."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

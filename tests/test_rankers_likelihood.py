@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from chats import completion, serve
 from judges import Judge, pictured, settings
-from pytest_httpserver import HTTPServer
 from toys import OWL, WordEncoder, explains
 
 from admire import UserError, rank, read_run, write_run
@@ -105,9 +102,7 @@ def test_models_that_tell_no_probability_of_a_text_are_refused_before_any_is_ask
     assert not judge.questions
 
 
-def test_a_server_that_turns_out_to_tell_none_is_refused_and_its_reply_not_kept(
-    httpserver: HTTPServer,
-):
+def test_a_server_that_turns_out_to_tell_none_is_refused_and_its_reply_not_kept(httpserver):
     serve(httpserver, completion("x"))
     item = replace(OWL, sentence_type="literal")
     given, counts = settings("likelihood", sense="given"), []

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from judges import Judge, item_of, settings
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from math import sqrt
 
 import numpy as np
@@ -146,8 +144,6 @@ def test_an_order_is_a_permutation_with_falling_scores(scored):
     values = [round(scored[name], 9) for name in order]
     assert values == sorted(values, reverse=True)
 
-
-# ------------------------------------------------------------------------------------ fusion
 
 A, B = np.array([0.9, 0.5, 0.1]), np.array([2.0, 4.0, 3.0])
 

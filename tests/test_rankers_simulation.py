@@ -1,7 +1,5 @@
 """Several shuffles against one, with a noisy judge who likes what is shown first."""
 
-from __future__ import annotations
-
 from math import sqrt
 
 import numpy as np

@@ -388,6 +388,7 @@ def test_pictures_open_large_and_keys_do_what_the_mouse_does(reported: Reported,
     expect(thumbnail).to_be_focused()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_keeps_people_out(reported: Reported, look: Look, scheme: str):
     page = ready(look(reported.address, color_scheme=scheme))
@@ -405,6 +406,7 @@ def test_nothing_keeps_people_out(reported: Reported, look: Look, scheme: str):
     assert barriers(page, "dialog[open]") == []
 
 
+@pytest.mark.ci
 def test_it_fits_a_phone(reported: Reported, look: Look):
     page = ready(look(reported.address, **PHONE))
     expect(page.locator("#cards article .compound").first).to_be_in_viewport()
@@ -419,6 +421,7 @@ def test_it_fits_a_phone(reported: Reported, look: Look):
     assert overflow(page) <= 0
 
 
+@pytest.mark.ci
 def test_print_has_all_cards_of_the_view(reported: Reported, look: Look):
     page = ready(look(reported.address + "#language=en", own=(reported.address,)))
     page.evaluate(

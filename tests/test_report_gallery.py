@@ -1,7 +1,5 @@
 """What the cards of ranked items show, from runs of toy models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,7 @@ from judges import ITEM as JUDGED
 from judges import WORTHS, Judge
 from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains, says
 
-from admire import Candidate, Item, Run, Scoring, Settings, rank, write_run
+from admire import Candidate, Run, Scoring, Settings, rank, write_run
 from admire.apps.report.gallery import Cards
 from admire.pipeline.fusion import fuse
 from admire.pipeline.past_runs import read_run
@@ -33,22 +31,16 @@ def sums(card: dict, run: int = 0) -> np.ndarray:
     return np.sum([part["values"] for part in card["runs"][run]["parts"]], axis=0)
 
 
-def two_tracks(folder: Path) -> Item:
-    """Candidates with pictures, captions, or both."""
-    texts = {"bird": "an owl with wings", "person": "a person awake late"}
-    for name, text in texts.items():
+def runs_of_every_kind(folder: Path) -> dict[str, Run]:
+    words, pictures = WordEncoder(), PictureEncoder()
+    for name, text in {"bird": "an owl with wings", "person": "a person awake late"}.items():
         (folder / f"{name}.png").write_text(text)
     candidates = (
         Candidate("bird.png", folder / "bird.png", "a bird at night"),
         Candidate("person.png", folder / "person.png"),
         Candidate("bike.png", caption="a red bicycle"),
     )
-    return replace(OWL, candidates=candidates)
-
-
-def runs_of_every_kind(folder: Path) -> dict[str, Run]:
-    words, pictures = WordEncoder(), PictureEncoder()
-    item = two_tracks(folder)
+    item = replace(OWL, candidates=candidates)
     plain = Scoring.paper(image_weight=0.5)
     soft = Scoring.paper(gate="soft", contrast=1, standardise=True, texts=Settings().scoring.texts)
     sequence = (Candidate("s1.png", caption="a desk"), Candidate("s2.png", caption="a clock late"))

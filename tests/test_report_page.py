@@ -1,7 +1,5 @@
 """Pages of reports: what they may load, and that data stay data."""
 
-from __future__ import annotations
-
 import json
 import re
 from html import unescape

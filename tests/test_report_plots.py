@@ -1,7 +1,5 @@
 """Plots: the numbers that they draw, and SVG that a page with a strict policy may hold."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import cache

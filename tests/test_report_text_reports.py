@@ -1,7 +1,5 @@
 """Reports on retrieval and on senses: what their cards and tables say, from what is on disk."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

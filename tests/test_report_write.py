@@ -1,7 +1,5 @@
 """Reports from run folders: what is read, what is found again, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

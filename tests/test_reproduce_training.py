@@ -1,9 +1,5 @@
 """The recipes' trained rows: their rates, several seeds, and pictures of epochs."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from benchmarks import PIES, pies, write_split
 
@@ -21,18 +17,6 @@ from towers import save_sentence_transformer  # noqa: E402
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
 
 
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sbert:{save_sentence_transformer(tmp_path_factory.mktemp('models') / 'plain')}"
-
-
-@pytest.fixture
-def benchmark(tmp_path: Path) -> Path:
-    for split, names in (("train", PIES), ("val", PIES[:4]), ("test", PIES[2:])):
-        write_split(tmp_path / "idiolink", split, pies(names))
-    return tmp_path / "idiolink"
-
-
 @pytest.mark.parametrize("paper", ["he", "ynu-hpcc"])
 def test_the_papers_have_one_rate_for_all_weights(paper):
     recipes = [read_recipe(name) for name in recipe_names() if name.startswith(f"{paper}:")]
@@ -42,9 +26,10 @@ def test_the_papers_have_one_rate_for_all_weights(paper):
     assert rates == {2e-5}
 
 
-def test_a_table_of_several_seeds_has_deviations_and_a_run_folder_of_each(
-    tmp_path, encoder, benchmark
-):
+def test_a_table_of_several_seeds_has_deviations_and_a_run_folder_of_each(tmp_path):
+    for split, names in (("train", PIES), ("val", PIES[:4]), ("test", PIES[2:])):
+        write_split(tmp_path / "idiolink", split, pies(names))
+    encoder = f"sbert:{save_sentence_transformer(tmp_path / 'plain')}"
     recipe = tmp_path / "mine.toml"
     settings = f'encoder = "{encoder}", seeds = 2, seed = 3, epochs = 1, learning_rate = 5e-3'
     recipe.write_text(
@@ -55,7 +40,7 @@ def test_a_table_of_several_seeds_has_deviations_and_a_run_folder_of_each(
         " published = { sentence = [50.0, 60.0, 12.3456] } }]\n"
     )
     out = tmp_path / "out"
-    table = reproduce_table(recipe, str(benchmark), out).set_index("metric")
+    table = reproduce_table(recipe, str(tmp_path / "idiolink"), out).set_index("metric")
     figures = [
         float(line.split(",")[2])
         for seed in (3, 4)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -191,8 +189,6 @@ def test_what_is_wrong_with_a_parquet_file_is_named(tmp_path, rows, damage, word
         read_texts(path)
     assert str(caught.value).startswith(f"{path}{words}")
 
-
-# ------------------------------------------------------------- what a stranger's collection names
 
 LISTS = (".jsonl", ".csv", "{path}.parquet")
 OUTSIDE = (

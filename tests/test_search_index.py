@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -11,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -94,17 +93,14 @@ def pictures(tmp_path: Path) -> Path:
 def search_all(index: Path | Index) -> list[tuple[Candidate, float]]:
     """All that an index holds, in the order of a search."""
     index = open_index(index) if isinstance(index, Path) else index
-    return index.search(embed("a person awake late", "night owl"), WEIGHTS, 99)
+    texts = ["a person awake late", "night owl"]
+    queries = dict(zip(WEIGHTS, WordEncoder().encode_texts(texts, role="query"), strict=True))
+    return index.search(queries, WEIGHTS, 99)
 
 
 def draw_vectors(n: int, width: int = 8, seed: int = 0) -> np.ndarray:
     drawn = np.random.default_rng(seed).normal(size=(n, width)).astype(np.float32)
     return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-
-
-def embed(*texts: str) -> dict[str, np.ndarray]:
-    encoded = WordEncoder().encode_texts(list(texts), role="query")
-    return dict(zip(("gloss", "compound"), encoded, strict=True))
 
 
 WEIGHTS = {"gloss": 0.8, "compound": -0.6}
@@ -146,10 +142,6 @@ def test_an_index_answers_as_its_texts_in_memory_do(monkeypatch, tmp_path, texts
     results = search_all(tmp_path / "index")
     assert [text for text, _ in results] == [text for text, _ in expected]
     assert dict(results) == pytest.approx(dict(expected))
-
-
-def stop() -> None:
-    raise KeyboardInterrupt
 
 
 ADDING = """
@@ -194,8 +186,9 @@ def test_an_addition_that_is_killed_shows_nothing_and_is_undone_by_the_next_chan
 def test_an_index_that_is_interrupted_leaves_nothing_but_the_cache(monkeypatch, tmp_path, pictures):
     monkeypatch.setattr(changes, "BATCH", 2)
     index, encoder = tmp_path / "index", Counting()
+    stopped = Counting("red", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        write_index(pictures, CachedEncoder(Counting("red", stop)), index)
+        write_index(pictures, CachedEncoder(stopped), index)
     assert [path.name for path in tmp_path.iterdir()] == ["pictures"]
     write_index(pictures, CachedEncoder(encoder), index)
     assert encoder.encoded == ["a red bicycle"]

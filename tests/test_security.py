@@ -1,7 +1,5 @@
 """SECURITY.md: each test that it names for a promise exists."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

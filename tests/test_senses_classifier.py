@@ -1,7 +1,5 @@
 """The fine-tuned detector: what it reads, what it computes, its training and its folder."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

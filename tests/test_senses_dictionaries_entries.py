@@ -1,7 +1,5 @@
 """Keys and spellings, which entry is of which sense, and looking up in several dictionaries."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

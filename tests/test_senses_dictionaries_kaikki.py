@@ -1,7 +1,5 @@
 """Wiktionary's index: what is kept, when it is made again, and what damage leaves behind."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How dictionaries are named and opened."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
@@ -42,9 +40,7 @@ def test_a_wrong_name_is_refused(names: list[str], hint: str):
         open_dictionaries(names)
 
 
-def test_without_a_wordnet_it_is_said_how_to_get_one(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+def test_without_a_wordnet_it_is_said_how_to_get_one(monkeypatch, caplog):
     caplog.set_level(logging.WARNING, "admire")
     monkeypatch.setattr("admire.senses.dictionaries.opening.find_wordnet", lambda: None)
     assert open_dictionaries(["wordnet"]) == ()

@@ -1,7 +1,5 @@
 """Princeton's WordNet, from small made-up files in its format."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from toys import OWL, ScriptedChat, WordEncoder, explains, says
+from toys import OWL, Detector, ScriptedChat, WordEncoder, explains, says
 
 from admire import Candidate, Item, Settings, UserError, rank
 from admire.prompts import Prompts
@@ -17,23 +15,8 @@ from admire.senses.sense import Sense
 from admire.senses.settings import SenseSettings
 
 
-class Counted:
-    """A detector that remembers the sentences that it was asked about, by call."""
-
-    identity = "counted:1"
-    columns = ()
-    setting = None
-
-    def __init__(self) -> None:
-        self.asked: list[list[str]] = []
-
-    def classify(self, uses):
-        self.asked.append([use.item.sentence for use in uses])
-        return [Sense("literal", 0.2, by="detector") for _ in uses]
-
-
 def test_a_sense_that_no_chat_model_decides_is_decided_once(monkeypatch):
-    detector, opened = Counted(), []
+    detector, opened = Detector(), []
     monkeypatch.setattr(
         "admire.pipeline.chat_stage.open_detector", lambda path: opened.append(path) or detector
     )
@@ -43,11 +26,11 @@ def test_a_sense_that_no_chat_model_decides_is_decided_once(monkeypatch):
     assert opened == ["mine.json"]
     assert [r.predicted_type for r in run.rankings] == ["literal", "literal"]
     assert len(run.rankings[0].interpretations) == 3
-    assert run.record["models"]["detector"] == "counted:1"
+    assert run.record["models"]["detector"] == "toy detector"
 
 
 def test_what_tells_the_sense_of_subtask_b_are_the_captions_of_the_sequence():
-    detector = Counted()
+    detector = Detector()
     sequence = (Candidate("s1.png", caption="A lamp.\nIt is lit."), Candidate("s2.png"))
     item = Item("night owl", "", sequence=sequence)
     settings = SenseSettings("detector")
@@ -81,7 +64,7 @@ def shown(compound: str, *angles: list[int]) -> Item:
     return Item(compound, "", sequence=sequence, candidates=candidates)
 
 
-def decided(*items: Item, detector: Counted | None = None) -> list[Sense]:
+def decided(*items: Item, detector: Detector | None = None) -> list[Sense]:
     settings, models = SenseSettings("detector"), {"encoder": Angles(), "detector": detector}
     (readings,) = interpret(items, [says("")], Prompts(), settings, glosses="none", **models)
     return [reading.sense for reading in readings]
@@ -100,7 +83,7 @@ def test_a_sequence_is_literal_if_the_compound_is_nearer_to_it_than_to_the_candi
 def test_what_has_no_captions_to_compare_is_left_to_the_detector():
     sequence = shown("owl 45", [90], [0, 90])
     pictures = replace(sequence, candidates=(Candidate("a.png"), Candidate("b.png")))
-    detector = Counted()
+    detector = Detector()
     found = decided(OWL, sequence, pictures, sequence, OWL, detector=detector)
     by_captions = [sense.probability_idiomatic == 0.2 for sense in found]
     assert by_captions == [True, False, True, False, True]
@@ -110,7 +93,7 @@ def test_what_has_no_captions_to_compare_is_left_to_the_detector():
 def test_a_run_compares_a_sequence_with_its_own_encoder_of_captions():
     item = shown("owl 45", [90], [0, 90])
     settings = Settings(sense="detector", meanings="gloss")
-    run = rank([item], settings, llms=[says("")], caption_encoder=Angles(), detector=Counted())
+    run = rank([item], settings, llms=[says("")], caption_encoder=Angles(), detector=Detector())
     assert [one.sense for one in run.rankings[0].interpretations] == decided(item)
     assert run.rankings[0].predicted_type == "literal"
 

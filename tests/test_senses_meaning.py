@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -28,9 +26,8 @@ ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
 LATE = "a person who stays up late"
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
+LEFT = {
+    LATE: (
         LATE,
         "*a person* who `stays up` late",
         "night owl: a person who stays up late",
@@ -42,44 +39,12 @@ LATE = "a person who stays up late"
         "Night owl\na person who stays up late",
         "Sure! Here is a definition:\n\n**Night owl**: a person who stays up late",
         "a person who stays up late\nIt comes from the bird.",
-    ],
-)
-def test_only_the_definition_is_left(reply: str):
-    assert clean_gloss(reply, "night owl") == LATE
-
-
-@pytest.mark.parametrize(
-    "opening",
-    [
-        "",
-        'O termo "pé-frio" refere-se a ',
-        'A expressão idiomática "pé-frio" significa ',
-        "A expressão «pé-frio» é usada para descrever ",
-        "Significado: ",
-    ],
-)
-def test_only_the_definition_is_left_in_portuguese(opening: str):
-    assert clean_gloss(f"{opening}alguém que traz azar", "pé-frio") == "alguém que traz azar"
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        # The opening ends with a whole word: "is" is not the beginning of "island" or "isn't".
-        "Night owl island, a place where nobody sleeps",
-        "A night owl isn't asleep at midnight",
-        "Someone who is what a night owl is: awake at night",
-        "Definitions vary: someone awake at night",
-        "a sorry state of affairs",
-    ],
-)
-def test_what_is_no_opening_stays(reply: str):
-    assert clean_gloss(reply, "night owl") == reply
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
+        'O termo "night owl" refere-se a a person who stays up late',
+        'A expressão idiomática "night owl" significa a person who stays up late',
+        "A expressão «night owl» é usada para descrever a person who stays up late",
+        "Significado: a person who stays up late",
+    ),
+    None: (
         "",
         "**Night Owl**",
         "A night owl.",
@@ -88,10 +53,25 @@ def test_what_is_no_opening_stays(reply: str):
         "I'm sorry, but I can't help with that.",
         "As an AI language model, I have no opinions.",
         "Desculpe, não sei.",
-    ],
+    ),
+}
+STAYS = (
+    # The opening ends with a whole word: "is" is not the beginning of "island" or "isn't".
+    "Night owl island, a place where nobody sleeps",
+    "A night owl isn't asleep at midnight",
+    "Someone who is what a night owl is: awake at night",
+    "Definitions vary: someone awake at night",
+    "a sorry state of affairs",
 )
-def test_a_reply_without_a_definition(reply: str):
-    assert clean_gloss(reply, "night owl") is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "left"),
+    [(reply, left) for left, replies in LEFT.items() for reply in replies]
+    + [(reply, reply) for reply in STAYS],
+)
+def test_of_a_reply_only_the_definition_is_left(reply: str, left: str | None):
+    assert clean_gloss(reply, "night owl") == left
 
 
 @pytest.mark.parametrize("compound", ["c++ (the)", "a.b", "[x", "what?", "50/50 ^$ | {2}", "\\d"])

@@ -1,12 +1,8 @@
 """Recorded replies in place of a chat model: from a file, and from a run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -40,25 +36,9 @@ TIE = {"votes_idiomatic": 2, "votes_literal": 2}
 SENSE = {"compound": "night owl", "sentence": OWL.sentence, "sense": "idiomatic"}
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
-    """Write rows as a file of replies."""
-
-    def write(*rows: dict[str, object], name: str = "replies.csv") -> Path:
-        path = tmp_path / name
-        if path.suffix == ".jsonl":
-            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        else:
-            table = pd.DataFrame(list(rows))
-            table.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
-        return path
-
-    return write
-
-
 @pytest.mark.parametrize("name", ["replies.csv", "replies.tsv", "replies.jsonl"])
-def test_a_file_stands_for_the_chat_model_that_would_say_the_same(write, name: str):
-    path = write(*MEANINGS, SENSE, name=name)
+def test_a_file_stands_for_the_chat_model_that_would_say_the_same(write_table, name: str):
+    path = write_table(*MEANINGS, SENSE, name=name)
     recorded = rank([OWL], Settings(llms=(f"recorded:{path}",)), encoder=WordEncoder())
     asked = rank(
         [OWL], Settings(votes=1, sense="vote"), llms=[explains("Idiomatic")], encoder=WordEncoder()
@@ -74,7 +54,7 @@ def test_a_file_stands_for_the_chat_model_that_would_say_the_same(write, name: s
     assert model == {"name": f"recorded:{path}", "identity": identity} | how
 
 
-def test_votes_are_the_probability_and_the_majority_is_the_sense(write):
+def test_votes_are_the_probability_and_the_majority_is_the_sense(write_table):
     row = {"compound": "night owl", "sentence": OWL.sentence}
     for cells, expected in (
         ({"votes_idiomatic": 4, "votes_literal": 1}, Sense("idiomatic", 0.8, 4, 1)),
@@ -84,13 +64,13 @@ def test_votes_are_the_probability_and_the_majority_is_the_sense(write):
         ({"sense": "idiomatic"}, Sense("idiomatic", 1.0, by="recorded")),
         ({"sense": "LITERAL"}, Sense("literal", 0.0, by="recorded")),
     ):
-        model = open_replies(write(row | cells, name="replies.jsonl"))
+        model = open_replies(write_table(row | cells, name="replies.jsonl"))
         assert known(model, OWL, "senses") == expected
 
 
-def test_what_is_said_of_a_sentence_goes_before_what_is_said_of_the_compound(write):
+def test_what_is_said_of_a_sentence_goes_before_what_is_said_of_the_compound(write_table):
     row = SENSE | {"meaning": "someone who works late", "scene": "a lamp"}
-    model = open_replies(write(*MEANINGS, row, row))
+    model = open_replies(write_table(*MEANINGS, row, row, name="replies.csv"))
     other = replace(OWL, sentence="Night owls sleep late.")
     late = Meaning(("someone who works late",), "a lamp")
     assert [known(model, item, sense="idiomatic") for item in (OWL, other)] == [late, LATE]
@@ -98,13 +78,13 @@ def test_what_is_said_of_a_sentence_goes_before_what_is_said_of_the_compound(wri
     assert talk(describe(OWL, "gloss", Prompts()), model) == replace(late, scene=None)
 
 
-def test_an_order_is_that_of_the_items_candidates(write):
+def test_an_order_is_that_of_the_items_candidates(write_table):
     """Items that differ in their candidates alone each have their own."""
     pair = (Candidate("a", caption="a"), Candidate("b", caption="b"))
     other = replace(OWL, candidates=pair)
     row = {"compound": "night owl", "sentence": OWL.sentence}
     orders = [["b", "a"], ["person.png", "bike.png", "bird.png"]]
-    path = write(*(row | {"order": order} for order in orders), name="replies.jsonl")
+    path = write_table(*(row | {"order": order} for order in orders), name="replies.jsonl")
     model = open_replies(path)
     assert known(model, OWL, "ranking") == tuple(orders[1])
     assert known(model, other, "ranking") == ("b", "a")
@@ -114,8 +94,8 @@ def test_an_order_is_that_of_the_items_candidates(write):
         known(model, triple, "ranking")
 
 
-def test_items_without_a_sense_are_named_and_the_data_or_a_detector_can_give_it(write):
-    path = write(*MEANINGS, SENSE)
+def test_items_without_a_sense_are_named_and_the_data_or_a_detector_can_give_it(write_table):
+    path = write_table(*MEANINGS, SENSE, name="replies.csv")
     items = [OWL, HOOTED, *(replace(OWL, sentence=f"A night owl {k}.") for k in range(6))]
     settings = Settings(llms=(f"recorded:{path}",))
     with pytest.raises(UserError) as caught:
@@ -158,8 +138,8 @@ ITEM = {"compound": "night owl", "sentence": "A night owl."}
         ),
     ],
 )
-def test_a_row_that_cannot_be_used_is_named(write, rows, words):
-    refused(write(*rows, name="replies.jsonl"), *words, read=open_replies)
+def test_a_row_that_cannot_be_used_is_named(write_table, rows, words):
+    refused(write_table(*rows, name="replies.jsonl"), *words, read=open_replies)
 
 
 def hear(prompt: str) -> str:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from math import exp, sqrt
 
 import numpy as np

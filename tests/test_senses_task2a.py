@@ -1,7 +1,5 @@
 """Task 2A: its files, and detectors run and scored on them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +7,10 @@ import pytest
 from conftest import admire_row, refused
 from hypothesis import given
 from hypothesis import strategies as st
+from toys import Detector
 
 from admire import Item, UserError
-from admire.senses import Sense, Use, detect_uses, read_compounds, read_idiomaticity, read_uses
+from admire.senses import Use, detect_uses, read_compounds, read_idiomaticity, read_uses
 from admire.senses.task2a import LABELS, macro_f1, sampled_macro_f1
 
 
@@ -53,20 +52,9 @@ def test_what_a_gold_file_lacks_is_named(tmp_path):
             read_uses(*dev(tmp_path, labels))
 
 
-class Fixed:
-    """A detector that takes everything as idiomatic."""
-
-    identity = "fixed"
-    columns = ("Previous",)
-    setting = None
-
-    def classify(self, uses: list[Use]) -> list[Sense]:
-        return [Sense("idiomatic", 1.0, 1) for _ in uses]
-
-
 def test_a_submission_has_the_setting_that_is_given_or_else_the_detectors(tmp_path):
     data, _ = dev(tmp_path, [])
-    out, detector = tmp_path / "mine.csv", Fixed()
+    out, detector = tmp_path / "mine.csv", Detector(1.0)
     for own, setting, written in (
         (None, None, "zero_shot"),
         ("one_shot", None, "one_shot"),

@@ -238,6 +238,7 @@ def test_a_second_tab_waits_its_turn_and_a_closed_one_stops_its_work(site, chat,
     assert asked < 2 * len(chat.prompts)  # the first tab's work did not go on
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_keeps_people_out(site: Served, look: Look, scheme: str):
     page = look(site.address, color_scheme=scheme)
@@ -256,6 +257,7 @@ def test_nothing_keeps_people_out(site: Served, look: Look, scheme: str):
     assert barriers(page) == []
 
 
+@pytest.mark.ci
 def test_it_fits_a_phone(site: Served, look: Look):
     page = look(site.address, **PHONE)
     expect(page.locator(".example").last).to_be_visible()

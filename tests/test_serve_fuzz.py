@@ -1,14 +1,10 @@
 """Generated requests to the real server: none fails inside, and answers are as described."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from serving import serving
-
-schemathesis = pytest.importorskip("schemathesis", reason="needs the extra 'test'")
 
 pytestmark = pytest.mark.ci
 
@@ -16,8 +12,9 @@ EXAMPLES = 75
 """Requests of each kind to each address."""
 
 
-@pytest.mark.parametrize("mode", schemathesis.GenerationMode)
+@pytest.mark.parametrize("mode", ["positive", "negative"])
 def test_generated_requests_are_answered_as_the_description_says(caplog, mode):
+    schemathesis = pytest.importorskip("schemathesis", reason="needs the extra 'test'")
     bearer = {"Authorization": "Bearer s3cret"}
     # A row can fit its schema and still not be ranked: its compound is blank, say.
     semantic = [schemathesis.checks.positive_data_acceptance]
@@ -25,7 +22,7 @@ def test_generated_requests_are_answered_as_the_description_says(caplog, mode):
         described = f"{served.address}v1/openapi.json"
         schema = schemathesis.openapi.from_url(described, headers=bearer)
         for found in schema.get_all_operations():
-            cases = found.ok().as_strategy(generation_mode=mode)
+            cases = found.ok().as_strategy(generation_mode=schemathesis.GenerationMode(mode))
 
             @given(case=cases)
             @settings(

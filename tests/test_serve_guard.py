@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from serving import problem, serving, shared_server
 

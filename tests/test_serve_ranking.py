@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 import json
 import threading
@@ -8,13 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from os.path import commonprefix
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from commands import until
 from judges import Judge
 from serving import LONGEST, ROW, TOYS, ColourEncoder, drawn, problem, serving, toy_models, uri
-from toys import ScriptedChat, explains
+from toys import Detector, ScriptedChat, explains
 
 from admire import UserError, read_submission
 from admire.apps.serve import Models
@@ -22,8 +19,6 @@ from admire.data.items import Item
 from admire.llm.chat import ServerError
 from admire.llm.local import shares_prefix
 from admire.prompts import Prompts
-from admire.senses.detector import Use
-from admire.senses.sense import Sense, likelier
 
 
 @pytest.fixture
@@ -70,37 +65,21 @@ def test_a_sense_that_was_given_or_not_read_has_no_probability_and_no_confidence
         assert (unread | none, unread["readings"][0] | none) == (unread, unread["readings"][0])
 
 
-class Trained:
-    """A detector that was trained on two languages."""
-
-    identity, columns, setting = "trained", (), None
-    card: ClassVar = {"languages": ["en", "pt-br"]}
-
-    def classify(self, uses: list[Use]) -> list[Sense]:
-        return [likelier(0.7, "detector") for _ in uses]
-
-
-@pytest.mark.parametrize(
-    ("row", "warned"),
-    [
-        ({}, []),
-        ({"language": "xe"}, []),
-        ({"language": "pt"}, []),
-        ({"language": "de"}, ["not trained on German, only on English and Portuguese:"]),
-        (
-            {"language": None, "sentence": "Seine Schwester ist eine richtige Nachteule."},
-            ["not trained on German (guessed from the sentence), only on English and"],
-        ),
-    ],
-)
-def test_a_language_that_the_detector_was_not_trained_on_is_told(monkeypatch, row, warned):
-    monkeypatch.setattr("admire.senses.open_detector", lambda path: Trained())
-    models = toy_models(changes=TOYS | {"sense": "detector"})
-    with serving(models) as served:
-        answer = served.rank(compound="Nachteule", **{"sentence": "Nachteule."} | row).json()
-    assert answer["confidence"] == 0.7
-    assert len(answer["warnings"]) == len(warned)
-    assert all(map(str.__contains__, answer["warnings"], warned))
+def test_a_language_that_the_detector_was_not_trained_on_is_told(monkeypatch):
+    monkeypatch.setattr("admire.senses.open_detector", lambda path: Detector(0.7, "en", "pt-br"))
+    german = {"language": None, "sentence": "Seine Schwester ist eine richtige Nachteule."}
+    with serving(toy_models(changes=TOYS | {"sense": "detector"})) as served:
+        for row, warned in (
+            ({}, []),
+            ({"language": "xe"}, []),
+            ({"language": "pt"}, []),
+            ({"language": "de"}, ["not trained on German, only on English and Portuguese:"]),
+            (german, ["not trained on German (guessed from the sentence), only on English and"]),
+        ):
+            answer = served.rank(compound="Nachteule", **{"sentence": "Nachteule."} | row).json()
+            assert answer["confidence"] == 0.7
+            assert len(answer["warnings"]) == len(warned)
+            assert all(map(str.__contains__, answer["warnings"], warned))
 
 
 def test_readings_are_refused_where_a_chat_model_would_have_to_look_again():

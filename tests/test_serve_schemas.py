@@ -1,7 +1,5 @@
 """Texts of requests are limited as in files."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import queue
 import re
@@ -62,6 +60,7 @@ def test_packets_are_sent_at_once():
         accepted.close()
 
 
+@pytest.mark.ci
 def test_the_command_starts_without_models_and_ends_at_once_with_nothing_left(tmp_path):
     command = [sys.executable, "-m", "admire.apps.cli", "serve", "--port", "0", "--token", "s3cret"]
     environment = os.environ | {"TMPDIR": str(tmp_path)}

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,9 +40,6 @@ def write(path: Path, rows: Sequence[Any]) -> Path:
     return path
 
 
-# ------------------------------------------------------------------------- positions of spans
-
-
 @pytest.mark.parametrize(
     ("text", "span", "occurrence", "place"),
     [
@@ -60,9 +55,6 @@ def test_the_nth_occurrence_is_found_as_written_or_else_in_any_case(text, span, 
     assert locate(text, span, occurrence) == place
 
 
-# ------------------------------------------------------------------------------------ relevance
-
-
 def test_documents_of_the_same_pie_in_the_same_sense_are_relevant_whatever_their_case():
     relevant = {"literal": {"literal"}, "idiomatic": {"idiomatic", "simplification", "sense"}}
     queries = tuple(passage(f"q-{usage}", "A night owl.", usage) for usage in relevant)
@@ -72,9 +64,6 @@ def test_documents_of_the_same_pie_in_the_same_sense_are_relevant_whatever_their
     for usage, flags in zip(relevant, relevance(split), strict=True):
         ids = {d.id for d, flag in zip(split.documents, flags, strict=True) if flag}
         assert ids == relevant[usage]
-
-
-# ---------------------------------------------------------------------------------------- files
 
 
 @pytest.mark.parametrize("name", ["indexes.json", "indexes.jsonl"])
@@ -104,9 +93,6 @@ def test_errors_name_file_row_and_column(tmp_path, name, rows, message):
     with pytest.raises(UserError) as caught:
         read_passages(write(tmp_path / name, rows))
     assert str(caught.value).startswith(f"{tmp_path / name}{message}")
-
-
-# --------------------------------------------------------------------------------------- splits
 
 
 def benchmark_folder(folder: Path, suffix: str = ".json") -> Path:

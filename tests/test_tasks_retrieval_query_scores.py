@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 import tempfile
 from dataclasses import replace
@@ -19,8 +17,6 @@ from admire.tasks.retrieval.query_scores import (
     summarise_queries,
     write_trec,
 )
-
-# --------------------------------------------------------------------------- ranking and scoring
 
 
 def test_equal_scores_go_by_document_in_descending_order_and_those_written_alike_are_equal():
@@ -75,9 +71,6 @@ def test_each_usage_is_scored_as_if_its_documents_alone_were_relevant():
     assert types["r_precision"].tolist() == [50, 0, 50]
     means = [np.mean([100 / math.log2(1 + rank) for rank in pair]) for pair in ranks.values()]
     assert types["ndcg"].tolist() == pytest.approx(means)
-
-
-# -------------------------------------------------------------------------- files for other tools
 
 
 def assert_agrees(split: Split, scores: np.ndarray, name: str = "toy") -> None:

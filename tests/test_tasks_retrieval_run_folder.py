@@ -1,7 +1,5 @@
 """Run folders of retrieval: the texts that a report needs, and no others."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sentences import pair
-from toys import Replies, WordEncoder
+from toys import Reader, Replies, WordEncoder
 
 from admire.core.errors import UserError
 from admire.prompts import Prompts
@@ -105,29 +102,13 @@ def test_pairs_that_were_not_rated_or_have_no_gold_are_left_out():
     assert correlate([WORKED[2]], PREDICTED).empty
 
 
-class Vectors:
-    """An encoder with the vectors that it is given."""
-
-    name = identity = "vectors"
-    batch = 8
-
-    def __init__(self, vectors: Mapping[str, Sequence[float]]):
-        self.vectors = vectors
-        self.asked: list[tuple[list[str], str]] = []
-
-    def encode_texts(self, texts: Sequence[str], *, role: str) -> np.ndarray:
-        self.asked.append((list(texts), role))
-        return np.array([self.vectors[text] for text in texts], dtype=np.float32)
-
-
 def test_similarities_are_cosines_of_pairs_and_of_their_references_each_encoded_once():
-    encoder = Vectors({"A": (1, 0), "B": (0, 1), "C": (0.6, 0.8), "D": (-1, 0)})
+    encoder = Reader("vectors", {"A": (1, 0), "B": (0, 1), "C": (0.6, 0.8), "D": (-1, 0)})
     pairs = [pair("a", "b"), pair("a", "c", reference=("d", "c")), pair("b", "c"), pair("a", "b")]
     found = compare(pairs, encoder, str.upper)
     wanted = {("a", "b"): 0, ("a", "c"): 0.6, ("b", "c"): 0.8, ("d", "c"): -0.6}
     assert found == pytest.approx(wanted)
-    ((texts, role),) = encoder.asked
-    assert (sorted(texts), role) == (["A", "B", "C", "D"], "query")
+    assert sorted(encoder.read) == [("query", text) for text in "ABCD"]
 
 
 def test_a_submission_has_a_row_for_each_pair_in_their_order(tmp_path):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -203,6 +201,7 @@ def test_chengyusts_may_have_its_idioms_and_ids_in_columns(write_table):
     assert found == [replace(m, name=r["ID"]) for m, r in zip(marked, rows, strict=True)]
 
 
+@pytest.mark.ci
 def test_the_real_training_file_has_a_correct_paraphrase_in_every_group(shared):
     task = shared / "semeval2022_task2" / "subtask_b"
     groups = read_groups(task / "train_data.csv")
@@ -212,6 +211,7 @@ def test_the_real_training_file_has_a_correct_paraphrase_in_every_group(shared):
     assert len({(g.language, g.sentence) for g in groups}) == len(groups)
 
 
+@pytest.mark.ci
 def test_real_plain_pairs_are_read_whole(shared):
     folder = shared / "sts"
     sizes = {"train": 5749, "dev": 1500, "test": 1379}

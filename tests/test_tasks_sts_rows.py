@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -150,9 +148,6 @@ def test_each_batch_of_mixed_pairs_has_short_and_long_ones():
     # In each thousand, neighbours are of like length within their kind.
     lengths = [len(row["first"]) for row in rows[:900] if row["kind"]]
     assert lengths == sorted(lengths)
-
-
-# ---------------------------------------------------------------------- reading what to learn from
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 What any training does (resuming, seeds, the best epoch) is tested with the shared trainer."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -74,8 +72,6 @@ def figures(folder: Path, pairs: Sequence[Pair] = VAL) -> dict[str, float]:
     scored = scored[scored["language"] == ("all" if "all" in set(scored["language"]) else "en")]
     return dict(zip(scored["subset"], scored["spearman"], strict=True))
 
-
-# -------------------------------------------------------- the losses that the objectives build
 
 Built = dict[str, tuple[list[dict[str, Any]], torch.nn.Module]]
 
@@ -285,12 +281,6 @@ def test_a_setting_that_an_objective_cannot_heed_is_refused(built, objective, ch
     with pytest.raises(UserError) as caught:
         built(objective, **changes)
     assert caught.value.settings == tuple(changes)
-
-
-# -------------------------------------------------------------------------------------- settings
-
-
-# -------------------------------------------------------------------------------------- training
 
 
 @pytest.mark.parametrize("objective", ["adaptive", "triplet+ranking", "cosent"])

@@ -1,8 +1,7 @@
 """Changes to how a sentence encoder makes vectors, against transformers' own hidden states."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +57,21 @@ def changed(folder: Path, **settings: Any) -> SentenceTransformer:
     return model
 
 
-def by_hand(folder: Path, text: str, pool: Callable[..., torch.Tensor], limit: int) -> np.ndarray:
-    """The unit vector of a text's hidden states in layers 0 to 4, by transformers alone."""
+@cache
+def hidden_states(folder: Path, text: str, limit: int) -> list[torch.Tensor]:
+    """A text's hidden states in layers 0 to 4, by transformers alone."""
     inner = transformers.AutoModel.from_pretrained(folder / "parts").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "parts")
     tokens = tokenizer(text, return_tensors="pt", truncation=True, max_length=limit)
     with torch.inference_mode():
         hidden = inner(**tokens, output_hidden_states=True).hidden_states
-        vector = pool([states[0] for states in hidden])
+    return [states[0] for states in hidden]
+
+
+def by_hand(folder: Path, text: str, pool: Callable[..., torch.Tensor], limit: int) -> np.ndarray:
+    """The unit vector of what is made of a text's hidden states."""
+    with torch.inference_mode():
+        vector = pool(hidden_states(folder, text, limit))
     return (vector / vector.norm()).numpy()
 
 

@@ -1,7 +1,5 @@
 """Training a head: its loss against equation 1, what it learns from, and when it stops."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """Training a light detector: its sample, and what the heads learn."""
 
-from __future__ import annotations
-
 import importlib.util
 import zlib
 from collections import Counter

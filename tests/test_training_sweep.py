@@ -1,7 +1,5 @@
 """Many heads: grids, a sweep that goes on where it was stopped, cross-validation."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,9 +38,7 @@ def test_the_papers_grid_has_162_settings_and_keeps_what_it_does_not_name():
         assert {getattr(grid, axis) for grid in settings} == set(values)
 
 
-def test_a_sweep_that_was_stopped_goes_on_where_it_was(
-    data: Triplets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_sweep_that_was_stopped_goes_on_where_it_was(data, tmp_path, monkeypatch):
     out = tmp_path / "sweep.jsonl"
     settings = [SMALL, replace(SMALL, dropout=0.1), replace(SMALL, dropout=0.5)]
     whole = sweep_heads(data, settings, out, processes=1)
@@ -113,9 +109,7 @@ def test_a_folds_items_have_no_say_in_the_heads_that_rank_them(data: Triplets):
     assert [p.order for p in after] != [p.order for p in before]  # others do learn of it
 
 
-def test_of_several_settings_the_one_that_validates_best_ranks_the_fold(
-    data: Triplets, tmp_path: Path
-):
+def test_of_several_settings_the_one_that_validates_best_ranks_the_fold(data, tmp_path):
     items = pictures_of(data)
     pair = [replace(SMALL, learning_rate=0.02, seed=seed) for seed in (0, 8)]
     alone, losses = [], []

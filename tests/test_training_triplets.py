@@ -1,7 +1,5 @@
 """Triplets: what is an anchor, a positive and a negative, and which samples meet in training."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -147,18 +145,12 @@ def test_captions_in_other_words_are_a_modality_for_each_maker(tmp_path):
     refused(path, read=lambda path: caption_modalities([captioned("apple", ["x", "y"])], path))
 
 
-@pytest.fixture
-def chat(monkeypatch: pytest.MonkeyPatch) -> ScriptedChat:
-    """Toys in place of the models."""
+def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(monkeypatch, tmp_path):
     chat = ScriptedChat(lambda prompt: "a late worker")
     for name, model in (("open_encoder", PictureEncoder()), ("open_llm", chat)):
         monkeypatch.setattr(
             f"admire.tasks.training.triplets.{name}", lambda *_, model=model, **__: model
         )
-    return chat
-
-
-def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(chat, tmp_path):
     literal = replace(captioned("bad apple", ["one", "two"]), sentence_type="literal")
     items = [captioned("night owl", ["one", "two"]), literal]
     write(tmp_path / "gloss_en.j2", "My template about {{ compound }}.")

@@ -1,7 +1,5 @@
 """Small retrieval benchmarks, their files, and an encoder for their queries."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """A chat server that answers as a test wants."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

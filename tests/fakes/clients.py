@@ -4,8 +4,6 @@
 second, and the seconds in which half and 99 % of those with status 200 came.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import sys

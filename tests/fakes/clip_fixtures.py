@@ -1,7 +1,5 @@
 """Fixtures of the encoders that run on torch: small checkpoints, pictures, no network, a hub."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub
-import open_clip
 import pytest
 import torch
 from clips import MODELS, TAGS, XLM, Hub
@@ -99,6 +96,8 @@ def copied(tmp_path: Path, folders: Mapping[str, Path]) -> Callable[[str], Path]
 @pytest.fixture(scope="session")
 def xlm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k, with the base's config beside."""
+    import open_clip
+
     folder = tmp_path_factory.mktemp("towers") / "xlm"
     base = folder / "tiny-xlm-roberta"
     xlm_roberta().save_pretrained(base)
@@ -119,6 +118,8 @@ def hub(network: list[tuple], monkeypatch: pytest.MonkeyPatch) -> Hub:
 @pytest.fixture
 def tiny(hub: Hub, openclip_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The model 'tiny' on open_clip's list, its weights in the hub's cache."""
+    import open_clip
+
     monkeypatch.setitem(open_clip.factory._MODEL_CONFIGS, "tiny", TINY)
     monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "tiny", TAGS)
     weights = openclip_folder / "open_clip_model.safetensors"

@@ -1,12 +1,12 @@
 """Running admire's commands in tests, waiting, a server to ask, and packages that are missing."""
 
-from __future__ import annotations
-
+import json
 import logging
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from chats import CHAT, completion, prompt_of
@@ -28,6 +28,18 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
     logging.getLogger("admire").handlers.clear()  # they would write to this test's stderr
     output = capsys.readouterr()
     return int(stopped.value.code or 0), output.out, output.err
+
+
+def passed(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[str, str]:
+    """Stdout and stderr of an admire command, which must succeed."""
+    code, out, err = run(capsys, *arguments)
+    assert code == 0, err
+    return out, err
+
+
+def json_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
+    """What a command that succeeds prints, read as JSON."""
+    return json.loads(passed(capsys, *arguments)[0])
 
 
 def ended(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:

@@ -1,7 +1,5 @@
 """The losses of sentence similarity by literal loops, as their papers write them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

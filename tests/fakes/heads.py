@@ -1,7 +1,5 @@
 """Made-up triplets to train projection heads on, and ways to look into heads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 ``PYTHONPATH=tests/fakes python -m judges`` prints the simulation of ``docs/figures.md``.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

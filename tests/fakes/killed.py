@@ -1,7 +1,5 @@
 """A command in a process of its own, with a bag of words as its encoder: ``python killed.py …``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

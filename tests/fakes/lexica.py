@@ -1,7 +1,5 @@
 """Small made-up dictionaries, in each format."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ with an approximate index), ``add`` and ``remove`` (N things, to and from the se
 is done in a process of its own, so that none counts the memory of another.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

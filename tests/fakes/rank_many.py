@@ -4,8 +4,6 @@
 and the peak of memory in MiB.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Texts that repeat themselves, which make careless code take for ever, and a limit of time."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

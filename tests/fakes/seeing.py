@@ -1,7 +1,5 @@
 """Small models of sentence-transformers with random weights that read texts and pictures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

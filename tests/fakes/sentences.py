@@ -1,7 +1,5 @@
 """Small data for sentence similarity: the tasks' files, groups of paraphrases, and pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A run against the strict server: its items, what the server answers, and its record."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from strict_server import Body, prompt_of

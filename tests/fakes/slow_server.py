@@ -3,8 +3,6 @@
 ``python slow_server.py SECONDS`` prints its port and runs until it is ended.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """Small towers with random weights, saved in the layouts of the real checkpoints."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

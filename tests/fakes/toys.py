@@ -1,7 +1,5 @@
 """Small deterministic models that fit the real protocols, so that ranks can be asserted exactly."""
 
-from __future__ import annotations
-
 import base64
 import re
 import zlib
@@ -14,6 +12,7 @@ import numpy as np
 from admire import Candidate, Item, Scoring, Settings
 from admire.encoders import Role, Vectors
 from admire.llm import ChatModel, Conversation, Question, Reply, converse
+from admire.senses.sense import likelier
 
 
 class WordEncoder:
@@ -42,6 +41,22 @@ class PictureEncoder(WordEncoder):
     def encode_images(self, images: Sequence[Path]) -> Vectors:
         shown = [image.read_bytes().removeprefix(PIXEL).decode() for image in images]
         return self.encode_texts(shown, role="document")
+
+
+class Reader:
+    """Knows the vectors of some texts, and remembers each text that it was given and its role."""
+
+    batch = 8
+
+    def __init__(self, name: str, vectors: dict[str, Sequence[float]]):
+        self.name = name
+        self.identity = f"{name}:1"
+        self.vectors = vectors
+        self.read: list[tuple[str, str]] = []
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        self.read += [(role, text) for text in texts]
+        return np.array([self.vectors[text] for text in texts], dtype=np.float32)
 
 
 def opener(encoder: Any) -> Callable[..., Any]:
@@ -145,6 +160,21 @@ def explains(sense: str, idiomatic: str = IDIOMATIC, literal: str = LITERAL) -> 
         return idiomatic if "idiom of the sentence" in prompt else literal
 
     return ScriptedChat(answer, name=f"explains {sense}")
+
+
+class Detector:
+    """Finds uses idiomatic at this probability; ``asked`` are the sentences, by call."""
+
+    identity, columns, setting = "toy detector", (), None
+
+    def __init__(self, probability: float | Callable[[Item], float] = 0.2, *languages: str):
+        self.probability, self.asked = probability, []
+        self.card = {"languages": [*languages]}
+
+    def classify(self, uses, *_):
+        self.asked.append([use.item.sentence for use in uses])
+        told = self.probability
+        return [likelier(told(use.item) if callable(told) else told, "detector") for use in uses]
 
 
 class MarkedEncoder:
