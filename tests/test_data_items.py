@@ -10,7 +10,6 @@ import pytest
 from conftest import admire_row, refused, sequence_row
 
 from admire.core.errors import UserError
-from admire.data.frames import items_from_frame
 from admire.data.items import SAMPLES, Candidate, Item
 from admire.data.reader import iter_items, read_items
 from admire.data.rows import RowReader
@@ -342,9 +341,7 @@ def test_with_a_folder_of_images_a_file_name_is_enough(tmp_path, caplog, name, f
         candidates=[{"image": name}, {"image": "woman.png"}], expected_order=[name, "woman.png"]
     )
     data = json_lines(tmp_path / "set" / "items.jsonl", row)
-    (item,) = (
-        read_items(data, images=folder) if from_file else items_from_frame([row], images=folder)
-    )
+    (item,) = iter_items(data if from_file else [row], images=folder)
     assert (item.candidates[0].name, item.candidates[0].image) == (name, folder / file)
     assert item.best == name
     assert caplog.messages == []

@@ -113,7 +113,7 @@ def iter_items(
             are skipped, only if the file cannot be read any further.
     """
     if not isinstance(path, str | Path):
-        yield from islice(take_items(path, language), limit)
+        yield from islice(take_items(path, language, images), limit)
         return
     reader = rows or RowReader()
     detected: list[str] = []
@@ -153,17 +153,20 @@ def _items(file: DataFile, given: Iterable[Given], reader: RowReader) -> Iterato
         raise UserError(f"{file.name}: contains no items.")
 
 
-def take_items(data: Data, language: str | None = None) -> Sequence[Item]:
-    """Return items from any of the forms that Python functions accept."""
+def take_items(
+    data: Data, language: str | None = None, images: str | Path | None = None
+) -> Sequence[Item]:
+    """Return items from any of the forms that Python functions accept; see :func:`iter_items`."""
     if isinstance(data, str | Path):
-        return read_items(data, language)
+        return read_items(data, language, images=images)
     if isinstance(data, pd.DataFrame):
-        return items_from_frame(data, language=language)
+        return items_from_frame(data, language=language, images=images)
     if isinstance(data, Iterable) and not isinstance(data, Mapping | bytes):
         values: Iterator[Any] = iter(data)  # pictures in memory may be many
         first: Any = next(values, {})
         if isinstance(first, Mapping):
-            return items_from_frame(chain([first] if first else [], values), language=language)
+            rows = chain([first] if first else [], values)
+            return items_from_frame(rows, language=language, images=images)
         things = [first, *values]
         if all(isinstance(thing, Item) for thing in things):
             return [check_item(item, f"item {number}") for number, item in enumerate(things, 1)]
