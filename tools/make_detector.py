@@ -185,21 +185,13 @@ def measure(
     }
 
 
-def cross_validate(
-    sources: Mapping[str, Sequence[Item]],
+def decide_unseen(
+    items: Sequence[Item],
+    groups: Sequence[str],
     expressions: Mapping[str, str],
     encoders: Sequence[QueryEncoder],
-) -> dict[str, Any]:
-    """Return the :func:`score` of each source and language, with WordNet and without.
-
-    Each of five detectors is trained on four fifths of the expressions, and decides the senses of
-    the others. The constants of :mod:`admire.senses.dictionary_evidence` are printed, too.
-    """
-    names = {
-        item: f"{source}, {item.language}" for source, items in sources.items() for item in items
-    }
-    items = sample_items(list(names), SETTINGS, expressions=expressions)
-    groups = np.array([stem(expressions.get(item.compound, item.compound)) for item in items])
+) -> list[Sense]:
+    """Return the senses of items by detectors that were trained on four fifths of the groups."""
     labels = [item.sentence_type for item in items]
     senses: dict[int, Sense] = {}
     folds = StratifiedGroupKFold(5, shuffle=True, random_state=SETTINGS.seed)
@@ -208,12 +200,29 @@ def cross_validate(
         detector = train_detector(known, encoders, SETTINGS, expressions=expressions)
         uses = [Use(items[k]) for k in test]
         senses |= zip(test, detector.classify(uses, *encoders), strict=True)
+    return [senses[k] for k in range(len(items))]
+
+
+def cross_validate(
+    sources: Mapping[str, Sequence[Item]],
+    expressions: Mapping[str, str],
+    encoders: Sequence[QueryEncoder],
+) -> dict[str, Any]:
+    """Return the :func:`score` of each source and language, with WordNet and without.
+
+    The constants of :mod:`admire.senses.dictionary_evidence` are printed, too.
+    """
+    names = {
+        item: f"{source}, {item.language}" for source, items in sources.items() for item in items
+    }
+    items = sample_items(list(names), SETTINGS, expressions=expressions)
+    groups = np.array([stem(expressions.get(item.compound, item.compound)) for item in items])
+    alone = decide_unseen(items, groups, expressions, encoders)
     wordnet = open_dictionaries(["wordnet"])
     entries = {
         item: look_up(wordnet, expressions.get(item.compound, item.compound), item.language)
         for item in items
     }
-    alone = [senses[k] for k in range(len(items))]
     helped = add_evidence(items, alone, entries)
     known = [item for item, a, b in zip(items, alone, helped, strict=True) if a is not b]
     alike = likeness(known, entries, open_encoder("e5"))

@@ -148,7 +148,7 @@ class CachedEncoder:
 
     @cached_property
     def limit(self) -> int:
-        """How many tokens of a text the encoder reads; 0 if it does not state it."""
+        """The number of tokens of a text that the encoder reads; 0 if it does not state it."""
         if not hasattr(self.encoder, "count_tokens"):
             return 0
         key = self._key("limit", b"")
