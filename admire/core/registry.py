@@ -201,11 +201,11 @@ class Plugin:
         version = metadata.version(self.distribution) if self.distribution else "here"
         default = type(instance).__name__  # see Identified
         with suppress(AttributeError):  # such as a tuple, which needs no name
-            instance._plugin = self
             if getattr(instance, "name", default) == default:
                 instance.name = name
             if getattr(instance, "identity", default) == default:
                 instance.identity = f"{name}:{self.distribution}-{version}"
+            instance._plugin = self
         return instance
 
     @contextmanager
