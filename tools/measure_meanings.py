@@ -42,9 +42,10 @@ def main(run: Path, replies: Path) -> None:
     listed = {n: r.known.idiomatic[0].gloss for n, r in readings.items() if r.known.idiomatic}
     glosses = {name: reading.gloss for name, reading in readings.items() if reading.gloss}
     report("definitions", glosses, recorded)
-    report("dictionary", listed, recorded)
-    both = {name: gloss for name, gloss in glosses.items() if name in listed}
-    report("definitions, where a dictionary has one", both, recorded)
+    if listed:
+        report("dictionary", listed, recorded)
+        both = {name: gloss for name, gloss in glosses.items() if name in listed}
+        report("definitions, where a dictionary has one", both, recorded)
 
 
 if __name__ == "__main__":
