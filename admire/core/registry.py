@@ -116,7 +116,7 @@ class Plugin:
         about: one line of description (default: the first line of the docstring).
         needs: what it needs besides its distribution: an extra of admire such as ``clip``, ``hub``
             or ``key``.
-        packages: those of the extra that must be installed.
+        packages: the importable names of what must be installed, such as ``PIL``.
         size: of the download or installation.
         licence, citation: of the model or the data. NC in a licence forbids commercial use.
         languages: the supported languages, as text; empty for any.
