@@ -47,16 +47,16 @@ def init_set(folder: Path, pictures: Sequence[Path] = ()) -> pd.DataFrame:
     for place, group in groupby(by_place, key=lambda file: file.parent):
         row = {"compound": place.name.replace("_", " "), "sentence": ""}
         for number, file in enumerate(group, start=1):
-            copy = file
+            place = file  # in the set; one that lies elsewhere is copied into it
             if not file.is_relative_to(folder):
-                copy = folder / file.parent.name / file.name
-                if copy.exists() and not filecmp.cmp(file, copy, shallow=False):
+                place = folder / file.parent.name / file.name
+                if place.exists() and not filecmp.cmp(file, place, shallow=False):
                     raise UserError(
-                        f"{copy}: already exists, and differs from {file}. Rename one of them."
+                        f"{place}: already exists, and differs from {file}. Rename one of them."
                     )
-                with open_file(file) as source, write_whole(copy, "wb") as target:
+                with open_file(file) as source, write_whole(place, "wb") as target:
                     shutil.copyfileobj(source, target)
-            row[f"image{number}_name"] = copy.relative_to(folder).as_posix()
+            row[f"image{number}_name"] = place.relative_to(folder).as_posix()
             row[f"image{number}_caption"] = read_sidecar(file) or ""
         rows.append(row)
     table = pd.DataFrame(rows).fillna("")
