@@ -13,7 +13,7 @@ import jinja2
 import jinja2.sandbox
 
 from admire.core.errors import UserError
-from admire.core.terminal import visible
+from admire.core.progress import visible
 from admire.data.items import Item
 from admire.data.languages import LANGUAGES, base_language
 

@@ -48,7 +48,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
     monkeypatch.setattr("admire.tasks.training.triplets.open_llm", open_llm)
     monkeypatch.setattr(
-        "admire.pipeline.models.open_models",
+        "admire.pipeline.chat_stage.open_models",
         lambda *names, session, **options: [session.bind(open_llm(*names, **options))],
     )
     return opened

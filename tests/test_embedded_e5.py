@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from repeats import quickly
 
-from admire.core.opened import Opened
+from admire.core.cache import Opened
 from admire.embedded import e5 as e5_module
 from admire.embedded import onnx_session
 from admire.embedded.e5 import E5Encoder, E5StateEncoder, open_network

@@ -25,7 +25,7 @@ from toys import OWL, PAPER, ScriptedChat, WordEncoder, open_words, talk
 from admire import UserError, rank
 from admire.apps.cli import main
 from admire.augment.captions import chat_rewriter
-from admire.core.terminal import visible
+from admire.core.progress import visible
 from admire.llm import Reply
 from admire.prompts import FOLDER, Prompts, quoted
 from admire.rankers.pointwise import read_letters

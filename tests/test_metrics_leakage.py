@@ -47,7 +47,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_words)
     monkeypatch.setattr("admire.tasks.training.triplets.open_llm", lambda *_, **__: llm)
     monkeypatch.setattr("admire.llm.open_llm", lambda *_, **__: llm)
-    monkeypatch.setattr("admire.pipeline.models.open_models", opens(llm))
+    monkeypatch.setattr("admire.pipeline.chat_stage.open_models", opens(llm))
     monkeypatch.setattr("admire.tasks.training.sweep.cores", lambda: 1)
 
 

@@ -12,7 +12,7 @@ from strict_server import Body, StrictServer, prompt_of
 from toys import WordEncoder
 
 from admire import Scoring, Settings, plan, rank
-from admire.llm.prices import Price
+from admire.llm.chat import Price
 
 
 def test_a_dry_run_counts_what_the_run_then_asks_and_touches_nothing(served: StrictServer):

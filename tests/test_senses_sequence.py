@@ -5,7 +5,7 @@ import pytest
 from toys import WordEncoder
 
 from admire import Candidate, Item
-from admire.senses.sequence import nearness, read_sequences
+from admire.senses.evidence import nearness, read_sequences
 
 ITEM = Item(
     "night owl",
@@ -23,7 +23,7 @@ def test_nearness_is_worked_out_by_hand():
 
 
 def test_a_sequence_is_likelier_literal_the_nearer_it_is(monkeypatch):
-    monkeypatch.setattr("admire.senses.sequence.nearness", lambda *_: np.array([0.0811, 0.0711]))
+    monkeypatch.setattr("admire.senses.evidence.nearness", lambda *_: np.array([0.0811, 0.0711]))
     literal, tie = read_sequences([ITEM, ITEM], WordEncoder())
     assert literal.probability_idiomatic == pytest.approx(1 / (1 + exp(53.5 * 0.01)))
     assert (literal.label, tie.probability_idiomatic) == ("literal", pytest.approx(0.5))

@@ -1,4 +1,4 @@
-"""Fits the constants of ``admire/senses/sequence.py``, and says how good they are.
+"""Fits the constants of ``admire/senses/evidence.py``, and says how good they are.
 
 The library never imports this file. With the extras ``embedded`` and ``train``:
 
@@ -24,7 +24,7 @@ from admire.data.reader import read_items
 from admire.data.submission import read_submission
 from admire.encoders import open_encoder
 from admire.metrics.metrics import bootstrap_intervals, calibration_error, mean
-from admire.senses.sequence import nearness, read_sequences
+from admire.senses.evidence import nearness, read_sequences
 
 Numbers = npt.NDArray[np.float64]
 

@@ -35,7 +35,7 @@ from admire.encoders import QueryEncoder, open_context_encoder, open_encoder
 from admire.metrics.leakage import summarise_card
 from admire.senses.detector import OTHER_LANGUAGES, Use
 from admire.senses.dictionaries import look_up, open_dictionaries
-from admire.senses.dictionary_evidence import add_evidence, likeness
+from admire.senses.evidence import add_evidence, likeness
 from admire.senses.sense import Sense
 from admire.senses.task2a import LABELS, read_compounds, read_idiomaticity
 from admire.tasks.training.light_detector import sample_items, train_detector
@@ -210,7 +210,7 @@ def cross_validate(
 ) -> dict[str, Any]:
     """Return the :func:`score` of each source and language, with WordNet and without.
 
-    The constants of :mod:`admire.senses.dictionary_evidence` are printed, too.
+    The constants of :mod:`admire.senses.evidence` are printed, too.
     """
     names = {
         item: f"{source}, {item.language}" for source, items in sources.items() for item in items

@@ -25,12 +25,14 @@ from admire.core.files import (
 from admire.core.progress import log_once
 from admire.core.registry import Plugin
 from admire.core.storage import MARKER, open_file, split_sheet, suffix_of
-from admire.data.columns import candidate_columns, check_item_columns, item_row
 from admire.data.frames import (
     Given,
+    candidate_columns,
     check_item,
+    check_item_columns,
     describe_type,
     first_texts,
+    item_row,
     items_from_frame,
     manifest_row,
 )

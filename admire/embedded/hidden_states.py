@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from admire.core.cache import Opened
 from admire.core.errors import UserError, check_extra
-from admire.core.opened import Opened
 from admire.core.registry import register
 from admire.core.storage import cache_dir, only_writer, write_whole
 from admire.embedded.onnx_session import open_session

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from admire.core.cache import Opened
 from admire.core.errors import check_extra
-from admire.core.opened import Opened
 from admire.core.registry import register
 from admire.data.image_files import read_image
 from admire.embedded.e5 import E5Encoder

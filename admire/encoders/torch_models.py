@@ -8,9 +8,9 @@ from collections.abc import Callable
 from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from admire.core.cache import Opened
 from admire.core.choices import Device, Precision
 from admire.core.errors import UserError
-from admire.core.opened import Opened
 from admire.core.registry import register
 from admire.core.schema import settings
 

@@ -24,9 +24,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from admire.core.cache import Opened
 from admire.core.errors import UserError, check_extra, pip_install
 from admire.core.machine import cores
-from admire.core.opened import Opened
 from admire.core.progress import show_progress
 from admire.core.registry import register
 from admire.core.storage import cache_dir, only_writer, open_file, write_whole

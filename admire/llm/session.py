@@ -16,8 +16,18 @@ from admire.core import registry
 from admire.core.cache import open_cache
 from admire.core.errors import UserError
 from admire.data.items import Item
-from admire.llm.chat import ChatModel, Image, Price, Question, Reply, Usage, inner
-from admire.llm.prices import estimate, price, why_unknown
+from admire.llm.chat import (
+    ChatModel,
+    Image,
+    Price,
+    Question,
+    Reply,
+    Usage,
+    estimate,
+    inner,
+    price,
+    why_unknown,
+)
 from admire.llm.server_checks import (
     check_sight,
     count_words,

@@ -36,9 +36,8 @@ from admire.llm.chat import ChatModel
 from admire.llm.session import Session
 from admire.metrics.leakage import find_leaks, training_digests
 from admire.metrics.metrics import confidence
-from admire.pipeline.chat_stage import ChatStage, Judged
+from admire.pipeline.chat_stage import ChatStage, Judged, Model, ResolvedModels, resolve_models
 from admire.pipeline.language_summary import Tallies, count_items, summarise_languages
-from admire.pipeline.models import Model, ResolvedModels, resolve_models
 from admire.pipeline.ranking import Ranking, Run, agreed_sense, blocks
 from admire.pipeline.record import VERSION, source_record, versions
 from admire.pipeline.score_parts import part_column
@@ -55,8 +54,7 @@ from admire.rankers import (
 from admire.rankers.embeddings import Embeddings
 from admire.rankers.judgement import as_counted
 from admire.rankers.scorer import Scores, fuse_scores
-from admire.rankers.set_summary import SetSummary, check_items, summarise_set
-from admire.rankers.settings import RequestOptions, Settings
+from admire.rankers.settings import RequestOptions, SetSummary, Settings, check_items, summarise_set
 from admire.senses import Detector
 from admire.senses.detector import trained_languages
 from admire.senses.dictionaries import Dictionary

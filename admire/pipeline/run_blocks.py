@@ -22,14 +22,13 @@ from admire.data.settings import ItemFiles
 from admire.llm.chat import PARALLEL
 from admire.llm.session import Entry
 from admire.pipeline import ranking
-from admire.pipeline.models import ResolvedModels, resolve_models
+from admire.pipeline.chat_stage import ResolvedModels, resolve_models
 from admire.pipeline.ranking import Ranking
 from admire.pipeline.record import source_record
 from admire.pipeline.run import RankingPipeline
 from admire.pipeline.run_folder import submission_names, write_blocks
 from admire.rankers.embeddings import Embeddings, reads_pictures
-from admire.rankers.set_summary import SetSummary
-from admire.rankers.settings import RequestOptions, Settings
+from admire.rankers.settings import RequestOptions, SetSummary, Settings
 
 if TYPE_CHECKING:
     from admire.core.workers import Workers

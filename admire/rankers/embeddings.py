@@ -33,8 +33,7 @@ from admire.rankers.scorer import (
     query_weights,
     score,
 )
-from admire.rankers.set_summary import SetSummary
-from admire.rankers.settings import Settings
+from admire.rankers.settings import SetSummary, Settings
 from admire.senses.interpretation import Interpretation
 from admire.senses.sense import likelier
 

@@ -19,7 +19,7 @@ from admire.rankers.judgement import Answer, Judgement
 from admire.rankers.presentation import show
 from admire.rankers.ranker import Ranker
 from admire.rankers.scorer import query_weights, score
-from admire.rankers.set_summary import SetSummary
+from admire.rankers.settings import SetSummary
 from admire.senses.interpretation import Interpretation
 
 

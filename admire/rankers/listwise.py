@@ -32,7 +32,7 @@ from admire.rankers.judgement import (
 )
 from admire.rankers.presentation import LETTERS, show, shuffled
 from admire.rankers.ranker import Ranker
-from admire.rankers.set_summary import SetSummary
+from admire.rankers.settings import SetSummary
 from admire.senses.interpretation import Interpretation
 from admire.senses.votes import count_votes
 

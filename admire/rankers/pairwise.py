@@ -25,7 +25,7 @@ from admire.rankers.judgement import (
 )
 from admire.rankers.presentation import show
 from admire.rankers.ranker import Ranker
-from admire.rankers.set_summary import SetSummary
+from admire.rankers.settings import SetSummary
 from admire.senses.interpretation import Interpretation
 
 

@@ -16,7 +16,7 @@ from admire.core.errors import UserError
 from admire.data.items import Candidate, Item
 from admire.llm.chat import SEEING, ChatModel, Image
 from admire.prompts import Prompts
-from admire.rankers.set_summary import SetSummary
+from admire.rankers.settings import SetSummary
 
 LETTERS = string.ascii_uppercase
 

@@ -19,8 +19,7 @@ from admire.rankers.judgement import Answer, Judgement
 
 if TYPE_CHECKING:
     from admire.prompts import Prompts
-    from admire.rankers.set_summary import SetSummary
-    from admire.rankers.settings import Settings
+    from admire.rankers.settings import SetSummary, Settings
     from admire.senses.interpretation import Interpretation
 
 log = logging.getLogger("admire")

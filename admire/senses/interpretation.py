@@ -19,10 +19,9 @@ from admire.llm.conversation import Conversation, converse
 from admire.prompts import Prompts
 from admire.senses.detector import Detector, Use, open_detector
 from admire.senses.dictionaries import NO_ENTRIES, Dictionary, Entries, look_up_item
-from admire.senses.dictionary_evidence import add_evidence
+from admire.senses.evidence import add_evidence, read_sequences, shows_captions
 from admire.senses.meaning import NO_MEANING, REPEATS, Meaning, MeaningKind, describe
 from admire.senses.sense import NO_SENSE, Sense, given, likelier
-from admire.senses.sequence import read_sequences, shows_captions
 from admire.senses.settings import SenseSettings
 from admire.senses.votes import vote
 

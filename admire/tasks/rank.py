@@ -79,8 +79,8 @@ class Rank(Task):
         """See :class:`Task`."""
         from admire.data.image_files import check_image
         from admire.data.rows import RowReader
+        from admire.pipeline.chat_stage import resolve_models
         from admire.pipeline.forecast import rehearse
-        from admire.pipeline.models import resolve_models
 
         files, asking = make(ItemFiles, settings), make(RequestOptions, settings)
         skipping = RowReader(look=check_image, skip=lambda fault: None)

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from admire.core.errors import DISTRIBUTION, UserError
-from admire.core.terminal import Formatter, visible
+from admire.core.progress import Formatter, visible
 
 log = logging.getLogger("admire")
 

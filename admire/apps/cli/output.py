@@ -12,7 +12,7 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from admire.core.terminal import cell, visible
+from admire.core.progress import cell, visible
 
 if TYPE_CHECKING:
     import pandas as pd

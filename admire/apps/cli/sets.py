@@ -16,8 +16,8 @@ from cyclopts import Parameter
 from admire.apps.cli import options as opt
 from admire.apps.cli.output import print_json, print_rows
 from admire.core.errors import UserError
+from admire.core.progress import visible
 from admire.core.schema import Seed
-from admire.core.terminal import visible
 from admire.data.settings import ItemFiles
 from admire.rankers.settings import Settings
 

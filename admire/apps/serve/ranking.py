@@ -22,8 +22,7 @@ from admire.pipeline.ranking import Run
 from admire.pipeline.run import rank
 from admire.pipeline.run_folder import write_run
 from admire.rankers import look_where_no_caption_is, shares_no_view
-from admire.rankers.set_summary import summarise_set
-from admire.rankers.settings import Settings
+from admire.rankers.settings import Settings, summarise_set
 from admire.senses.detector import describe_untrained, expected_accuracy, trained_languages
 from admire.senses.meaning import DEFINITIONS, Meaning
 from admire.senses.recorded import Recorded, RecordedReply, key_of

@@ -6,7 +6,7 @@ from toys import WordEncoder
 
 from admire import Item
 from admire.senses.dictionaries import Entries, Entry
-from admire.senses.dictionary_evidence import add_evidence, likeness
+from admire.senses.evidence import add_evidence, likeness
 from admire.senses.sense import Sense
 
 USE = Item("night owl", "The night owl is an owl, an owl who writes.")
@@ -20,9 +20,7 @@ def test_likeness_is_to_the_mean_of_two_definitions_less_that_to_the_compound():
 
 
 def test_evidence_moves_the_log_odds_of_english_uses_that_have_an_entry(monkeypatch):
-    monkeypatch.setattr(
-        "admire.senses.dictionary_evidence.open_encoder", lambda name: WordEncoder()
-    )
+    monkeypatch.setattr("admire.senses.evidence.open_encoder", lambda name: WordEncoder())
     foreign, absent = replace(USE, language="pt"), replace(USE, sentence="It flew.")
     bare = replace(USE, compound="night bird", sentence="A night bird.")
     items = [USE, foreign, absent, bare]
