@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -82,7 +82,7 @@ class CachedEncoder:
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`."""
         rows = [[text[part].strip() for part in self._read(text)] or [text] for text in texts]
-        parts = [part for row in rows for part in row]
+        parts = list(chain.from_iterable(rows))
         vectors = self._through_cache(
             parts,
             [self._key(role, part.encode()) for part in parts],
@@ -106,7 +106,7 @@ class CachedEncoder:
                 span = start - piece.start, end - piece.start
                 row = [replace(query, text=text[piece], span=span)]
             rows.append(row)
-        parts = [part for row in rows for part in row]
+        parts = list(chain.from_iterable(rows))
         vectors = self._through_cache(
             parts,
             [self._key("asked", repr(astuple(part)).encode()) for part in parts],
@@ -120,7 +120,7 @@ class CachedEncoder:
         """Return the mean vector of each row of parts, of unit length."""
         if len(vectors) == len(rows):
             return vectors
-        counts = np.array([len(row) for row in rows])
+        counts = np.array(list(map(len, rows)))
         first = counts.cumsum() - counts
         means = self._unit(np.add.reduceat(vectors, first), [row[0] for row in rows])
         return np.where(counts[:, None] > 1, means, vectors[first])
@@ -164,9 +164,8 @@ class CachedEncoder:
     def count_long(self, texts: Iterable[str]) -> dict[str, Any]:
         """Count the texts that are longer than the encoder reads, for records."""
         distinct = set(texts)
-        longer = sum(bool(self._parts(text)) for text in distinct)
-        names = {"encoder": self.name, "tokens": self.limit, "read": self.long_texts}
-        return names | {"texts": len(distinct), "longer": longer}
+        counts = {"texts": len(distinct), "longer": len([*filter(self._parts, distinct)])}
+        return {"encoder": self.name, "tokens": self.limit, "read": self.long_texts} | counts
 
     def _encode_images(self, images: Sequence[Path]) -> Vectors:
         """See :class:`admire.encoders.ImageEncoder`; images are identified by content.
@@ -207,7 +206,7 @@ class CachedEncoder:
 
         The longest go first: inputs of a batch are padded to the longest of them.
         """
-        vectors: dict[str, Any] = {key: self._cache.get(key) for key in keys}
+        vectors: dict[str, Any] = dict(zip(keys, map(self._cache.get, keys), strict=True))
         uncached = [pair for pair in zip(keys, inputs, strict=True) if vectors[pair[0]] is None]
         missing = dict(sorted(uncached, key=lambda pair: -length(pair[1])))
         names = getattr(self.encoder, "progress", PROGRESS)[kind]
@@ -222,7 +221,7 @@ class CachedEncoder:
             self.encoded += len(part)
         if not inputs:
             return np.zeros((0, 0), dtype="<f4")
-        if len({len(vector) for vector in vectors.values()}) > 1:
+        if len(set(map(len, vectors.values()))) > 1:
             raise self._error(f"returned vectors of different widths for {kind}")
         return np.stack([np.frombuffer(vectors[key], dtype="<f4") for key in keys])
 
@@ -307,19 +306,19 @@ def checked(encoder: Any, long_texts: LongTexts = "parts") -> CachedEncoder:
     return CachedEncoder(encoder.encoder, encoder._cache, long_texts)
 
 
-def describe_long(counted: Iterable[Mapping[str, Any]], texts: str) -> list[str]:
-    """Return a sentence for each :meth:`CachedEncoder.count_long` that found long texts.
+def describe_long(counted: Iterable[Mapping[str, Any]], texts: str) -> Iterator[str]:
+    """Yield a sentence for each :meth:`CachedEncoder.count_long` that found long texts.
 
     Args:
         texts: what they are called, such as ``captions``.
     """
     how = {"parts": "read in parts", "cut": "cut at their end"}
-    return [
-        f"Longer than the {row['tokens']:,} tokens that {row['encoder']} reads: "
-        f"{row['longer']:,} of {row['texts']:,} {texts}, {how[row['read']]}."
-        for row in counted
-        if row["longer"]
-    ]
+    for row in counted:
+        if row["longer"]:
+            yield (
+                f"Longer than the {row['tokens']:,} tokens that {row['encoder']} reads: "
+                f"{row['longer']:,} of {row['texts']:,} {texts}, {how[row['read']]}."
+            )
 
 
 def log_long(counted: Iterable[Mapping[str, Any]], texts: str) -> None:
