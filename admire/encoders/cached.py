@@ -25,6 +25,7 @@ from admire.core.machine import cores
 from admire.core.progress import log_once, show_progress
 from admire.core.workers import prefetch
 from admire.data.image_files import read_bytes
+from admire.data.languages import base_language
 from admire.encoders.protocols import Query, QueryEncoder, Role, Vectors, reads_images
 
 if TYPE_CHECKING:
@@ -78,6 +79,11 @@ class CachedEncoder:
         self.encoded = 0
         """How many texts and images the encoder has encoded, without those from the cache."""
         self._cache = open_cache(VECTORS) if cache is None else cache
+
+    def knows(self, language: str) -> bool:
+        """Return whether it reads texts of a language; any, unless it has ``languages``."""
+        languages = getattr(self.encoder, "languages", None)
+        return not languages or base_language(language) in languages
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`."""

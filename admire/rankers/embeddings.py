@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import chain
+from itertools import chain, filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -18,7 +18,7 @@ from admire.core.choices import TRACKS
 from admire.core.errors import UserError
 from admire.core.registry import register
 from admire.data.items import Candidate, Item, SenseLabel
-from admire.data.languages import base_language, language_name
+from admire.data.languages import language_name
 from admire.encoders import ImageEncoder, TextEncoder, open_encoder
 from admire.encoders.cached import CachedEncoder, checked
 from admire.encoders.protocols import Vectors, reads_images
@@ -51,7 +51,7 @@ roles by sense. Those of None give the scores; an unsure sense that has an idiom
 those under either sense. A role of weight 0 does not count, but its cosines are recorded. The role
 ``sequence`` has no text, because it stands for the item's sequence."""
 
-_Spaces = dict[str, tuple[dict[str, Vector], dict[Path | str, Vector]]]
+_Spaces = dict[str, list[dict[Any, Vector]]]
 """By track, the unit vectors of the queries' texts, and of the candidates' images or captions."""
 
 
@@ -80,7 +80,7 @@ class RunEncoder:
 
     def compares(self, item: Item) -> bool:
         """Return whether it knows the item's language, and two candidates have what it encodes."""
-        known = all(knows(encoder, item.language) for encoder in self.tracks.values())
+        known = all(encoder.knows(item.language) for encoder in self.tracks.values())
         return known and not shares_no_view(item, self.tracks)
 
 
@@ -247,38 +247,32 @@ def _encode(
 
     Return their vectors without and with the head. Scales that are not known are measured.
     """
-    head, plain, encoded = run_encoder.head, _Spaces(), dict[str, Vectors]()
-    known = run_encoder.tracks.keys() <= run_encoder.scales.keys()
+    plain, headed, encoded = _Spaces(), _Spaces(), dict[str, Vectors]()
+    head, known = run_encoder.head, run_encoder.tracks.keys() <= run_encoder.scales.keys()
     texts = list(dict.fromkeys([*texts, *([] if known else [item.phrase for item in items])]))
     for track, encoder in run_encoder.tracks.items():
         if encoder.identity not in encoded:
             encoded[encoder.identity] = encoder.encode_texts(texts, role="query")
-        every = (getattr(candidate, track) for item in items for candidate in item.things)
+        every = [getattr(candidate, track) for item in items for candidate in item.things]
         things = list(dict.fromkeys(filter(None, every)))
         if track == "caption":
             of_things = encoder.encode_texts(things, role="document")
         else:
             of_things = encoder.encode_images(things)
         of_texts = encoded[encoder.identity]
-        narrow, wide = sorted((of_texts.shape[1], of_things.shape[1]))
+        narrow, wide = sorted([of_texts.shape[1], of_things.shape[1]])
         if 0 < narrow < wide:
             what = f"returned vectors of {narrow} and {wide} dimensions, which cannot be compared."
             raise UserError(f"The encoder '{encoder.name}' {what}")
-        by_text = dict(zip(texts, of_texts, strict=True))
-        plain[track] = by_text, dict(zip(things, of_things, strict=True))
-    headed = plain
-    if head:
-        headed = {track: (_project(a, head), _project(b, head)) for track, (a, b) in plain.items()}
+        pairs = [(texts, of_texts), (things, of_things)]
+        plain[track] = [dict(zip(keys, vectors, strict=True)) for keys, vectors in pairs]
+        if head:  # which projects no empty array
+            pairs = [(keys, head.project(vectors) if keys else vectors) for keys, vectors in pairs]
+            headed[track] = [dict(zip(keys, vectors, strict=True)) for keys, vectors in pairs]
+    headed = headed or plain
     if not known:
         _measure(items, headed, run_encoder)
     return plain, headed
-
-
-def _project(vectors: Mapping[Any, Vector], head: Projection) -> dict[Any, Vector]:
-    """Return vectors in a head's space."""
-    if not vectors:  # these items have nothing of this track
-        return {}
-    return dict(zip(vectors, head.project(np.array(list(vectors.values()))), strict=True))
 
 
 def _measure(items: Sequence[Item], spaces: _Spaces, run_encoder: RunEncoder) -> None:
@@ -315,12 +309,6 @@ def _share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
         for candidate in item.candidates
     )
     return replace(item, candidates=tuple(candidates))
-
-
-def knows(encoder: CachedEncoder, language: str) -> bool:
-    """Return whether an encoder reads texts of a language; any, unless it has ``languages``."""
-    languages = getattr(encoder.encoder, "languages", None)
-    return not languages or base_language(language) in languages
 
 
 def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Settings:
@@ -397,28 +385,15 @@ def open_encoders(
         if track not in summary.tracks:
             raise UserError(f"No candidate has {track}s. Use another track.", "track")
 
-    def opened(encoder: str | TextEncoder) -> CachedEncoder:
-        if isinstance(encoder, str):
-            placed: Any = {"device": settings.device, "precision": settings.precision}
-            encoder = open_encoder(encoder, plugins=settings.plugins, **placed)
-        return checked(encoder, settings.long_texts)
-
     for_captions = None
     if "caption" in tracks and (chosen := caption_encoder or settings.caption_encoder):
-        for_captions = opened(chosen)
+        for_captions = _open(chosen, settings)
     if for_captions and "image" not in tracks:
         several = [for_captions]
     else:
-        several = list(map(opened, encoders or settings.encoder))
-    used = []
-    for encoder in several:
-        unknown = [language for language in summary.languages if not knows(encoder, language)]
-        if unknown and len(several) > 1:
-            names = ", ".join(dict.fromkeys(map(language_name, unknown)))
-            log.info("The encoder '%s' does not compare texts in %s.", encoder.name, names)
-        if not unknown or unknown != summary.languages:
-            used.append(encoder)
-    run_encoders = _by_track(used or several, for_captions, tracks, settings)
+        several = [_open(encoder, settings) for encoder in encoders or settings.encoder]
+    several = _by_language(several, summary.languages)
+    run_encoders = _by_track(several, for_captions, tracks, settings)
     if settings.scoring.standardise == "no" and any(
         len({encoder.identity for encoder in run.tracks.values()}) > 1 for run in run_encoders
     ):
@@ -429,6 +404,26 @@ def open_encoders(
     if settings.head:
         return _with_heads(run_encoders, settings)
     return _with_scales(run_encoders)
+
+
+def _open(encoder: str | TextEncoder, settings: Settings) -> CachedEncoder:
+    if isinstance(encoder, str):
+        placed: Any = {"device": settings.device, "precision": settings.precision}
+        encoder = open_encoder(encoder, plugins=settings.plugins, **placed)
+    return checked(encoder, settings.long_texts)
+
+
+def _by_language(encoders: list[CachedEncoder], languages: list[str]) -> list[CachedEncoder]:
+    """Leave out encoders that know none of a set's languages, if others do; say which stay out."""
+    used = []
+    for encoder in encoders:
+        unknown = list(filterfalse(encoder.knows, languages))
+        if unknown and len(encoders) > 1:
+            names = ", ".join(dict.fromkeys(map(language_name, unknown)))
+            log.info("The encoder '%s' does not compare texts in %s.", encoder.name, names)
+        if not unknown or unknown != languages:
+            used.append(encoder)
+    return used or encoders
 
 
 def _with_scales(run_encoders: list[RunEncoder]) -> list[RunEncoder]:
