@@ -320,8 +320,8 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
     """
     if settings.track or settings.caption_encoder or settings.head or not summary.without_caption:
         return settings
-    companions = {name: encoder_attribute(name, "companion", "") for name in settings.encoder}
-    companion = next(filter(None, companions.values()), "")
+    encoders = tuple(encoder_attribute(name, "companion", "") or name for name in settings.encoder)
+    companion = next((new for new in encoders if new not in settings.encoder), "")
     if not companion:
         return settings
     weight = encoder_attribute(companion, "picture_weight", 1.0)
@@ -335,7 +335,6 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
     scoring = settings.scoring
     if summary.captions:
         scoring = replace(scoring, image_weight=weight * scoring.image_weight)
-    encoders = tuple(companions[name] or name for name in settings.encoder)
     return replace(settings, encoder=encoders, scoring=scoring)
 
 
@@ -480,14 +479,13 @@ def _with_heads(run_encoders: Sequence[RunEncoder], settings: Settings) -> list[
     from admire.encoders.projection import load_projection
 
     heads = [load_projection(Path(folder)) for folder in settings.head]
-    trained_on = [
-        (head.card["encoder"]["name"], head.card["encoder"]["identity"]) for head in heads
-    ]
+    cards = [head.card["encoder"] for head in heads]
+    trained_on = [(card["name"], card["identity"]) for card in cards]
     used = [{(e.name, e.identity) for e in run.tracks.values()} for run in run_encoders]
     if sorted(of for _, of in chain(*used)) != sorted(of for _, of in trained_on):
         described = (
-            ", ".join(f"'{name}' ({identity})" for name, identity in sorted(encoders))
-            for encoders in (trained_on, set().union(*used))
+            ", ".join(f"'{name}' ({identity})" for name, identity in sorted(pairs))
+            for pairs in (trained_on, set().union(*used))
         )
         raise UserError(
             "Each encoder needs one head that was trained on it, or none has one. The heads are of "

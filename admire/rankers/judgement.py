@@ -223,8 +223,8 @@ def refuse_unread(judgements: Sequence[Judgement], name: str) -> None:
 def warn_of_unread(items: Sequence[Item], judgements: Mapping[Item, Judgement], name: str) -> None:
     """Warn about items without an answer that could be read."""
     for item in items:
-        answers = judgements[item].answers if item in judgements else ()
-        if answers and all(answer.unread is not None for answer in answers):
+        judgement = judgements.get(item)
+        if judgement and 0 < judgement.unread == len(judgement.answers):
             text = "%s: no reply about '%s' could be parsed; its candidates get equal scores."
             log.warning(text, name, item.compound)
 
