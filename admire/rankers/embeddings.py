@@ -24,15 +24,7 @@ from admire.encoders.cached import CachedEncoder, checked
 from admire.encoders.protocols import Vectors, reads_images
 from admire.rankers.judgement import Judgement, Part, as_counted
 from admire.rankers.ranker import Ranker
-from admire.rankers.scorer import (
-    SMALLEST,
-    Scores,
-    Vector,
-    comparable,
-    contributions,
-    query_weights,
-    score,
-)
+from admire.rankers.scorer import SMALLEST, Scores, comparable, contributions, query_weights, score
 from admire.rankers.settings import SetSummary, Settings
 from admire.senses.interpretation import Interpretation
 from admire.senses.sense import Sense, likelier
@@ -51,7 +43,7 @@ roles by sense. Those of None give the scores; an unsure sense that has an idiom
 those under either sense. A role of weight 0 does not count, but its cosines are recorded. The role
 ``sequence`` has no text, because it stands for the item's sequence."""
 
-_Spaces = dict[str, list[dict[Any, Vector]]]
+_Spaces = dict[str, list[dict[Any, Vectors]]]
 """By track, the unit vectors of the queries' texts, and of the candidates' images or captions."""
 
 
@@ -231,12 +223,12 @@ def _cosines(
     return cosines
 
 
-def _mean(parts: Sequence[Candidate], track: str, vectors: Mapping[Path | str, Vector]) -> Vector:
+def _mean(parts: Sequence[Candidate], track: str, vectors: Mapping[Path | str, Vectors]) -> Vectors:
     """Return the mean vector of a sequence, of unit length; zeros if no part has the track."""
     zeros = np.zeros_like(next(iter(vectors.values()), np.zeros(0, np.float32)))
     things = (getattr(part, track) for part in parts)
     total = sum((vectors[thing] for thing in things if thing), zeros)
-    mean: Vector = total / (np.linalg.norm(total) or 1)
+    mean: Vectors = total / (np.linalg.norm(total) or 1)
     return mean
 
 

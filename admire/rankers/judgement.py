@@ -238,8 +238,11 @@ Line = Annotated[str, BeforeValidator(lambda value: on_one_line(value)[: LIMITS[
 """A text in a reply, on one line and cut; anything but a string becomes empty."""
 
 
+KEYWORDS = ("type", "properties", "enum", "items", "minimum", "maximum", "minItems", "maxItems")
+
+
 class StructuredReply(BaseModel):
-    """A structured reply: :func:`reply_schema` asks for it strictly, :meth:`read` is lenient.
+    """A structured reply: :meth:`strict_schema` asks for it, :meth:`read` is lenient.
 
     Fields that a reply may lack have a default here; the schema requires them nonetheless.
     """
@@ -267,28 +270,25 @@ class StructuredReply(BaseModel):
         except ValidationError:
             return None
 
+    @classmethod
+    def strict_schema(cls) -> dict[str, Any]:
+        """Return the JSON schema in OpenAI's strict dialect, without titles and references.
 
-KEYWORDS = ("type", "properties", "enum", "items", "minimum", "maximum", "minItems", "maxItems")
+        Each object has exactly its properties. Keywords have a fixed order: the text of the schema
+        is part of questions and of their cache keys.
+        """
+        whole = cls.model_json_schema()
 
+        def strict(node: dict[str, Any]) -> dict[str, Any]:
+            if "$ref" in node:
+                node = whole["$defs"][node["$ref"].rpartition("/")[2]]
+            kept = {keyword: node[keyword] for keyword in KEYWORDS if keyword in node}
+            if "items" in kept:
+                kept["items"] = strict(kept["items"])
+            if "properties" in kept:
+                properties = {name: strict(schema) for name, schema in kept["properties"].items()}
+                kept["properties"] = properties
+                kept |= {"required": list(properties), "additionalProperties": False}
+            return kept
 
-def reply_schema(reply: type[StructuredReply]) -> dict[str, Any]:
-    """Return a reply's JSON schema in OpenAI's strict dialect, without titles and references.
-
-    Each object has exactly its properties. Keywords have a fixed order: the text of the schema is
-    part of questions and of their cache keys.
-    """
-    whole = reply.model_json_schema()
-
-    def strict(node: dict[str, Any]) -> dict[str, Any]:
-        if "$ref" in node:
-            node = whole["$defs"][node["$ref"].rpartition("/")[2]]
-        kept = {keyword: node[keyword] for keyword in KEYWORDS if keyword in node}
-        if "items" in kept:
-            kept["items"] = strict(kept["items"])
-        if "properties" in kept:
-            properties = {name: strict(schema) for name, schema in kept["properties"].items()}
-            kept["properties"] = properties
-            kept |= {"required": list(properties), "additionalProperties": False}
-        return kept
-
-    return strict(whole)
+        return strict(whole)

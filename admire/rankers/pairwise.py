@@ -21,7 +21,6 @@ from admire.rankers.judgement import (
     StructuredReply,
     ask_for_answers,
     on_one_line,
-    reply_schema,
 )
 from admire.rankers.presentation import show
 from admire.rankers.ranker import Ranker
@@ -36,7 +35,7 @@ class Comparison(StructuredReply):
     better: Annotated[Literal["A", "B", "equal"], BeforeValidator(on_one_line)]
 
 
-SCHEMA = reply_schema(Comparison)
+SCHEMA = Comparison.strict_schema()
 
 
 @register("ranker", "pairwise", needs=("key",), citation="Bradley and Terry 1952")

@@ -18,13 +18,7 @@ from admire.core.registry import register
 from admire.data.items import Candidate, Item
 from admire.llm.chat import Question, Reply
 from admire.llm.conversation import Conversation, Unusable
-from admire.rankers.judgement import (
-    Answer,
-    Judgement,
-    StructuredReply,
-    ask_for_answers,
-    reply_schema,
-)
+from admire.rankers.judgement import Answer, Judgement, StructuredReply, ask_for_answers
 from admire.rankers.presentation import LETTERS, show
 from admire.rankers.ranker import Ranker
 from admire.senses.interpretation import Interpretation
@@ -46,7 +40,7 @@ class Percentages(StructuredReply):
     neither: Percentage
 
 
-NUMBERS = reply_schema(Percentages)
+NUMBERS = Percentages.strict_schema()
 
 
 @register("ranker", "pointwise", needs=("key",))

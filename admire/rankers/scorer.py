@@ -14,7 +14,6 @@ from admire.rankers.settings import Scoring
 from admire.senses.meaning import IDIOMATIC, LITERAL
 from admire.senses.sense import NO_SENSE, Sense
 
-Vector = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
 
 RRF_K = 60
