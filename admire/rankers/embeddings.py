@@ -295,10 +295,8 @@ def _share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
     if not described:
         return item
     candidates = (
-        candidate
-        if candidate.caption or not candidate.image
-        else replace(candidate, caption=in_words(candidate.image))
-        for candidate in item.candidates
+        c if c.caption or not c.image else replace(c, caption=in_words(c.image))
+        for c in item.candidates
     )
     return replace(item, candidates=tuple(candidates))
 
