@@ -27,7 +27,7 @@ from admire.rankers.ranker import Ranker
 from admire.rankers.scorer import SMALLEST, Scores, comparable, contributions, query_weights, score
 from admire.rankers.settings import SetSummary, Settings
 from admire.senses.interpretation import Interpretation
-from admire.senses.sense import Sense, likelier
+from admire.senses.sense import likelier
 
 if TYPE_CHECKING:
     from admire.encoders.projection import Projection
@@ -143,14 +143,13 @@ class Embeddings(Ranker):
         texts = {"compound": item.phrase} | reading.texts()
         if item.sequence:
             texts["sequence"] = ""
-        senses: dict[SenseLabel | None, Sense] = {None: reading.sense}
+        zeros, weights = dict.fromkeys(texts, 0.0), dict[SenseLabel | None, dict[str, float]]()
+        weights[None] = zeros | query_weights(scoring, reading.sense, texts)
         if reading.sense.is_unsure and reading.idiomatic:
             for label in get_args(SenseLabel):
-                senses[label] = likelier(label == "idiomatic", "given")
-        zeros = dict.fromkeys(texts, 0.0)
-        return texts, {
-            label: zeros | query_weights(scoring, sense, texts) for label, sense in senses.items()
-        }
+                sense = likelier(label == "idiomatic", "given")
+                weights[label] = zeros | query_weights(scoring, sense, texts)
+        return texts, weights
 
     def _compare(
         self, item: Item, query: _Query, spaces: tuple[_Spaces, _Spaces], run_encoder: RunEncoder
@@ -167,11 +166,11 @@ class Embeddings(Ranker):
             for sense, by_role in weights.items()
         }
         added = contributions(cosines, [*weights[None].values()], scoring, scales)
-        roles = [*texts]
+        roles = [*texts]  # the first is the compound, whose part is the last
         parts = [
             Part(track, "unlike " * (weights[None][role] < 0) + role, values[roles.index(role)])
             for track, values in added.items()
-            for role in sorted(roles, key="compound".__eq__)
+            for role in roles[1:] + roles[:1]
             if weights[None][role]
         ]
         if len(self.encoders) > 1 and scoring.standardise != "encoder":
@@ -206,12 +205,12 @@ def _cosines(
     Args:
         spaces: without and with the head.
     """
-    cosines: dict[str, Scores] = {}
-    for track in spaces[0]:
+    (plain, headed), cosines = spaces, dict[str, Scores]()
+    for track in plain:
         things = [getattr(candidate, track) for candidate in item.candidates]
         rows = []
         for role, text in texts.items():
-            of_texts, of_things = spaces[bool(head and head.projects(role))][track]
+            of_texts, of_things = (headed if head and head.projects(role) else plain)[track]
             query = of_texts[text] if role != "sequence" else _mean(item.sequence, track, of_things)
             vector = query[None].astype(float)
             row = [
