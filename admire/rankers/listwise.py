@@ -22,8 +22,15 @@ from admire.data.items import Item, SenseLabel
 from admire.llm.chat import ChatModel, Question
 from admire.llm.conversation import Conversation
 from admire.rankers.aggregate import aggregate, agreement, places
-from admire.rankers.judgement import Answer, Judgement, Line, StructuredReply, ask_for_answers
-from admire.rankers.presentation import LETTERS, show, shuffled
+from admire.rankers.judgement import Answer, Judgement
+from admire.rankers.presentation import (
+    LETTERS,
+    Line,
+    StructuredReply,
+    ask_for_answers,
+    show,
+    shuffled,
+)
 from admire.rankers.ranker import Ranker
 from admire.rankers.settings import SetSummary
 from admire.senses.interpretation import Interpretation

@@ -14,15 +14,8 @@ from admire.data.items import Item
 from admire.llm.chat import ChatModel, Question
 from admire.llm.conversation import Conversation
 from admire.rankers.aggregate import bradley_terry
-from admire.rankers.judgement import (
-    Answer,
-    Judgement,
-    Line,
-    StructuredReply,
-    ask_for_answers,
-    on_one_line,
-)
-from admire.rankers.presentation import show
+from admire.rankers.judgement import Answer, Judgement, on_one_line
+from admire.rankers.presentation import Line, StructuredReply, ask_for_answers, show
 from admire.rankers.ranker import Ranker
 from admire.rankers.settings import SetSummary
 from admire.senses.interpretation import Interpretation

@@ -18,8 +18,8 @@ from admire.core.registry import register
 from admire.data.items import Candidate, Item
 from admire.llm.chat import Question, Reply
 from admire.llm.conversation import Conversation, Unusable
-from admire.rankers.judgement import Answer, Judgement, StructuredReply, ask_for_answers
-from admire.rankers.presentation import LETTERS, show
+from admire.rankers.judgement import Answer, Judgement
+from admire.rankers.presentation import LETTERS, StructuredReply, ask_for_answers, show
 from admire.rankers.ranker import Ranker
 from admire.senses.interpretation import Interpretation
 
