@@ -210,7 +210,7 @@ def open_rankers(
         if not judges_together(name)
     ]
     tracks: tuple[str, ...] = ()
-    if not llm.recorded and [ranker for ranker in rankers if ranker.asks]:
+    if not llm.recorded and any(ranker.asks for ranker in rankers):
         from admire.rankers.presentation import tracks_shown
 
         for ranker in rankers:
