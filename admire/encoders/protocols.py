@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -74,8 +73,7 @@ class ImageEncoder(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(NamedTuple):
     """A text with a prompt before it, or words in it to be encoded in context.
 
     Attributes:
