@@ -8,6 +8,7 @@ import re
 import textwrap
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, replace
 from functools import cached_property
 from itertools import chain, islice, pairwise
 from math import ceil
@@ -103,18 +104,18 @@ class CachedEncoder:
             row, text = [query], query.text
             pieces = self._read(text, query.prompt or "")
             if query.span is None and pieces:
-                row = [query._replace(text=text[piece].strip()) for piece in pieces]
+                row = [replace(query, text=text[piece].strip()) for piece in pieces]
             elif query.span and pieces:
                 start, end = query.span
                 within = (piece for piece in pieces if piece.start <= start and end <= piece.stop)
                 piece = next(within, slice(start, None))
                 span = start - piece.start, end - piece.start
-                row = [query._replace(text=text[piece], span=span)]
+                row = [replace(query, text=text[piece], span=span)]
             rows.append(row)
         parts = list(chain.from_iterable(rows))
         vectors = self._through_cache(
             parts,
-            [self._key("asked", repr(tuple(part)).encode()) for part in parts],
+            [self._key("asked", repr(astuple(part)).encode()) for part in parts],
             encode=self.encoder.encode_queries,
             kind="queries",
             length=lambda query: len(query.text),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -73,7 +74,8 @@ class ImageEncoder(Protocol):
         ...
 
 
-class Query(NamedTuple):
+@dataclass(frozen=True)
+class Query:
     """A text with a prompt before it, or words in it to be encoded in context.
 
     Attributes:
