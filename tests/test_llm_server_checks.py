@@ -13,7 +13,7 @@ from admire import Item, Settings, UserError, plan, rank, write_run
 from admire.apps.report import write_report
 from admire.llm import ChatModel, Question, Reply, Session
 from admire.llm.chat import Usage
-from admire.llm.server_checks import DIGITS, NUMBER, count_words
+from admire.llm.session import DIGITS, NUMBER, count_words
 
 LONG = [Question(f"Question {k}: " + "word " * 800) for k in range(3)]
 
