@@ -16,10 +16,16 @@ from admire.core.choices import Fusion
 from admire.core.errors import UserError
 from admire.core.schema import Weight, check_setting
 from admire.metrics.leakage import merge_leaks
-from admire.pipeline.language_summary import Tallies, count_items, summarise_languages
 from admire.pipeline.past_runs import read_rankings, read_record, read_rows
 from admire.pipeline.ranking import FusedRun, Ranking, Run, blocks
-from admire.pipeline.record import VERSION, source_record, versions
+from admire.pipeline.record import (
+    VERSION,
+    Tallies,
+    count_items,
+    source_record,
+    summarise_languages,
+    versions,
+)
 from admire.pipeline.run_folder import submission_names, write_blocks
 from admire.pipeline.score_parts import part_column
 from admire.rankers.judgement import Part

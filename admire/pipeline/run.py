@@ -37,9 +37,15 @@ from admire.llm.session import Session
 from admire.metrics.leakage import find_leaks, training_digests
 from admire.metrics.metrics import confidence
 from admire.pipeline.chat_stage import ChatStage, Judged, Model, ResolvedModels, resolve_models
-from admire.pipeline.language_summary import Tallies, count_items, summarise_languages
 from admire.pipeline.ranking import Ranking, Run, agreed_sense, blocks
-from admire.pipeline.record import VERSION, source_record, versions
+from admire.pipeline.record import (
+    VERSION,
+    Tallies,
+    count_items,
+    source_record,
+    summarise_languages,
+    versions,
+)
 from admire.pipeline.score_parts import part_column
 from admire.prompts import Prompts
 from admire.rankers import (
