@@ -16,7 +16,6 @@ from admire.core.choices import Fusion
 from admire.core.errors import UserError
 from admire.core.schema import Weight, check_setting
 from admire.metrics.leakage import merge_leaks
-from admire.pipeline.past_runs import read_rankings, read_record, read_rows
 from admire.pipeline.ranking import FusedRun, Ranking, Run, blocks
 from admire.pipeline.record import (
     VERSION,
@@ -26,7 +25,13 @@ from admire.pipeline.record import (
     summarise_languages,
     versions,
 )
-from admire.pipeline.run_folder import submission_names, write_blocks
+from admire.pipeline.run_folder import (
+    read_rankings,
+    read_record,
+    read_rows,
+    submission_names,
+    write_blocks,
+)
 from admire.pipeline.score_parts import part_column
 from admire.rankers.judgement import Part
 from admire.rankers.scorer import comparable, fuse_scores

@@ -22,10 +22,18 @@ from admire.metrics.figures import paired_difference, summarise
 from admire.metrics.item_figures import drop_missing_senses, score_item, score_items, sense_columns
 from admire.metrics.leakage import Leaks, describe_leaks, merge_leaks
 from admire.metrics.metrics import Figure, open_metrics
-from admire.pipeline.past_runs import first_rankings, read_record, read_rows, read_run, with_gold
 from admire.pipeline.ranking import Ranking, Row, Run, blocks, run_figures
 from admire.pipeline.record import refuse_limited, used_gold_sense
-from admire.pipeline.run_folder import ITEMS, RECORD, submission_names
+from admire.pipeline.run_folder import (
+    ITEMS,
+    RECORD,
+    first_rankings,
+    read_record,
+    read_rows,
+    read_run,
+    submission_names,
+    with_gold,
+)
 from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
