@@ -16,7 +16,7 @@ from admire.core.choices import Fusion
 from admire.core.errors import UserError
 from admire.core.schema import Weight, check_setting
 from admire.metrics.leakage import merge_leaks
-from admire.pipeline.ranking import FusedRun, Ranking, Run, blocks
+from admire.pipeline.ranking import FusedRun, Ranking, Run, blocks, part_column
 from admire.pipeline.record import (
     VERSION,
     Tallies,
@@ -32,7 +32,6 @@ from admire.pipeline.run_folder import (
     submission_names,
     write_blocks,
 )
-from admire.pipeline.score_parts import part_column
 from admire.rankers.judgement import Part
 from admire.rankers.scorer import comparable, fuse_scores
 from admire.senses.interpretation import Interpretation

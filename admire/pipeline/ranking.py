@@ -27,7 +27,7 @@ from admire.metrics.figures import summarise
 from admire.metrics.item_figures import drop_missing_senses, score_item, sense_columns
 from admire.metrics.metrics import confidence, open_metrics
 from admire.pipeline.record import used_gold_sense
-from admire.rankers.judgement import Judgement
+from admire.rankers.judgement import Judgement, Part
 from admire.rankers.scorer import Scores, rank_names, tied_names
 from admire.senses.interpretation import Interpretation
 from admire.senses.sense import likelier, majority, mean_probability
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 BLOCK = 512
 """How many items are ranked and written at a time."""
 
+PART = "part_"
+"""Prefix of the columns that sum to the score, over all rows of a candidate."""
+
 Thing = TypeVar("Thing")
 
 
@@ -46,6 +49,11 @@ def blocks(things: Iterable[Thing]) -> Iterator[list[Thing]]:
     rest = iter(things)
     while block := list(islice(rest, BLOCK)):
         yield block
+
+
+def part_column(part: Part) -> str:
+    """Return a part's column: ``part_caption_gloss``, ``part_caption_unlike_compound``."""
+    return PART + "_".join(filter(None, (part.of, part.text))).replace(" ", "_")
 
 
 @dataclass(frozen=True)

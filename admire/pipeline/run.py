@@ -37,7 +37,7 @@ from admire.llm.session import Session
 from admire.metrics.leakage import find_leaks, training_digests
 from admire.metrics.metrics import confidence
 from admire.pipeline.chat_stage import ChatStage, Judged, Model, ResolvedModels, resolve_models
-from admire.pipeline.ranking import Ranking, Run, agreed_sense, blocks
+from admire.pipeline.ranking import Ranking, Run, agreed_sense, blocks, part_column
 from admire.pipeline.record import (
     VERSION,
     Tallies,
@@ -46,7 +46,6 @@ from admire.pipeline.record import (
     summarise_languages,
     versions,
 )
-from admire.pipeline.score_parts import part_column
 from admire.prompts import Prompts
 from admire.rankers import (
     Judgement,
