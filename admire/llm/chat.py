@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -22,6 +23,11 @@ SEEING = (
     "or Qwen-VL."
 )
 """What to do if a model does not accept images."""
+_ALOUD = re.compile(
+    r"\W*(?:okay|ok|alright|hmm|wait|let me|let['’]s|let us|we (?:need|have|are|must|should)|"
+    r"i (?:need|have|must|should|think|will)|the user|first,|so,? the)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -226,6 +232,11 @@ class ChatModel(Identified, Protocol):
     def most_tokens(self, question: Question) -> int:
         """Return the maximum tokens of a reply, reasoning included."""
         return question.max_tokens
+
+
+def thinks_aloud(text: str) -> bool:
+    """Return whether a text begins like thoughts without marks around them."""
+    return bool(_ALOUD.match(text))
 
 
 def inner(llm: ChatModel) -> ChatModel:
