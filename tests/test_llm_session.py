@@ -19,7 +19,7 @@ from admire.core.errors import UserError
 from admire.llm import Image, Question, Reply, Session, Usage
 from admire.llm.chat import Price
 from admire.llm.openai import OpenAIChat
-from admire.llm.session import RECORD, REPLIES
+from admire.llm.session import RECORD, REPLIES, account_row
 
 
 class ScriptedChat(Scripted):
@@ -157,7 +157,7 @@ def test_tokens_of_images_are_unknown_where_nobody_tells_them(told: int, images:
     llm = session.bind(Told(Reply("A", Usage(300, 0, 1, told))))
     llm.ask(Question(("Which?", Image(Path("a.png"))), purpose="ranking"))
     (entry,) = session.entries()
-    record = entry.record()
+    record = account_row(entry)
     assert (record["stage"], record["image_tokens"]) == ("ranking", images)
     assert record["seconds"] is None
     assert record["prompt_tokens"] == 300
@@ -168,8 +168,8 @@ def test_one_reply_that_tells_nothing_makes_the_sum_unknown():
     for reply in (Reply("A", Usage(300, 0, 1)), Reply("A")):
         session.bind(Told(reply)).ask(Question("Which?"))
     (entry,) = session.entries()
-    assert entry.record()["prompt_tokens"] is None
-    assert entry.record()["price_usd"] == 0  # in this process, so the tokens do not matter
+    assert account_row(entry)["prompt_tokens"] is None
+    assert account_row(entry)["price_usd"] == 0  # in this process, so the tokens do not matter
 
 
 def test_a_budget_ends_the_questions_once_it_is_spent_but_cached_replies_are_free():

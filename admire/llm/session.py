@@ -7,11 +7,12 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, fields, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, fields, replace
+from itertools import islice
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from admire.core import registry
@@ -47,20 +48,18 @@ _LOCKS = WeakValueDictionary[str, threading.Lock]()
 _GUARD = threading.Lock()
 
 
-@dataclass
-class Entry:
+class Entry(NamedTuple):
     """The account of one stage and one model. A sum is None if it is unknown for a reply.
 
     Attributes:
-        why: why the price is unknown; empty if it is known.
         answered_by: the server's names of the models that answered, each once.
         cut_off: how many questions the server cut off, because they did not fit into its context.
         price_now: of the replies that were not in the cache.
+        why: why the price is unknown; empty if it is known.
     """
 
     stage: str
     llm: str
-    why: str
     answered_by: list[str]
     calls: int
     from_cache: int
@@ -72,31 +71,19 @@ class Entry:
     seconds: float | None
     price: Price | None
     price_now: Price | None
-
-    def add(self, other: Entry) -> None:
-        """Add an entry of the same stage and model."""
-        self.answered_by = [*dict.fromkeys(self.answered_by + other.answered_by)]
-        for name in SUMS:
-            terms = getattr(self, name), getattr(other, name)
-            setattr(self, name, None if None in terms else terms[0] + terms[1])
-
-    def record(self) -> dict[str, Any]:
-        """Return the entry for run.json; unknown tokens are None, and unknown prices "unknown"."""
-        plain = {name: value for name, value in vars(self).items() if name not in NOT_RECORDED}
-        return plain | {
-            "seconds": None if self.seconds is None else round(self.seconds, 3),
-            "price_usd": _dollars(self.price),
-            "price_usd_now": _dollars(self.price_now),
-            "price_is_at_most": bool(self.price and self.price.at_most),
-            "price_unknown_because": None if self.price else self.why,
-        }
+    why: str
 
 
-SUMS = [field.name for field in fields(Entry)[4:]]
-"""The fields that are added up: those after ``answered_by``."""
-TOKENS = SUMS[3:7]
-"""Those of tokens, in the order of :class:`admire.llm.Usage`; None is what is not reported."""
-NOT_RECORDED = ("why", "price", "price_now")  # but under other names
+def account_row(entry: Entry) -> dict[str, Any]:
+    """Return an entry for run.json; unknown tokens are None, and unknown prices "unknown"."""
+    *plain, cost, cost_now, why = entry
+    row: dict[str, Any] = dict(zip(Entry._fields, plain, strict=False))
+    row["seconds"] = None if entry.seconds is None else round(entry.seconds, 3)
+    for name, paid in ("price_usd", cost), ("price_usd_now", cost_now):
+        row[name] = UNKNOWN if paid is None else round(paid.dollars, 6)
+    row["price_is_at_most"] = bool(cost and cost.at_most)
+    row["price_unknown_because"] = None if cost else why
+    return row
 
 
 class Session:
@@ -126,6 +113,7 @@ class Session:
         self._spent = 0.0
         self.seconds: dict[str, float] = {}
         self._entries: dict[tuple[str, str], Entry] = {}
+        self._answered_by: dict[str, dict[str, None]] = {}  # by model, each name once, in order
         self._lock = threading.Lock()
 
     def bind(self, model: ChatModel) -> BoundModel:
@@ -152,11 +140,32 @@ class Session:
             entries, self._entries = list(self._entries.values()), {}
         return entries
 
-    def add_entries(self, entries: Sequence[Entry]) -> None:
-        """Add the account of another process."""
+    def add_entries(self, entries: Iterable[Entry], spent: float = 0.0) -> None:
+        """Add to the account; warn once if a server changes the model that answers.
+
+        Args:
+            spent: of the budget, in US dollars.
+        """
         with self._lock:
+            self._spent += spent
             for entry in entries:
-                self._add(entry)
+                names = self._answered_by.setdefault(entry.llm, {})
+                before = len(names)
+                names |= dict.fromkeys(entry.answered_by)
+                if before == 1 < len(names):
+                    log.warning(
+                        "%s: the server changed the model: '%s' answered first, and now also '%s'. "
+                        "run.json lists the names (answered_by). For answers of one model, give "
+                        "its name with the version, or start with another ADMIRE_CACHE.",
+                        entry.llm,
+                        *islice(names, 2),
+                    )
+                if old := self._entries.get(entry[:2]):
+                    pairs = zip(old[3:-1], entry[3:-1], strict=True)
+                    sums: Any = (None if None in pair else pair[0] + pair[1] for pair in pairs)
+                    answered = [*dict.fromkeys(old.answered_by + entry.answered_by)]
+                    entry = Entry(*old[:2], answered, *sums, old.why or entry.why)
+                self._entries[entry[:2]] = entry
 
     def check_budget(self) -> None:
         """Refuse a question that is not cached if the budget is spent."""
@@ -166,55 +175,6 @@ class Session:
                 "per command.",
                 "budget",
             )
-
-    def record(self, llm: BoundModel, question: Question, reply: Reply, *, cut: bool) -> None:
-        """Add a reply to the account; ``cut`` says whether the server cut off its question."""
-        usage, cost = reply.usage, None
-        if usage or llm.free:
-            cost = price(llm, usage or Usage())
-        counts = astuple(usage) if usage else [None] * len(TOKENS)
-        tokens = dict(zip(TOKENS, counts, strict=True))
-        if question.images:  # 0 is that of a server that does not count them
-            tokens["image_tokens"] = tokens["image_tokens"] or None
-        with self._lock:
-            if not reply.cached:
-                spent = cost or price(llm, estimate(question, llm))
-                self._spent += spent.dollars if spent else 0.0
-            place = question.purpose, llm.name
-            self._add(
-                Entry(
-                    *place,
-                    why="" if place in self._entries else why_unknown(llm),
-                    answered_by=[reply.model] if reply.model else [],
-                    calls=1,
-                    from_cache=int(reply.cached),
-                    cut_off=int(cut),
-                    **tokens,
-                    seconds=reply.seconds or None,
-                    price=cost,
-                    price_now=Price(0.0) if reply.cached else cost,
-                )
-            )
-
-    def _add(self, new: Entry) -> None:
-        """Add an entry; warn once if the server changes the model that answers."""
-        before = self._answered_by(new.llm)
-        entry = self._entries.setdefault((new.stage, new.llm), new)
-        if entry is not new:
-            entry.add(new)
-        after = self._answered_by(new.llm)
-        if len(before) == 1 and len(after) > 1:
-            log.warning(
-                "%s: the server changed the model: '%s' answered first, and now also '%s'. "
-                "run.json lists the names (answered_by). For answers of one model, give its name "
-                "with the version, or start with another ADMIRE_CACHE.",
-                new.llm,
-                *after[:2],
-            )
-
-    def _answered_by(self, llm: str) -> list[str]:
-        entries = [entry for entry in self._entries.values() if entry.llm == llm]
-        return list(dict.fromkeys(name for entry in entries for name in entry.answered_by))
 
 
 class BoundModel(ChatModel):
@@ -289,9 +249,29 @@ class BoundModel(ChatModel):
         Args:
             again: whether other replies may have decided that the question is asked.
         """
-        if self.session:
-            cut = not reply.cached and self._is_cut(question, reply)
-            self.session.record(self, question, reply, cut=cut)
+        if not self.session:
+            return
+        usage, cost = reply.usage, None
+        tokens: list[int | None] = [*astuple(usage)] if usage else [None] * len(fields(Usage))
+        if question.images:  # 0 is that of a server that does not count them
+            tokens[-1] = tokens[-1] or None
+        if usage or self.free:
+            cost = price(self, usage or Usage())
+        entry = Entry(
+            question.purpose,
+            self.name,
+            [reply.model] if reply.model else [],
+            1,
+            int(reply.cached),
+            int(not reply.cached and self._is_cut(question, reply)),
+            *tokens,
+            reply.seconds or None,
+            cost,
+            Price(0.0) if reply.cached else cost,
+            "" if cost else why_unknown(self),
+        )
+        spent = None if reply.cached else cost or price(self, estimate(question, self))
+        self.session.add_entries([entry], spent.dollars if spent else 0.0)
 
     def _is_cut(self, question: Question, reply: Reply) -> bool:
         """Return whether the server cut the question off; then the reply leaves the cache.
@@ -359,10 +339,11 @@ class BoundModel(ChatModel):
         return self.cached_at(self.key(question)) if self._caches else None
 
     def cached_at(self, key: str) -> Reply | None:
-        """Return the cached reply to a question with this key."""
-        if not self.session or (self.session.fresh is not None and key not in self.session.fresh):
+        """Return the cached reply to a question with this key; see :meth:`cached`."""
+        session = self.session if self._caches else None
+        if not session or (session.fresh is not None and key not in session.fresh):
             return None
-        value = self.session.cache.get(key)
+        value = session.cache.get(key)
         if value is None:
             return None
         try:
@@ -394,10 +375,6 @@ class BoundModel(ChatModel):
         if self._caches and self.session:
             for question in questions:
                 self.session.cache.drop(self.key(question))
-
-
-def _dollars(price: Price | None) -> float | str:
-    return UNKNOWN if price is None else round(price.dollars, 6)
 
 
 def open_llm(name: str, **options: Any) -> ChatModel:
@@ -454,7 +431,7 @@ def open_models(
     options = {"url": url, "timeout": timeout, "parallel": parallel}
     options["asked"] = asked and not session.imagines
     opened = plugin.open(source, dictionaries=dictionaries, plugins=plugins or {}, **options)
-    return [session.bind(model) for model in (opened if isinstance(opened, list) else [opened])]
+    return list(map(session.bind, opened if isinstance(opened, list) else [opened]))
 
 
 NUMBER = "582"

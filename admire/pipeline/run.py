@@ -33,7 +33,7 @@ from admire.data.reader import Data, take_items
 from admire.encoders import TextEncoder
 from admire.encoders.cached import log_long
 from admire.llm.chat import ChatModel
-from admire.llm.session import Session
+from admire.llm.session import Session, account_row
 from admire.metrics.leakage import find_leaks, training_digests
 from admire.metrics.metrics import confidence
 from admire.pipeline.chat_stage import ChatStage, Judged, Model, ResolvedModels, resolve_models
@@ -299,7 +299,7 @@ class RankingPipeline:
         return (self.record | left | ({"left_out": left_out} if left_out else {})) | {
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
-            "asked": [entry.record() for entry in self.session.entries()],
+            "asked": list(map(account_row, self.session.entries())),
             "long_texts": long_texts,
             "scales": {encoder.name: dict(encoder.scales) for encoder in self.encoders},
             "languages": summarise_languages(self.tallies, trained),
