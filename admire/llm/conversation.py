@@ -40,9 +40,6 @@ class Unusable:
 Kind = tuple[str, str | None]
 """What questions of a purpose have in common that are asked together: task and sense."""
 
-PURPOSES = ("senses", "meanings", "ranking")
-"""The order in which questions of these purposes are asked, if conversations wait for several."""
-
 Conversation = Generator[Sequence[Question] | Unusable, Sequence[Reply], Result]
 """A method that asks a chat model; see :mod:`admire.llm.conversation`."""
 
@@ -107,12 +104,14 @@ class _Asking:
     """The questions of some conversations.
 
     Attributes:
-        waiting: those that have no reply yet, by purpose and kind; of each kind a heap.
+        waiting: those that have no reply yet, by purpose and kind; of each kind a heap. Purposes
+            are in the order in which they are asked, if conversations wait for several.
     """
 
     def __init__(self, model: BoundModel):
         self.model = model
-        self.waiting: dict[str, dict[Kind, list[_Asked]]] = {purpose: {} for purpose in PURPOSES}
+        self.waiting: dict[str, dict[Kind, list[_Asked]]]
+        self.waiting = {"senses": {}, "meanings": {}, "ranking": {}}  # in the order of asking
         self.pool: ThreadPoolExecutor | None = None
         self._replies: dict[str, Reply] = {}
         self._places: dict[str, list[tuple[_Talk[Any], int]]] = {}  # that wait for a reply, by key

@@ -210,7 +210,7 @@ class RankingPipeline:
         check_items(summary, settings)
         if settings.compares and not resolved.encoder and not resolved.caption_encoder:
             settings = look_where_no_caption_is(summary, settings)
-            resolved = replace(resolved, settings=settings)
+            resolved = resolved._replace(settings=settings)
         self.settings = settings
         self.prompts = Prompts(settings.prompts)
         # Before the encoders, which may download gigabytes.
@@ -350,7 +350,7 @@ class RankingPipeline:
             ranking = self.session.seconds.pop("ranking", 0.0)
             self.seconds["rankers"] = self.seconds.get("rankers", 0.0) + ranking
             self.seconds["senses and meanings"] -= ranking
-        readings: list[Interpretation | None] = [one.reading for row in said for one in row]
+        readings: list[Interpretation | None] = [reading for row in said for reading, _ in row]
         if self.settings.query != "meaning" or not readings:
             readings = [None] * len(items)
         together: list[list[Evidence]] = [[] for _ in items]
@@ -431,8 +431,8 @@ def _rank_item(
     Models have equal weights (section 2.3 of the paper), and so have a ranker's encoders and then
     the rankers.
     """
-    readings = [one.reading for one in said]
-    evidence = [*together, *((one.reading, j) for one in said for j in one.judgements)]
+    readings = [reading for reading, _ in said]
+    evidence = [*together, *((reading, j) for reading, judgements in said for j in judgements)]
     points: defaultdict[str, list[Scores]] = defaultdict(list)
     for _, judgement in evidence:
         points[judgement.ranker].append(judgement.points)

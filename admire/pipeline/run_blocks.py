@@ -86,7 +86,7 @@ def rank_file(
         run.record["limit"] = files.limit
     for speaker in run.stage.speakers:
         if speaker.llm.recorded:  # before anything is asked or encoded
-            speaker.check(list(items()))
+            speaker.llm.check(list(items()), speaker.purposes)
     if workers:
         models, bad = run.record["models"], files.skip_bad
         Embeddings(run.encoders).measure(list(islice(items(), ranking.BLOCK)))
@@ -166,7 +166,7 @@ def _open_worker(
     from admire.core.workers import check_same
 
     share = ceil((resolved.asking.parallel or PARALLEL) / count)
-    shared = replace(resolved, asking=replace(resolved.asking, parallel=share))
+    shared = resolved._replace(asking=replace(resolved.asking, parallel=share))
     run = RankingPipeline(summary, shared, skips_bad=skips_bad)
     for encoder, measured in zip(run.encoders, scales, strict=True):
         encoder.scales.update(measured)
