@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from operator import attrgetter
 from pkgutil import resolve_name
@@ -150,8 +150,9 @@ class Row(BaseModel):
 
         None for a baseline, if no vote could be parsed, or if the sense was given.
         """
-        senses = [reading.sense for reading in self.interpretations]
-        return None if any(sense.by == "given" for sense in senses) else mean_probability(senses)
+        readings = self.interpretations
+        given = any(reading.sense.by == "given" for reading in readings)
+        return None if given else mean_probability(reading.sense for reading in readings)
 
     @property
     def confidence(self) -> float | None:

@@ -29,6 +29,9 @@ PACKAGES = (
 )
 """Packages whose versions a run records."""
 
+PIECE = 1 << 20
+"""Bytes that are read at a time."""
+
 VERSION = 1
 """The version of the format of run folders, stored in run.json; others are refused."""
 
@@ -67,13 +70,16 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
         apart: the folder of ``images`` and V-WSD's ``gold``, if given; only their paths are
             recorded.
     """
-    others = {kind: os.path.abspath(where) for kind, where in apart.items() if where}
-    paths = {"path": full_name(path)} | others
+    paths = {"path": full_name(path)}
+    for kind, where in apart.items():
+        if where:
+            paths[kind] = os.path.abspath(where)
     parts = [part for file in data_files(path) for part in file.parts()]
     digest = hashlib.sha256()
     for part in parts:
         with open_file(part) as file:
-            hashlib.file_digest(file, lambda: digest)
+            while piece := file.read(PIECE):
+                digest.update(piece)
     return paths | {"sha256": digest.hexdigest() if parts else ""}
 
 
@@ -118,18 +124,20 @@ def count_items(tallies: Tallies, rows: Iterable[Row]) -> None:
     """Add rows of a run to the tallies of their languages."""
     for row in rows:
         item, readings = row.item, row.interpretations
-        decided_by = {reading.sense.by for reading in readings}
-        confidence = row.confidence
-        needs_meaning = row.predicted_type == "idiomatic" or bool(readings and not item.has_sense)
+        confidence, idiomatic = row.confidence, row.predicted_type == "idiomatic"
+        by_detector, lacks_meaning = False, idiomatic or bool(readings and not item.has_sense)
+        for reading in readings:
+            by_detector |= reading.sense.by == "detector"
+            lacks_meaning &= not reading.idiomatic
         added = {
             "items": 1,
             "unsure": row.unsure,
-            "by_detector": "detector" in decided_by,
+            "by_detector": by_detector,
             "with_sense": row.predicted_type is not None,
-            "idiomatic": row.predicted_type == "idiomatic",
+            "idiomatic": idiomatic,
             "confidence": confidence or 0.0,
             "with_confidence": confidence is not None,
-            "without_meaning": needs_meaning and not any(r.idiomatic for r in readings),
+            "without_meaning": lacks_meaning,
             "compound_not_found": bool(item.sentence)
             and find_compound(item.sentence, item.phrase) is None,
         }
@@ -151,21 +159,21 @@ def summarise_languages(
     Args:
         trained: by language, whether the detector that decided senses was trained on it.
     """
-    return [
-        {
+    summary = []
+    for language, tally in tallies.items():
+        sense, sure = tally["with_sense"], tally["with_confidence"]
+        row = {
             "language": language,
             "items": tally["items"],
-            "share_idiomatic": _share(tally["idiomatic"], tally["with_sense"]),
-            "confidence": _share(tally["confidence"], tally["with_confidence"]),
-            **{name: tally[name] for name in MISSING},
+            "share_idiomatic": round(tally["idiomatic"] / sense, 4) if sense else None,
+            "confidence": round(tally["confidence"] / sure, 4) if sure else None,
+            "unsure": tally["unsure"],
+            "without_meaning": tally["without_meaning"],
+            "compound_not_found": tally["compound_not_found"],
             "detector_trained": trained.get(language),
         }
-        for language, tally in tallies.items()
-    ]
-
-
-def _share(part: float, count: int) -> float | None:
-    return round(part / count, 4) if count else None
+        summary.append(row)
+    return summary
 
 
 def language_cells(

@@ -220,8 +220,8 @@ class RankingPipeline:
         if settings.compares:
             given_encoders = resolved.encoder, resolved.caption_encoder
             self.encoders = open_encoders(summary, settings, *given_encoders)
-        by_captions = (e.tracks["caption"] for e in self.encoders if "caption" in e.tracks)
-        self.stage.interpreter.encoder = next(by_captions, None)
+        by_captions = [e.tracks["caption"] for e in self.encoders if "caption" in e.tracks]
+        self.stage.interpreter.encoder = by_captions[0] if by_captions else None
         self.rankers = [
             open_ranker(name, self.prompts, settings, encoders=self.encoders)
             for name in settings.rankers

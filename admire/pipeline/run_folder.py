@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import chain, count, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -75,9 +76,9 @@ def submission_names(record: Mapping[str, Any], languages: Iterable[str]) -> dic
     source = Path(path).name
     if re.fullmatch(r"submission_.+\.tsv", source) and len(distinct) == 1:
         return {distinct[0]: source}
-    if reader == "vwsd" or (not reader and source.lower().endswith(".txt")):
-        return {language: f"prediction.{language}.txt" for language in distinct}
-    return {language: f"submission_{language}.tsv" for language in distinct}
+    vwsd = reader == "vwsd" or (not reader and source.lower().endswith(".txt"))
+    pattern = "prediction.{}.txt" if vwsd else "submission_{}.tsv"
+    return dict(zip(distinct, map(pattern.format, distinct), strict=True))
 
 
 def write_blocks(
@@ -92,8 +93,7 @@ def write_blocks(
     """
     columns: list[str] = []
     widths: set[int] = set()
-    started: set[str] = set()
-    count = 0
+    numbers = count(1)
     for name in submissions.values():  # contains a language, which is untrusted input
         path_inside(folder, name, follow_links=True)
     with replace_folder(folder, "run") as part:
@@ -101,31 +101,29 @@ def write_blocks(
             names = (SCORES, ITEMS, *submissions.values())
             files = {name: stack.enter_context(_create(part / name)) for name in names}
             for block in rankings:
-                rows = [
-                    {"item": k, "compound": r.compound, "language": r.language, **part}
-                    for k, r in enumerate(block, start=count + 1)
-                    for part in r.parts
-                ]
+                rows: list[dict[str, Any]] = []
+                predictions = defaultdict(list)
+                for ranking, number in zip(block, numbers, strict=False):
+                    of_item = number, ranking.compound, ranking.language
+                    own = dict(zip(OF_ITEM, of_item, strict=True))
+                    rows += [own | of_candidate for of_candidate in ranking.parts]
+                    line = json.dumps(ranking.model_dump(mode="json"), ensure_ascii=False)
+                    files[ITEMS].write(f"{line}\n")
+                    predictions[submissions[ranking.language]].append(ranking.prediction)
                 table = pd.DataFrame(rows)
-                count += len(block)
                 columns += [str(name) for name in table if name not in columns]
                 add_table(files[SCORES], table.reindex(columns=columns), header=not widths)
                 widths.add(len(columns))
-                for ranking in block:
-                    row = json.dumps(ranking.model_dump(mode="json"), ensure_ascii=False)
-                    files[ITEMS].write(f"{row}\n")
-                for language, name in submissions.items():
-                    chosen = [r.prediction for r in block if r.item.language == language]
+                for name, chosen in predictions.items():
                     if name.endswith(".txt"):
                         add_orders(files[name], chosen)
-                    elif chosen:
-                        add_predictions(files[name], chosen, header=name not in started)
-                        started.add(name)
+                    else:
+                        add_predictions(files[name], chosen, header=not files[name].tell())
         if len(widths) > 1:
             _widen(part / SCORES, columns)
         with _create(part / RECORD) as file:
             json.dump(record(), file, indent=2)
-    return [folder / name for name in submissions.values()]
+    return list(map(folder.joinpath, submissions.values()))
 
 
 def _create(path: Path) -> IO[str]:
@@ -216,16 +214,11 @@ def read_rankings(folder: Path, record: Mapping[str, Any]) -> Iterator[Ranking]:
     """Read the rankings of a run folder with this record one by one; see :func:`read_run`."""
     runs = len(record.get("fused", ()))
     columns = [f"score{number}" for number in range(1, runs + 1)]
-    rankings = _with_scores(folder, read_rows(folder), columns)
+    rankings = with_scores(folder, read_rows(folder), columns)
     for number, ranking in enumerate(rankings, start=1):
         if len(ranking.fused) != runs or any({*columns} - part.keys() for part in ranking.parts):
             raise _damaged(folder / ITEMS, f"item {number} is not fused of {runs} runs")
         yield ranking
-
-
-def first_rankings(folder: Path, rows: Iterable[Row]) -> list[Ranking]:
-    """Return the first rows of a run folder with their scores; see :func:`read_run`."""
-    return list(_with_scores(folder, rows))
 
 
 REQUIRED = ("item", "candidate", "score")
@@ -238,17 +231,17 @@ WORDS = (
 
 def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of scores.csv with its numbers; NaN where a cell is empty."""
-    numbers = [str(name) for name in table if name not in WORDS]
+    numbers = table.columns.difference(WORDS)
     try:
-        return table.assign(**{name: pd.to_numeric(table[name]) for name in numbers})
+        return table.assign(**table[numbers].apply(pd.to_numeric))
     except (ValueError, TypeError):
         raise _damaged(folder / SCORES, "a number is invalid") from None
 
 
-def _with_scores(
+def with_scores(
     folder: Path, rows: Iterable[Row], columns: Iterable[str] = ()
 ) -> Iterator[Ranking]:
-    """Yield rows with those of scores.csv, if these are in the same order of the same candidates.
+    """Yield the first rows of a run with those of scores.csv, if these are of the same candidates.
 
     Args:
         columns: further ones that scores.csv must have.
@@ -258,16 +251,15 @@ def _with_scores(
     cells: Iterator[dict[Any, Any]] = chain.from_iterable(records)
     by_item = groupby(cells, itemgetter("item"))
     for number, row in enumerate(rows, start=1):
-        item, scores = next(by_item, (None, ()))
-        parts = [
-            {name: v for name, v in part.items() if name not in OF_ITEM and v != "" and v == v}
-            for part in scores
-        ]
-        names = row.item.names
-        by_name = {part.get("candidate"): part.get("score") for part in parts}
-        if item != number or set(by_name) != set(names) or None in by_name.values():
+        item, of_item = next(by_item, (None, ()))
+        parts, scores, names = [], {}, row.item.names
+        for part in of_item:
+            filled = {k: v for k, v in part.items() if k not in OF_ITEM and v != "" and v == v}
+            scores[filled.get("candidate")] = filled.get("score")
+            parts.append(filled)
+        if item != number or set(scores) != set(names) or None in scores.values():
             raise _damaged(folder / SCORES, f"the rows of item {number} are not of its candidates")
-        values = np.array([by_name[name] for name in names])
+        values = np.array([scores[name] for name in names])
         fields = dict(row) | {"tied": tied_names(names, values)}
         yield Ranking(**fields, scores=values, parts=tuple(parts))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import pandas as pd
 
@@ -27,19 +27,22 @@ from admire.pipeline.record import refuse_limited, used_gold_sense
 from admire.pipeline.run_folder import (
     ITEMS,
     RECORD,
-    first_rankings,
     read_record,
     read_rows,
     read_run,
     submission_names,
     with_gold,
+    with_scores,
 )
 from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
 
-DIFFERENCE = {"n": "shared", "mean": "difference"} | {
-    end: f"difference_{end}" for end in ("low", "high")
+DIFFERENCE = {
+    "n": "shared",
+    "mean": "difference",
+    "low": "difference_low",
+    "high": "difference_high",
 }
 """The columns of a paired difference beside a run's own."""
 
@@ -250,8 +253,7 @@ def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
     return "caption" if "caption" in tracks_seen else None
 
 
-@dataclass(frozen=True)
-class RunSummary:
+class RunSummary(NamedTuple):
     """The summary of a run that is printed when it has been written.
 
     Attributes:
@@ -280,12 +282,10 @@ def summarise_run(folder: Path, count: int = 0, metrics: Sequence[str] = ()) -> 
     """
     record, rows = read_record(folder), read_rows(folder)
     first, figures = list(islice(rows, count)), open_metrics(metrics)
-    tables = [
-        pd.DataFrame([_figures(row, folder, number, figures) for number, row in block]).astype(
-            SENSE_TYPES
-        )
-        for block in blocks(enumerate(chain(first, rows), start=1))
-    ]
+    tables = []
+    for block in blocks(enumerate(chain(first, rows), start=1)):
+        table = pd.DataFrame([_figures(row, folder, number, figures) for number, row in block])
+        tables.append(table.astype(SENSE_TYPES))
     if not tables:
         raise UserError(f"{folder / ITEMS}: contains no items.")
     items = pd.concat(tables, ignore_index=True)
@@ -295,7 +295,7 @@ def summarise_run(folder: Path, count: int = 0, metrics: Sequence[str] = ()) -> 
     scored = items[items["has_gold"]].drop(columns=["has_gold", "right_sense", "tied"])
     return RunSummary(
         record,
-        first_rankings(folder, first),
+        list(with_scores(folder, first)),
         None if scored.empty else drop_missing_senses(scored.reset_index(drop=True), predicts),
         senses.rename(columns={"right_sense": "sense_accuracy"})
         if len(senses) and predicts and not used_gold_sense(record)
@@ -374,8 +374,10 @@ def warn_if_runs_leaked(scored: pd.DataFrame, *runs: Path) -> None:
         runs: run folders, or files in them. Files elsewhere, such as another system's submission,
             are ignored.
     """
-    places = dict.fromkeys(run if run.is_dir() else run.parent for run in runs)
-    folders = [place for place in places if all(map(Path.is_file, (place / RECORD, place / ITEMS)))]
+    folders = []
+    for folder in dict.fromkeys(run if run.is_dir() else run.parent for run in runs):
+        if (folder / RECORD).is_file() and (folder / ITEMS).is_file():
+            folders.append(folder)
     if not folders:
         return
     name = " & ".join(map(str, folders))
@@ -391,9 +393,7 @@ def warn_if_runs_leaked(scored: pd.DataFrame, *runs: Path) -> None:
     except UserError as error:
         log.warning("%s Overlap with training data is unknown.", error)
         return
-    leaked = (
-        [merge_leaks(kinds) for kinds in zip(*by_run, strict=True)] if by_run else scored["seen"]
-    )
+    leaked = map(merge_leaks, zip(*by_run, strict=True)) if by_run else scored["seen"]
     for line in describe_leaks(scored, list(leaked)):
         log.warning("%s: %s", name, line)
 
