@@ -13,7 +13,7 @@ from admire import Item, Settings, UserError, plan, rank, write_run
 from admire.apps.report import write_report
 from admire.llm import ChatModel, Question, Reply, Session
 from admire.llm.chat import Usage
-from admire.llm.session import DIGITS, NUMBER, count_words
+from admire.llm.session import DIGITS, NUMBER
 
 LONG = [Question(f"Question {k}: " + "word " * 800) for k in range(3)]
 
@@ -58,7 +58,7 @@ def test_a_question_with_fewer_tokens_than_words_was_cut_off(caplog, count, aske
     assert (len(server.asked), entry.cut_off) == (asked, cut_off)
     assert len(caplog.messages) == bool(cut_off)
     if cut_off:
-        assert f"one of {count_words(LONG[0])} words" in caplog.messages[0]
+        assert f"one of {len(LONG[0].text.split())} words" in caplog.messages[0]
         assert "OLLAMA_CONTEXT_LENGTH" in caplog.messages[0]
     kept = [llm.cached(question) is not None for question in LONG]
     assert kept == [not cut_off] * 3  # the same command asks again, with more context

@@ -43,6 +43,16 @@ RECORD = b"\x1e"
 UNSTORED = ("cached", "data")
 """The fields of a reply that its record does not have."""
 UNKNOWN = "unknown"
+NUMBER = "582"
+DIGITS = Question(
+    (
+        "Which number is in this picture? Reply with its digits and nothing else.",
+        Image(Path(__file__).with_name("digits.png")),
+    ),
+    purpose="ranking",
+    about="a picture of a number",
+)
+"""A question that only a model with eyes can answer."""
 _LOCKS = WeakValueDictionary[str, threading.Lock]()
 """Locks of pending questions, by their keys."""
 _GUARD = threading.Lock()
@@ -277,15 +287,18 @@ class BoundModel(ChatModel):
         """Return whether the server cut the question off; then the reply leaves the cache.
 
         Too few tokens may also be all that the server had not cached. So of the first such question
-        a copy is asked that nothing can have cached.
+        a copy is asked that nothing can have cached, because it begins in another way.
         """
-        if self._cuts is False or not lost_words(question, reply) or not reply.usage:
+        lost = None if self._cuts is False else lost_words(question, reply)
+        if not lost:
             return False
         if self._cuts is None:
-            copy = with_another_beginning(question)
+            parts = (question.parts,) if isinstance(question.parts, str) else question.parts
+            digest = hashlib.sha256(question.text.encode(errors="replace")).hexdigest()
+            copy = replace(question, parts=(f"({digest})", *parts))
             again = self.answer(copy)
             self.evict(copy)
-            self._cuts = lost_words(copy, again)
+            self._cuts = bool(lost_words(copy, again))
             self.record(copy, again)
             if self._cuts:
                 log.warning(
@@ -294,18 +307,31 @@ class BoundModel(ChatModel):
                     "(OLLAMA_CONTEXT_LENGTH=16384, llama-server -c 16384) and run this again. "
                     "These replies are not cached.",
                     self.name,
-                    text_tokens(reply.usage),
-                    count_words(question),
+                    *lost,
                 )
         if self._cuts:
             self.evict(question)
         return self._cuts
 
     def look(self) -> None:
-        """Check once that a model that is asked about pictures sees them."""
-        if not self._sees:
-            check_sight(self)
-            self._sees = True
+        """Ask a model once for the number in a picture, before it is asked about the data's.
+
+        Servers hand pictures to models without eyes, too, and these answer all the same
+        (https://github.com/huggingface/text-generation-inference/issues/2565).
+
+        Raises:
+            UserError: the reply has another number, or none.
+        """
+        if self._sees:
+            return
+        reply = self.ask(DIGITS)
+        if re.sub(r"\D", "", reply.text) != NUMBER and not self.imagines:
+            raise UserError(
+                f"{self.name} does not see pictures: asked for the number {NUMBER} in one, it "
+                f"replied “{reply.text.strip()[:80]}”. {SEEING}",
+                *("track", "llms"),
+            )
+        self._sees = True
 
     def check(self, items: Sequence[Item], purposes: Collection[str]) -> None:
         """See :class:`admire.llm.ChatModel`."""
@@ -434,63 +460,13 @@ def open_models(
     return list(map(session.bind, opened if isinstance(opened, list) else [opened]))
 
 
-NUMBER = "582"
-DIGITS = Question(
-    (
-        "Which number is in this picture? Reply with its digits and nothing else.",
-        Image(Path(__file__).with_name("digits.png")),
-    ),
-    purpose="ranking",
-    about="a picture of a number",
-)
-"""A question that only a model with eyes can answer."""
-
-
-def check_sight(llm: ChatModel) -> None:
-    """Ask a model for the number in a picture, before it is asked about the data's pictures.
-
-    Servers hand pictures to models without eyes, too, and these answer all the same
-    (https://github.com/huggingface/text-generation-inference/issues/2565).
-
-    Raises:
-        UserError: the reply has another number, or none.
-    """
-    reply = llm.ask(DIGITS)
-    if re.sub(r"\D", "", reply.text) != NUMBER and not getattr(llm, "imagines", False):
-        raise UserError(
-            f"{llm.name} does not see pictures: asked for the number {NUMBER} in one, it replied "
-            f"“{reply.text.strip()[:80]}”. {SEEING}",
-            *("track", "llms"),
-        )
-
-
-def lost_words(question: Question, reply: Reply) -> bool:
-    """Return whether a server counts fewer tokens than the question can have.
+def lost_words(question: Question, reply: Reply) -> tuple[int, int] | None:
+    """Return how many tokens a server counts in a question's text and how many words it has, if
+    these are more than the tokens can be; None if they fit.
 
     Words have a token or more each, with the few tokenizers that join words three for four of them.
-    Nothing is said of servers that count nothing.
+    Nothing is said of servers that count nothing. Some count the cached tokens apart.
     """
-    usage = reply.usage
-    if not (usage and usage.prompt):
-        return False
-    return text_tokens(usage) < 0.75 * count_words(question)
-
-
-def text_tokens(usage: Usage) -> int:
-    """Return how many tokens a question's text has at most; some servers count the cached apart."""
-    return usage.prompt - usage.images + usage.cached
-
-
-def count_words(question: Question) -> int:
-    """Return how many words a question has."""
-    return sum(len(text.split()) for text in question.texts)
-
-
-def with_another_beginning(question: Question) -> Question:
-    """Return the question as no server can have cached it.
-
-    Some servers count only what they had not cached. They count all of this one.
-    """
-    parts = (question.parts,) if isinstance(question.parts, str) else question.parts
-    digest = hashlib.sha256(question.text.encode(errors="replace")).hexdigest()
-    return replace(question, parts=(f"({digest})", *parts))
+    usage, words = reply.usage or Usage(), len(question.text.split())
+    tokens = usage.prompt - usage.images + usage.cached
+    return (tokens, words) if usage.prompt and tokens < 0.75 * words else None
