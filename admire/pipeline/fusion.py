@@ -192,26 +192,23 @@ def _fuse_item(
     item = rankings[0].item
     scores = fuse_scores([ranking.scores for ranking in rankings], weights, method)
     interpretations = _fuse_senses(rankings, weights)
-    parts = []
-    total = sum(weights)
-    shares = [
-        weight / total * comparable(ranking.scores, method)
-        for weight, ranking in zip(weights, rankings, strict=True)
+    own: dict[str, Any] = {}
+    for reading in interpretations:
+        own["predicted_type"] = reading.sense.label or ""
+        own["probability_idiomatic"] = reading.sense.probability_idiomatic
+        own["confidence"] = reading.sense.confidence
+    columns: dict[str, Sequence[float]] = {}
+    shares: dict[str, Sequence[float]] = {}
+    for k, (weight, ranking) in enumerate(zip(weights, rankings, strict=True), start=1):
+        columns[f"score{k}"] = ranking.scores
+        columns[f"rank{k}"] = [1 + ranking.order.index(name) for name in item.names]
+        share = weight / sum(weights) * comparable(ranking.scores, method)
+        shares[part_column(Part(f"run{k}", None, share))] = share
+    columns |= shares
+    parts = [
+        {"candidate": name, **own, **dict(zip(columns, values, strict=True))}
+        for name, *values in zip(item.names, *columns.values(), strict=True)
     ]
-    for j, name in enumerate(item.names):
-        row: dict[str, object] = {"candidate": name}
-        if interpretations:
-            sense = interpretations[0].sense
-            row |= {
-                "predicted_type": sense.label or "",
-                "probability_idiomatic": sense.probability_idiomatic,
-                "confidence": sense.confidence,
-            }
-        for k, ranking in enumerate(rankings, start=1):
-            row |= {f"score{k}": ranking.scores[j], f"rank{k}": 1 + ranking.order.index(name)}
-        for k, share in enumerate(shares, start=1):
-            row[part_column(Part(f"run{k}", None, share))] = share[j]
-        parts.append(row)
     fused = tuple(
         FusedRun(str(folder), weight, ranking.order)
         for folder, weight, ranking in zip(folders, weights, rankings, strict=True)
