@@ -171,10 +171,10 @@ class Session:
                         *islice(names, 2),
                     )
                 if old := self._entries.get(entry[:2]):
-                    pairs = zip(old[3:-1], entry[3:-1], strict=True)
-                    sums: Any = (None if None in pair else pair[0] + pair[1] for pair in pairs)
+                    pairs: Iterable[Any] = zip(old[3:-1], entry[3:-1], strict=True)
+                    sums = (None if None in pair else pair[0] + pair[1] for pair in pairs)
                     answered = [*dict.fromkeys(old.answered_by + entry.answered_by)]
-                    entry = Entry(*old[:2], answered, *sums, old.why or entry.why)
+                    entry = Entry._make((*old[:2], answered, *sums, old.why or entry.why))
                 self._entries[entry[:2]] = entry
 
     def check_budget(self) -> None:
@@ -262,23 +262,26 @@ class BoundModel(ChatModel):
         if not self.session:
             return
         usage, cost = reply.usage, None
-        tokens: list[int | None] = [*astuple(usage)] if usage else [None] * len(fields(Usage))
-        if question.images:  # 0 is that of a server that does not count them
-            tokens[-1] = tokens[-1] or None
         if usage or self.free:
             cost = price(self, usage or Usage())
+        tokens: Any = astuple(usage) if usage else (None,) * len(fields(Usage))
+        prompt, cached, completion, images = tokens
         entry = Entry(
-            question.purpose,
-            self.name,
-            [reply.model] if reply.model else [],
-            1,
-            int(reply.cached),
-            int(not reply.cached and self._is_cut(question, reply)),
-            *tokens,
-            reply.seconds or None,
-            cost,
-            Price(0.0) if reply.cached else cost,
-            "" if cost else why_unknown(self),
+            stage=question.purpose,
+            llm=self.name,
+            answered_by=[reply.model] if reply.model else [],
+            calls=1,
+            from_cache=int(reply.cached),
+            cut_off=int(not reply.cached and self._is_cut(question, reply)),
+            prompt_tokens=prompt,
+            cached_tokens=cached,
+            completion_tokens=completion,
+            # 0 is that of a server that does not count them
+            image_tokens=(images or None) if question.images else images,
+            seconds=reply.seconds or None,
+            price=cost,
+            price_now=Price(0.0) if reply.cached else cost,
+            why="" if cost else why_unknown(self),
         )
         spent = None if reply.cached else cost or price(self, estimate(question, self))
         self.session.add_entries([entry], spent.dollars if spent else 0.0)

@@ -21,7 +21,7 @@ from admire.data.submission import Prediction, read_submission
 from admire.metrics.figures import paired_difference, summarise
 from admire.metrics.item_figures import drop_missing_senses, score_item, score_items, sense_columns
 from admire.metrics.leakage import Leaks, describe_leaks, merge_leaks
-from admire.metrics.metrics import Figure, open_metrics
+from admire.metrics.metrics import open_metrics
 from admire.pipeline.ranking import Ranking, Row, Run, blocks, run_figures
 from admire.pipeline.record import refuse_limited, used_gold_sense
 from admire.pipeline.run_folder import (
@@ -282,10 +282,21 @@ def summarise_run(folder: Path, count: int = 0, metrics: Sequence[str] = ()) -> 
     """
     record, rows = read_record(folder), read_rows(folder)
     first, figures = list(islice(rows, count)), open_metrics(metrics)
-    tables = []
+    tables, name = [], str(folder)
     for block in blocks(enumerate(chain(first, rows), start=1)):
-        table = pd.DataFrame([_figures(row, folder, number, figures) for number, row in block])
-        tables.append(table.astype(SENSE_TYPES))
+        cells: list[dict[str, Any]] = []  # without texts
+        for number, row in block:
+            item, prediction = row.item, row.prediction
+            own = score_item(item, prediction, name, number, figures) if item.best else {}
+            of_row = {
+                "sentence_type": item.sentence_type,
+                "has_gold": item.best is not None,
+                "right_sense": float(prediction.sentence_type == item.sentence_type),
+                "seen": row.seen or UNSEEN,
+                "tied": bool(row.tied),
+            }
+            cells.append(of_row | own | sense_columns(prediction))
+        tables.append(pd.DataFrame(cells).astype(SENSE_TYPES))
     if not tables:
         raise UserError(f"{folder / ITEMS}: contains no items.")
     items = pd.concat(tables, ignore_index=True)
@@ -303,20 +314,6 @@ def summarise_run(folder: Path, count: int = 0, metrics: Sequence[str] = ()) -> 
         int(items["unsure"].sum()),
         int(items["tied"].sum()),
     )
-
-
-def _figures(row: Row, folder: Path, number: int, figures: Mapping[str, Figure]) -> dict[str, Any]:
-    """Return the columns of a row for the summary of its run, without its texts."""
-    item, prediction = row.item, row.prediction
-    return {
-        "sentence_type": item.sentence_type,
-        "has_gold": item.best is not None,
-        **(score_item(item, prediction, str(folder), number, figures) if item.best else {}),
-        **sense_columns(prediction),
-        "right_sense": float(prediction.sentence_type == item.sentence_type),
-        "seen": row.seen or UNSEEN,
-        "tied": bool(row.tied),
-    }
 
 
 def _predictions(run: Run | str | Path) -> tuple[list[Prediction], dict[str, Any]]:
