@@ -248,20 +248,13 @@ def inner(llm: ChatModel) -> ChatModel:
 TILE, LONGEST, SHORTEST = 512, 2048, 768
 
 
-def price(llm: ChatModel, usage: Usage) -> Price | None:
-    """Return what a reply of this usage costs today; None if unknown."""
-    if llm.free:
-        return Price(0.0)
-    return inner(llm).price(usage)
-
-
 def why_unknown(llm: ChatModel) -> str:
     """Return why the cost of a model's replies is unknown."""
-    if price(llm, Usage()) is not None:
+    if llm.price(Usage()) is not None:
         return "not all replies came with the number of their tokens"
     if find_spec("genai_prices") is None:
         return f"prices need genai-prices, of the extra 'rankers': {pip_install('rankers')}"
-    return f"genai-prices does not list {inner(llm).identity}"
+    return f"genai-prices does not list {llm.identity}"
 
 
 def estimate(question: Question, llm: ChatModel) -> Usage:
@@ -270,12 +263,10 @@ def estimate(question: Question, llm: ChatModel) -> Usage:
     A token is estimated as four bytes of UTF-8, with 8 more for a message; an image is counted in
     tiles, by OpenAI's published rule.
     """
-    model = inner(llm)
     texts = [*question.texts, str(question.schema or ""), question.target]
     text = ceil(sum(len(text.encode(errors="replace")) for text in texts) / 4)
-    images = sum(image_tokens(image, model.name) for image in question.images)
-    completion = model.most_tokens(question)
-    return Usage(prompt=8 + text + images, completion=completion, images=images)
+    images = sum(image_tokens(image, llm.name) for image in question.images)
+    return Usage(8 + text + images, completion=llm.most_tokens(question), images=images)
 
 
 def image_tokens(image: Image, model: str = "") -> int:

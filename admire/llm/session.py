@@ -29,7 +29,6 @@ from admire.llm.chat import (
     Usage,
     estimate,
     inner,
-    price,
     why_unknown,
 )
 
@@ -134,7 +133,7 @@ class Session:
         """
         recorded = getattr(model, "recorded", False)
         bound = BoundModel(inner(model), None if recorded else self)
-        if self._budget < inf and not recorded and price(bound, Usage()) is None:
+        if self._budget < inf and not recorded and bound.price(Usage()) is None:
             unknown = f"The price of {bound.name} is unknown ({why_unknown(bound)})"
             raise UserError(f"{unknown}. Omit the budget.", "budget")
         return bound
@@ -261,9 +260,8 @@ class BoundModel(ChatModel):
         """
         if not self.session:
             return
-        usage, cost = reply.usage, None
-        if usage or self.free:
-            cost = price(self, usage or Usage())
+        usage = reply.usage
+        cost = self.price(usage or Usage()) if usage or self.free else None
         tokens: Any = astuple(usage) if usage else (None,) * len(fields(Usage))
         prompt, cached, completion, images = tokens
         entry = Entry(
@@ -283,7 +281,7 @@ class BoundModel(ChatModel):
             price_now=Price(0.0) if reply.cached else cost,
             why="" if cost else why_unknown(self),
         )
-        spent = None if reply.cached else cost or price(self, estimate(question, self))
+        spent = None if reply.cached else cost or self.price(estimate(question, self))
         self.session.add_entries([entry], spent.dollars if spent else 0.0)
 
     def _is_cut(self, question: Question, reply: Reply) -> bool:
@@ -341,6 +339,14 @@ class BoundModel(ChatModel):
         with registry.blamed(self.unbound):
             if check := getattr(self.unbound, "check", None):
                 check(items, purposes)
+
+    def price(self, usage: Usage) -> Price | None:
+        """See :class:`admire.llm.ChatModel`."""
+        return Price(0.0) if self.free else self.unbound.price(usage)
+
+    def most_tokens(self, question: Question) -> int:
+        """See :class:`admire.llm.ChatModel`."""
+        return self.unbound.most_tokens(question)
 
     def key(self, question: Question) -> str:
         """Return the SHA-256 of everything that the reply depends on; of images, the content."""
