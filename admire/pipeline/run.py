@@ -251,7 +251,7 @@ class RankingPipeline:
         for track, encoder in product(TRACKS, self.encoders):
             if track in encoder.tracks:
                 compared[track].append(_named(encoder.tracks[track]))
-        saw = [track for track in TRACKS if track in {*compared, *seen}]
+        saw = sorted({*compared, *seen}, key=TRACKS.index)
         settings["track"] = "+".join(compared or saw) or None
         return {
             "version": VERSION,
