@@ -185,8 +185,9 @@ class ChatStage:
             judgements.append(judgement)
         for judgement in judgements:
             if judgement.meaning and not (reading.idiomatic or reading.literal):
-                sense_read = "idiomatic" if reading.sense.label == "idiomatic" else "literal"
-                reading = replace(reading, **{sense_read: Meaning((judgement.meaning,))})
+                meant = "idiomatic" if reading.sense.label == "idiomatic" else "literal"
+                found: dict[str, Any] = {meant: Meaning((judgement.meaning,))}
+                reading = replace(reading, **found)
         return reading, judgements
 
 

@@ -197,8 +197,8 @@ def _fuse_item(
         own["predicted_type"] = reading.sense.label or ""
         own["probability_idiomatic"] = reading.sense.probability_idiomatic
         own["confidence"] = reading.sense.confidence
-    columns: dict[str, Sequence[float]] = {}
-    shares: dict[str, Sequence[float]] = {}
+    columns: dict[str, Any] = {}
+    shares: dict[str, Any] = {}
     for k, (weight, ranking) in enumerate(zip(weights, rankings, strict=True), start=1):
         columns[f"score{k}"] = ranking.scores
         columns[f"rank{k}"] = [1 + ranking.order.index(name) for name in item.names]

@@ -119,6 +119,9 @@ MISSING = {
 }
 """Counts that are printed if they are not 0: the heading of a column, and words in a sentence."""
 
+UNKNOWN = "–"
+"""A cell without a value."""
+
 
 def count_items(tallies: Tallies, rows: Iterable[Row]) -> None:
     """Add rows of a run to the tallies of their languages."""
@@ -185,26 +188,22 @@ def language_cells(
     """
     missing = [name for name in MISSING if any(row[name] for row in summary)]
     headings = "Language", "Items", "Idiomatic", "Confidence"
-    rows = [
-        (
-            _named(row) + "*" * (row["detector_trained"] is False),
-            f"{row['items']:,}",
-            _percent(row),
-            "–" if row["confidence"] is None else f"{row['confidence']:.2f}",
-            *(f"{row[name]:,}" for name in missing),
-        )
-        for row in summary
-    ]
-    return (*headings, *(MISSING[name][0] for name in missing)), rows
+    rows = []
+    for row in summary:
+        name, *cells = _cells(row)
+        name += "*" * (row["detector_trained"] is False)
+        rows.append((name, *cells, *(f"{row[kind]:,}" for kind in missing)))
+    return (*headings, *(MISSING[kind][0] for kind in missing)), rows
 
 
 def language_line(row: Mapping[str, Any]) -> str:
     """Return the summary of one language as a sentence."""
-    parts = [f"{_named(row)}: {row['items']:,} item{'s' * (row['items'] != 1)}"]
-    if row["share_idiomatic"] is not None:
-        parts.append(f"{_percent(row)} idiomatic")
-    if row["confidence"] is not None:
-        parts.append(f"mean confidence {row['confidence']:.2f}")
+    name, items, idiomatic, confidence = _cells(row)
+    parts = [f"{name}: {items} item{'s' * (row['items'] != 1)}"]
+    if idiomatic != UNKNOWN:
+        parts.append(f"{idiomatic} idiomatic")
+    if confidence != UNKNOWN:
+        parts.append(f"mean confidence {confidence}")
     for name, (_, words) in MISSING.items():
         if words and row[name]:
             parts.append(f"{row[name]:,} {words}")
@@ -221,11 +220,13 @@ def untrained_note(summary: Sequence[Mapping[str, Any]]) -> str:
     return f"{mark}The detector was not trained on {languages}: these senses are less reliable."
 
 
-def _named(row: Mapping[str, Any]) -> str:
+def _cells(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Return a language's name, items, share of idiomatic uses and mean confidence, as text."""
     tag, name = row["language"], language_name(row["language"])
-    return tag if name == tag else f"{name} ({tag})"
-
-
-def _percent(row: Mapping[str, Any]) -> str:
-    share = row["share_idiomatic"]
-    return "–" if share is None else f"{share:.0%}"
+    share, confidence = row["share_idiomatic"], row["confidence"]
+    return (
+        tag if name == tag else f"{name} ({tag})",
+        f"{row['items']:,}",
+        UNKNOWN if share is None else f"{share:.0%}",
+        UNKNOWN if confidence is None else f"{confidence:.2f}",
+    )

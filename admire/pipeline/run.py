@@ -365,9 +365,9 @@ class RankingPipeline:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
 
 
-def _training_digests(heads: Sequence[Any], detector: Detector | None) -> dict[str, Digests]:
+def _training_digests(heads: Sequence[Any], detector: Detector | None) -> Mapping[str, Digests]:
     """Return what the heads and the detector of a run saw in training, by kind."""
-    by_kind: dict[str, Digests] = {}
+    by_kind: dict[str, dict[str, Any]] = {}
     for kind, model in [*product(("head",), heads), ("detector", detector)]:
         if model and (digests := training_digests(model)) is not None:
             known = by_kind.setdefault(kind, {})
@@ -413,9 +413,9 @@ def _rank_item(
     the rankers.
     """
     evidence, readings = [*together], list[Interpretation]()
-    for reading, judgements in said:
-        readings.append(reading)
-        evidence += product((reading,), judgements)
+    for own, judgements in said:
+        readings.append(own)
+        evidence += product((own,), judgements)
     points, fused = _fuse(judgement for _, judgement in evidence)
     several = len({judgement.encoder for _, judgement in together}) > 1
     rows: list[dict[str, Any]] = []
@@ -483,7 +483,7 @@ def _rows(
             own["votes_idiomatic"], own["votes_literal"] = sense.idiomatic, sense.literal
             own["votes_unparsed"] = sense.unparsed
         own["gloss"] = reading.gloss or ""
-    columns = {**judgement.cells, "llm_score": judgement.scores}
+    columns: dict[str, Any] = {**judgement.cells, "llm_score": judgement.scores}
     if not judgement.cells:
         columns["agreement"] = [judgement.agreement] * len(item.names)
         columns["unread"] = [judgement.unread] * len(item.names)

@@ -231,7 +231,7 @@ WORDS = (
 
 def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of scores.csv with its numbers; NaN where a cell is empty."""
-    numbers = table.columns.difference(WORDS)
+    numbers = table.columns.difference([*WORDS])
     try:
         return table.assign(**table[numbers].apply(pd.to_numeric))
     except (ValueError, TypeError):
