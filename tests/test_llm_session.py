@@ -176,6 +176,18 @@ def test_one_reply_that_tells_nothing_makes_the_sum_unknown():
     assert account_row(entry)["price_usd"] == 0  # in this process, so the tokens do not matter
 
 
+def test_a_price_is_unknown_from_the_first_reply_without_tokens_on():
+    session = Session()
+    for reply in (Reply("A", Usage(300, 0, 1)), Reply("A"), Reply("A", Usage(300, 0, 1))):
+        model = Told(reply)
+        model.free, model.price = False, lambda usage: Price(usage.prompt / 100)
+        session.bind(model).ask(Question("Which?"))
+    (entry,) = session.entries()
+    row = account_row(entry)
+    assert (row["calls"], row["price_usd"], row["price_usd_now"]) == (3, "unknown", "unknown")
+    assert row["price_unknown_because"] == "not all replies came with the number of their tokens"
+
+
 def test_a_budget_ends_the_questions_once_it_is_spent_but_cached_replies_are_free():
     model = ScriptedChat(str.upper)
     model.price = lambda usage: Price(usage.completion / 100)
