@@ -188,6 +188,16 @@ def test_a_price_is_unknown_from_the_first_reply_without_tokens_on():
     assert row["price_unknown_because"] == "not all replies came with the number of their tokens"
 
 
+def test_a_server_that_changes_the_model_is_named_once(caplog):
+    session = Session()
+    for number, model in enumerate(("a-1", "a-1", "", "a-2", "a-3")):
+        llm = session.bind(Told(Reply("A", model=model)))
+        llm.ask(Question("Which?", purpose="senses" if number % 2 else "meanings"))
+    (message,) = caplog.messages
+    assert "'a-1' answered first, and now also 'a-2'" in message
+    assert [entry.answered_by for entry in session.entries()] == [["a-1", "a-3"], ["a-1", "a-2"]]
+
+
 def test_a_budget_ends_the_questions_once_it_is_spent_but_cached_replies_are_free():
     model = ScriptedChat(str.upper)
     model.price = lambda usage: Price(usage.completion / 100)
