@@ -14,9 +14,8 @@ from admire.core.schema import UNLESS_NONE
 from admire.data.items import Item
 from admire.data.languages import base_language
 from admire.data.limits import LIMITS, without_invalid
-from admire.llm.chat import Question
+from admire.llm.chat import Question, thinks_aloud
 from admire.llm.conversation import Conversation, Unusable
-from admire.llm.thoughts import thinks_aloud
 from admire.prompts import Prompts, quoted
 from admire.prompts.quotations import (
     data_of,
