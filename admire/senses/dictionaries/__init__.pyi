@@ -10,9 +10,9 @@ from .entries import (
     sort_by_sense,
     spellings,
 )
+from .glossary import Glossary
 from .kaikki import Kaikki
-from .opening import Glossary, open_dictionaries
-from .wordnet import WordNet, find_wordnet
+from .opening import WordNet, find_wordnet, open_dictionaries
 
 __all__ = [
     "NO_ENTRIES",
