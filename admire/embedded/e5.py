@@ -15,7 +15,6 @@ from admire.core.errors import UserError, check_extra, needs_extra
 from admire.core.machine import cores, installed_version
 from admire.core.registry import register
 from admire.core.workers import prefetch
-from admire.embedded.onnx_session import open_session
 from admire.encoders.protocols import Query, Role, Vectors
 
 if TYPE_CHECKING:
@@ -47,6 +46,8 @@ def open_model() -> E5Model:
 
 def open_network(layers: int | None = None) -> tuple[E5Model, onnxruntime.InferenceSession]:
     """Open the network, with all layers and the mean over the tokens, or with so many layers."""
+    from admire.embedded.onnx_session import open_session
+
     model = open_model()
     return model, open_session(model.graph(layers), threads=1)
 
