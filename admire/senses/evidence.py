@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from admire.data.compounds import replace_compound
+from admire.data.compounds import find_compound, replace_compound
 from admire.data.items import Item, SenseLabel
 from admire.data.languages import base_language
 from admire.encoders import TextEncoder, open_encoder
@@ -36,7 +37,9 @@ def add_evidence(
     places = [
         k
         for k, item in enumerate(items)
-        if entries[item].idiomatic and base_language(item.language) == "en" and _context(item)
+        if entries[item].idiomatic
+        and base_language(item.language) == "en"
+        and find_compound(item.sentence, item.phrase)
     ]
     moved = list(senses)
     if not places:
@@ -56,14 +59,19 @@ def likeness(
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return how much more similar a context is to the idiom's definitions than to the compound.
 
-    The context is the sentence with "it" instead of the compound. The value is the difference of
-    two cosines: with the mean of the definitions' vectors, and with the compound's.
+    The context is the sentence with "it" instead of the compound, empty if that is not in it. The
+    value is the difference of two cosines: with the mean of the definitions' vectors, and with the
+    compound's.
     """
     texts = [
-        (_context(item), item.phrase, *entries[item].glosses("idiomatic")[:DEFINITIONS])
+        (
+            replace_compound(item.sentence, item.phrase, "it") or "",
+            item.phrase,
+            *entries[item].glosses("idiomatic")[:DEFINITIONS],
+        )
         for item in items
     ]
-    distinct = list(dict.fromkeys(text for group in texts for text in group))
+    distinct = list(dict.fromkeys(chain.from_iterable(texts)))
     encoded = encoder.encode_texts(distinct, role="query").astype(float)
     vectors = dict(zip(distinct, encoded, strict=True))
     differences = []
@@ -71,11 +79,6 @@ def likeness(
         idiom = np.mean([vectors[definition] for definition in definitions], axis=0)
         differences.append(vectors[context] @ (idiom - vectors[compound]))
     return np.array(differences)
-
-
-def _context(item: Item) -> str:
-    """Return the sentence with "it" instead of the compound; "" if the compound is not found."""
-    return replace_compound(item.sentence, item.phrase, "it") or ""
 
 
 MIDDLE, SLOPE = 0.0711, 53.5
@@ -88,7 +91,8 @@ senses with the same weight, by ``python tools/fit_sequence.py ../shared/data``.
 
 def shows_captions(item: Item) -> bool:
     """Return whether both the sequence and the candidates have captions to compare."""
-    return all(any(part.caption for part in parts) for parts in (item.sequence, item.candidates))
+    sequence = any(part.caption for part in item.sequence)
+    return sequence and any(part.caption for part in item.candidates)
 
 
 def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:
@@ -114,7 +118,7 @@ def nearness(items: Sequence[Item], encoder: TextEncoder) -> npt.NDArray[np.floa
         for item in items
         for parts in (item.sequence, item.candidates)
     ]
-    distinct = list(dict.fromkeys(caption for captions in groups for caption in captions))
+    distinct = list(dict.fromkeys(chain.from_iterable(groups)))
     vectors = dict(zip(distinct, encoder.encode_texts(distinct, role="document"), strict=True))
     encoded = [np.array([vectors[caption] for caption in captions], float) for captions in groups]
     differences = []
