@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from itertools import count
+from typing import Any, Literal, NamedTuple
 
 from admire.core import registry
 from admire.core.choices import TEXTS, Meanings, SenseMethod
@@ -23,7 +24,6 @@ from admire.senses.evidence import add_evidence, read_sequences, shows_captions
 from admire.senses.meaning import NO_MEANING, REPEATS, Meaning, MeaningKind, describe
 from admire.senses.sense import NO_SENSE, Sense, given, likelier
 from admire.senses.settings import SenseSettings
-from admire.senses.votes import vote
 
 log = logging.getLogger("admire")
 
@@ -117,62 +117,58 @@ def meanings_method(meanings: Meanings, llm: ChatModel) -> Meanings:
     return "both" if llm.describes_both_senses else "meant"
 
 
-@dataclass
-class Heard:
+class Heard(NamedTuple):
     """What conversations with one chat model have come to so far, with their items.
 
     Attributes:
-        meant: of the meanings those of the intended senses, with the sense.
+        meanings: each with its sense, if that is the intended one.
     """
 
-    votes: list[tuple[Item, Sense]] = field(default_factory=list)
-    meanings: list[tuple[Item, Meaning]] = field(default_factory=list)
-    meant: list[tuple[Item, SenseLabel, Meaning]] = field(default_factory=list)
+    votes: list[tuple[Item, Sense]]
+    meanings: list[tuple[Item, Meaning, SenseLabel | None]]
 
-    def refuse_unusable(self, name: str) -> None:
-        """Refuse a chat model none of whose votes, or none of whose meanings, can be used."""
-        unparsed = sum(sense.unparsed for _, sense in self.votes)
-        if unparsed >= FEW and not any(sense.label for _, sense in self.votes):
-            raise _unusable(name, f"none of the {unparsed} votes could be parsed", "sense")
-        unread = [meaning for _, meaning in self.meanings if meaning.unread is not None]
-        if len(unread) >= FEW and len(unread) == len(self.meanings):
-            example = textwrap.shorten(unread[0].unread or "", 80, placeholder="…")
-            first = f"the first reply is {f'“{example}”' if example else 'empty'}"
-            if example and unread[0].fault:
-                first += f": {unread[0].fault}"
-            raise _unusable(name, f"none of the {len(unread)} meanings is usable ({first})")
 
-    def warn(self, items: Sequence[Item], llm: ChatModel) -> None:
-        """Warn about votes and meanings that cannot be used: how many, and of which compounds."""
-        places = {item: place for place, item in enumerate(items)}
-        lists: list[list[Any]] = [self.votes, self.meanings, self.meant]
-        for entries in lists:  # replies come in any order
-            entries.sort(key=lambda entry: places[entry[0]])
-        for item, sense in self.votes:
-            if not sense.label:
-                log.warning("%s: no vote on '%s' could be parsed.", llm.name, item.compound)
-        count = len(self.meanings)
-        unread = [(item, meaning) for item, meaning in self.meanings if meaning.unread is not None]
-        if unread:
-            log.warning(
-                "%d of %d meanings of %s unusable (%s); the dictionary was used for %d.",
-                len(unread),
-                count,
-                llm.name,
-                _names(item for item, _ in unread),
-                sum(bool(meaning) for _, meaning in unread),
-            )
-        repeating = [item for item, m in self.meanings if m.fault == REPEATS and m.unread is None]
-        if repeating:
-            log.warning(
-                "%d of %d meanings of %s only repeat the compound's words (%s).",
-                len(repeating),
-                count,
-                llm.name,
-                _names(repeating),
-            )
-        if llm.recorded:
-            _warn_of_gaps(self.meant, llm.name)
+def refuse_unusable(heard: Heard, name: str) -> None:
+    """Refuse a chat model none of whose votes, or none of whose meanings, can be used."""
+    unparsed = [sense.unparsed for _, sense in heard.votes if not sense.label]
+    unread = [meaning for _, meaning, _ in heard.meanings if meaning.unread is not None]
+    if sum(unparsed) >= FEW and len(unparsed) == len(heard.votes):
+        reason, settings = f"none of the {sum(unparsed)} votes could be parsed", ["sense"]
+    elif len(unread) >= FEW and len(unread) == len(heard.meanings):
+        example = textwrap.shorten(unread[0].unread or "", 80, placeholder="…")
+        first = f"the first reply is {f'“{example}”' if example else 'empty'}"
+        if example and unread[0].fault:
+            first += f": {unread[0].fault}"
+        reason, settings = f"none of the {len(unread)} meanings is usable ({first})", []
+    else:
+        return
+    raise UserError(
+        f"{name}: {reason}. See its answers on one item (admire one), or use another model.",
+        *("llms", "llm_url", *settings),
+    )
+
+
+def warn_of_unusable(items: Sequence[Item], heard: Heard, llm: ChatModel) -> None:
+    """Warn about votes and meanings that cannot be used: how many, and of which compounds."""
+    places = dict(zip(items, count()))
+    entries: list[Any]
+    for entries in heard:  # replies come in any order
+        entries.sort(key=lambda entry: places[entry[0]])
+    for item, sense in heard.votes:
+        if not sense.label:
+            log.warning("%s: no vote on '%s' could be parsed.", llm.name, item.compound)
+    asked = f"{len(heard.meanings)} meanings of {llm.name}"
+    unread = [(item, bool(m)) for item, m, _ in heard.meanings if m.unread is not None]
+    if unread:
+        names, replaced = _names(item for item, _ in unread), sum(known for _, known in unread)
+        text = "%d of %s unusable (%s); the dictionary was used for %d."
+        log.warning(text, len(unread), asked, names, replaced)
+    again = [item for item, m, _ in heard.meanings if m.fault == REPEATS and m.unread is None]
+    if again:
+        text = "%d of %s only repeat the compound's words (%s)."
+        log.warning(text, len(again), asked, _names(again))
+    if llm.recorded:
+        _warn_of_gaps([(item, label, m) for item, m, label in heard.meanings if label], llm.name)
 
 
 @dataclass
@@ -226,25 +222,21 @@ class Interpreter:
     def _detect(self, items: Sequence[Item]) -> dict[Item, Sense]:
         """Return the senses by a detector, by the captions of sequences, and by dictionaries."""
         check_contexts(items)
-        sequences = [item for item in items if shows_captions(item)]
-        others = [item for item in items if not shows_captions(item)]
         senses: dict[Item, Sense] = {}
-        if sequences:
+        if sequences := [item for item in items if shows_captions(item)]:
             by_captions = read_sequences(sequences, self.encoder or open_encoder("e5"))
             senses |= zip(sequences, by_captions, strict=True)
-        if others:
+        if others := [item for item in items if item not in senses]:
             # Without captions to compare, the captions of the sequence replace the sentence.
-            uses = [
-                Use(
-                    replace(item, sentence=self.prompts.about(item, "sequence"))
-                    if item.sequence
-                    else item
-                )
+            contexts = [
+                replace(item, sentence=self.prompts.about(item, "sequence"))
+                if item.sequence
+                else item
                 for item in others
             ]
             detector = self.detector or open_detector()
             with registry.blamed(detector):
-                senses |= zip(others, detector.classify(uses), strict=True)
+                senses |= zip(others, detector.classify([*map(Use, contexts)]), strict=True)
         decided = add_evidence(items, [senses[item] for item in items], self.entries)
         return dict(zip(items, decided, strict=True))
 
@@ -260,6 +252,8 @@ class Interpreter:
             heard: gets its votes and meanings as they come.
         """
         if sense is None and item.has_sense:
+            from admire.senses.votes import vote
+
             if not llm.recorded:
                 check_contexts([item])
             votes, temperature = self.settings.votes, self.settings.vote_temperature
@@ -279,9 +273,8 @@ class Interpreter:
             meaning = yield from describe(item, kind, self.prompts, hint=hint, **options)
             label: SenseLabel = "literal" if kind == "literal" else "idiomatic"
             meanings[label] = meaning
-            heard.meanings.append((item, meaning))
-            if label == (sense.label or "idiomatic"):
-                heard.meant.append((item, label, meaning))
+            is_meant = label == (sense.label or "idiomatic")
+            heard.meanings.append((item, meaning, label if is_meant else None))
         return Interpretation(llm.name, sense, **meanings, known=self.entries[item])
 
     def _kinds(self, item: Item, sense: Sense, llm: ChatModel) -> list[MeaningKind]:
@@ -305,7 +298,7 @@ class Interpreter:
         if item.definitions:  # they are the meaning of the decided sense
             own: MeaningKind = "literal" if sense.label == "literal" else "idiomatic"
             wanted |= {"gloss": False, own: False}
-        return [kind for kind, asks in wanted.items() if asks]
+        return [*filter(wanted.get, wanted)]
 
 
 def interpret(
@@ -328,13 +321,12 @@ def interpret(
     interpreter.look_up(items)
     rows: list[Any] = []
     for llm in llms:
-        method, heard = sense_method(interpreter.settings.sense, llm), Heard()
+        method, heard = sense_method(interpreter.settings.sense, llm), Heard([], [])
         senses = interpreter.decide(items, method, llm)
         llm.check(items, ["senses"] if method == "vote" else [])
         talks = [interpreter.read(item, llm, senses.get(item), heard) for item in items]
-        check = partial(heard.refuse_unusable, llm.name)
-        rows.append(converse(talks, llm, check=check))
-        heard.warn(items, llm)
+        rows.append(converse(talks, llm, check=partial(refuse_unusable, heard, llm.name)))
+        warn_of_unusable(items, heard, llm)
     return rows
 
 
@@ -355,13 +347,6 @@ def check_contexts(items: Iterable[Item]) -> None:
                 f"'{item.compound}': no sentence or sequence with captions to decide its sense.",
                 "sense",
             )
-
-
-def _unusable(name: str, reason: str, *settings: str) -> UserError:
-    return UserError(
-        f"{name}: {reason}. See its answers on one item (admire one), or use another model.",
-        *("llms", "llm_url", *settings),
-    )
 
 
 def _warn_of_gaps(meant: Sequence[tuple[Item, SenseLabel, Meaning]], name: str) -> None:
