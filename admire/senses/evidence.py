@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -91,8 +92,8 @@ senses with the same weight, by ``python tools/fit_sequence.py ../shared/data``.
 
 def shows_captions(item: Item) -> bool:
     """Return whether both the sequence and the candidates have captions to compare."""
-    sequence = any(part.caption for part in item.sequence)
-    return sequence and any(part.caption for part in item.candidates)
+    caption = attrgetter("caption")
+    return any(map(caption, item.sequence)) and any(map(caption, item.candidates))
 
 
 def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:

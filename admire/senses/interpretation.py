@@ -91,10 +91,13 @@ class Interpretation:
 
     def texts(self) -> dict[str, str]:
         """Return the texts to compare candidates with, by role; see :data:`TEXTS`."""
-        texts: dict[str, str | None] = {}
+        texts: dict[str, str] = {}
         for meaning, (*roles, scene) in ((self.idiomatic, TEXTS[:3]), (self.literal, TEXTS[3:6])):
-            texts |= dict(zip(roles, meaning.definitions, strict=False)) | {scene: meaning.scene}
-        return {role: text for role, text in texts.items() if text}
+            pairs = [*zip(roles, meaning.definitions, strict=False), (scene, meaning.scene)]
+            for role, text in pairs:
+                if text:
+                    texts[role] = text
+        return texts
 
 
 def sense_method(method: SenseMethod, llm: ChatModel, decided_by: str = "") -> str:

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product, repeat
+from itertools import combinations, compress, product, repeat
 from typing import Protocol
 
 from admire.core.progress import log_once
@@ -183,7 +183,7 @@ def spellings(expression: str, language: str) -> Iterator[str]:
 def _changed(words: list[str], language: str) -> Iterator[list[str]]:
     """Yield the words unchanged, then with one of them changed, the last first, then two."""
     lemmas = [_lemmas(word, language) for word in words]
-    able = [place for place in reversed(range(len(words))) if lemmas[place]]
+    able = [*compress(range(len(words)), lemmas)][::-1]
     for count in range(3):
         for places in combinations(able, count):
             for chosen in product(*map(lemmas.__getitem__, places)):
