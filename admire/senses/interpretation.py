@@ -265,10 +265,8 @@ class Interpreter:
             )
             heard.votes.append((item, sense))
         sense = sense or NO_SENSE
-        meanings: dict[SenseLabel, Meaning] = {"idiomatic": NO_MEANING, "literal": NO_MEANING}
-        if item.definitions:
-            own: SenseLabel = "literal" if sense.label == "literal" else "idiomatic"
-            meanings[own] = Meaning(item.definitions)
+        intended: SenseLabel = "literal" if sense.label == "literal" else "idiomatic"
+        meanings: dict[SenseLabel, Meaning] = {intended: Meaning(item.definitions)}
         options: Any = {"seed": self.seed, "gloss_tokens": self.settings.gloss_tokens}
         for kind in self._kinds(item, sense, llm):
             glosses = () if kind == "gloss" else self.entries[item].glosses(kind)
@@ -276,8 +274,7 @@ class Interpreter:
             meaning = yield from describe(item, kind, self.prompts, hint=hint, **options)
             label: SenseLabel = "literal" if kind == "literal" else "idiomatic"
             meanings[label] = meaning
-            is_meant = label == (sense.label or "idiomatic")
-            heard.meanings.append((item, meaning, label if is_meant else None))
+            heard.meanings.append((item, meaning, label if label == intended else None))
         return Interpretation(llm.name, sense, **meanings, known=self.entries[item])
 
     def _kinds(self, item: Item, sense: Sense, llm: ChatModel) -> list[MeaningKind]:

@@ -10,8 +10,7 @@ from .entries import (
     sort_by_sense,
     spellings,
 )
-from .glossary import Glossary
-from .kaikki import Kaikki
+from .files import Glossary, Kaikki
 from .opening import WordNet, find_wordnet, open_dictionaries
 
 __all__ = [

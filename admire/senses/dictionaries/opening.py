@@ -51,7 +51,7 @@ def open_dictionaries(names: Sequence[str]) -> tuple[Dictionary, ...]:
 @registry.register("dictionary", "kaikki", takes="FILE", licence="CC-BY-SA", languages="its file's")
 def open_kaikki(path: str) -> Dictionary:
     """Wiktionary, in wiktextract's format; the file is indexed once."""
-    from admire.senses.dictionaries.kaikki import Kaikki
+    from admire.senses.dictionaries.files import Kaikki
 
     return Kaikki(Path(path).expanduser())
 
@@ -59,7 +59,7 @@ def open_kaikki(path: str) -> Dictionary:
 @registry.register("dictionary", "glossary", takes="FILE", languages="its file's")
 def open_glossary(path: str) -> Dictionary:
     """Your own table with expressions, senses and glosses."""
-    from admire.senses.dictionaries.glossary import Glossary
+    from admire.senses.dictionaries.files import Glossary
 
     return Glossary(Path(path).expanduser())
 
