@@ -64,7 +64,7 @@ def likeness(
     value is the difference of two cosines: with the mean of the definitions' vectors, and with the
     compound's.
     """
-    texts = [
+    groups = [
         (
             replace_compound(item.sentence, item.phrase, "it") or "",
             item.phrase,
@@ -72,13 +72,10 @@ def likeness(
         )
         for item in items
     ]
-    distinct = list(dict.fromkeys(chain.from_iterable(texts)))
-    encoded = encoder.encode_texts(distinct, role="query").astype(float)
-    vectors = dict(zip(distinct, encoded, strict=True))
+    encoded = encoder.encode_texts([*chain.from_iterable(groups)], role="query").astype(float)
     differences = []
-    for context, compound, *definitions in texts:
-        idiom = np.mean([vectors[definition] for definition in definitions], axis=0)
-        differences.append(vectors[context] @ (idiom - vectors[compound]))
+    for context, compound, *definitions in np.split(encoded, np.cumsum([*map(len, groups)])[:-1]):
+        differences.append(context @ (np.mean(definitions, axis=0) - compound))
     return np.array(differences)
 
 
@@ -119,9 +116,8 @@ def nearness(items: Sequence[Item], encoder: TextEncoder) -> npt.NDArray[np.floa
         for item in items
         for parts in (item.sequence, item.candidates)
     ]
-    distinct = list(dict.fromkeys(chain.from_iterable(groups)))
-    vectors = dict(zip(distinct, encoder.encode_texts(distinct, role="document"), strict=True))
-    encoded = [np.array([vectors[caption] for caption in captions], float) for captions in groups]
+    captions = encoder.encode_texts([*chain.from_iterable(groups)], role="document").astype(float)
+    encoded = np.split(captions, np.cumsum([*map(len, groups)])[:-1])
     differences = []
     for compound, sequence, candidates in zip(compounds, encoded[::2], encoded[1::2], strict=True):
         spread = np.sqrt(np.concatenate([sequence, candidates]).var(axis=0).sum())
