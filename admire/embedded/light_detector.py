@@ -78,7 +78,8 @@ class LightDetector:
 
     def __post_init__(self) -> None:
         if not self.identity:
-            object.__setattr__(self, "identity", sha256(self._content()))
+            digest = hashlib.sha256(self._content().encode()).hexdigest()
+            object.__setattr__(self, "identity", digest)
 
     def classify(self, uses: Sequence[Use], *encoders: QueryEncoder) -> list[Sense]:
         """Return the sense of each use, by the mean of the heads' probabilities.
@@ -129,11 +130,6 @@ class LightDetector:
             "card": self.card,
         }
         return json.dumps(content, separators=(",", ":"))
-
-
-def sha256(text: str) -> str:
-    """Return the digest of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_contexts(
@@ -237,4 +233,4 @@ def _read(text: str) -> LightDetector:
     if biases.shape != weights.shape[:1]:
         raise ValueError("each head needs a bias")
     heads = file.encoders, weights, biases, file.neutral, file.card
-    return LightDetector(*heads, identity=sha256(text))
+    return LightDetector(*heads, identity=hashlib.sha256(text.encode()).hexdigest())

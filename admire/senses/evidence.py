@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -35,19 +34,18 @@ def add_evidence(
     This was measured in English only. Senses are unchanged in other languages, without an
     idiomatic entry, and if the compound is not found in the sentence.
     """
-    places = [
-        k
+    known = {
+        k: item
         for k, item in enumerate(items)
         if entries[item].idiomatic
         and base_language(item.language) == "en"
         and find_compound(item.sentence, item.phrase)
-    ]
+    }
     moved = list(senses)
-    if not places:
+    if not known:
         return moved
-    alike = likeness([items[k] for k in places], entries, open_encoder("e5"))
-    gains = 0.5 * (alike - OFFSET) / DEVIATION
-    for k, gain in zip(places, gains, strict=True):
+    gains = 0.5 * (likeness([*known.values()], entries, open_encoder("e5")) - OFFSET) / DEVIATION
+    for k, gain in zip(known, gains, strict=True):
         p = np.clip(senses[k].probability_idiomatic, 1e-9, 1 - 1e-9)
         probability = float(1 / (1 + np.exp(-(np.log(p / (1 - p)) + gain))))
         label: SenseLabel = "idiomatic" if probability > 0.5 else "literal"
@@ -85,12 +83,6 @@ MIDDLE, SLOPE = 0.0711, 53.5
 A logistic fit of :func:`nearness` by ``e5`` on the 25 items of Subtask B's train and dev, both
 senses with the same weight, by ``python tools/fit_sequence.py ../shared/data``.
 """
-
-
-def shows_captions(item: Item) -> bool:
-    """Return whether both the sequence and the candidates have captions to compare."""
-    caption = attrgetter("caption")
-    return any(map(caption, item.sequence)) and any(map(caption, item.candidates))
 
 
 def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:

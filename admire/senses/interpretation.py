@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from admire.core import registry
@@ -20,7 +21,7 @@ from admire.llm.conversation import Conversation, converse
 from admire.prompts import Prompts
 from admire.senses.detector import Detector, Use, open_detector
 from admire.senses.dictionaries import NO_ENTRIES, Dictionary, Entries, look_up_item
-from admire.senses.evidence import add_evidence, read_sequences, shows_captions
+from admire.senses.evidence import add_evidence, read_sequences
 from admire.senses.meaning import NO_MEANING, REPEATS, Meaning, MeaningKind, describe
 from admire.senses.sense import NO_SENSE, Sense, given, likelier
 from admire.senses.settings import SenseSettings
@@ -226,7 +227,9 @@ class Interpreter:
         """Return the senses by a detector, by the captions of sequences, and by dictionaries."""
         check_contexts(items)
         senses: dict[Item, Sense] = {}
-        if sequences := [item for item in items if shows_captions(item)]:
+        caption = attrgetter("caption")
+        captioned = [item for item in items if any(map(caption, item.sequence))]
+        if sequences := [item for item in captioned if any(map(caption, item.candidates))]:
             by_captions = read_sequences(sequences, self.encoder or open_encoder("e5"))
             senses |= zip(sequences, by_captions, strict=True)
         if others := [item for item in items if item not in senses]:

@@ -60,15 +60,14 @@ def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] =
         raise UserError(f"{path}: contains no rows.")
     if gold:
         listed = read_table(gold, ("ID", "Label"))
-        repeated = listed["ID"][listed["ID"].duplicated()]
-        if len(repeated):
-            place = f"{gold}, row {repeated.index[0] + 1}, ID"
-            raise UserError(f"{place}: '{repeated.iloc[0]}' occurs twice.")
-        labels = listed.set_index("ID")["Label"]
-        unknown = table["ID"][~table["ID"].isin(labels.index)]
-        if len(unknown):
-            place = f"{path}, row {unknown.index[0] + 1}, ID"
-            raise UserError(f"{place}: '{unknown.iloc[0]}' has no label in {gold}.")
+        labels, ids = listed.set_index("ID")["Label"], table["ID"]
+        for file, wrong, fault in (
+            (gold, listed["ID"][listed["ID"].duplicated()], "occurs twice"),
+            (path, ids[~ids.isin(labels.index)], f"has no label in {gold}"),
+        ):
+            if len(wrong):
+                place = f"{file}, row {wrong.index[0] + 1}, ID"
+                raise UserError(f"{place}: '{wrong.iloc[0]}' {fault}.")
         table["Label"] = table["ID"].map(labels)
     labelled = f", labelled in {gold}" if gold else ""
     uses = []

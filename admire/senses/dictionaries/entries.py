@@ -182,7 +182,7 @@ def spellings(expression: str, language: str) -> Iterator[str]:
 
 def _changed(words: list[str], language: str) -> Iterator[list[str]]:
     """Yield the words unchanged, then with one of them changed, the last first, then two."""
-    lemmas = [_lemmas(word, language) for word in words]
+    lemmas = [*map(_lemmas, words, repeat(language))]
     able = [*compress(range(len(words)), lemmas)][::-1]
     for count in range(3):
         for places in combinations(able, count):
