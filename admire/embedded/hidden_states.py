@@ -87,9 +87,7 @@ class StateEncoder:
     """
 
     name = "embedded-state"
-    progress: ClassVar = {
-        "queries": ("Detecting senses", "Detecting senses")
-    }  # several spans per item
+    progress: ClassVar = {"queries": ("Detecting senses",) * 2}  # several spans per item
     identity = f"state:{LAYERS}:gguf:{EMBEDDED_SHA256}:onnx"
     batch = 1  # a text takes a large part of a second, so each vector is cached at once
 

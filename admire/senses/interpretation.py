@@ -272,6 +272,8 @@ class Interpreter:
         meanings: dict[SenseLabel, Meaning] = {intended: Meaning(item.definitions)}
         options: Any = {"seed": self.seed, "gloss_tokens": self.settings.gloss_tokens}
         for kind in self._kinds(item, sense, llm):
+            if item.definitions and kind in ("gloss", intended):  # a person says what it means
+                continue
             glosses = () if kind == "gloss" else self.entries[item].glosses(kind)
             hint = glosses[: HINTS if item.has_sense else WORD_HINTS]
             meaning = yield from describe(item, kind, self.prompts, hint=hint, **options)
@@ -285,7 +287,7 @@ class Interpreter:
         if self.glosses == "none":
             return []
         if not item.has_sense:
-            return [] if item.definitions else ["idiomatic"]
+            return ["idiomatic"]
         meanings, every = meanings_method(self.settings.meanings, llm), self.glosses == "all"
         idiomatic, both = every or sense.label == "idiomatic", meanings == "both"
         wanted: dict[MeaningKind, bool] = {"gloss": idiomatic}
@@ -298,9 +300,6 @@ class Interpreter:
                 "idiomatic": idiomatic or (both and votes),
                 "literal": both or every or literal,
             }
-        if item.definitions:  # they are the meaning of the decided sense
-            own: MeaningKind = "literal" if sense.label == "literal" else "idiomatic"
-            wanted |= {"gloss": False, own: False}
         return [*filter(wanted.get, wanted)]
 
 
@@ -372,11 +371,8 @@ def _warn_of_gaps(meant: Sequence[tuple[Item, SenseLabel, Meaning]], name: str) 
 
 def describe_uses(items: Sequence[Item]) -> str:
     """Return the items by compound and sentence, the first three of many."""
-    names = [
-        f"'{item.compound}' in “{textwrap.shorten(item.sentence, 60, placeholder='…')}”"
-        for item in items
-    ]
-    return _first(names)
+    shorten = partial(textwrap.shorten, width=60, placeholder="…")
+    return _first([f"'{item.compound}' in “{shorten(item.sentence)}”" for item in items])
 
 
 def _names(items: Iterable[Item]) -> str:

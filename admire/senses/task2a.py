@@ -30,9 +30,6 @@ log = logging.getLogger("admire")
 LABELS: tuple[SenseLabel, SenseLabel] = ("idiomatic", "literal")
 """The senses of Task 2A's labels 0 and 1."""
 
-FIGURES = ("macro_f1", "accuracy")
-"""The metrics for decisions."""
-
 
 class _Row(BaseModel):
     language: LanguageTag = Field(alias="Language")
@@ -193,7 +190,9 @@ def score_senses(items: Sequence[Item], senses: Sequence[Sense], *, seed: int = 
         statistics = sampled_macro_f1(gold, predicted), mean(gold == predicted)
         n, row = len(part), {"language": language, "n": len(part)}
         intervals = bootstrap_intervals(statistics, n, seed=seed)
-        for name, statistic, ends in zip(FIGURES, statistics, intervals, strict=True):
+        for name, statistic, ends in zip(
+            ("macro_f1", "accuracy"), statistics, intervals, strict=True
+        ):
             figure = apply_to_all(statistic, n)
             low, high = interval(figure, n, ends, share=name == "accuracy")
             row |= {name: figure, f"{name}_low": low, f"{name}_high": high}
@@ -213,10 +212,8 @@ def sampled_macro_f1(
     gold: Sequence[SenseLabel | None], predicted: Sequence[SenseLabel | None]
 ) -> Statistic:
     """Return :func:`macro_f1` as a statistic of samples."""
-    sides = [
-        np.array([[sense == label for sense in side] for label in LABELS])
-        for side in (gold, predicted)
-    ]
+    labels = np.array(LABELS, object)[:, None]
+    sides = [labels == np.array(side, object) for side in (gold, predicted)]
 
     def scores(drawn: Drawn) -> npt.NDArray[np.float64]:
         of_gold, of_predicted = (side[:, drawn] for side in sides)  # (senses, samples, rows)
