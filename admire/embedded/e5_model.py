@@ -145,7 +145,7 @@ class E5Model:
             pairs = (halves[:, ::2] | halves[:, 1::2] << 4).reshape(outputs, -1, 16)
             weights = constant(f"{name}.w", pairs)
             scales = constant(f"{name}.s", blocks["scale"].astype(np.float32))
-            how = {"accuracy_level": INT8, "bits": 4, "block_size": 32}
+            how: Any = {"accuracy_level": INT8, "bits": 4, "block_size": 32}
             return add("MatMulNBits", states, weights, scales, N=outputs, K=inputs, **how)
 
         layer_norm = {"epsilon": self._epsilon}

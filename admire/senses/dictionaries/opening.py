@@ -96,9 +96,9 @@ def find_wordnet() -> Path | None:
     configured = filter(None, os.environ.get("NLTK_DATA", "").split(os.pathsep))
     nltk = (*configured, "~/nltk_data", "/usr/share/nltk_data")
     folders += ["/usr/share/wordnet", *[f"{data}/corpora/wordnet" for data in nltk]]
-    for folder in map(Path, folders):
-        if (folder.expanduser() / "index.noun").is_file():
-            return folder.expanduser()
+    for place in map(Path, folders):
+        if (place.expanduser() / "index.noun").is_file():
+            return place.expanduser()
     return None
 
 
