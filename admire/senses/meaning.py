@@ -70,11 +70,8 @@ def repeats_words(definition: str, phrases: Sequence[str]) -> bool:
 
 def _stems(text: str) -> list[str]:
     """Return the content words of a text, without English endings."""
-    return [
-        re.sub(r"(?<=\w{3})(?:es?|s|ed|ing)$", "", word)
-        for word in words_of(text)
-        if word not in _FRAME
-    ]
+    ending = re.compile(r"(?<=\w{3})(?:es?|s|ed|ing)$")
+    return [ending.sub("", word) for word in words_of(text) if word not in _FRAME]
 
 
 def translate_words(

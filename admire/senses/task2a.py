@@ -30,6 +30,9 @@ log = logging.getLogger("admire")
 LABELS: tuple[SenseLabel, SenseLabel] = ("idiomatic", "literal")
 """The senses of Task 2A's labels 0 and 1."""
 
+FIGURES = ("macro_f1", "accuracy")
+"""The metrics for decisions."""
+
 
 class _Row(BaseModel):
     language: LanguageTag = Field(alias="Language")
@@ -190,9 +193,7 @@ def score_senses(items: Sequence[Item], senses: Sequence[Sense], *, seed: int = 
         statistics = sampled_macro_f1(gold, predicted), mean(gold == predicted)
         n, row = len(part), {"language": language, "n": len(part)}
         intervals = bootstrap_intervals(statistics, n, seed=seed)
-        for name, statistic, ends in zip(
-            ("macro_f1", "accuracy"), statistics, intervals, strict=True
-        ):
+        for name, statistic, ends in zip(FIGURES, statistics, intervals, strict=True):
             figure = apply_to_all(statistic, n)
             low, high = interval(figure, n, ends, share=name == "accuracy")
             row |= {name: figure, f"{name}_low": low, f"{name}_high": high}
