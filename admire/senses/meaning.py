@@ -185,31 +185,31 @@ def describe(
         sense="literal" if kind == "literal" else "idiomatic",
         task="Writing the literal meaning" if kind == "literal" else "Writing the meaning",
     )
-    attempts = 1 if stand_in else ATTEMPTS
-    again = [replace(first, temperature=1.0, seed=seed + k) for k in range(1, attempts)]
     read = _read_gloss if kind == "gloss" else read_meaning
     reading = partial(read, item=item, prompt=prompts.about(item, template, hint=()))
-    meaning = yield from _ask([first, *again], reading, own, stand_in)
+    meaning = yield from _ask(first, reading, own, stand_in)
     if kind == "gloss":
         return replace(meaning, definitions=meaning.definitions[:1], scene=None)
     return meaning
 
 
 def _ask(
-    questions: Sequence[Question],
+    first: Question,
     read: Callable[..., Meaning],
     own: Sequence[str],
     stand_in: tuple[str, ...],
 ) -> Conversation[Meaning]:
-    """Ask one question after the other, until a reply can be used and does not repeat own words.
+    """Ask a question, and again, until a reply can be used and does not repeat own words.
 
     Without such a reply the dictionary's definitions stand in; if there are none, those that repeat
     the words count.
     """
     meaning = repeating = NO_MEANING
-    text = ""
-    for question in questions:
-        (reply,) = yield [question]
+    questions: list[Question] = []
+    for attempt in range(1 if stand_in else ATTEMPTS):
+        again = replace(first, temperature=1.0, seed=first.seed + attempt)
+        questions.append(again if attempt else first)
+        (reply,) = yield questions[-1:]
         if isinstance(reply.data, Meaning):
             return reply.data
         text = without_invalid(reply.text[: LIMITS["reply"]])

@@ -183,9 +183,9 @@ def _add(reply: RecordedReply, stated: _Stated, row: _Row, path: Path, number: i
     order = parse_order(row.order, (), where, column="order") if row.order else None
     if row.sentence:
         for column, value in zip(("sense", *VOTE_COLUMNS), (row.sense, *votes), strict=True):
-            _state(stated, column, value, column, number, where)
+            _state(stated, column, value, number, where)
         if order:
-            _state(stated, frozenset(order), order, "order", number, where)
+            _state(stated, frozenset(order), order, number, where)
             reply.orders.setdefault(frozenset(order), (order, f"{path}, row {number}"))
         reply.sense = _sense(stated, where)
     elif misplaced := [column for column in ITEM_COLUMNS if column in row.model_fields_set]:
@@ -200,12 +200,13 @@ def _add(reply: RecordedReply, stated: _Stated, row: _Row, path: Path, number: i
         reply.meanings[label] = Meaning(definitions, before.scene or row.scene or None)
 
 
-def _state(stated: _Stated, key: object, value: Any, column: str, number: int, where: str) -> None:
+def _state(stated: _Stated, key: object, value: Any, number: int, where: str) -> None:
     """Store a row's value, unless it is None; refuse one that differs from an earlier row's."""
     if value is None:
         return
     before, first = stated.setdefault(key, (value, number))
     if before != value:
+        column = key if isinstance(key, str) else "order"
         new, old = (", ".join(v) if column == "order" else v for v in (value, before))
         raise UserError(f"{where}, {column}: is {new}, but row {first} has {old}.")
 
