@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from hashlib import sha256
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -78,8 +78,7 @@ class LightDetector:
 
     def __post_init__(self) -> None:
         if not self.identity:
-            digest = hashlib.sha256(self._content().encode()).hexdigest()
-            object.__setattr__(self, "identity", digest)
+            object.__setattr__(self, "identity", sha256(self._content().encode()).hexdigest())
 
     def classify(self, uses: Sequence[Use], *encoders: QueryEncoder) -> list[Sense]:
         """Return the sense of each use, by the mean of the heads' probabilities.
@@ -232,5 +231,5 @@ def _read(text: str) -> LightDetector:
     weights, biases = np.array(file.weights), np.array(file.biases)
     if biases.shape != weights.shape[:1]:
         raise ValueError("each head needs a bias")
-    heads = file.encoders, weights, biases, file.neutral, file.card
-    return LightDetector(*heads, identity=hashlib.sha256(text.encode()).hexdigest())
+    digest = sha256(text.encode()).hexdigest()
+    return LightDetector(file.encoders, weights, biases, file.neutral, file.card, digest)

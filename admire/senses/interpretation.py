@@ -172,7 +172,7 @@ def warn_of_unusable(items: Sequence[Item], heard: Heard, llm: ChatModel) -> Non
         text = "%d of %s only repeat the compound's words (%s)."
         log.warning(text, len(again), asked, _names(again))
     if llm.recorded:
-        _warn_of_gaps([(item, label, m) for item, m, label in heard.meanings if label], llm.name)
+        _warn_of_gaps(heard.meanings, llm.name)
 
 
 @dataclass
@@ -351,9 +351,9 @@ def check_contexts(items: Iterable[Item]) -> None:
             )
 
 
-def _warn_of_gaps(meant: Sequence[tuple[Item, SenseLabel, Meaning]], name: str) -> None:
+def _warn_of_gaps(meanings: Sequence[tuple[Item, Meaning, SenseLabel | None]], name: str) -> None:
     """Warn about the items whose intended meaning a recording or dictionary does not have."""
-    idiomatic = [(item, meaning) for item, label, meaning in meant if label == "idiomatic"]
+    idiomatic = [(item, meaning) for item, meaning, label in meanings if label == "idiomatic"]
     if unknown := [item for item, meaning in idiomatic if meaning.fault]:
         log.warning(
             "%s has no idiomatic sense for the compounds of %d of %d idiomatic items (%s). They "
@@ -363,7 +363,7 @@ def _warn_of_gaps(meant: Sequence[tuple[Item, SenseLabel, Meaning]], name: str) 
             len(idiomatic),
             _names(unknown),
         )
-    gaps = [(item, label) for item, label, meaning in meant if not (meaning or meaning.fault)]
+    gaps = [(item, label) for item, m, label in meanings if label and not (m or m.fault)]
     for label in dict.fromkeys(label for _, label in gaps):
         missing = [item for item, other in gaps if other == label]
         log.warning("%s has no %s meaning for %s.", name, label, describe_uses(missing))

@@ -196,14 +196,13 @@ class Glossary:
     def __init__(self, path: Path):
         self.name = f"glossary:{path}"
         self._entries: dict[tuple[str, str], list[Entry]] = {}
-        table = read_table(path, _Row.model_fields)
-        for number, cells in numbered_rows(table):
+        for number, cells in numbered_rows(read_table(path, _Row.model_fields)):
             row = read_as(_Row, cells, f"{path}, row {number}")
-            key = key_of(row.expression)
+            key = code_of(row.language), key_of(row.expression)
             tags = (row.sense,) if row.sense else ()
             gloss = without_invalid(row.gloss).strip()[:GLOSS]
             entry = Entry(row.expression.strip(), gloss, self.name, tags=tags)
-            self._entries.setdefault((code_of(row.language), key), []).append(entry)
+            self._entries.setdefault(key, []).append(entry)
         self.languages = frozenset(language for language, _ in self._entries)
         with open_file(path) as file:
             self.identity = f"glossary:{hashlib.file_digest(file, 'sha256').hexdigest()}"
