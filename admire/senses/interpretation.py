@@ -262,10 +262,8 @@ class Interpreter:
 
             if not llm.recorded:
                 check_contexts([item])
-            votes, temperature = self.settings.votes, self.settings.vote_temperature
-            sense = yield from vote(
-                item, self.prompts, votes=votes, temperature=temperature, seed=self.seed
-            )
+            how: Any = {"temperature": self.settings.vote_temperature, "seed": self.seed}
+            sense = yield from vote(item, self.prompts, votes=self.settings.votes, **how)
             heard.votes.append((item, sense))
         sense = sense or NO_SENSE
         intended: SenseLabel = "literal" if sense.label == "literal" else "idiomatic"
