@@ -27,7 +27,9 @@ from admire.senses.interpretation import (
     Interpretation,
     Interpreter,
     check_contexts,
+    refuse_unusable,
     sense_method,
+    warn_of_unusable,
 )
 from admire.senses.meaning import Meaning
 from admire.senses.sense import Sense, given
@@ -143,19 +145,19 @@ class ChatStage:
 
     def _hold(self, items: Sequence[Item], speaker: Speaker, *, strict: bool) -> list[Judged]:
         """Hold the conversations with one chat model."""
-        llm, heard = speaker.llm, Heard()
+        llm, heard = speaker.llm, Heard([], [])
         judged: dict[str, list[tuple[Item, Judgement]]] = defaultdict(list)
         llm.check(items, speaker.purposes)
         senses = self.interpreter.decide(items, speaker.method, llm)
 
         def refuse() -> None:
-            heard.refuse_unusable(llm.name)
+            refuse_unusable(heard, llm.name)
             for pairs in judged.values():
                 refuse_unread([judgement for _, judgement in pairs], llm.name)
 
         talks = [self._judge(speaker, item, senses.get(item), heard, judged) for item in items]
         results = converse(talks, llm, check=refuse if strict else None)
-        heard.warn(items, llm)
+        warn_of_unusable(items, heard, llm)
         for pairs in judged.values():
             warn_of_unread(items, dict(pairs), llm.name)
         return results

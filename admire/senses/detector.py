@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from admire.core import registry
 from admire.data.languages import base_language, language_name
@@ -25,8 +24,7 @@ Layers = Literal["last", "all"]
 """The hidden layers whose first states a classifier uses."""
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """A compound in a sentence, with the sentences before and after it: a row of Task 2A."""
 
     item: Item
@@ -66,7 +64,7 @@ class Detector(Protocol):
 def trained_languages(detector: object) -> tuple[str, ...]:
     """Return the codes of the languages in a detector's training; none if its card has none."""
     tags = getattr(detector, "card", {}).get("languages", ())
-    return tuple(sorted({base_language(tag) for tag in tags}))
+    return tuple(sorted(set(map(base_language, tags))))
 
 
 def describe_untrained(languages: Iterable[str], trained: Iterable[str], guessed: str = "") -> str:
