@@ -25,6 +25,7 @@ from admire.senses.evidence import add_evidence, read_sequences
 from admire.senses.meaning import NO_MEANING, REPEATS, Meaning, MeaningKind, describe
 from admire.senses.sense import NO_SENSE, Sense, given, likelier
 from admire.senses.settings import SenseSettings
+from admire.senses.votes import vote
 
 log = logging.getLogger("admire")
 
@@ -258,8 +259,6 @@ class Interpreter:
             heard: gets its votes and meanings as they come.
         """
         if sense is None and item.has_sense:
-            from admire.senses.votes import vote
-
             if not llm.recorded:
                 check_contexts([item])
             how: Any = {"temperature": self.settings.vote_temperature, "seed": self.seed}
