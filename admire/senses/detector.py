@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from admire.core import registry
 from admire.data.languages import base_language, language_name
@@ -24,7 +25,8 @@ Layers = Literal["last", "all"]
 """The hidden layers whose first states a classifier uses."""
 
 
-class Use(NamedTuple):
+@dataclass(frozen=True)
+class Use:
     """A compound in a sentence, with the sentences before and after it: a row of Task 2A."""
 
     item: Item
