@@ -21,9 +21,8 @@ from admire.core import registry
 from admire.core.cache import Cache, open_cache
 from admire.core.choices import LongTexts
 from admire.core.errors import UserError
-from admire.core.machine import cores
+from admire.core.machine import cores, prefetch
 from admire.core.progress import show_progress
-from admire.core.workers import prefetch
 from admire.data.image_files import read_bytes
 from admire.encoders.protocols import Query, Role, Vectors, reads_images
 
