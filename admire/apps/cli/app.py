@@ -93,7 +93,7 @@ app = App(
 )
 
 COMMANDS = {
-    RANK: "rank:demo sets:init sets:check rank:rank rank:one config:config rank:score "
+    RANK: "rank:demo sets:init sets:check rank:rank rank:one config:config score:score "
     "rank:submit rank:fuse sets:audit pages:report senses:sense pages:serve",
     TEXTS: "collections:search collections:index retrieval:retrieve sts:sts senses:detect",
     LEARN: "rank:tune rank:tune_fusion head:sweep reproduce:reproduce task:task",
