@@ -16,6 +16,7 @@ import inspect
 import logging
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import (
     AbstractContextManager,
@@ -245,7 +246,7 @@ def blamed(instance: object, where: str = "") -> AbstractContextManager[None]:
     return plugin.blamed(where) if plugin else nullcontext()
 
 
-_REGISTERED: dict[tuple[Kind, str], Plugin] = {}
+_REGISTERED: dict[Kind, dict[str, Plugin]] = defaultdict(dict)
 _LOADING = threading.RLock()  # sys.stdout is everybody's
 
 
@@ -260,7 +261,7 @@ def register(kind: Kind, name: str, **facts: Any) -> Callable[[Made], Made]:
 
     def decorate(make: Made) -> Made:
         about = (inspect.getdoc(make) or "").partition("\n")[0]
-        _REGISTERED[kind, name] = Plugin(kind, name, make, **{"about": about} | facts)
+        _REGISTERED[kind][name] = Plugin(kind, name, make, **{"about": about} | facts)
         return make
 
     return decorate
@@ -272,27 +273,31 @@ def noun(kind: Kind) -> str:
 
 
 @cache
-def _announced() -> Mapping[tuple[str, str], Mapping[str, EntryPoint]]:
-    """Return the entry points of each kind and name by distribution."""
-    names: dict[int, str] = {}  # of distributions, which take milliseconds to read
-    by_name: dict[tuple[str, str], dict[str, EntryPoint]] = {}
+def _announced() -> Mapping[str, Mapping[str, Mapping[str, EntryPoint]]]:
+    """Return the entry points by kind, name and distribution."""
+    owners: dict[int, str] = {}  # names of distributions, which take milliseconds to read
+    by_kind: dict[str, dict[str, dict[str, EntryPoint]]] = {}
     for point in metadata.entry_points(group=GROUP):
-        owner = id(point.dist)
-        if owner not in names:
-            names[owner] = point.dist.name if point.dist else ""
+        place = id(point.dist)
+        if place not in owners:
+            owners[place] = point.dist.name if point.dist else ""
         kind, _, name = point.name.partition(".")
-        by_name.setdefault((kind, name), {})[names[owner]] = point
-    return by_name
+        by_kind.setdefault(kind, {}).setdefault(name, {})[owners[place]] = point
+    return by_kind
 
 
 def names(kind: Kind) -> list[str]:
     """Return the names of all plug-ins of a kind, in alphabetical order. Imports none of them."""
-    return sorted({name for k, name in (*_announced(), *_REGISTERED) if k == kind})
+    return sorted({*_announced().get(kind, ()), *_REGISTERED[kind]})
 
 
-def foreign_names(kind: Kind) -> list[str]:
-    """Return the names of plug-ins of a kind that do not ship with admire. Imports none of them."""
-    return [name for name in names(kind) if [*_announced().get((kind, name), ())] != [DISTRIBUTION]]
+def foreign_names(*kinds: Kind) -> Iterator[tuple[Kind, str]]:
+    """Yield the kinds and names of plug-ins that do not ship with admire. Imports none of them."""
+    for kind in kinds:
+        announced = _announced().get(kind, {})
+        for name in names(kind):
+            if [*announced.get(name, ())] != [DISTRIBUTION]:
+                yield kind, name
 
 
 def find(kind: Kind, name: str) -> Plugin:
@@ -301,14 +306,14 @@ def find(kind: Kind, name: str) -> Plugin:
     Raises:
         UserError: the name is unknown, two distributions have it, or it cannot be imported.
     """
-    points = _announced().get((kind, name), {})
+    points = _announced().get(kind, {}).get(name, {})
     if len(points) > 1:
         raise PluginError(
             f"The name '{name}' is taken by more than one {noun(kind)}: those of "
             f"{' and '.join(sorted(points))}. Uninstall one of these distributions.",
             *SETTINGS.get(kind, ()),
         )
-    registered = _REGISTERED.get((kind, name))
+    registered = _REGISTERED[kind].get(name)
     if not points:
         if registered is None:
             raise unknown(kind, name)
@@ -326,9 +331,9 @@ def find(kind: Kind, name: str) -> Plugin:
             f"{type(error).__name__}: {error}). Repair or uninstall {owner}.",
             *SETTINGS.get(kind, ()),
         ) from error
-    if (registered := _REGISTERED.get((kind, name))) is None:
+    if (registered := _REGISTERED[kind].get(name)) is None:
         register(kind, name)(make)
-        registered = _REGISTERED[kind, name]
+        registered = _REGISTERED[kind][name]
     elif registered.make is not make:
         raise PluginError(
             f"The name '{name}' is taken: {owner} has a {noun(kind)} of this name. Register "
@@ -336,7 +341,7 @@ def find(kind: Kind, name: str) -> Plugin:
             *SETTINGS.get(kind, ()),
         )
     if registered.distribution != owner:
-        registered = _REGISTERED[kind, name] = replace(registered, distribution=owner)
+        registered = _REGISTERED[kind][name] = replace(registered, distribution=owner)
     return registered
 
 
@@ -347,7 +352,7 @@ def plugins(kind: Kind, *, foreign: bool = False) -> list[Plugin]:
         foreign: whether to leave out those that ship with admire, and not to import them.
     """
     listed = []
-    for name in foreign_names(kind) if foreign else names(kind):
+    for name in [name for _, name in foreign_names(kind)] if foreign else names(kind):
         try:
             listed.append(find(kind, name))
         except PluginError as error:
