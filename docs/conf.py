@@ -19,7 +19,6 @@ from sphinx.util import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from admire.core.schema import descriptions
 
 project = "admire"
 author = "The admire developers"
@@ -93,7 +92,8 @@ def list_settings(
 ) -> None:
     """List a settings class's fields, which describe themselves."""
     if is_pydantic_dataclass(obj):
-        lines += ["Attributes:", *(f"    {n}: {text}" for n, text in descriptions(obj).items())]
+        texts = {name: field.description for name, field in obj.__pydantic_fields__.items()}
+        lines += ["Attributes:", *(f"    {n}: {text}" for n, text in texts.items() if text)]
 
 
 def without_options(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import MISSING, dataclass, replace
+from collections.abc import Container, Mapping
+from dataclasses import MISSING
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from pydantic import Field, ValidationError
 
@@ -13,7 +13,7 @@ from admire.core import registry
 from admire.core.choices import Device, LongTexts, SenseMethod
 from admire.core.errors import UserError, check_extra
 from admire.core.registry import Kind
-from admire.core.schema import Count, Seed, complaint, descriptions, settings
+from admire.core.schema import Count, Seed, complaint, settings
 
 if TYPE_CHECKING:
     from admire.core.workers import Workers
@@ -36,8 +36,7 @@ Panel = Literal[
 """Headings of ``--help-all``, in this order."""
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """Marks a field of a settings class as an option of the command line.
 
     Attributes:
@@ -57,8 +56,7 @@ class Option:
     plugin: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """A field of a settings class that is also an option."""
 
     name: str
@@ -92,25 +90,7 @@ def hints(kind: Any) -> dict[str, Any]:
     return types
 
 
-def read_settings(owner: Any) -> list[Setting]:
-    """Return the options of a settings class with defaults, or of settings with their values."""
-    kind: Any = owner if isinstance(owner, type) else type(owner)
-    texts, types = descriptions(kind), hints(kind)
-    return [
-        Setting(
-            name,
-            types[name],
-            MISSING if field.is_required() else getattr(owner, name),
-            texts[name],
-            option,
-        )
-        for name, field in kind.__pydantic_fields__.items()
-        for option in field.metadata
-        if isinstance(option, Option)
-    ]
-
-
-def take_settings(*sources: Any, unset: Sequence[str] = ()) -> dict[str, Setting]:
+def take_settings(*sources: Any, unset: Container[str] = ()) -> dict[str, Setting]:
     """Return the options of settings classes by field, in the order of their panels.
 
     Args:
@@ -121,13 +101,16 @@ def take_settings(*sources: Any, unset: Sequence[str] = ()) -> dict[str, Setting
     by_name: dict[str, Setting] = {}
     for source in sources:
         owner, *names = source if isinstance(source, tuple) else (source,)
-        for setting in read_settings(owner):
-            if not names or setting.name in names:
-                default = None if setting.name in unset else setting.default
-                by_name.setdefault(setting.name, replace(setting, default=default))
+        types = hints(owner)
+        for name, field in owner.__pydantic_fields__.items():
+            for option in field.metadata:
+                if isinstance(option, Option) and name in (names or types):
+                    default = MISSING if field.is_required() else getattr(owner, name)
+                    default = None if name in unset else default
+                    setting = Setting(name, types[name], default, field.description, option)
+                    by_name.setdefault(name, setting)
     panels = get_args(Panel)
-    ordered = sorted(by_name.values(), key=lambda setting: panels.index(setting.option.panel))
-    return {setting.name: setting for setting in ordered}
+    return dict(sorted(by_name.items(), key=lambda pair: panels.index(pair[1].option.panel)))
 
 
 def plugin_settings(taken: Container[str] = ()) -> dict[str, Setting]:
@@ -139,8 +122,7 @@ def plugin_settings(taken: Container[str] = ()) -> dict[str, Setting]:
         taken: names that other settings have; plug-ins cannot use them.
     """
     settings: dict[str, Setting] = {}
-    kinds: tuple[Kind, ...] = ("chat", "encoder", "ranker")
-    for kind, plugin_name in [(k, name) for k in kinds for name in registry.foreign_names(k)]:
+    for kind, plugin_name in registry.foreign_names("chat", "encoder", "ranker"):
         try:
             plugin = registry.find(kind, plugin_name)
         except registry.PluginError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -212,12 +212,13 @@ def _changed(settings: Settings, changes: Values) -> Settings:
         changes = {"encoder": settings.encoder[:1], **changes}
     elif heads := changes.get("head"):  # one for each encoder
         changes = {"encoder": settings.encoder[: len(as_tuple(heads))], **changes}
-    scoring, own = (
-        {field.name: changes[field.name] for field in fields(kind) if field.name in changes}
-        for kind in (Scoring, Settings)
-    )
-    plugins = {name: dict(values) for name, values in settings.plugins.items()}
+    plugins, scoring, own = dict(settings.plugins), {}, {}
+    for name, value in changes.items():
+        if name in Scoring.__pydantic_fields__:
+            scoring[name] = value
+        elif name in Settings.__pydantic_fields__:
+            own[name] = value
     for plugin, values in gather_plugins(known_settings(Rank.settings), changes).items():
-        plugins[plugin] = plugins.get(plugin, {}) | values
+        plugins[plugin] = {**plugins.get(plugin, {}), **values}
     scored = replace(settings.scoring, **scoring)
     return replace(settings, scoring=scored, **own | {"plugins": plugins})

@@ -15,7 +15,7 @@ from admire.apps.cli.app import DAILY, OWN, Heading, show_default
 from admire.core import registry, schema
 from admire.core.choices import Fusion
 from admire.core.errors import UserError
-from admire.core.options import Panel, Setting, plugin_settings, read_settings, take_settings
+from admire.core.options import Panel, Setting, plugin_settings, take_settings
 from admire.core.options import make as make
 from admire.core.schema import adapter, complaint
 from admire.rankers.settings import Settings
@@ -102,7 +102,7 @@ def _parameter(setting: Setting, *, headings: bool) -> Parameter:
 
 def flags(error: UserError) -> str:
     """Return the options that an error is about, in brackets."""
-    known = chain(read_settings(Settings), *(row.values() for row in SETTINGS.values()))
+    known = chain(*(row.values() for row in (take_settings(Settings), *SETTINGS.values())))
     flags = {setting.name: setting.flag for setting in known}
     wrong = [flags.get(name, "--" + name.replace("_", "-")) for name in error.settings]
     return f" ({', '.join(wrong)})"
