@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import MISSING
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from pydantic import Field, ValidationError
 
 from admire.core import registry
 from admire.core.choices import Device, LongTexts, SenseMethod
-from admire.core.errors import UserError, check_extra
+from admire.core.errors import UserError
 from admire.core.registry import Kind
-from admire.core.schema import Count, Seed, complaint, settings
-
-if TYPE_CHECKING:
-    from admire.core.workers import Workers
+from admire.core.schema import Seed, complaint
 
 SettingsClass = TypeVar("SettingsClass")
 
@@ -139,18 +136,6 @@ def plugin_settings(taken: Container[str] = ()) -> dict[str, Setting]:
     return settings
 
 
-def gather_plugins(
-    known: Mapping[str, Setting], values: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """Return those of some values that are settings of plug-ins, by plug-in and field."""
-    plugins: dict[str, dict[str, Any]] = {}
-    for name, value in values.items():
-        if name in known and (owner := known[name].option.plugin):
-            plugin, field = owner
-            plugins.setdefault(plugin, {})[field] = value
-    return plugins
-
-
 def make(kind: type[SettingsClass], values: Mapping[str, Any] | None) -> SettingsClass:
     """Return settings with these values; other fields have their defaults.
 
@@ -163,31 +148,6 @@ def make(kind: type[SettingsClass], values: Mapping[str, Any] | None) -> Setting
     except ValidationError as error:  # from a pydantic model; settings raise their own message
         name = str(error.errors()[0]["loc"][0])
         raise UserError(f"{name} {complaint(error)}", name) from None
-
-
-@settings(frozen=True, kw_only=True)
-class WorkerOptions:
-    """How many worker processes to use, and where they run."""
-
-    workers: Annotated[Count | None, Option("Scale", in_file=False)] = None
-    """Number of Ray worker processes (default: none)."""
-    ray_address: Annotated[str | None, Option("Scale", in_file=False)] = None
-    """Address of the Ray cluster, HOST:PORT or auto (default: this machine)."""
-
-
-def open_workers(values: Mapping[str, Any] | None, device: str | None) -> Workers | None:
-    """Return the workers that settings request; None for none."""
-    sharing = make(WorkerOptions, values)
-    if sharing.workers is None:
-        if sharing.ray_address:
-            raise UserError("A Ray cluster needs the number of workers.", "workers")
-        return None
-    check_extra("ray", "Work by several workers", "ray")
-    from admire.core.workers import Workers, check_address
-
-    if sharing.ray_address:
-        check_address(sharing.ray_address)
-    return Workers(sharing.workers, sharing.ray_address, gpus=device != "cpu")
 
 
 CHAT_MODELS: Panel = "Chat models and costs"

@@ -11,14 +11,15 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from admire.core.choices import ProfileName, nearest
-from admire.core.errors import UserError
-from admire.core.options import Option, Panel, Setting, hints, plugin_settings, take_settings
-from admire.core.schema import read_as, settings
+from admire.core.errors import UserError, check_extra
+from admire.core.options import Option, Panel, Setting, hints, make, plugin_settings, take_settings
+from admire.core.schema import Count, read_as, settings
 from admire.rankers.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from admire.core.workers import Workers
     from admire.llm.session import Session
     from admire.pipeline.forecast import DryRun
 
@@ -152,6 +153,31 @@ class SettingsSource:
 
 
 CONFIG_FILE = (SettingsSource, "config")
+
+
+@settings(frozen=True, kw_only=True)
+class WorkerOptions:
+    """How many worker processes to use, and where they run."""
+
+    workers: Annotated[Count | None, Option("Scale", in_file=False)] = None
+    """Number of Ray worker processes (default: none)."""
+    ray_address: Annotated[str | None, Option("Scale", in_file=False)] = None
+    """Address of the Ray cluster, HOST:PORT or auto (default: this machine)."""
+
+
+def open_workers(values: Mapping[str, Any] | None, device: str | None) -> Workers | None:
+    """Return the workers that settings request; None for none."""
+    sharing = make(WorkerOptions, values)
+    if sharing.workers is None:
+        if sharing.ray_address:
+            raise UserError("A Ray cluster needs the number of workers.", "workers")
+        return None
+    check_extra("ray", "Work by several workers", "ray")
+    from admire.core.workers import Workers, check_address
+
+    if sharing.ray_address:
+        check_address(sharing.ray_address)
+    return Workers(sharing.workers, sharing.ray_address, gpus=device != "cpu")
 
 
 def known_settings(sources: Sequence[Any]) -> dict[str, Setting]:

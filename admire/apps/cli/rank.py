@@ -25,7 +25,7 @@ from admire.apps.cli.output import (
 from admire.core.errors import UserError
 from admire.data.settings import ItemFiles
 from admire.rankers.settings import RequestOptions, Scoring, Settings
-from admire.tasks.rank import Rank, run_settings
+from admire.tasks.rank import Rank, run_settings, write_ranking
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +92,7 @@ def rank(
         from admire.apps.report import check_report
 
         check_report()
-    _, *written = Rank().write(data, dict(options or {}) | {"out": out})
+    written = write_ranking(data, out, options or {})
     has_gold = show_run(out, written, report=report, json=json, data=data)
     took = time.monotonic() - started
     minutes = "{}:{:02} min".format(*divmod(int(took), 60))
