@@ -15,7 +15,7 @@ from inspect import cleandoc
 from io import TextIOWrapper
 from pathlib import Path
 from traceback import extract_tb
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
@@ -49,10 +49,20 @@ def show_default(value: object) -> str | None:
 
 
 def convert(hint: Any, tokens: Any) -> Any:
-    """See :func:`admire.apps.cli.options.convert`; lists of commands do without its imports."""
-    from admire.apps.cli import options
+    """Convert the words of an option to its type; lists of choices and numbers accept commas."""
+    from pydantic import ValidationError
 
-    return options.convert(hint, tokens)
+    from admire.core.schema import adapter, complaint
+
+    words = [token.value for token in tokens]
+    lists = [part for part in (hint, *get_args(hint)) if get_origin(part) in (list, tuple)]
+    if lists and get_args(lists[0])[0] not in (str, Path):
+        words = ",".join(words).split(",")
+    try:
+        return adapter(hint).validate_python(words if lists else words[0], strict=False)
+    except ValidationError as error:
+        name = (tokens[0].keyword or "").removeprefix("--").replace("-", "_")
+        raise UserError(f"{name} {complaint(error)}", name) from None
 
 
 RANK = Group("Rank and inspect", sort_key=1)

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter, Token
 
 from admire.apps.cli import options as opt
+from admire.apps.cli.app import convert
 from admire.apps.cli.output import print_json, print_rows
 from admire.core import registry
 from admire.core.choices import not_among
@@ -41,7 +42,7 @@ def task(
         field, _, value = entry.partition("=")
         if field not in types:
             raise UserError(f"The field of {name} {not_among(field, [*types])}", "set")
-        values[field] = opt.convert(types[field], [Token(keyword=f"--{field}", value=value)])
+        values[field] = convert(types[field], [Token(keyword=f"--{field}", value=value)])
     with plugin.blamed(data):
         result = task.run(data, values)
     if json:
