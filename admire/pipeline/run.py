@@ -250,7 +250,7 @@ class RankingPipeline:
             "settings": settings,
             "saw": [track for track in TRACKS if track in {*compared, *seen}],
             "models": self._model_record(compared, words="word" in summary.contexts),
-            "prompts": self.prompts.fingerprints(),
+            "prompts": self.prompts.fingerprints,
             "versions": versions(),
         }
 

@@ -191,7 +191,7 @@ def run_settings(options: Values | None = None) -> Settings:
 
     options, known = options or {}, known_settings(Rank.settings)
     config, like = options.get("config"), options.get("like")
-    from_file = read_options(config, "rank", known, options)
+    from_file = read_options(config, "rank", known, options) if config else {}
     profile = options.get("profile") or from_file.pop("profile", None)
     if like and profile:
         raise UserError("Begin with a profile or with a run, not with both.", "profile", "like")

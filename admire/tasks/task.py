@@ -197,8 +197,7 @@ def field_types(sources: Sequence[Any]) -> dict[str, Any]:
     types: dict[str, Any] = {}
     for source in sources:
         owner, *names = source if isinstance(source, tuple) else (source,)
-        kind = owner if isinstance(owner, type) else type(owner)
-        types |= {n: hint for n, hint in hints(kind).items() if not names or n in names}
+        types |= {n: hint for n, hint in hints(owner).items() if not names or n in names}
     return types
 
 
@@ -231,9 +230,9 @@ def check_entries(
 
 
 def read_options(
-    file: Path | None, command: str, known: Mapping[str, Setting], options: Values
+    file: Path, command: str, known: Mapping[str, Setting], options: Values
 ) -> dict[str, Any]:
-    """Return the settings of a command in a TOML file, by field; none if there is no file.
+    """Return the settings of a command in a TOML file, by field.
 
     The file may come from a stranger. It cannot choose who gets the key or whose code runs, unless
     the options of the command line say the same.
@@ -242,8 +241,6 @@ def read_options(
         UserError: the file cannot be read or is not TOML, a setting or its value is wrong, or
             only an option can set it.
     """
-    if not file:
-        return {}
     from admire.core.files import read_toml
     from admire.llm.address import check_named_in_file
 
