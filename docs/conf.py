@@ -92,8 +92,9 @@ def list_settings(
 ) -> None:
     """List a settings class's fields, which describe themselves."""
     if is_pydantic_dataclass(obj):
-        texts = {name: field.description for name, field in obj.__pydantic_fields__.items()}
-        lines += ["Attributes:", *(f"    {n}: {text}" for n, text in texts.items() if text)]
+        lines.append("Attributes:")
+        for field, info in obj.__pydantic_fields__.items():
+            lines += [f"    {field}: {' '.join(info.description.split())}"] if info.description else []
 
 
 def without_options(

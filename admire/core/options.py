@@ -104,7 +104,8 @@ def take_settings(*sources: Any, unset: Container[str] = ()) -> dict[str, Settin
                 if isinstance(option, Option) and name in (names or types):
                     default = MISSING if field.is_required() else getattr(owner, name)
                     default = None if name in unset else default
-                    setting = Setting(name, types[name], default, field.description, option)
+                    about = " ".join(field.description.split())
+                    setting = Setting(name, types[name], default, about, option)
                     by_name.setdefault(name, setting)
     panels = get_args(Panel)
     return dict(sorted(by_name.items(), key=lambda pair: panels.index(pair[1].option.panel)))

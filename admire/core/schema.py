@@ -84,7 +84,7 @@ else:
         for parent in cls.__mro__:  # an inherited field has lost the text below it
             for name, field in getattr(parent, "__pydantic_fields__", {}).items():
                 own = checked.__pydantic_fields__[name]
-                own.description = " ".join((own.description or field.description or "").split())
+                own.description = own.description or field.description
         init = checked.__init__
 
         @wraps(init)
