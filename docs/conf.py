@@ -94,7 +94,9 @@ def list_settings(
     if is_pydantic_dataclass(obj):
         lines.append("Attributes:")
         for field, info in obj.__pydantic_fields__.items():
-            lines += [f"    {field}: {' '.join(info.description.split())}"] if info.description else []
+            lines += (
+                [f"    {field}: {' '.join(info.description.split())}"] if info.description else []
+            )
 
 
 def without_options(

@@ -149,7 +149,7 @@ add(
     "head:train_head senses:train_detector senses:train_classifier sts:train_sentences "
     "retrieval:train_retriever",
 )
-add(variants, "augment:augment_images augment:augment_captions")
+add(variants, "sets:augment_images sets:augment_captions")
 add(catalogue, "models:pull")
 app.register_install_completion_command()
 
