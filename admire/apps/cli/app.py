@@ -106,7 +106,7 @@ COMMANDS = {
     RANK: "rank:demo sets:init sets:check rank:rank rank:one config:config score:score "
     "rank:submit rank:fuse sets:audit pages:report senses:sense pages:serve",
     TEXTS: "collections:search collections:index retrieval:retrieve sts:sts senses:detect",
-    LEARN: "rank:tune rank:tune_fusion head:sweep reproduce:reproduce task:task",
+    LEARN: "rank:tune rank:tune_fusion head:sweep task:reproduce task:task",
     MODELS: "models:cache models:plugins",
 }
 """The commands by panel, as MODULE:FUNCTION."""
