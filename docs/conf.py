@@ -94,9 +94,8 @@ def list_settings(
     if is_pydantic_dataclass(obj):
         lines.append("Attributes:")
         for field, info in obj.__pydantic_fields__.items():
-            lines += (
-                [f"    {field}: {' '.join(info.description.split())}"] if info.description else []
-            )
+            if info.description:
+                lines.append(f"    {field}: {' '.join(info.description.split())}")
 
 
 def without_options(

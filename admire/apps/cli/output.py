@@ -9,6 +9,7 @@ import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -236,37 +237,35 @@ def print_rows(
     If the terminal is too narrow for the columns, each row is a block: its first cell, and below it
     the others with their headings.
     """
-    from rich.cells import cell_len
+    from rich.measure import measure_renderables
     from rich.padding import Padding
     from rich.table import Table
 
-    def least_width(text: str) -> int:  # its longest word, or all of a short one
-        longest_line = max(map(cell_len, text.split("\n")))
-        longest_word = max(map(cell_len, text.split()), default=0)
-        return max(longest_word, min(longest_line, FIGURE))
-
-    texts = [[*map(str, row)] for row in rows]
-    console, width = _console(errors=errors), 1
+    console, width, cells = _console(errors=errors), 1, []
+    for row in rows:
+        cells.append([cell(*str(value).split("\n")) for value in row])
     heading = cell(title, style="table.title") if title else None
     table = Table(title=heading, title_justify="left")
-    for column in zip(headings, *texts, strict=True):
-        least = max(map(least_width, column))
+    for column in zip(headings, *cells, strict=True):
+        word, line = measure_renderables(console, console.options, column)
+        least = max(word, min(line, FIGURE))
         table.add_column(column[0], min_width=least, overflow="fold")
         width += least + 3
     if width <= console.width:
-        for row in texts:
-            table.add_row(*[cell(*text.split("\n")) for text in row])
+        for row_cells in cells:
+            table.add_row(*row_cells)
         console.print(table)
         return
     if heading:
         console.print(heading)
-    for first, *others in texts:
+    for first, *others in cells:
         fields = Table.grid(padding=(0, 2))
         for name, text in zip(headings[1:], others, strict=True):
             if text:
-                fields.add_row(name, cell(*text.split("\n")))
+                fields.add_row(name, text)
         if first:
-            console.print(cell(*first.split("\n"), style="bold"))
+            first.style = "bold"
+            console.print(first)
         console.print(Padding(fields, (0, 0, 0, 2)))
 
 
@@ -310,7 +309,7 @@ def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
         for score, star, name, caption in _candidate_cells(ranking, prefix):
             candidates.append(f"{score} {star} {name}  {shortened(caption, 40)}")
         columns = senses or ["–"], meanings or ["–"], candidates
-        table.add_row(cell(ranking.item.compound), *[cell(*lines) for lines in columns])
+        table.add_row(cell(ranking.item.compound), *starmap(cell, columns))
     _console().print(table)
 
 
