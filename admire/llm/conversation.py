@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
 from admire.core.errors import UserError
-from admire.core.progress import Cancelled, cancellation, hidden_progress, show_progress
+from admire.core.progress import Cancelled, check_cancelled, hidden_progress, show_progress
 from admire.llm.chat import ChatModel, Question, Reply
 from admire.llm.session import BoundModel
 
@@ -124,7 +124,6 @@ class _Asking:
         self.waiting: dict[Kind, list[tuple[str, int, _Asked]]] = {}
         self._asked: dict[str, _Asked] = {}
         self.pool: ThreadPoolExecutor | None = None
-        self._cancelled = cancellation()
 
     def proceed(self, talk: _Talk[Any]) -> None:
         """Send a conversation its replies, and let its next questions wait."""
@@ -188,7 +187,7 @@ class _Asking:
         under_way: dict[Future[list[Reply]], list[_Asked]] = {}
         while waiting or under_way:
             while waiting and len(under_way) < slots:
-                self._cancelled()
+                check_cancelled()
                 together: list[_Asked] = []
                 while waiting and len(together) < self.model.batch:
                     *_, asked = heapq.heappop(waiting)
