@@ -226,7 +226,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             sys.exit(BROKEN_PIPE)
-        problem = _of_the_system(error)
+        problem = _as_user_error(error)
     if problem:
         options = ""
         if problem.settings:
@@ -252,7 +252,10 @@ def _as_user_error(error: BaseException) -> UserError:
             return UserError(f"{name} {complaint(cause)}", name)
         return UserError(str(error))
     if isinstance(error, OSError):
-        return _of_the_system(error)
+        files = [file for file in (error.filename, error.filename2) if isinstance(file, str)]
+        place = " and ".join(dict.fromkeys(files)) or "A file or connection"
+        reason = error.strerror or str(error) or type(error).__name__
+        return UserError(f"{place}: cannot be used ({reason}).")
     if isinstance(error, UnicodeError):
         return UserError(f"A name or text is not UTF-8 ({error}). Rename it, or save it as UTF-8.")
     if isinstance(error, SystemExit):  # of code that no plug-in is blamed for
@@ -262,11 +265,3 @@ def _as_user_error(error: BaseException) -> UserError:
         return UserError("A file is nested too deeply to be parsed.")
     why = f" ({error})" if str(error) else ""
     return UserError(f"Not enough memory{why}. Close other programs, or use less data.")
-
-
-def _of_the_system(error: OSError) -> UserError:
-    """Return an error of the operating system, with the files that it names."""
-    files = (error.filename, error.filename2)
-    place = " and ".join(dict.fromkeys(file for file in files if isinstance(file, str)))
-    reason = error.strerror or str(error) or type(error).__name__
-    return UserError(f"{place or 'A file or connection'}: cannot be used ({reason}).")

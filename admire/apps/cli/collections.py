@@ -78,7 +78,9 @@ def index(
     /,
     *,
     out: Path,
-    encoder: Annotated[str | None, Parameter(completer=opt.model_names("encoder"))] = None,
+    encoder: Annotated[
+        str | None, Parameter(completer=partial(opt.complete_name, "encoder"))
+    ] = None,
     add: bool = False,
     remove: list[str] | None = None,
     export: Path | None = None,

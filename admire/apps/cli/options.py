@@ -74,7 +74,7 @@ def _set_options(
             group=daily if headings else OWN,
             negative=flag.replace("--", "--no-") if negative else (),
             show_default=show_default(setting.default) or False,
-            completer=model_names(kind) if kind else None,
+            completer=partial(complete_name, kind) if kind else None,
             metavar="PATH" if Path in get_args(setting.hint) else None,
         )
         hints[setting.name] = Annotated[setting.hint, parameter]
@@ -112,21 +112,17 @@ def flags(error: UserError) -> str:
 # ------------------------------------------------------------------------------------------ values
 
 
-def model_names(*kinds: registry.Kind) -> Callable[[object], list[str]]:
-    """Return the shell completer for names of models of these kinds (default: all)."""
+def complete_name(kind: registry.Kind | None, _: object) -> list[str]:
+    """Return the names that a shell completes: those of plug-ins of a kind, or of all models."""
+    if kind in ("ranker", "metric", "task"):
+        return registry.names(kind)
+    from admire.apps.catalogue import models
 
-    def names(_: object) -> list[str]:
-        if kinds and kinds[0] in ("ranker", "metric"):
-            return registry.names(kinds[0])
-        from admire.apps.catalogue import models
-
-        return [
-            model.name.removesuffix(model.placeholder)
-            for model in models()
-            if not kinds or model.plugin.kind in kinds
-        ]
-
-    return names
+    return [
+        model.name.removesuffix(model.placeholder)
+        for model in models()
+        if kind in (None, model.plugin.kind)
+    ]
 
 
 # --------------------------------------------------------------------------- shared by commands

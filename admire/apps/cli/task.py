@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,7 @@ log = logging.getLogger("admire")
 
 
 def task(
-    name: Annotated[str, Parameter(completer=lambda _: registry.names("task"))],
+    name: Annotated[str, Parameter(completer=partial(opt.complete_name, "task"))],
     data: str,
     /,
     *,
@@ -65,7 +66,9 @@ def reproduce(
     data: str | None = None,
     out: Path | None = None,
     rows: list[str] | None = None,
-    llm: Annotated[list[str] | None, Parameter(completer=opt.model_names("chat"))] = None,
+    llm: Annotated[
+        list[str] | None, Parameter(completer=partial(opt.complete_name, "chat"))
+    ] = None,
     stand_in: bool = False,
     trust_remote_code: bool = False,
     dry_run: opt.DryRun = False,
