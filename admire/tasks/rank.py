@@ -217,9 +217,9 @@ def _changed(settings: Settings, changes: Values, known: Mapping[str, Setting]) 
         changes = {"encoder": settings.encoder[: len(as_tuple(heads))], **changes}
     plugins, scoring, own = dict(settings.plugins), {}, {}
     for name, value in changes.items():
-        if name in Scoring.__pydantic_fields__:
+        if name in vars(settings.scoring):
             scoring[name] = value
-        elif name in Settings.__pydantic_fields__:
+        elif name in vars(settings):
             own[name] = value
         elif name in known and (owner := known[name].option.plugin):
             plugin, field = owner

@@ -259,8 +259,8 @@ def _as_user_error(error: BaseException) -> UserError:
     if isinstance(error, UnicodeError):
         return UserError(f"A name or text is not UTF-8 ({error}). Rename it, or save it as UTF-8.")
     if isinstance(error, SystemExit):  # of code that no plug-in is blamed for
-        place = extract_tb(error.__traceback__)[-1]
-        return UserError(f"{place.filename}, line {place.lineno}: ended admire ({error!r}).")
+        line = extract_tb(error.__traceback__)[-1]
+        return UserError(f"{line.filename}, line {line.lineno}: ended admire ({error!r}).")
     if isinstance(error, RecursionError):
         return UserError("A file is nested too deeply to be parsed.")
     why = f" ({error})" if str(error) else ""
