@@ -120,20 +120,23 @@ def plugin_settings(taken: Container[str] = ()) -> dict[str, Setting]:
         taken: names that other settings have; plug-ins cannot use them.
     """
     settings: dict[str, Setting] = {}
-    for kind, plugin_name in registry.foreign_names("chat", "encoder", "ranker"):
-        try:
-            plugin = registry.find(kind, plugin_name)
-        except registry.PluginError:
-            continue  # reported when it is used
-        own: Any = plugin.settings
-        for name, hint in hints(own).items() if own else ():
-            field = own.__pydantic_fields__[name]
-            default = MISSING if field.is_required() else field.get_default()
-            about = " ".join((field.description or "").split()) or f"Setting of {plugin.title}."
-            full = f"{plugin.name}_{name}".replace("-", "_")
-            option = Option("Plug-ins", plugin=(plugin.name, name))
-            if full not in taken:
-                settings[full] = Setting(full, hint, default, about, option)
+    kinds: tuple[Kind, ...] = ("chat", "encoder", "ranker")
+    for kind in kinds:
+        for plugin_name in registry.names(kind, foreign=True):
+            try:
+                plugin = registry.find(kind, plugin_name)
+            except registry.PluginError:
+                continue  # reported when it is used
+            own: Any = plugin.settings
+            for name, hint in hints(own).items() if own else ():
+                field = own.__pydantic_fields__[name]
+                default = MISSING if field.is_required() else field.get_default()
+                about = " ".join((field.description or "").split())
+                full = f"{plugin.name}_{name}".replace("-", "_")
+                option = Option("Plug-ins", plugin=(plugin.name, name))
+                if full not in taken:
+                    about = about or f"Setting of {plugin.title}."
+                    settings[full] = Setting(full, hint, default, about, option)
     return settings
 
 

@@ -286,18 +286,18 @@ def _announced() -> Mapping[str, Mapping[str, Mapping[str, EntryPoint]]]:
     return by_kind
 
 
-def names(kind: Kind) -> list[str]:
-    """Return the names of all plug-ins of a kind, in alphabetical order. Imports none of them."""
-    return sorted({*_announced().get(kind, ()), *_REGISTERED[kind]})
+def names(kind: Kind, *, foreign: bool = False) -> list[str]:
+    """Return the names of plug-ins of a kind, in alphabetical order. Imports none of them.
 
-
-def foreign_names(*kinds: Kind) -> Iterator[tuple[Kind, str]]:
-    """Yield the kinds and names of plug-ins that do not ship with admire. Imports none of them."""
-    for kind in kinds:
-        announced = _announced().get(kind, {})
-        for name in names(kind):
-            if [*announced.get(name, ())] != [DISTRIBUTION]:
-                yield kind, name
+    Args:
+        foreign: whether to leave out those that ship with admire.
+    """
+    announced = _announced().get(kind, {})
+    found = {*announced, *_REGISTERED[kind]}
+    for name, points in announced.items() if foreign else ():
+        if [*points] == [DISTRIBUTION]:
+            found.remove(name)
+    return sorted(found)
 
 
 def find(kind: Kind, name: str) -> Plugin:
@@ -352,7 +352,7 @@ def plugins(kind: Kind, *, foreign: bool = False) -> list[Plugin]:
         foreign: whether to leave out those that ship with admire, and not to import them.
     """
     listed = []
-    for name in [name for _, name in foreign_names(kind)] if foreign else names(kind):
+    for name in names(kind, foreign=foreign):
         try:
             listed.append(find(kind, name))
         except PluginError as error:
