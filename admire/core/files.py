@@ -321,8 +321,7 @@ def check_spelling(where: object, names: tuple[str, ...], known: tuple[str, ...]
     for name in names:
         meant = spellings.get(plain_name(name))
         if meant and names.count(name) > 1:
-            fault = f"the column '{name}' appears twice. Remove one of them."
-            raise UserError(f"{where}: {fault}")
+            raise UserError(f"{where}: the column '{name}' appears twice. Remove one of them.")
         if meant and name != meant:
             if meant in names:
                 fault = f"the column '{name}' is not read, beside '{meant}'. Remove one of them."
