@@ -19,7 +19,6 @@ from sphinx.util import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-
 project = "admire"
 author = "The admire developers"
 project_copyright = author

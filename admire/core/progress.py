@@ -49,13 +49,6 @@ def cell(*lines: str, style: str = "") -> Text:
     return Text("\n".join(map(visible, lines)), style)
 
 
-class Formatter(logging.Formatter):
-    """Log messages on one line each, with control characters escaped."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's name
-        return visible(super().formatMessage(record))
-
-
 @cache
 def log_once(level: int, message: str) -> None:
     """Log a message, the first time that a process has it."""

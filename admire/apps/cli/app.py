@@ -20,7 +20,7 @@ from typing import Annotated, Any, get_args, get_origin
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from admire.core.errors import DISTRIBUTION, UserError
-from admire.core.progress import Formatter, visible
+from admire.core.progress import visible
 
 log = logging.getLogger("admire")
 
@@ -193,16 +193,17 @@ def run(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, TextIOWrapper):  # characters that an encoding lacks are escaped
             stream.reconfigure(errors="backslashreplace")
     handler = logging.StreamHandler()
-    handler.setFormatter(Formatter())
     printed: deque[str] = deque(maxlen=REMEMBERED)
 
-    def is_new(record: logging.LogRecord) -> bool:
-        message = record.getMessage()
+    def prepare(record: logging.LogRecord) -> bool:
+        """Write a message on one line, and return whether it is printed: a warning only once."""
+        message = visible(record.getMessage())
+        record.msg, record.args = message, None
         new = record.levelno < logging.WARNING or message not in printed
         printed.append(message)
         return new
 
-    handler.addFilter(is_new)
+    handler.addFilter(prepare)
     log.handlers = [handler]
     log.setLevel(logging.INFO)
     # Without a handler, open_clip's first message would make logging add its own, which would
