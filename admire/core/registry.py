@@ -31,7 +31,7 @@ from functools import cache, cached_property
 from importlib import metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -86,8 +86,7 @@ class PluginError(UserError):
     """A plug-in of another distribution failed, or returned something invalid."""
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(NamedTuple):
     """A model of a family that is recommended by name, as a row of ``admire models``.
 
     Attributes:
