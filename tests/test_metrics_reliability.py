@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from admire.metrics.figures import at_coverages, risk_curve, sense_summary, summarise_sure
 from admire.metrics.metrics import calibration_error
-from admire.metrics.reliability import at_coverages, risk_curve, sense_summary, summarise_sure
 
 IDIOMATIC, LITERAL = "idiomatic", "literal"
 

@@ -106,8 +106,8 @@ def show_run(
 
 def _print_counts(summary: RunSummary, below: float | None) -> None:
     """Print how many items of a run are scored, if not all, and how many are unsure."""
+    from admire.metrics.figures import summarise_sure
     from admire.metrics.item_figures import describe_coverage
-    from admire.metrics.reliability import summarise_sure
 
     items, scored = summary.record["items"], summary.scored
     if scored is not None and len(scored) < items:
