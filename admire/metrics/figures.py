@@ -74,16 +74,16 @@ def summarise(
         for metric in columns or item_metrics(scored):
             by_items[tuple(items[metric].notna())].append(metric)
         for has_figure, of_items in by_items.items():
-            measured = items[list(has_figure)]
-            if measured.empty:
+            if not (count := sum(has_figure)):
                 continue
-            means = [metrics.mean(measured[name]) for name in of_items]
-            intervals = metrics.bootstrap_intervals(means, len(measured), seed=seed)
-            for name, ends in zip(of_items, intervals, strict=True):
-                mean = float(measured[name].mean())
+            values = dict(items.loc[list(has_figure), of_items].items())
+            means = [*map(metrics.mean, values.values())]
+            intervals = metrics.bootstrap_intervals(means, count, seed=seed)
+            for (name, measured), ends in zip(values.items(), intervals, strict=True):
+                mean = float(measured.mean())
                 share = metrics.is_share(name) if shares is None else name in shares
-                ends = interval(mean, len(measured), ends, share=share)
-                rows.append((group, len(measured), name, mean, *ends))
+                ends = interval(mean, count, ends, share=share)
+                rows.append((group, count, name, mean, *ends))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -153,8 +153,8 @@ def figure_text(mean: float, low: float, high: float, *, signed: bool = False) -
     """
     if math.isnan(mean):
         return NOTHING
-    form = "{:+.3f}" if signed else "{:.3f}"
-    text, *ends = (form.format(round(float(number), 3) + 0) for number in (mean, low, high))
+    form = "{:+z.3f}" if signed else "{:z.3f}"
+    text, *ends = map(form.format, (mean, low, high))
     return text if math.isnan(low) else f"{text} [{', '.join(ends)}]"
 
 

@@ -148,7 +148,7 @@ def describe_leaks(
     items: of ``columns``, or of those of :func:`admire.metrics.item_figures.score_items`.
     """
     sentences = []
-    for model in sorted({model for item_leaks in leaked for model in item_leaks}):
+    for model in sorted(set[str]().union(*leaked)):
         kinds = [
             (kind, k) for k, item_leaks in enumerate(leaked) for kind in item_leaks.get(model, ())
         ]
@@ -157,10 +157,12 @@ def describe_leaks(
             f"{count} of {len(leaked)} items share {count_parts(kinds)} with what the {model} saw "
             "in training."
         )
+    if not sentences:
+        return []
     unseen = [not any(item_leaks.values()) for item_leaks in leaked]
-    if sentences and not any(unseen):
+    if not any(unseen):
         sentences.append("So these figures say little about unseen items.")
-    elif sentences:
+    else:
         names = columns or item_metrics(scored)
         means = scored.loc[unseen, list(names)].mean()
         figures = ", ".join(f"{name} {means[name]:.3f}" for name in names)

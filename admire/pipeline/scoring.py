@@ -19,7 +19,7 @@ from admire.data.items import Item, SenseLabel, item_keys
 from admire.data.reader import Data, take_items
 from admire.data.submission import Prediction, read_submission
 from admire.metrics.figures import paired_difference, summarise
-from admire.metrics.item_figures import drop_missing_senses, score_item, score_items, sense_columns
+from admire.metrics.item_figures import drop_missing_senses, score_item, score_items
 from admire.metrics.leakage import Leaks, describe_leaks, merge_leaks
 from admire.metrics.metrics import Figure, open_metrics
 from admire.pipeline.past_runs import first_rankings, read_record, read_rows, read_run, with_gold
@@ -301,10 +301,8 @@ def _figures(row: Row, folder: Path, number: int, figures: Mapping[str, Figure])
     """Return the columns of a row for the summary of its run, without its texts."""
     item, prediction = row.item, row.prediction
     return {
-        "sentence_type": item.sentence_type,
         "has_gold": item.best is not None,
-        **(score_item(item, prediction, str(folder), number, figures) if item.best else {}),
-        **sense_columns(prediction),
+        **score_item(item, prediction, str(folder), number, figures),
         "right_sense": float(prediction.sentence_type == item.sentence_type),
         "seen": row.seen or UNSEEN,
         "tied": bool(row.tied),
