@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
-from itertools import chain, islice, product, starmap
+from itertools import chain, islice, product, repeat, starmap
 from pathlib import Path
 from typing import Any, cast
 
@@ -209,9 +209,6 @@ def describe_type(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-Numbers = tuple[list[int], list[int]]
-"""The numbers of the candidates' columns and of the sequence's."""
-
 LISTS = ("candidates", "sequence", "images", "captions")
 """The keys of a row that hold lists."""
 
@@ -221,10 +218,10 @@ FIELDS = Row.model_fields.keys() - {*LISTS, "word"}
 NOT_USED = ("word", "id", "subset")
 """Keys that rows may have, and that are not read."""
 
-OF_NUMBER = (
-    ("image{}", "image{}_name", "image{}_caption"),
-    ("sequence{}", "sequence_image{}", "sequence_caption{}"),
-)
+OF_NUMBER = {
+    "candidates": ("image{}", "image{}_name", "image{}_caption"),
+    "sequence": ("sequence{}", "sequence_image{}", "sequence_caption{}"),
+}
 """The columns of a candidate and of a picture in a sequence: the picture itself, its name, which
 also says where the picture is if there is no other column, and its caption."""
 
@@ -248,7 +245,7 @@ def item_row(
     names, known = tuple(map(str, row)), tuple(CandidateCells.model_fields)
     check_item_columns(names, where, reader, all_read=all_read or bool({*LISTS} & row.keys()))
     lists: dict[str, Any] = {}
-    for key, numbers, columns in zip(LISTS, candidate_columns(names), OF_NUMBER, strict=False):
+    for key, numbers in zip(OF_NUMBER, candidate_columns(names), strict=True):
         things = row.get(key)
         for k, cells in enumerate(things if isinstance(things, list) else (), start=1):
             if isinstance(cells, Mapping):
@@ -259,27 +256,24 @@ def item_row(
                     reader.note(f"not read: {_meant(name, known, 0.6)}. {has}.", place)
         if not numbers:
             continue
-        things = [_candidate(row, *(column.format(k) for column in columns)) for k in numbers]
-        for k, cells in zip(numbers, things, strict=True):
-            if key == "sequence" and not cells["image"]:
-                cells["image"] = _sequence_image(row, k, reader)
+        things = [_candidate(row, key, k, reader) for k in numbers]
         while ragged and things and not any(things[-1].values()):
             things.pop()
-        lists |= {key: things} | ({"images": [], "captions": []} if key == LISTS[0] else {})
+        lists |= {key: things} | ({"images": [], "captions": []} if key == "candidates" else {})
     return {**row, **lists}
 
 
-def _candidate(row: Mapping[str, Any], picture: str, name: str, caption: str) -> dict[str, Any]:
+def _candidate(row: Mapping[str, Any], key: str, k: int, reader: RowReader) -> dict[str, Any]:
+    """Return what a row's columns have of the candidate, or picture in the sequence, number k."""
+    picture, name, caption = (column.format(k) for column in OF_NUMBER[key])
     named, text = row.get(name, ""), row.get(caption, "")
     # A caption's name need not be that of a picture where pictures have a column.
     image = row.get(picture) or ("" if picture in row and text else named)
+    if key == "sequence" and not image:
+        file = f"s{k}.png"  # as AdMIRe calls it
+        folders = subfolders(str(row.get("compound", "")))
+        image = file if reader.find_files(map(os.path.join, folders, repeat(file))) else ""
     return {"name": named if picture in row else "", "image": image, "caption": text}
-
-
-def _sequence_image(row: Mapping[str, Any], k: int, reader: RowReader) -> str:
-    name = f"s{k}.png"  # as AdMIRe calls it
-    folders = subfolders(str(row.get("compound", "")))
-    return name if reader.find_files(os.path.join(folder, name) for folder in folders) else ""
 
 
 def check_item_columns(
@@ -302,7 +296,7 @@ def _known_columns(columns: tuple[str, ...], all_read: bool) -> tuple[tuple[str,
     digits = set(re.findall("[0-9]+", " ".join(map(plain_name, columns))))
     candidates, sequence = candidate_columns(columns)
     lists = ("sequence",) * (not sequence) + ("candidates", "images", "captions") * (not candidates)
-    known = (*FIELDS, *lists, *starmap(str.format, product(chain(*OF_NUMBER), digits)))
+    known = (*FIELDS, *lists, *starmap(str.format, product(chain(*OF_NUMBER.values()), digits)))
     absent, unread, cure = sorted({*known} - {*columns}), [], ""
     for name in columns:
         if name.strip() and name not in (*known, *NOT_USED):
@@ -323,7 +317,7 @@ def _meant(name: str, known: Sequence[str], cutoff: float) -> str:
 
 
 @lru_cache(maxsize=64)
-def candidate_columns(columns: tuple[str, ...]) -> Numbers:
+def candidate_columns(columns: tuple[str, ...]) -> tuple[list[int], list[int]]:
     """Find the numbers of the candidates and of the sequence's pictures in column names."""
     candidates, sequence = set[int](), set[int]()
     for name in columns:

@@ -83,11 +83,6 @@ _SET_WORDS = "subtask|task|admire|train|dev|test|eval|extended|sample|blind|gold
 """The rest of a file's name that begins with its language."""
 
 
-def guess_language(path: Path) -> str:
-    """Return the :func:`named_language`, or ``en``."""
-    return named_language(path) or "en"
-
-
 def named_language(path: Path) -> str | None:
     """Return the language that a file's name ends or begins with, or else its folder's ends with.
 

@@ -103,8 +103,8 @@ def iter_items(
     used it yields a :class:`admire.UserError`. What exists under the whole name comes first.
 
     Args:
-        language: of rows without one of their own; None guesses it from the file's name, see
-            :func:`guess_language`.
+        language: of rows without one of their own; None takes it from the file's name, see
+            :func:`named_language`, or detects it.
         images: folder of the images; None is that of the file. Names are paths below it, or, as
             annotation tools write them, end with the name of one file anywhere below it.
         gold: of V-WSD, see :func:`admire.data.vwsd.word_rows`.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -68,8 +69,6 @@ def summarise(
     rows = []
     for group in GROUPS:
         items = scored if group == "all" else scored[scored["sentence_type"] == group]
-        if not len(items):
-            continue
         by_items = defaultdict(list)  # the figures that the same items have
         for metric in columns or item_metrics(scored):
             by_items[tuple(items[metric].notna())].append(metric)
@@ -145,7 +144,7 @@ def paired_difference(
     return summarise(difference, columns=both, seed=seed, shares=())
 
 
-def figure_text(mean: float, low: float, high: float, *, signed: bool = False) -> str:
+def figure_text(mean: float, low: float, high: float, signed: bool = False) -> str:
     """Write a figure with its interval: ``0.543 [0.414, 0.671]``.
 
     One whose interval is not known stands alone, and one that is not known is :data:`NOTHING`.
@@ -167,8 +166,8 @@ def wide_figures(
         index: the columns that identify a group, such as ``group`` and ``n``.
         signed: whether figures have a plus, as differences do.
     """
-    ends = figures[["mean", "low", "high"]].to_numpy(float)
-    texts = figures.assign(text=[figure_text(*figure, signed=signed) for figure in ends])
+    columns = figures[["mean", "low", "high"]].to_numpy(float).T
+    texts = figures.assign(text=list(map(figure_text, *columns, repeat(signed))))
     return texts.set_index([*index, "metric"])["text"].unstack(sort=False, fill_value=NOTHING)
 
 

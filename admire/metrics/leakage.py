@@ -40,11 +40,6 @@ class Card(BaseModel):
     other_languages: dict[str, _Measured] = Field({}, alias="other languages")
 
 
-def check_card(card: object) -> None:
-    """Raise a ValueError for a card that is not an object, or has other digests or figures."""
-    Card.model_validate(card)
-
-
 def training_digests(model: object) -> Digests | None:
     """Return the list on the card of a head or detector; None where there is none."""
     card = getattr(model, "card", {SAW: None})
@@ -89,11 +84,11 @@ def find_leaks(
 
 def merge_leaks(leaked: Iterable[Leaks]) -> dict[str, list[Kind]]:
     """Return the kinds of an item's parts that were seen in any of several runs."""
-    merged: dict[str, dict[Kind, None]] = {}
+    merged: dict[str, list[Kind]] = {}
     for run_leaks in leaked:
         for model, kinds in run_leaks.items():
-            merged.setdefault(model, {}).update(dict.fromkeys(kinds))
-    return {model: list(kinds) for model, kinds in merged.items()}
+            merged[model] = list(dict.fromkeys([*merged.get(model, ()), *kinds]))
+    return merged
 
 
 def warn_of_shared(

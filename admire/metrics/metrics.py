@@ -315,18 +315,15 @@ def calibration(probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int
     gaps = p - outcomes
 
     def errors(drawn: Drawn) -> npt.NDArray[np.float64]:
-        total: npt.NDArray[np.float64] = np.abs(
-            sums_in_samples(bin_of[drawn], bins, gaps[drawn])
-        ).sum(axis=1)
-        return total / len(p)
+        sums = np.abs(sums_in_samples(bin_of[drawn], bins, gaps[drawn]))
+        return np.asarray(sums.sum(axis=1) / len(p))
 
     return errors
 
 
 def brier(probabilities: npt.ArrayLike, happened: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return the squared error of each probability; the mean is Brier's score, 0 at best."""
-    errors: npt.NDArray[np.float64] = np.subtract(probabilities, happened, dtype=float) ** 2
-    return errors
+    return np.square(np.subtract(probabilities, happened, dtype=float))
 
 
 def risk_coverage(
@@ -364,8 +361,7 @@ def risk_area(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> Statistic:
         lost = np.cumsum(times * sorted_losses, axis=1)[:, ends]
         risks = lost / np.maximum(counts, 1)
         widths = np.diff(counts, axis=1, prepend=0)
-        total: npt.NDArray[np.float64] = (widths * risks).sum(axis=1) / counts[:, -1]
-        return total
+        return np.asarray((widths * risks).sum(axis=1) / counts[:, -1])
 
     return areas
 

@@ -21,7 +21,7 @@ from admire.core.schema import Seed, check_setting
 from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item, SenseLabel, item_keys
 from admire.data.overlap import KINDS, Digests, alike, parts_of, picture_hashes
-from admire.metrics.leakage import SAW, check_card
+from admire.metrics.leakage import SAW, Card
 from admire.pipeline.past_runs import read_run
 from admire.pipeline.ranking import Ranking
 from admire.pipeline.run import rank
@@ -333,7 +333,7 @@ def read_training_digests(path: Path) -> Digests | None:
     try:
         card: Any = json.loads(read_text(cards[0] if cards else path))
         card = card if cards else card["card"]
-        check_card(card)
+        Card.model_validate(card)
         listed: Digests = card[SAW]
         return listed
     except (ValueError, KeyError, TypeError):

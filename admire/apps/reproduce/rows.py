@@ -195,7 +195,7 @@ def _measured(
 
 def _find(value: Any, *, data: str | None, language: str | None, lacking: list[str]) -> Any:
     """Return, for each path, the one below the data that ends so and is in the set's language."""
-    from admire.data.languages import base_language, guess_language
+    from admire.data.languages import base_language, named_language
     from admire.data.reader import split_name
 
     if isinstance(value, tuple):
@@ -206,7 +206,7 @@ def _find(value: Any, *, data: str | None, language: str | None, lacking: list[s
     matches = sorted(Path(data).glob(f"**/{plain}")) if data else []
     if language:
         base = base_language(language)
-        matches = [path for path in matches if base_language(guess_language(path)) == base]
+        matches = [path for path in matches if base_language(named_language(path) or "en") == base]
     if not matches:
         lacking.append(f"{value} in {language}" if language else str(value))
     return Path(f"{reader}:{matches[0]}" if reader else matches[0]) if matches else value
