@@ -140,14 +140,12 @@ def items_to_frame(items: Iterable[Item]) -> pd.DataFrame:
     ``image1_path``, …, which say where pictures are. The index counts from 1.
     """
     rows = [_row(item) for item in items]
-    names = list(dict.fromkeys(name for row in rows for name in row))
     needed = {name for row in rows for name, cell in row.items() if cell}
     needed |= {"compound", "sentence"}
     # Without its path, a picture's name would be looked for in the current folder.
     needed |= {name.replace("_name", "_path").replace("_image", "_path") for name in needed}
-    columns = [name for name in names if name in needed]
-    index = pd.RangeIndex(1, len(rows) + 1, name="item")
-    return pd.DataFrame(rows, index, columns)
+    table = pd.DataFrame(rows, pd.RangeIndex(1, len(rows) + 1, name="item"))
+    return table[[name for name in table if name in needed]]
 
 
 def _row(item: Item) -> dict[str, Any]:

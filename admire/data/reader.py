@@ -55,8 +55,6 @@ Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
 
 JSON = (".json", ".jsonl")
 """The suffixes of files whose rows are JSON objects."""
-NO_WORD = {"word": ""}
-"""Only V-WSD's files have words."""
 PATHS = ("", "PATH", "FILE", "FOLDER")
 """What a reader takes if what follows its colon is a path, which has to exist."""
 READERS = dict.fromkeys((*TABLES, *JSON), "manifest") | {".tsv": "admire", ".txt": "vwsd"}
@@ -300,9 +298,8 @@ def data_files(data: str | Path, language: str | None = None) -> list[DataFile]:
 def full_name(data: str | Path) -> str:
     """Return a path or ``READER:PATH`` with an absolute path."""
     reader, source = _named_reader(data)
-    if not reader:
-        return os.path.abspath(source)
-    return f"{reader.name}:{os.path.abspath(source) if reader.takes in PATHS else source}"
+    path = os.path.abspath(source) if not reader or reader.takes in PATHS else source
+    return f"{reader.name}:{path}" if reader else path
 
 
 def split_name(data: str | Path) -> tuple[str, str]:
@@ -365,7 +362,7 @@ def table_rows(path: str) -> Iterator[FileRow]:
             if not own and not candidate_columns(tuple(table))[1]:
                 check_columns(Path(path), table, ("sentence",))
         for number, row in numbered_rows(table):
-            yield number, row | NO_WORD
+            yield number, row | {"word": ""}  # only V-WSD's files have words
 
 
 @registry.register("reader", "manifest", takes="PATH")
@@ -375,4 +372,4 @@ def manifest_rows(path: str) -> Iterator[FileRow]:
         yield from table_rows(path)
         return
     for number, row in json_rows_or_errors(Path(path)):
-        yield number, row if isinstance(row, UserError) else row | NO_WORD
+        yield number, row if isinstance(row, UserError) else row | {"word": ""}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -80,7 +79,7 @@ def summarise(
             intervals = metrics.bootstrap_intervals(means, count, seed=seed)
             for (name, measured), ends in zip(values.items(), intervals, strict=True):
                 mean = float(measured.mean())
-                share = metrics.is_share(name) if shares is None else name in shares
+                share = metrics.is_share(str(name)) if shares is None else name in shares
                 ends = interval(mean, count, ends, share=share)
                 rows.append((group, count, name, mean, *ends))
     return pd.DataFrame(rows, columns=COLUMNS)
@@ -144,7 +143,7 @@ def paired_difference(
     return summarise(difference, columns=both, seed=seed, shares=())
 
 
-def figure_text(mean: float, low: float, high: float, signed: bool = False) -> str:
+def figure_text(mean: float, low: float, high: float, *, signed: bool = False) -> str:
     """Write a figure with its interval: ``0.543 [0.414, 0.671]``.
 
     One whose interval is not known stands alone, and one that is not known is :data:`NOTHING`.
@@ -166,8 +165,8 @@ def wide_figures(
         index: the columns that identify a group, such as ``group`` and ``n``.
         signed: whether figures have a plus, as differences do.
     """
-    columns = figures[["mean", "low", "high"]].to_numpy(float).T
-    texts = figures.assign(text=list(map(figure_text, *columns, repeat(signed))))
+    ends = figures[["mean", "low", "high"]].to_numpy(float)
+    texts = figures.assign(text=[figure_text(*figure, signed=signed) for figure in ends])
     return texts.set_index([*index, "metric"])["text"].unstack(sort=False, fill_value=NOTHING)
 
 
