@@ -90,9 +90,9 @@ class SetCounts:
 
 
 def report_faults(data: str | Path, faults: Sequence[Fault], *, skip: bool) -> None:
-    """Log the first faults of a set, and what is left out for each if it is ``skip``; else refuse.
+    """Log the first faults of a set, each with what is skipped for it; if none is, refuse the set.
 
-    A single fault is the error itself.
+    A single fault is not logged then, as it is the error itself.
     """
     if len(faults) == 1 and not skip:
         raise UserError(faults[0].what, *faults[0].settings, "skip_bad")

@@ -515,7 +515,7 @@ def complain(error: ValidationError) -> str:
 
 def _without_dropped(item: Item, cells: Row, start: str) -> Item:
     """Take candidates that were dropped out of the gold, if enough others are left."""
-    names, right = item.names, item.expected_item
+    names = item.names
     if cells.candidates and len(names) < 2:
         raise UserError(f"{start}candidates: fewer than two candidates are left.")
     if cells.sequence and not item.sequence:
@@ -523,8 +523,8 @@ def _without_dropped(item: Item, cells: Row, start: str) -> Item:
     if not names:
         return item
     order = tuple(name for name in item.expected_order or () if name in names)
-    right = right if right in names else None
-    return replace(item, expected_order=order or None, expected_item=right)
+    best = item.expected_item if item.expected_item in names else None
+    return replace(item, expected_order=order or None, expected_item=best)
 
 
 @lru_cache(maxsize=1)
