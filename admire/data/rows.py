@@ -193,9 +193,9 @@ class RowReader:
                 "images",
             )
 
-    def _places(self, name: str, compound: str, where: str) -> list[str]:
-        """Return the paths below the folder at which a picture may be."""
-        places = []
+    def _only_file(self, name: str, compound: str, where: str) -> str | None:
+        """Return the picture of this name, if there is one; count other spellings."""
+        places: list[str] = []  # below the folder
         for path in dict.fromkeys((name, tool_path(name))) if self.by_name else (name,):
             try:
                 place = path_inside(self.folder, path, follow_links=True)
@@ -204,27 +204,23 @@ class RowReader:
                     raise UserError(f"{where}, image: {error}", "images") from None
             else:
                 places += [place, *map(os.path.join, subfolders(compound), repeat(place))]
-        return places
-
-    def _only_file(self, name: str, compound: str, where: str) -> str | None:
-        """Return the picture of this name, if there is one; count other spellings."""
-        places = self._places(name, compound, where)
         files = self.find_files(places) or self._files_named(name)
+        if not files:
+            return None
         if len(files) > 1:
             several = ", ".join(os.path.relpath(file, self.folder) for file in files[:3])
             raise UserError(
                 f"{where}: '{name}' is not in {self.folder}, but {several} have similar names. "
                 "Write the path of one as it is."
             )
-        if files and self.by_name:
+        if self.by_name:
             if self.found.setdefault(files[0], name) != name:
                 self.note("another item names the same picture otherwise.", f"{where}, '{name}'")
-        elif files and files[0] not in map(os.path.join, repeat(self.folder), places):
-            note = (
-                "the picture's name differs in capitals, accents or slashes; the picture is used."
-            )
+        elif files[0] not in map(os.path.join, repeat(self.folder), places):
+            differs = "in capitals, accents or slashes"
+            note = f"the picture's name differs {differs}; the picture is used."
             self.note(note, f"{where}, '{name}'")
-        return files[0] if files else None
+        return files[0]
 
     def find_files(self, places: Iterable[str]) -> list[str]:
         """Return the file at the first of these paths below the folder that there is one at.
