@@ -206,26 +206,23 @@ def sense_summary(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """
     items = decided_items(scored)
     sure = items[items["probability_idiomatic"].notna()]
-    idiomatic = sure["sentence_type"] == "idiomatic"
-    rows: list[tuple[str, int, str, float, float, float]] = []
-
-    def add(count: int, statistics: dict[str, metrics.Statistic]) -> None:
-        intervals = metrics.bootstrap_intervals([*statistics.values()], count, seed=seed)
-        for (name, statistic), ends in zip(statistics.items(), intervals, strict=True):
-            mean = metrics.apply_to_all(statistic, count)
-            ends = interval(mean, count, ends, share=metrics.is_share(name))
-            rows.append(("all", count, name, mean, *ends))
-
-    if len(items):
-        areas = {
-            risk.replace("_risk", "_aurc"): metrics.risk_area(items["confidence"], items[risk])
-            for risk in RISKS
-        }
-        add(len(items), {"sense_accuracy": metrics.mean(1 - items["sense_risk"])} | areas)
-    if len(sure):
-        errors = metrics.brier(sure["probability_idiomatic"], idiomatic)
-        calibration = metrics.calibration(sure["probability_idiomatic"], idiomatic)
-        add(len(sure), {"calibration_error": calibration, "brier": metrics.mean(errors)})
+    p, idiomatic = sure["probability_idiomatic"], sure["sentence_type"] == "idiomatic"
+    of_items = {"sense_accuracy": metrics.mean(1 - items["sense_risk"])} | {
+        risk.replace("_risk", "_aurc"): metrics.risk_area(items["confidence"], items[risk])
+        for risk in RISKS
+    }
+    of_sure = {
+        "calibration_error": metrics.calibration(p, idiomatic),
+        "brier": metrics.mean(metrics.brier(p, idiomatic)),
+    }
+    rows = []
+    for count, statistics in ((len(items), of_items), (len(sure), of_sure)):
+        if count:
+            intervals = metrics.bootstrap_intervals([*statistics.values()], count, seed=seed)
+            for (name, statistic), ends in zip(statistics.items(), intervals, strict=True):
+                mean = metrics.apply_to_all(statistic, count)
+                ends = interval(mean, count, ends, share=metrics.is_share(name))
+                rows.append(("all", count, name, mean, *ends))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
