@@ -39,7 +39,7 @@ class ContextEncoder(WordEncoder):
 @pytest.fixture(autouse=True)
 def words(monkeypatch: pytest.MonkeyPatch) -> None:
     """The encoder of the light detectors here is a bag of words."""
-    monkeypatch.setattr("admire.encoders.families.open_encoder", lambda name: ContextEncoder())
+    monkeypatch.setattr("admire.encoders.cached.open_encoder", lambda name: ContextEncoder())
 
 
 @pytest.fixture

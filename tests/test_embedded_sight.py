@@ -14,8 +14,7 @@ from admire.core.choices import TRACKS
 from admire.core.progress import log_once
 from admire.embedded.e5 import E5Encoder
 from admire.embedded.sight import VECTORS, SightEncoder, conse
-from admire.encoders import families
-from admire.encoders.cached import CachedEncoder
+from admire.encoders.cached import CachedEncoder, open_encoder
 from admire.rankers import RunEncoder
 from admire.rankers.embeddings import Embeddings
 from admire.senses import Sense
@@ -131,7 +130,7 @@ def test_opening_says_once_what_it_recognises(sight: SightEncoder, caplog):
     log_once.cache_clear()
     with caplog.at_level("INFO", "admire"):
         for _ in range(2):
-            families.open_encoder("sight")
+            open_encoder("sight")
     assert caplog.messages == [f"The encoder sight {sight.limits}."]
 
 

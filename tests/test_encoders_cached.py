@@ -321,7 +321,7 @@ def test_long_texts_are_counted_once_each():
         CachedEncoder(WordEncoder()).count_long([LONG]),
         CachedEncoder(Short(), long_texts="cut").count_long([LONG, LONG * 2]),
     ]
-    assert describe_long(counted, "captions") == [
+    assert [*describe_long(counted, "captions")] == [
         "Longer than the 8 tokens that words reads: 1 of 2 captions, read in parts.",
         "Longer than the 8 tokens that words reads: 2 of 2 captions, cut at their end.",
     ]

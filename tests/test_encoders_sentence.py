@@ -26,7 +26,7 @@ from towers import reconfigured
 
 from admire.core.errors import UserError
 from admire.encoders import ImageEncoder, Query, open_encoder
-from admire.encoders.families import open_trainable
+from admire.encoders.cached import open_trainable
 from admire.encoders.sentence import E5_PROMPTS, SentenceEncoder
 
 pytest_plugins = ("clip_fixtures",)

@@ -134,7 +134,7 @@ def test_training_warns_if_what_is_tested_shares_captions_with_other_compounds(
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admire.encoders.families.open_encoder", lambda _: MarkedEncoder())
+    monkeypatch.setattr("admire.encoders.cached.open_encoder", lambda _: MarkedEncoder())
 
 
 def ranked(item: Item) -> Item:

@@ -332,6 +332,8 @@ def test_pictures_without_any_caption_are_looked_at(opened, caplog):
     assert run.record["settings"]["encoder"] == ("sight", "minilm")
     assert run.record["settings"]["scoring"]["image_weight"] == 1
     assert caplog.messages[0].startswith("3 of 3 candidates have no caption: the encoder sight")
+    looking = replace(BASELINE, encoder=("e5", "sight"))
+    assert rank([item("a-", "b-")], looking).record["settings"]["encoder"] == ("e5", "sight")
 
 
 def test_where_some_captions_are_missing_pictures_count_half(opened, caplog):

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from admire.llm import Question
-from admire.rankers.listwise import schema
+from admire.rankers.listwise import order_reply
 from admire.rankers.pairwise import SCHEMA, read_better
 from admire.rankers.pointwise import NUMBERS
 
@@ -36,8 +36,8 @@ SHARE = {"type": "integer", "minimum": 0, "maximum": 100}
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
-        (schema("AB"), strict(**SENSES, **ORDER)),
-        (schema("AB", "literal"), strict(**ORDER)),
+        (order_reply(("A", "B"), False).strict_schema(), strict(**SENSES, **ORDER)),
+        (order_reply(("A", "B"), True).strict_schema(), strict(**ORDER)),
         (SCHEMA, strict(reason=TEXT, better=words("A", "B", "equal"))),
         (NUMBERS, strict(idiomatic=SHARE, literal=SHARE, neither=SHARE)),
     ],

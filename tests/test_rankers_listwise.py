@@ -145,7 +145,7 @@ PIECES = (TEXT, "{", "}", '{"order":', '["A", ', "]", '"', "\\", "<think>", "</t
 def test_a_reply_that_repeats_itself_is_read_at_once(reply: str):
     with quickly(2):
         read_order(reply, NAMES)
-        read_numbers(reply)
+        read_numbers(Question(""), reply)
 
 
 def test_reasons_and_the_sense_are_kept_and_damaged_ones_left_out():

@@ -6,6 +6,7 @@ from toys import OWL, explains
 
 from admire import Scoring, rank
 from admire.llm import Question, Reply
+from admire.rankers import Answer
 from admire.rankers.pointwise import read_numbers
 
 
@@ -52,6 +53,9 @@ def test_pointwise_tells_what_both_senses_mean_where_that_is_known():
 
 def test_numbers_are_shares():
     said = {"idiomatic": 60, "literal": 20, "neither": 0}
-    assert read_numbers(json.dumps(said)) == {"idiomatic": 0.75, "literal": 0.25, "neither": 0}
+    grades = {"idiomatic": 0.75, "literal": 0.25, "neither": 0}
+    question = Question("", shown=("one",))
+    answer = read_numbers(question, json.dumps(said))
+    assert answer == Answer(("one",), ("one",), grades=grades)
     for wrong in ({"idiomatic": 0, "literal": 0}, {"idiomatic": 101}, {"neither": "no"}):
-        assert read_numbers(json.dumps({**said, "neither": 0, **wrong})) is None
+        assert read_numbers(question, json.dumps({**said, "neither": 0, **wrong})) is None

@@ -1,5 +1,4 @@
-from .cached import CachedEncoder
-from .families import open_context_encoder, open_encoder
+from .cached import CachedEncoder, open_context_encoder, open_encoder
 from .protocols import (
     Device,
     ImageEncoder,

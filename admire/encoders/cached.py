@@ -1,4 +1,4 @@
-"""The cache of vectors: no text or image is encoded twice, in this run or a later one."""
+"""Opens encoders, and caches vectors: nothing is encoded twice, in this run or a later one."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from math import ceil
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from admire.core import registry
 from admire.core.cache import Cache, open_cache
-from admire.core.choices import LongTexts
-from admire.core.errors import UserError
+from admire.core.choices import Device, LongTexts, Precision
+from admire.core.errors import UserError, check_extra
 from admire.core.machine import cores
-from admire.core.progress import show_progress
+from admire.core.progress import log_once, show_progress
 from admire.core.workers import prefetch
 from admire.data.image_files import read_bytes
-from admire.encoders.protocols import Query, Role, Vectors, reads_images
+from admire.data.languages import base_language
+from admire.encoders.protocols import Query, QueryEncoder, Role, Vectors, reads_images
+
+if TYPE_CHECKING:
+    from admire.encoders.sentence import SentenceEncoder
 
 log = logging.getLogger("admire")
 
@@ -76,10 +80,15 @@ class CachedEncoder:
         """How many texts and images the encoder has encoded, without those from the cache."""
         self._cache = open_cache(VECTORS) if cache is None else cache
 
+    def knows(self, language: str) -> bool:
+        """Return whether it reads texts of a language; any, unless it has ``languages``."""
+        languages = getattr(self.encoder, "languages", None)
+        return not languages or base_language(language) in languages
+
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`."""
         rows = [[text[part].strip() for part in self._read(text)] or [text] for text in texts]
-        parts = [part for row in rows for part in row]
+        parts = list(chain.from_iterable(rows))
         vectors = self._through_cache(
             parts,
             [self._key(role, part.encode()) for part in parts],
@@ -103,7 +112,7 @@ class CachedEncoder:
                 span = start - piece.start, end - piece.start
                 row = [replace(query, text=text[piece], span=span)]
             rows.append(row)
-        parts = [part for row in rows for part in row]
+        parts = list(chain.from_iterable(rows))
         vectors = self._through_cache(
             parts,
             [self._key("asked", repr(astuple(part)).encode()) for part in parts],
@@ -117,7 +126,7 @@ class CachedEncoder:
         """Return the mean vector of each row of parts, of unit length."""
         if len(vectors) == len(rows):
             return vectors
-        counts = np.array([len(row) for row in rows])
+        counts = np.array(list(map(len, rows)))
         first = counts.cumsum() - counts
         means = self._unit(np.add.reduceat(vectors, first), [row[0] for row in rows])
         return np.where(counts[:, None] > 1, means, vectors[first])
@@ -161,9 +170,8 @@ class CachedEncoder:
     def count_long(self, texts: Iterable[str]) -> dict[str, Any]:
         """Count the texts that are longer than the encoder reads, for records."""
         distinct = set(texts)
-        longer = sum(bool(self._parts(text)) for text in distinct)
-        names = {"encoder": self.name, "tokens": self.limit, "read": self.long_texts}
-        return names | {"texts": len(distinct), "longer": longer}
+        counts = {"texts": len(distinct), "longer": len([*filter(self._parts, distinct)])}
+        return {"encoder": self.name, "tokens": self.limit, "read": self.long_texts} | counts
 
     def _encode_images(self, images: Sequence[Path]) -> Vectors:
         """See :class:`admire.encoders.ImageEncoder`; images are identified by content.
@@ -204,7 +212,7 @@ class CachedEncoder:
 
         The longest go first: inputs of a batch are padded to the longest of them.
         """
-        vectors: dict[str, Any] = {key: self._cache.get(key) for key in keys}
+        vectors: dict[str, Any] = dict(zip(keys, map(self._cache.get, keys), strict=True))
         uncached = [pair for pair in zip(keys, inputs, strict=True) if vectors[pair[0]] is None]
         missing = dict(sorted(uncached, key=lambda pair: -length(pair[1])))
         names = getattr(self.encoder, "progress", PROGRESS)[kind]
@@ -219,7 +227,7 @@ class CachedEncoder:
             self.encoded += len(part)
         if not inputs:
             return np.zeros((0, 0), dtype="<f4")
-        if len({len(vector) for vector in vectors.values()}) > 1:
+        if len(set(map(len, vectors.values()))) > 1:
             raise self._error(f"returned vectors of different widths for {kind}")
         return np.stack([np.frombuffer(vectors[key], dtype="<f4") for key in keys])
 
@@ -304,19 +312,19 @@ def checked(encoder: Any, long_texts: LongTexts = "parts") -> CachedEncoder:
     return CachedEncoder(encoder.encoder, encoder._cache, long_texts)
 
 
-def describe_long(counted: Iterable[Mapping[str, Any]], texts: str) -> list[str]:
-    """Return a sentence for each :meth:`CachedEncoder.count_long` that found long texts.
+def describe_long(counted: Iterable[Mapping[str, Any]], texts: str) -> Iterator[str]:
+    """Yield a sentence for each :meth:`CachedEncoder.count_long` that found long texts.
 
     Args:
         texts: what they are called, such as ``captions``.
     """
     how = {"parts": "read in parts", "cut": "cut at their end"}
-    return [
-        f"Longer than the {row['tokens']:,} tokens that {row['encoder']} reads: "
-        f"{row['longer']:,} of {row['texts']:,} {texts}, {how[row['read']]}."
-        for row in counted
-        if row["longer"]
-    ]
+    for row in counted:
+        if row["longer"]:
+            yield (
+                f"Longer than the {row['tokens']:,} tokens that {row['encoder']} reads: "
+                f"{row['longer']:,} of {row['texts']:,} {texts}, {how[row['read']]}."
+            )
 
 
 def log_long(counted: Iterable[Mapping[str, Any]], texts: str) -> None:
@@ -349,3 +357,106 @@ def _divide(text: str, count: Callable[[str], int], limit: int) -> list[int]:
         start = min(breaks or [start + fits], key=lambda end: abs(end - wish))
         ends.append(start)
     return [*ends, stop]
+
+
+def open_encoder(
+    name: str,
+    *,
+    device: Device = "auto",
+    precision: Precision = "float32",
+    own_prompts: bool = True,
+    trust_remote_code: bool = False,
+    plugins: Mapping[str, Mapping[str, Any]] | None = None,
+) -> CachedEncoder:
+    """Open the encoder of that name, a plug-in. Every vector that it computes is cached on disk.
+
+    With the extra ``embedded`` there are:
+
+    - ``e5``: multilingual-e5-small at 4 bits, for texts only;
+    - ``embedded-state``, ``e5-state``: states at words in a text, of the embedded chat model and of
+      e5, which the light detector reads;
+    - ``minilm``: all-MiniLM-L6-v2 at 8 bits, for English texts only;
+    - ``sight``: ``e5`` for texts, and for images the labels of a small network in e5's space.
+
+    With the extra ``clip`` there are, each from a folder, the hub's cache or the hub:
+
+    - ``mclip:NAME``: M-CLIP's text tower with OpenAI's image tower, as in the UoR-NCL paper;
+    - ``openclip:MODEL/TAG``: any model and weights that open_clip knows (SigLIP 2, MetaCLIP 2);
+    - ``sbert:REPOSITORY``: any sentence-transformers model; for images too if it reads them.
+
+    ``@REVISION`` after the name selects that revision on the hub. No weights are loaded before the
+    first text or image that is not cached.
+
+    Args:
+        device, precision: for the encoders of the extra ``clip``; ``auto`` uses a GPU if there is
+            one. The others run on the CPU, and warn about other devices.
+        own_prompts, trust_remote_code: for sbert, see
+            :class:`admire.encoders.sentence.SentenceEncoder`.
+        plugins: see :attr:`admire.Settings.plugins`.
+
+    Raises:
+        UserError: the encoder is unknown, or a package, a file or the device is missing.
+    """
+    plugin, source = registry.resolve("encoder", name)
+    if "clip" in plugin.needs:
+        models = ("multilingual_clip", "sentence_transformers", "transformers")
+        check_extra("clip", f"The encoder '{name}'", "torch", "open_clip", *models)
+    options: dict[str, Any] = {"own_prompts": own_prompts, "plugins": plugins or {}}
+    options["trust_remote_code"] = trust_remote_code
+    placed = "placement" in plugin.arguments
+    if placed or (device, precision) != ("auto", "float32"):
+        from admire.encoders.torch_models import LazyModel, Placement
+
+        options["placement"] = Placement(device, precision)
+        if placed and device not in ("auto", "cpu"):
+            options["placement"].resolve()
+        elif device not in ("auto", "cpu"):
+            log.warning("The encoder '%s' runs on the CPU, not on '%s'.", name, device)
+    if "revision" in plugin.arguments:
+        options["revision"] = None
+        if not Path(source).expanduser().exists():  # a folder's name may contain an @
+            source, _, revision = source.partition("@")
+            if revision and Path(source).expanduser().is_dir():
+                cure = f"Omit '@{revision}'"
+                raise UserError(f"{source}: a folder has no revisions. {cure}.", "encoder")
+            options["revision"] = revision or None
+    encoder = plugin.open(source, **options)
+    if placed and isinstance(encoder, LazyModel):
+        encoder.share()
+    if limits := getattr(encoder, "limits", None):
+        log_once(logging.INFO, f"The encoder {name} {limits}.")
+    return CachedEncoder(encoder)
+
+
+def open_trainable(name: str, **options: Any) -> SentenceEncoder:
+    """Open an encoder to fine-tune, without a cache: its vectors change.
+
+    Args:
+        options: those of :func:`open_encoder`.
+
+    Raises:
+        UserError: the encoder is unknown, or it is not a sentence-transformers model.
+    """
+    from admire.encoders.sentence import SentenceEncoder
+
+    opened = open_encoder(name, **options).encoder
+    if not isinstance(opened, SentenceEncoder):
+        raise UserError(f"'{name}' cannot be fine-tuned. Use a model of sbert:….", "encoder")
+    opened.claim()
+    return opened
+
+
+def open_context_encoder(name: str) -> QueryEncoder:
+    """Open an encoder that computes vectors of words in their context.
+
+    Raises:
+        UserError: the encoder is unknown, or it does not compute such vectors.
+    """
+    encoder = open_encoder(name)
+    if not isinstance(encoder, QueryEncoder):
+        raise UserError(
+            f"The encoder '{name}' cannot encode words in context. Use embedded-state, e5-state or "
+            "sbert:….",
+            "encoder",
+        )
+    return encoder

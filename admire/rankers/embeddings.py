@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import chain
+from functools import cache, partial
+from itertools import chain, filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -17,22 +17,14 @@ from admire.core import registry
 from admire.core.choices import TRACKS
 from admire.core.errors import UserError
 from admire.core.registry import register
-from admire.data.items import Item, SenseLabel
-from admire.data.languages import base_language, language_name
+from admire.data.items import Candidate, Item, SenseLabel
+from admire.data.languages import language_name
 from admire.encoders import ImageEncoder, TextEncoder, open_encoder
 from admire.encoders.cached import CachedEncoder, checked
-from admire.encoders.protocols import reads_images
+from admire.encoders.protocols import Vectors, reads_images
 from admire.rankers.judgement import Judgement, Part, as_counted
 from admire.rankers.ranker import Ranker
-from admire.rankers.scorer import (
-    SMALLEST,
-    Scores,
-    Vector,
-    comparable,
-    contributions,
-    query_weights,
-    score,
-)
+from admire.rankers.scorer import SMALLEST, Scores, comparable, contributions, query_weights, score
 from admire.rankers.settings import SetSummary, Settings
 from admire.senses.interpretation import Interpretation
 from admire.senses.sense import likelier
@@ -45,7 +37,17 @@ log = logging.getLogger("admire")
 Default = TypeVar("Default")
 
 
-@dataclass(frozen=True)
+_Query = tuple[dict[str, str], dict[SenseLabel | None, dict[str, float]]]
+"""What candidates are compared with: texts by role (gloss, compound, …), and the weights of these
+roles by sense. Those of None give the scores; an unsure sense that has an idiomatic text also has
+those under either sense. A role of weight 0 does not count, but its cosines are recorded. The role
+``sequence`` has no text, because it stands for the item's sequence."""
+
+_Spaces = dict[str, list[dict[Any, Vectors]]]
+"""By track, the unit vectors of the queries' texts, and of the candidates' images or captions."""
+
+
+@dataclass(frozen=True, eq=False)
 class RunEncoder:
     """An encoder of a run.
 
@@ -70,7 +72,7 @@ class RunEncoder:
 
     def compares(self, item: Item) -> bool:
         """Return whether it knows the item's language, and two candidates have what it encodes."""
-        known = all(knows(encoder, item.language) for encoder in self.tracks.values())
+        known = all(encoder.knows(item.language) for encoder in self.tracks.values())
         return known and not shares_no_view(item, self.tracks)
 
 
@@ -96,12 +98,16 @@ class Embeddings(Ranker):
             UserError: a file cannot be read, or an encoder's vectors cannot be compared.
         """
         judged: list[tuple[Judgement, ...]] = [()] * len(items)
-        compared_by = [self._compared_by(item) for item in items]
-        for encoder in self.encoders:
-            places = [k for k, by in enumerate(compared_by) if encoder in by]
-            own = [items[k] for k in places], [readings[k] for k in places]
-            for k, judgement in zip(places, self._compare(*own, encoder), strict=True):
-                judged[k] += (judgement,)
+        queries = list(map(self._query, items, readings))
+        compared_by = list(map(self._compared_by, items))
+        for run_encoder in self.encoders:
+            places = [k for k, by in enumerate(compared_by) if run_encoder in by]
+            share_a_view = cache(partial(_share_a_view, encoders=run_encoder.tracks))  # warns once
+            own = [share_a_view(items[k]) for k in places]
+            texts = [text for k in places for text in queries[k][0].values() if text]
+            spaces = _encode(own, texts, run_encoder)
+            for k, item in zip(places, own, strict=True):
+                judged[k] += (self._compare(item, queries[k], spaces, run_encoder),)
         return judged
 
     def measure(self, items: Sequence[Item]) -> None:
@@ -109,7 +115,7 @@ class Embeddings(Ranker):
         for run_encoder in self.encoders:
             own = [item for item in items if run_encoder in self._compared_by(item)]
             if run_encoder.tracks.keys() - run_encoder.scales.keys():
-                _spaces(own, [], run_encoder)
+                _encode(own, [], run_encoder)
 
     def count_long(self, items: Iterable[Item]) -> list[dict[str, Any]]:
         """Count the captions of further items that are longer than an encoder reads; return the
@@ -128,137 +134,153 @@ class Embeddings(Ranker):
         """Return the encoders that compare an item's candidates."""
         return [e for e in self.encoders if e.compares(item)] or [*self.encoders[:1]]
 
+    def _query(self, item: Item, reading: Interpretation | None) -> _Query:
+        """Return the query for a chat model's interpretation, or for a baseline."""
+        scoring, baseline = self.settings.scoring, self.settings.query
+        if reading is None or baseline != "meaning":
+            texts = {"compound": item.phrase, "sentence": item.sentence, "sequence": ""}
+            return {baseline: texts[baseline]}, {None: {baseline: 1.0}}
+        texts = {"compound": item.phrase} | reading.texts()
+        if item.sequence:
+            texts["sequence"] = ""
+        zeros, weights = dict.fromkeys(texts, 0.0), dict[SenseLabel | None, dict[str, float]]()
+        weights[None] = zeros | query_weights(scoring, reading.sense, texts)
+        if reading.sense.is_unsure and reading.idiomatic:
+            for label in get_args(SenseLabel):
+                sense = likelier(label == "idiomatic", "given")
+                weights[label] = zeros | query_weights(scoring, sense, texts)
+        return texts, weights
+
     def _compare(
-        self,
-        items: Sequence[Item],
-        readings: Sequence[Interpretation | None],
-        run_encoder: RunEncoder,
-    ) -> list[Judgement]:
-        """Compare items by one encoder."""
-        encoders, head = run_encoder.tracks, run_encoder.head
-        viewed = {item: _share_a_view(item, encoders) for item in dict.fromkeys(items)}
-        items = [viewed[item] for item in items]
-        queries = [
-            _query(item, reading, self.settings)
-            for item, reading in zip(items, readings, strict=True)
-        ]
-        texts = [text for query in queries for text in query.texts.values() if text]
-        plain, headed = _spaces(items, texts, run_encoder)
-        roles = {role for query in queries for role in query.texts}
-        spaces = {role: headed if head and head.projects(role) else plain for role in roles}
-        return [
-            self._compared(item, query, spaces, run_encoder)
-            for item, query in zip(items, queries, strict=True)
-        ]
-
-    def _compared(
-        self,
-        item: Item,
-        query: _Query,
-        spaces: Mapping[str, Mapping[str, _Space]],
-        run_encoder: RunEncoder,
+        self, item: Item, query: _Query, spaces: tuple[_Spaces, _Spaces], run_encoder: RunEncoder
     ) -> Judgement:
-        arrays, scoring = _cosines(item, query, spaces), self.settings.scoring
-
-        def points(by_role: Mapping[str, float]) -> Scores:
-            weights = [by_role.get(role, 0.0) for role in query.texts]
-            return score(arrays, weights, scoring, run_encoder.scales)
-
-        scores = points(query.weights)
-        by_sense = {sense: points(by_role) for sense, by_role in query.by_sense.items()}
-        weights = [query.weights.get(role, 0.0) for role in query.texts]
-        places = {role: place for place, role in enumerate(query.texts)}
-        counted = sorted(filter(query.weights.get, places), key=lambda role: role == "compound")
-        added = contributions(arrays, weights, scoring, run_encoder.scales)
+        """Compare an item's candidates with its query, by one encoder."""
+        (texts, weights), scoring, scales = query, self.settings.scoring, run_encoder.scales
+        cosines = _cosines(item, texts, spaces, run_encoder.head)
+        if "sequence" in texts and not any(
+            getattr(part, track) for part in item.sequence for track in cosines
+        ):
+            raise UserError(f"'{item.compound}': its sequence has no {'+'.join(cosines)}.", "track")
+        by_sense = {
+            sense: score(cosines, [*by_role.values()], scoring, scales)
+            for sense, by_role in weights.items()
+        }
+        added = contributions(cosines, [*weights[None].values()], scoring, scales)
+        roles = [*texts]  # the first is the compound, whose part is the last
         parts = [
-            Part(track, "unlike " * (query.weights[role] < 0) + role, values[places[role]])
+            Part(track, "unlike " * (weights[None][role] < 0) + role, values[roles.index(role)])
             for track, values in added.items()
-            for role in counted
+            for role in roles[1:] + roles[:1]
+            if weights[None][role]
         ]
         if len(self.encoders) > 1 and scoring.standardise != "encoder":
-            parts, scores = as_counted(parts, scores, 1), comparable(scores)
+            parts = as_counted(parts, by_sense[None], 1)
             by_sense = {sense: comparable(values) for sense, values in by_sense.items()}
         return Judgement(
             self.name,
-            query.llm,
-            tuple(scores.tolist()),
+            "",
+            tuple(by_sense[None].tolist()),
             (),
             encoder=run_encoder.name,
             parts=tuple(parts),
             cells={
-                f"{track}_{role}": values[q]
-                for track, values in arrays.items()
-                for q, role in enumerate(query.texts)
+                f"{track}_{role}": values
+                for track, rows in cosines.items()
+                for role, values in zip(roles, rows, strict=True)
             },
-            by_sense={sense: tuple(values.tolist()) for sense, values in by_sense.items()},
+            by_sense={sense: tuple(values.tolist()) for sense, values in by_sense.items() if sense},
         )
 
 
 def _cosines(
-    item: Item, query: _Query, spaces: Mapping[str, Mapping[str, _Space]]
+    item: Item,
+    texts: Mapping[str, str],
+    spaces: tuple[_Spaces, _Spaces],
+    head: Projection | None = None,
 ) -> dict[str, Scores]:
-    """Return the query's cosines by track, shape (texts, candidates)."""
-    cosines: dict[str, list[Scores]] = defaultdict(list)
-    for role, text in query.texts.items():
-        for track, space in spaces[role].items():
-            vector = space.texts[text] if role != "sequence" else space.sequence(item)
-            cosines[track].append(space.cosines(vector, item))
-    shown = (getattr(part, track) for part in item.sequence for track in cosines)
-    if "sequence" in query.texts and not any(shown):
-        raise UserError(f"'{item.compound}': its sequence has no {'+'.join(cosines)}.", "track")
-    return {track: np.array(rows) for track, rows in cosines.items()}
+    """Return the cosines of texts by role with an item's candidates, by track.
+
+    The shape is (texts, candidates); a candidate that lacks the track has NaN.
+
+    Args:
+        spaces: without and with the head.
+    """
+    (plain, headed), cosines = spaces, dict[str, Scores]()
+    for track in plain:
+        things = [getattr(candidate, track) for candidate in item.candidates]
+        rows = []
+        for role, text in texts.items():
+            of_texts, of_things = (headed if head and head.projects(role) else plain)[track]
+            query = of_texts[text] if role != "sequence" else _mean(item.sequence, track, of_things)
+            vector = query[None].astype(float)
+            row = [
+                np.nan if thing is None else (vector @ of_things[thing].astype(float))[0]
+                for thing in things
+            ]
+            rows.append(row)
+        cosines[track] = np.array(rows)
+    return cosines
 
 
-def _spaces(
-    items: Sequence[Item], texts: Sequence[str], run_encoder: RunEncoder
-) -> tuple[dict[str, _Space], dict[str, _Space]]:
-    """Encode queries' texts and candidates by track, without and with the head, and measure the
-    encoder's scales if they are not known."""
-    encoders, head, scales = run_encoder.tracks, run_encoder.head, run_encoder.scales
-    unknown = encoders.keys() - scales.keys()
-    phrases = [item.phrase for item in items] if unknown else []
-    plain = _encode(items, [*texts, *phrases], encoders)
-    headed = {track: space.projected(head) for track, space in plain.items()} if head else plain
-    for track in unknown:
-        space = headed[track]
-        rows = [space.cosines(space.texts[item.phrase], item) for item in items]
-        spreads = [float(np.nanstd(row)) for row in rows if not np.isnan(row).all()]
-        if differing := [spread for spread in spreads if spread > SMALLEST]:
-            scales[track] = sum(differing) / len(differing)
-    return plain, headed
+def _mean(parts: Sequence[Candidate], track: str, vectors: Mapping[Path | str, Vectors]) -> Vectors:
+    """Return the mean vector of a sequence, of unit length; zeros if no part has the track."""
+    zeros = np.zeros_like(next(iter(vectors.values()), np.zeros(0, np.float32)))
+    things = (getattr(part, track) for part in parts)
+    total = sum((vectors[thing] for thing in things if thing), zeros)
+    mean: Vectors = total / (np.linalg.norm(total) or 1)
+    return mean
 
 
 def _encode(
-    items: Sequence[Item], texts: Sequence[str], encoders: Mapping[str, CachedEncoder]
-) -> dict[str, _Space]:
-    """Encode queries' texts, and each image or caption, also those of sequences, by track."""
-    distinct = {encoder.identity: encoder for encoder in encoders.values()}
-    texts = list(dict.fromkeys(texts))
-    encoded = {
-        name: dict(zip(texts, encoder.encode_texts(texts, role="query"), strict=True))
-        for name, encoder in distinct.items()
-    }
-    spaces: dict[str, _Space] = {}
-    for track, encoder in encoders.items():
-        every = (getattr(candidate, track) for item in items for candidate in item.things)
+    items: Sequence[Item], texts: Iterable[str], run_encoder: RunEncoder
+) -> tuple[_Spaces, _Spaces]:
+    """Encode queries' texts, and each image or caption, also those of sequences.
+
+    Return their vectors without and with the head. Scales that are not known are measured.
+    """
+    plain, headed, encoded = _Spaces(), _Spaces(), dict[str, Vectors]()
+    head, known = run_encoder.head, run_encoder.tracks.keys() <= run_encoder.scales.keys()
+    texts = list(dict.fromkeys([*texts, *([] if known else [item.phrase for item in items])]))
+    for track, encoder in run_encoder.tracks.items():
+        if encoder.identity not in encoded:
+            encoded[encoder.identity] = encoder.encode_texts(texts, role="query")
+        every = [getattr(candidate, track) for item in items for candidate in item.things]
         things = list(dict.fromkeys(filter(None, every)))
         if track == "caption":
             of_things = encoder.encode_texts(things, role="document")
         else:
             of_things = encoder.encode_images(things)
-        vectors, documents = encoded[encoder.identity], dict(zip(things, of_things, strict=True))
-        widths = {len(vector) for vector in (*vectors.values(), *documents.values())}
-        if len(widths) > 1:
-            numbers = " and ".join(map(str, sorted(widths)))
-            what = f"returned vectors of {numbers} dimensions, which cannot be compared."
+        of_texts = encoded[encoder.identity]
+        narrow, wide = sorted([of_texts.shape[1], of_things.shape[1]])
+        if 0 < narrow < wide:
+            what = f"returned vectors of {narrow} and {wide} dimensions, which cannot be compared."
             raise UserError(f"The encoder '{encoder.name}' {what}")
-        spaces[track] = _Space(track, vectors, documents)
-    return spaces
+        pairs = [(texts, of_texts), (things, of_things)]
+        plain[track] = [dict(zip(keys, vectors, strict=True)) for keys, vectors in pairs]
+        if head:  # which projects no empty array
+            pairs = [(keys, head.project(vectors) if keys else vectors) for keys, vectors in pairs]
+            headed[track] = [dict(zip(keys, vectors, strict=True)) for keys, vectors in pairs]
+    headed = headed or plain
+    if not known:
+        _measure(items, headed, run_encoder)
+    return plain, headed
+
+
+def _measure(items: Sequence[Item], spaces: _Spaces, run_encoder: RunEncoder) -> None:
+    """Measure the scales that are not known, on the compounds of some items."""
+    spreads: dict[str, list[float]] = defaultdict(list)
+    for item in items:
+        for track, (row,) in _cosines(item, {"compound": item.phrase}, (spaces, spaces)).items():
+            if not np.isnan(row).all() and (spread := float(np.nanstd(row))) > SMALLEST:
+                spreads[track].append(spread)
+    for track in spreads.keys() - run_encoder.scales.keys():
+        run_encoder.scales[track] = sum(spreads[track]) / len(spreads[track])
 
 
 def shares_no_view(item: Item, tracks: Iterable[str] = TRACKS) -> bool:
     """Return whether no two candidates have a modality in common, such as image and caption."""
-    return all(sum(bool(getattr(c, track)) for c in item.candidates) < 2 for track in tracks)
+    shown = Counter(track for track in tracks for c in item.candidates if getattr(c, track))
+    return max(shown.values(), default=0) < 2
 
 
 def _share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
@@ -272,18 +294,10 @@ def _share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
     if not described:
         return item
     candidates = (
-        candidate
-        if candidate.caption or not candidate.image
-        else replace(candidate, caption=in_words(candidate.image))
-        for candidate in item.candidates
+        c if c.caption or not c.image else replace(c, caption=in_words(c.image))
+        for c in item.candidates
     )
     return replace(item, candidates=tuple(candidates))
-
-
-def knows(encoder: CachedEncoder, language: str) -> bool:
-    """Return whether an encoder reads texts of a language; any, unless it has ``languages``."""
-    languages = getattr(encoder.encoder, "languages", None)
-    return not languages or base_language(language) in languages
 
 
 def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Settings:
@@ -295,8 +309,8 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
     """
     if settings.track or settings.caption_encoder or settings.head or not summary.without_caption:
         return settings
-    companions = {name: encoder_attribute(name, "companion", "") for name in settings.encoder}
-    companion = next(filter(None, companions.values()), "")
+    encoders = tuple(encoder_attribute(name, "companion", "") or name for name in settings.encoder)
+    companion = next((new for new in encoders if new not in settings.encoder), "")
     if not companion:
         return settings
     weight = encoder_attribute(companion, "picture_weight", 1.0)
@@ -310,7 +324,6 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
     scoring = settings.scoring
     if summary.captions:
         scoring = replace(scoring, image_weight=weight * scoring.image_weight)
-    encoders = tuple(companions[name] or name for name in settings.encoder)
     return replace(settings, encoder=encoders, scoring=scoring)
 
 
@@ -331,11 +344,14 @@ def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
     """
     if not summary.images or "image" not in (settings.track or "image"):
         return False
-    llms = [registry.resolve("chat", name)[0] for name in settings.llms]
-    sends_pictures = settings.looks and any("key" in plugin.needs for plugin in llms)
-    encoders = [registry.resolve("encoder", name)[0] for name in settings.encoder]
-    reads = any(reads_images(encoder.make) for encoder in encoders)
-    return bool(sends_pictures or settings.track or summary.without_caption or reads)
+    reads = bool(settings.track or summary.without_caption)
+    for name in settings.llms:
+        plugin, _ = registry.resolve("chat", name)
+        reads |= settings.looks and "key" in plugin.needs
+    for name in settings.encoder:
+        plugin, _ = registry.resolve("encoder", name)
+        reads |= reads_images(plugin.make)
+    return reads
 
 
 def open_encoders(
@@ -352,62 +368,64 @@ def open_encoders(
     Raises:
         UserError: no candidate has the track, no encoder supports it, or a head does not fit.
     """
-    opened = partial(
-        open_encoder,
-        device=settings.device,
-        precision=settings.precision,
-        plugins=settings.plugins,
-    )
     tracks = settings.track.split("+") if settings.track else summary.tracks
     for track in tracks:
         if track not in summary.tracks:
             raise UserError(f"No candidate has {track}s. Use another track.", "track")
-    if "caption" in tracks and settings.caption_encoder and not caption_encoder:
-        caption_encoder = opened(settings.caption_encoder)
-    for_captions = checked(caption_encoder, settings.long_texts) if caption_encoder else None
-    named: Sequence[str | TextEncoder] = encoders or settings.encoder
-    if caption_encoder and "image" not in tracks:
-        named = [caption_encoder]
-    several = [
-        checked(opened(encoder) if isinstance(encoder, str) else encoder, settings.long_texts)
-        for encoder in named
-    ]
+
+    for_captions = None
+    if "caption" in tracks and (chosen := caption_encoder or settings.caption_encoder):
+        for_captions = _open(chosen, settings)
+    if for_captions and "image" not in tracks:
+        several = [for_captions]
+    else:
+        several = [_open(encoder, settings) for encoder in encoders or settings.encoder]
     several = _by_language(several, summary.languages)
     run_encoders = _by_track(several, for_captions, tracks, settings)
-    apart = any(len({e.identity for e in run.tracks.values()}) > 1 for run in run_encoders)
-    if apart and settings.scoring.standardise == "no":
+    if settings.scoring.standardise == "no" and any(
+        len({encoder.identity for encoder in run.tracks.values()}) > 1 for run in run_encoders
+    ):
         raise UserError(
             "Cosines of two encoders differ in scale: standardise them, or use one encoder.",
             "standardise",
         )
-    return _with_scales(_with_heads(run_encoders, settings))
+    if settings.head:
+        return _with_heads(run_encoders, settings)
+    return _with_scales(run_encoders)
+
+
+def _open(encoder: str | TextEncoder, settings: Settings) -> CachedEncoder:
+    if isinstance(encoder, str):
+        placed: Any = {"device": settings.device, "precision": settings.precision}
+        encoder = open_encoder(encoder, plugins=settings.plugins, **placed)
+    return checked(encoder, settings.long_texts)
+
+
+def _by_language(encoders: list[CachedEncoder], languages: list[str]) -> list[CachedEncoder]:
+    """Leave out encoders that know none of a set's languages, if others do; say which stay out."""
+    used = []
+    for encoder in encoders:
+        unknown = list(filterfalse(encoder.knows, languages))
+        if unknown and len(encoders) > 1:
+            names = ", ".join(dict.fromkeys(map(language_name, unknown)))
+            log.info("The encoder '%s' does not compare texts in %s.", encoder.name, names)
+        if not unknown or unknown != languages:
+            used.append(encoder)
+    return used or encoders
 
 
 def _with_scales(run_encoders: list[RunEncoder]) -> list[RunEncoder]:
     """Give encoders the scales that they state, if all do for each track; else all are measured."""
     runs = []
     for run in run_encoders:
-        by_track = {t: getattr(e.encoder, "scales", {}) for t, e in run.tracks.items()}
-        stated: dict[str, Any] = {track: scales.get(track) for track, scales in by_track.items()}
-        if run.head or None in stated.values():
-            return run_encoders
-        runs.append(replace(run, scales=stated))
+        scales: dict[str, float] = {}
+        for track, encoder in run.tracks.items():
+            stated = getattr(encoder.encoder, "scales", {}).get(track)
+            if stated is None:
+                return run_encoders
+            scales[track] = stated
+        runs.append(replace(run, scales=scales))
     return runs
-
-
-def _by_language(
-    encoders: Sequence[CachedEncoder], languages: Sequence[str]
-) -> list[CachedEncoder]:
-    """Leave out encoders that know none of a set's languages, if others do; say which stay out."""
-    used = []
-    for encoder in encoders:
-        unknown = [language for language in languages if not knows(encoder, language)]
-        if unknown and len(encoders) > 1:
-            names = ", ".join(dict.fromkeys(map(language_name, unknown)))
-            log.info("The encoder '%s' does not compare texts in %s.", encoder.name, names)
-        if len(unknown) < len(languages) or not languages:
-            used.append(encoder)
-    return used or [*encoders]
 
 
 def _by_track(
@@ -420,10 +438,19 @@ def _by_track(
 
     Images that no encoder encodes are refused, or logged if captions can be ranked without them.
     """
-    blind = [encoder.name for encoder in encoders if not isinstance(encoder, ImageEncoder)]
-    if "image" in tracks and blind:
-        names = " and ".join(f"'{name}'" for name in blind)
-        all_blind = len(blind) == len(encoders)
+    run_encoders, blind = [], []
+    for encoder in encoders:
+        by_track: dict[str, CachedEncoder] = {}
+        if "image" in tracks and isinstance(encoder, ImageEncoder):
+            by_track["image"] = encoder
+        elif "image" in tracks:
+            blind.append(f"'{encoder.name}'")
+        if "caption" in tracks:
+            by_track["caption"] = for_captions or encoder
+        if by_track:
+            run_encoders.append(RunEncoder(by_track))
+    if blind:
+        names, all_blind = " and ".join(blind), len(blind) == len(encoders)
         if all_blind and (settings.track or "caption" not in tracks):
             raise UserError(
                 f"Images are not encoded by {names}. Compare captions, or use an encoder that does "
@@ -433,30 +460,21 @@ def _by_track(
             )
         level = logging.WARNING if all_blind else logging.INFO
         log.log(level, "Images are not encoded by %s: only captions count there.", names)
-    run_encoders = []
-    for encoder in encoders:
-        sees = "image" in tracks and isinstance(encoder, ImageEncoder)
-        by_track = {"image": encoder} if sees else {}
-        by_track |= {"caption": for_captions or encoder} if "caption" in tracks else {}
-        run_encoders += [RunEncoder(by_track)] if by_track else []
     return run_encoders
 
 
 def _with_heads(run_encoders: Sequence[RunEncoder], settings: Settings) -> list[RunEncoder]:
     """Open the heads of a run, and give each encoder the one that was trained on it."""
-    if not settings.head:
-        return [*run_encoders]
     from admire.encoders.projection import load_projection
 
     heads = [load_projection(Path(folder)) for folder in settings.head]
-    trained_on = [
-        (head.card["encoder"]["name"], head.card["encoder"]["identity"]) for head in heads
-    ]
+    cards = [head.card["encoder"] for head in heads]
+    trained_on = [(card["name"], card["identity"]) for card in cards]
     used = [{(e.name, e.identity) for e in run.tracks.values()} for run in run_encoders]
     if sorted(of for _, of in chain(*used)) != sorted(of for _, of in trained_on):
         described = (
-            ", ".join(f"'{name}' ({identity})" for name, identity in sorted(encoders))
-            for encoders in (trained_on, set().union(*used))
+            ", ".join(f"'{name}' ({identity})" for name, identity in sorted(pairs))
+            for pairs in (trained_on, set().union(*used))
         )
         raise UserError(
             "Each encoder needs one head that was trained on it, or none has one. The heads are of "
@@ -470,72 +488,3 @@ def _with_heads(run_encoders: Sequence[RunEncoder], settings: Settings) -> list[
         replace(run, head=by_identity[next(iter(run.tracks.values())).identity])
         for run in run_encoders
     ]
-
-
-@dataclass(frozen=True)
-class _Space:
-    """Unit vectors of the queries' texts, and of the candidates' images or captions."""
-
-    track: str
-    texts: Mapping[str, Vector]
-    documents: Mapping[Path | str, Vector]
-
-    def projected(self, head: Projection) -> _Space:
-        """Return the same in a head's space."""
-
-        def project(vectors: Mapping[Any, Vector]) -> dict[Any, Vector]:
-            if not vectors:  # these items have nothing of this track
-                return {}
-            return dict(zip(vectors, head.project(np.array(list(vectors.values()))), strict=True))
-
-        return _Space(self.track, project(self.texts), project(self.documents))
-
-    def sequence(self, item: Item) -> Vector:
-        """Return the mean vector of an item's sequence, of unit length; zeros without any."""
-        things = [getattr(candidate, self.track) for candidate in item.sequence]
-        zeros = np.zeros_like(next(iter(self.documents.values()), np.zeros(0, np.float32)))
-        total = sum((self.documents[thing] for thing in things if thing), zeros)
-        mean: Vector = total / (np.linalg.norm(total) or 1)
-        return mean
-
-    def cosines(self, query: Vector, item: Item) -> Scores:
-        """Return a query's cosine with each candidate, NaN for one that lacks the track."""
-        things = [getattr(candidate, self.track) for candidate in item.candidates]
-        vector = query[None].astype(float)
-        return np.array(
-            [
-                np.nan if thing is None else (vector @ self.documents[thing].astype(float))[0]
-                for thing in things
-            ]
-        )
-
-
-@dataclass(frozen=True)
-class _Query:
-    """What candidates are compared with: texts and their weights by role (gloss, compound, …).
-
-    A role without a weight does not count, but its cosines are recorded. The role ``sequence`` has
-    a weight and no text, because it stands for the item's sequence. If the sense is unsure, and has
-    an idiomatic text, ``by_sense`` has the weights under either sense.
-    """
-
-    texts: dict[str, str]
-    weights: dict[str, float]
-    llm: str = ""
-    by_sense: dict[SenseLabel, dict[str, float]] = field(default_factory=dict)
-
-
-def _query(item: Item, reading: Interpretation | None, settings: Settings) -> _Query:
-    """Return the query for a chat model's interpretation, or for a baseline."""
-    if reading is None or settings.query != "meaning":
-        texts = {"compound": item.phrase, "sentence": item.sentence, "sequence": ""}
-        return _Query({settings.query: texts[settings.query]}, {settings.query: 1.0})
-    texts = {"compound": item.phrase} | reading.texts()
-    if item.sequence:
-        texts["sequence"] = ""
-    weigh = partial(query_weights, settings.scoring, roles=texts)
-    both: tuple[SenseLabel, ...] = (
-        get_args(SenseLabel) if reading.sense.is_unsure and reading.idiomatic else ()
-    )
-    by_sense = {label: weigh(likelier(label == "idiomatic", "given")) for label in both}
-    return _Query(texts, weigh(reading.sense), reading.llm, by_sense)

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple
 
 import numpy as np
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    SkipValidation,
-    ValidationError,
-    computed_field,
-)
+from pydantic import ConfigDict, Field, PlainSerializer, SkipValidation, computed_field
 
 from admire.core.errors import UserError
 from admire.core.schema import STRICT, UNLESS_EMPTY, UNLESS_NONE
 from admire.data.items import Item, SenseLabel
-from admire.data.limits import LIMITS, without_invalid
-from admire.llm.chat import Question, Reply
-from admire.llm.conversation import Conversation, Unusable
-from admire.prompts.quotations import data_of, json_objects, without_objects
+from admire.data.limits import without_invalid
 from admire.rankers.scorer import Scores, comparable
 from admire.senses.sense import Sense
 
@@ -152,51 +140,6 @@ class Judgement:
         return next(filter(None, meanings), None)
 
 
-def ask_for_answers(
-    questions: Sequence[Question],
-    read: Callable[[Question, str], Answer | None],
-    item: Item,
-    *,
-    next_seed: int = 1,
-) -> Conversation[tuple[Answer, ...]]:
-    """Ask questions about an item's candidates, and again those whose replies cannot be parsed.
-
-    The second time they have another seed and a temperature above 0, and twice as many tokens if
-    the first reply was cut off. A JSON object that a reply quotes from a caption or sentence is not
-    an answer; see :func:`admire.prompts.quotations.without_objects`.
-
-    Args:
-        read: parses the reply to a question; None if that fails.
-        next_seed: added to the seed for the second question.
-    """
-    data = data_of(item)
-
-    def parse(question: Question, reply: Reply) -> Answer | None:
-        return read(question, without_objects(reply.text, data))
-
-    replies = yield questions
-    answers = list(map(parse, questions, replies))
-    lost = [place for place, answer in enumerate(answers) if answer is None]
-    again = [
-        replace(
-            questions[place],
-            temperature=0.7,  # at 0, another seed would give the same reply
-            max_tokens=questions[place].max_tokens * (2 if replies[place].cut else 1),
-            seed=questions[place].seed + next_seed,
-        )
-        for place in lost
-    ]
-    replies = yield again
-    for place, question, reply in zip(lost, again, replies, strict=True):
-        answer = parse(question, reply)
-        if answer is None:
-            yield Unusable([questions[place], question])
-            unread = without_invalid(reply.text[: LIMITS["reply"]])
-            answer = Answer(question.shown, unread=unread, cut=reply.cut)
-        answers[place] = answer
-    return tuple(filter(None, answers))
-
-
 def refuse_unread(judgements: Sequence[Judgement], name: str) -> None:
     """Refuse a chat model none of whose answers, of at least one, could be read."""
     answers = [answer for judgement in judgements for answer in judgement.answers]
@@ -223,8 +166,8 @@ def refuse_unread(judgements: Sequence[Judgement], name: str) -> None:
 def warn_of_unread(items: Sequence[Item], judgements: Mapping[Item, Judgement], name: str) -> None:
     """Warn about items without an answer that could be read."""
     for item in items:
-        answers = judgements[item].answers if item in judgements else ()
-        if answers and all(answer.unread is not None for answer in answers):
+        judgement = judgements.get(item)
+        if judgement and 0 < judgement.unread == len(judgement.answers):
             text = "%s: no reply about '%s' could be parsed; its candidates get equal scores."
             log.warning(text, name, item.compound)
 
@@ -232,63 +175,3 @@ def warn_of_unread(items: Sequence[Item], judgements: Mapping[Item, Judgement], 
 def on_one_line(value: object) -> str:
     """Return a text without line breaks and double spaces; empty if it is not a string."""
     return " ".join(without_invalid(value).split()) if isinstance(value, str) else ""
-
-
-Line = Annotated[str, BeforeValidator(lambda value: on_one_line(value)[: LIMITS["definition"]])]
-"""A text in a reply, on one line and cut; anything but a string becomes empty."""
-
-
-class StructuredReply(BaseModel):
-    """A structured reply: :func:`reply_schema` asks for it strictly, :meth:`read` is lenient.
-
-    Fields that a reply may lack have a default here; the schema requires them nonetheless.
-    """
-
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
-
-    @classmethod
-    def read(cls, reply: str, key: str) -> Self | None:
-        """Return the JSON object in a reply that has this key.
-
-        Markdown fences, thoughts before it and words around it are ignored. None if no object fits
-        the model, or if several differ.
-        """
-        objects = list(json_objects(reply))
-        starts = [0, *(last for _, last, _ in objects)]
-        ends = [*(first for first, _, _ in objects), len(reply)]
-        # A </think> within an object is a quotation.
-        outside = zip(starts, ends, strict=True)
-        thought = max(reply.rfind("</think>", start, end) for start, end in outside)
-        values = [value for first, _, value in objects if first >= thought and key in value]
-        if not values or any(value != values[0] for value in values):
-            return None
-        try:
-            return cls.model_validate(values[0])
-        except ValidationError:
-            return None
-
-
-KEYWORDS = ("type", "properties", "enum", "items", "minimum", "maximum", "minItems", "maxItems")
-
-
-def reply_schema(reply: type[StructuredReply]) -> dict[str, Any]:
-    """Return a reply's JSON schema in OpenAI's strict dialect, without titles and references.
-
-    Each object has exactly its properties. Keywords have a fixed order: the text of the schema is
-    part of questions and of their cache keys.
-    """
-    whole = reply.model_json_schema()
-
-    def strict(node: dict[str, Any]) -> dict[str, Any]:
-        if "$ref" in node:
-            node = whole["$defs"][node["$ref"].rpartition("/")[2]]
-        kept = {keyword: node[keyword] for keyword in KEYWORDS if keyword in node}
-        if "items" in kept:
-            kept["items"] = strict(kept["items"])
-        if "properties" in kept:
-            properties = {name: strict(schema) for name, schema in kept["properties"].items()}
-            kept["properties"] = properties
-            kept |= {"required": list(properties), "additionalProperties": False}
-        return kept
-
-    return strict(whole)

@@ -8,7 +8,7 @@ occurs in every position.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any
@@ -22,15 +22,15 @@ from admire.data.items import Item, SenseLabel
 from admire.llm.chat import ChatModel, Question
 from admire.llm.conversation import Conversation
 from admire.rankers.aggregate import aggregate, agreement, places
-from admire.rankers.judgement import (
-    Answer,
-    Judgement,
+from admire.rankers.judgement import Answer, Judgement
+from admire.rankers.presentation import (
+    LETTERS,
     Line,
     StructuredReply,
     ask_for_answers,
-    reply_schema,
+    show,
+    shuffled,
 )
-from admire.rankers.presentation import LETTERS, show, shuffled
 from admire.rankers.ranker import Ranker
 from admire.rankers.settings import SetSummary
 from admire.senses.interpretation import Interpretation
@@ -68,6 +68,8 @@ class Listwise(Ranker):
     def scores(self, item: Item, reading: Interpretation | None) -> Conversation[Judgement]:
         sense = reading.sense if reading and reading.sense.label else None
         label, settings, questions = sense.label if sense else None, self.settings, []
+        letters = tuple(LETTERS[: len(item.candidates)])
+        schema = order_reply(letters, sense_given=label is not None).strict_schema()
         for number, candidates in enumerate(shuffled(item, settings.shuffles, settings.seed)):
             names = tuple(candidate.name for candidate in candidates)
             parts = show(
@@ -79,7 +81,7 @@ class Listwise(Ranker):
                 temperature=0.0,
                 max_tokens=300 + 100 * len(candidates),
                 seed=settings.seed + number,
-                schema=schema(LETTERS[: len(names)], label),
+                schema=schema,
                 shown=names,
             )
             questions.append(question)
@@ -151,15 +153,6 @@ def order_reply(letters: tuple[str, ...], sense_given: bool) -> type[StructuredR
         candidates=(Annotated[reasons, BeforeValidator(_object)], reasons()),
         order=order,
     )
-
-
-def schema(letters: Iterable[str], sense: SenseLabel | None = None) -> dict[str, Any]:
-    """Return the JSON schema of a reply about candidates with these letters.
-
-    Args:
-        sense: the intended one, if the reply should not contain it.
-    """
-    return reply_schema(order_reply(tuple(letters), sense is not None))
 
 
 def read_order(reply: str, names: Mapping[str, str], states_sense: bool = True) -> Answer | None:

@@ -14,16 +14,8 @@ from admire.data.items import Item
 from admire.llm.chat import ChatModel, Question
 from admire.llm.conversation import Conversation
 from admire.rankers.aggregate import bradley_terry
-from admire.rankers.judgement import (
-    Answer,
-    Judgement,
-    Line,
-    StructuredReply,
-    ask_for_answers,
-    on_one_line,
-    reply_schema,
-)
-from admire.rankers.presentation import show
+from admire.rankers.judgement import Answer, Judgement, on_one_line
+from admire.rankers.presentation import Line, StructuredReply, ask_for_answers, show
 from admire.rankers.ranker import Ranker
 from admire.rankers.settings import SetSummary
 from admire.senses.interpretation import Interpretation
@@ -36,7 +28,7 @@ class Comparison(StructuredReply):
     better: Annotated[Literal["A", "B", "equal"], BeforeValidator(on_one_line)]
 
 
-SCHEMA = reply_schema(Comparison)
+SCHEMA = Comparison.strict_schema()
 
 
 @register("ranker", "pairwise", needs=("key",), citation="Bradley and Terry 1952")

@@ -18,14 +18,8 @@ from admire.core.registry import register
 from admire.data.items import Candidate, Item
 from admire.llm.chat import Question, Reply
 from admire.llm.conversation import Conversation, Unusable
-from admire.rankers.judgement import (
-    Answer,
-    Judgement,
-    StructuredReply,
-    ask_for_answers,
-    reply_schema,
-)
-from admire.rankers.presentation import LETTERS, show
+from admire.rankers.judgement import Answer, Judgement
+from admire.rankers.presentation import LETTERS, StructuredReply, ask_for_answers, show
 from admire.rankers.ranker import Ranker
 from admire.senses.interpretation import Interpretation
 
@@ -46,7 +40,7 @@ class Percentages(StructuredReply):
     neither: Percentage
 
 
-NUMBERS = reply_schema(Percentages)
+NUMBERS = Percentages.strict_schema()
 
 
 @register("ranker", "pointwise", needs=("key",))
@@ -83,7 +77,7 @@ class Pointwise(Ranker):
             for candidate, graded in zip(item.candidates, grades, strict=True)
             if not graded
         ]
-        numbers = iter((yield from ask_for_answers(ungraded, _read_numbers, item)))
+        numbers = iter((yield from ask_for_answers(ungraded, read_numbers, item)))
         answers = tuple(
             Answer((name,), (name,), grades=graded) if graded else next(numbers)
             for name, graded in zip(item.names, grades, strict=True)
@@ -124,11 +118,6 @@ class Pointwise(Ranker):
         )
 
 
-def _read_numbers(question: Question, reply: str) -> Answer | None:
-    grades = read_numbers(reply)
-    return Answer(question.shown, question.shown, grades=grades) if grades else None
-
-
 def read_letters(reply: Reply) -> dict[str, float] | None:
     """Return grades by the probabilities of the letters A, B and C; None if none is likely.
 
@@ -151,9 +140,12 @@ def read_letters(reply: Reply) -> dict[str, float] | None:
     return None
 
 
-def read_numbers(reply: str) -> dict[str, float] | None:
-    """Return grades by the percentages in a reply; None if they cannot be parsed."""
+def read_numbers(question: Question, reply: str) -> Answer | None:
+    """Return the grades by the percentages in a reply; None if they cannot be parsed."""
     percentages = Percentages.read(reply, GRADES[0])
     shares = percentages.model_dump() if percentages else {}
     total = sum(shares.values())
-    return {name: share / total for name, share in shares.items()} if total else None
+    if not total:
+        return None
+    grades = {name: share / total for name, share in shares.items()}
+    return Answer(question.shown, question.shown, grades=grades)

@@ -1,4 +1,4 @@
-"""Presents candidates to chat models: images and captions, with letters, in shuffled orders."""
+"""Presents candidates to chat models, in shuffled orders, and reads replies about them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import hashlib
 import json
 import re
 import string
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Self
 
 import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from admire.core.choices import TRACKS, Track
 from admire.core.errors import UserError
 from admire.data.items import Candidate, Item
-from admire.llm.chat import SEEING, ChatModel, Image
+from admire.data.limits import LIMITS, without_invalid
+from admire.llm.chat import SEEING, ChatModel, Image, Question, Reply
+from admire.llm.conversation import Conversation, Unusable
 from admire.prompts import Prompts
+from admire.prompts.quotations import data_of, json_objects, without_objects
+from admire.rankers.judgement import Answer, on_one_line
 from admire.rankers.settings import SetSummary
 
 LETTERS = string.ascii_uppercase
@@ -102,3 +108,108 @@ def show(
         return text
     pieces = enumerate(piece.strip() for piece in re.split("\0(\\d+)\0", text))
     return tuple(images[int(piece)] if place % 2 else piece for place, piece in pieces if piece)
+
+
+def ask_for_answers(
+    questions: Sequence[Question],
+    read: Callable[[Question, str], Answer | None],
+    item: Item,
+    *,
+    next_seed: int = 1,
+) -> Conversation[tuple[Answer, ...]]:
+    """Ask questions about an item's candidates, and again those whose replies cannot be parsed.
+
+    The second time they have another seed and a temperature above 0, and twice as many tokens if
+    the first reply was cut off. A JSON object that a reply quotes from a caption or sentence is not
+    an answer; see :func:`admire.prompts.quotations.without_objects`.
+
+    Args:
+        read: parses the reply to a question; None if that fails.
+        next_seed: added to the seed for the second question.
+    """
+    data = data_of(item)
+
+    def parse(question: Question, reply: Reply) -> Answer | None:
+        return read(question, without_objects(reply.text, data))
+
+    replies = yield questions
+    answers = list(map(parse, questions, replies))
+    lost = [place for place, answer in enumerate(answers) if answer is None]
+    again = [
+        replace(
+            questions[place],
+            temperature=0.7,  # at 0, another seed would give the same reply
+            max_tokens=questions[place].max_tokens * (2 if replies[place].cut else 1),
+            seed=questions[place].seed + next_seed,
+        )
+        for place in lost
+    ]
+    replies = yield again
+    for place, question, reply in zip(lost, again, replies, strict=True):
+        answer = parse(question, reply)
+        if answer is None:
+            yield Unusable([questions[place], question])
+            unread = without_invalid(reply.text[: LIMITS["reply"]])
+            answer = Answer(question.shown, unread=unread, cut=reply.cut)
+        answers[place] = answer
+    return tuple(filter(None, answers))
+
+
+Line = Annotated[str, BeforeValidator(lambda value: on_one_line(value)[: LIMITS["definition"]])]
+"""A text in a reply, on one line and cut; anything but a string becomes empty."""
+
+
+KEYWORDS = ("type", "properties", "enum", "items", "minimum", "maximum", "minItems", "maxItems")
+
+
+class StructuredReply(BaseModel):
+    """A structured reply: :meth:`strict_schema` asks for it, :meth:`read` is lenient.
+
+    Fields that a reply may lack have a default here; the schema requires them nonetheless.
+    """
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def read(cls, reply: str, key: str) -> Self | None:
+        """Return the JSON object in a reply that has this key.
+
+        Markdown fences, thoughts before it and words around it are ignored. None if no object fits
+        the model, or if several differ.
+        """
+        objects = list(json_objects(reply))
+        starts = [0, *(last for _, last, _ in objects)]
+        ends = [*(first for first, _, _ in objects), len(reply)]
+        # A </think> within an object is a quotation.
+        outside = zip(starts, ends, strict=True)
+        thought = max(reply.rfind("</think>", start, end) for start, end in outside)
+        values = [value for first, _, value in objects if first >= thought and key in value]
+        if not values or any(value != values[0] for value in values):
+            return None
+        try:
+            return cls.model_validate(values[0])
+        except ValidationError:
+            return None
+
+    @classmethod
+    def strict_schema(cls) -> dict[str, Any]:
+        """Return the JSON schema in OpenAI's strict dialect, without titles and references.
+
+        Each object has exactly its properties. Keywords have a fixed order: the text of the schema
+        is part of questions and of their cache keys.
+        """
+        whole = cls.model_json_schema()
+
+        def strict(node: dict[str, Any]) -> dict[str, Any]:
+            if "$ref" in node:
+                node = whole["$defs"][node["$ref"].rpartition("/")[2]]
+            kept = {keyword: node[keyword] for keyword in KEYWORDS if keyword in node}
+            if "items" in kept:
+                kept["items"] = strict(kept["items"])
+            if "properties" in kept:
+                properties = {name: strict(schema) for name, schema in kept["properties"].items()}
+                kept["properties"] = properties
+                kept |= {"required": list(properties), "additionalProperties": False}
+            return kept
+
+        return strict(whole)

@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Any
 
 from admire.core import registry
@@ -124,15 +125,15 @@ class Ranker:
         """
         with self._plugin.blamed():
             rows = list(self.judge(items, readings))
-        for k, row in enumerate(rows):
-            if not isinstance(row, tuple) or not all(isinstance(one, Judgement) for one in row):
-                rows[k] = (row,)  # an array or a list of scores, or a judgement
         if len(rows) != len(items):
             raise self._plugin.error(f"returned {len(rows)} judgements for {len(items)} items.")
-        return [
-            [self._judgement(result, item, reading.llm if reading else "") for result in row]
-            for row, item, reading in zip(rows, items, readings, strict=True)
-        ]
+        judged = []
+        for row, item, reading in zip(rows, items, readings, strict=True):
+            if not isinstance(row, tuple) or not all(isinstance(one, Judgement) for one in row):
+                row = (row,)  # an array or a list of scores, or a judgement
+            llm = reading.llm if reading else ""
+            judged.append([self._judgement(result, item, llm) for result in row])
+        return judged
 
     def _judgement(
         self, result: Any, item: Item, llm: str, answers: Sequence[Answer] = ()
@@ -142,7 +143,7 @@ class Ranker:
         with self._plugin.blamed(where):
             if not isinstance(result, Judgement):
                 result = Judgement(self.name, llm, tuple(map(float, result)), tuple(answers))
-        wrong = [score for score in result.scores if not math.isfinite(score)]
+        wrong = list(filterfalse(math.isfinite, result.scores))
         if len(result.scores) != len(item.candidates) or wrong:
             returned = f"a score of {wrong[0]}" if wrong else f"{len(result.scores)} scores"
             count = len(item.candidates)
@@ -203,8 +204,11 @@ def open_rankers(
         UserError: a name is unknown, the model does not accept images but must, a candidate has no
             content, an item has too many candidates, or a package is missing.
     """
-    names = [name for name in settings.rankers if not judges_together(name)]
-    rankers = [open_ranker(name, prompts, settings) for name in names]
+    rankers = [
+        open_ranker(name, prompts, settings)
+        for name in settings.rankers
+        if not judges_together(name)
+    ]
     tracks: tuple[str, ...] = ()
     if not llm.recorded and any(ranker.asks for ranker in rankers):
         from admire.rankers.presentation import tracks_shown
@@ -229,5 +233,6 @@ def judges_together(name: str) -> bool:
 
 def any_ranker(names: Sequence[str], attribute: str) -> bool:
     """Return whether one of these rankers has an attribute that is true."""
-    plugins = [registry.resolve("ranker", name)[0] for name in names]
-    return any(getattr(plugin.make, attribute, getattr(Ranker, attribute)) for plugin in plugins)
+    default = getattr(Ranker, attribute)
+    makes = (registry.resolve("ranker", name)[0].make for name in names)
+    return any(getattr(make, attribute, default) for make in makes)

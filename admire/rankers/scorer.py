@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,6 @@ from admire.rankers.settings import Scoring
 from admire.senses.meaning import IDIOMATIC, LITERAL
 from admire.senses.sense import NO_SENSE, Sense
 
-Vector = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
 
 RRF_K = 60
@@ -146,12 +146,11 @@ def rank_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
     machine that computed it.
     """
     keyed = sorted(zip(-np.round(scores, 9), names, strict=True))
-    return tuple(name for _, name in keyed)
+    return tuple(map(itemgetter(1), keyed))
 
 
 def tied_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
     """Return the names with tied scores, in the order of :func:`rank_names`."""
-    rounded = np.round(scores, 9).tolist()
-    counts = Counter(rounded)
-    tied = {name for name, score in zip(names, rounded, strict=True) if counts[score] > 1}
-    return tuple(name for name in rank_names(names, scores) if name in tied)
+    rounded = dict(zip(names, np.round(scores, 9).tolist(), strict=True))
+    counts = Counter(rounded.values())
+    return tuple(name for name in rank_names(names, scores) if counts[rounded[name]] > 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -178,7 +179,7 @@ class Settings(SenseSettings, RankerSettings):
     @property
     def looks(self) -> bool:
         """True if a ranker other than ``embeddings`` scores the candidates."""
-        return any(name != "embeddings" for name in self.rankers)
+        return self.rankers != ("embeddings",)
 
 
 @settings(frozen=True)
@@ -278,18 +279,19 @@ class SetSummary:
             if not value:
                 self.first_missing.setdefault(name, (self.items, item))
         for candidate in item.candidates:
+            shown = set(compress(TRACKS, (candidate.image, candidate.caption)))
             self.candidates += 1
-            self.images += bool(candidate.image)
-            self.captions += bool(candidate.caption)
-            self.without_caption += bool(candidate.image and not candidate.caption)
+            self.images += "image" in shown
+            self.captions += "caption" in shown
+            self.without_caption += shown == {"image"}
             for tracks in ((), ("image",), ("caption",), TRACKS):
-                if not any(getattr(candidate, track) for track in tracks):
+                if shown.isdisjoint(tracks):
                     self.without_content.setdefault(tracks, (item.compound, candidate))
 
     @property
     def tracks(self) -> list[str]:
         """The tracks that any candidate has: images, captions or both."""
-        return [track for track in TRACKS if getattr(self, f"{track}s")]
+        return list(compress(TRACKS, (self.images, self.captions)))
 
 
 def summarise_set(items: Iterable[Item]) -> SetSummary:
@@ -314,11 +316,7 @@ def check_items(summary: SetSummary, settings: Settings) -> None:
     if settings.query == "sentence" or settings.query == "sequence":
         text = f"has no {settings.query} to compare candidates with."
         needs.setdefault(settings.query, (text, "query"))
-    lacks = [
-        (*summary.first_missing[name], need)
-        for name, need in needs.items()
-        if name in summary.first_missing
-    ]
-    if lacks:
-        number, item, (text, *places) = min(lacks, key=lambda lack: lack[0])
-        raise UserError(f"row {number} ('{item.compound}') {text}", *places)
+    for name, (number, item) in summary.first_missing.items():  # in the order of the rows
+        if name in needs:
+            text, *places = needs[name]
+            raise UserError(f"row {number} ('{item.compound}') {text}", *places)

@@ -7,17 +7,16 @@ def words() -> None:
     """The encoder is a bag of words, blocks have two items."""
     from toys import PictureEncoder, open_words
 
-    import admire.encoders.families as families
-    from admire.encoders.cached import CachedEncoder
+    from admire.encoders import cached
 
     def open_encoder(name: str, **_: Any) -> Any:
         if name == "minilm":
             return open_words(name)
-        encoder = CachedEncoder(PictureEncoder())  # type: ignore[arg-type]
+        encoder = cached.CachedEncoder(PictureEncoder())  # type: ignore[arg-type]
         encoder.encode_images = encoder.encoder.encode_images  # type: ignore[method-assign]
         return encoder
 
-    families.open_encoder = open_encoder  # type: ignore[assignment]  # before others take it
+    cached.open_encoder = open_encoder  # type: ignore[assignment]  # before others take it
     import admire.pipeline.ranking
 
     admire.pipeline.ranking.BLOCK = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +13,10 @@ import pandas as pd
 from admire.apps.report.plots import BAD, GOOD, MARKERS, MUTED, RUNS, draw, legend, short
 from admire.apps.report.report import Plot, Report, Table, render
 from admire.apps.reproduce.recipe import Recipe
+from admire.apps.reproduce.rows import Items, figures_of
 from admire.core.storage import write_whole
-from admire.metrics.figures import NOTHING, figure_text
+from admire.metrics.agreement import shared_items
+from admire.metrics.figures import NOTHING, figure_text, paired_difference
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,6 +86,16 @@ def result_table(recipe: Recipe, cells: Sequence[Cell]) -> pd.DataFrame:
             of = recipe.paper, recipe.table, cell.row, cell.set, metric, cell.n
             rows.append((*of, *ours, *compared, cell.stand_in, cell.note))
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def minus_first(first: Items, other: Items, metrics: Sequence[str]) -> dict[str, Any]:
+    """Return the paired differences of items from another row's, with their 95 % intervals."""
+    both = shared_items([pd.DataFrame(first), pd.DataFrame(other)])
+    columns = [name for name in metrics if all(name in table for table in both)]
+    if both[0].empty or not columns:
+        return {}
+    records: list[Any] = paired_difference(*both, columns=columns).to_dict("records")
+    return {name: ends for name, (_, *ends) in figures_of(records).items()}
 
 
 def cell_text(figure: pd.Series, decimals: int = 3) -> str:

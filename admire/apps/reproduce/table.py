@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from admire.core import registry
 from admire.core.choices import nearest
 from admire.core.errors import UserError
 
@@ -69,7 +70,8 @@ def read_jobs(
 ) -> tuple[Recipe, Jobs]:
     """Read a recipe, and check the rows with these names or numbers, or all, on their sets."""
     from admire.apps.reproduce.recipe import read_recipe
-    from admire.apps.reproduce.rows import check_llms, prepare, put_llms, put_stand_ins
+    from admire.apps.reproduce.rows import prepare
+    from admire.apps.reproduce.stand_ins import check_llms, put_llms, put_stand_ins
 
     recipe = read_recipe(name)
     by_name = {recipe.name_of(row): row for row in recipe.rows}
@@ -110,6 +112,7 @@ def run_jobs(
         seen: is called with each result that a task made.
     """
     from admire.apps.reproduce import results, rows
+    from admire.apps.reproduce.stand_ins import missing_models
     from admire.core.storage import check_place, only_writer
 
     cells: list[Cell] = []
@@ -122,7 +125,7 @@ def run_jobs(
             cells.append(cell)
             if not row.run:
                 continue
-            missing = rows.missing_models(job, download=True)
+            missing = missing_models(job, download=True)
             lacking = [*chain(*job.lacking.values()), *missing.values()]
             if not trusts and (job.options | job.measured).get("trust_remote_code"):
                 lacking.append("--trust-remote-code, because its model brings code")
@@ -138,7 +141,7 @@ def run_jobs(
                 cell.epochs = epochs if (epochs := folder / "epochs.csv").is_file() else None
                 first = firsts.setdefault(place, items)
                 if first and items and first is not items:
-                    cell.minus_first = rows.minus_first(first, items, job.metrics)
+                    cell.minus_first = results.minus_first(first, items, job.metrics)
                 if not cell.figures:
                     cell.note = f"{cell.note}; no gold, so no figures".removeprefix("; ")
             except UserError as error:
@@ -159,7 +162,8 @@ def _slug(name: str) -> str:
 def list_recipes(data: str | None) -> list[dict[str, Any]]:
     """Return each recipe with what its rows need, and how many of them have it here."""
     from admire.apps.reproduce.recipe import read_recipe, recipe_names
-    from admire.apps.reproduce.rows import missing_models, prepare
+    from admire.apps.reproduce.rows import prepare
+    from admire.apps.reproduce.stand_ins import missing_models
 
     lists: list[dict[str, Any]] = []
     for name in recipe_names():
@@ -200,7 +204,6 @@ def forecast(jobs: Jobs) -> list[Forecast]:
     Raises:
         UserError: no row can be counted.
     """
-    from admire.apps.reproduce.rows import rehearse
     from admire.pipeline.forecast import DryRun
 
     session, uncounted = DryRun(), Counter[str]()
@@ -209,7 +212,11 @@ def forecast(jobs: Jobs) -> list[Forecast]:
         try:
             if needs := brief(job.lacking[""]):
                 raise UserError(f"data are missing ({', '.join(needs)})")
-            rehearse(job, session)
+            with registry.blamed(job.task):
+                if job.trains:
+                    job.task.rehearse_training(job.train, job.options, session)
+                for part in job.files:
+                    job.task.rehearse(part, job.used(), session)
         except UserError as error:
             uncounted[str(error).rstrip(".")] += 1
     if not jobs or (asking and uncounted.total() == len(asking)):

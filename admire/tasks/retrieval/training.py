@@ -14,7 +14,7 @@ import pandas as pd
 from admire.core.choices import Device
 from admire.core.errors import UserError, needs_extra
 from admire.core.storage import check_folder
-from admire.encoders.families import open_trainable
+from admire.encoders.cached import open_trainable
 from admire.encoders.sentence import SentenceEncoder, document_prompt, query_prompt
 from admire.tasks.retrieval.passages import Passage, Split, relevance
 from admire.tasks.retrieval.queries import encoder_query, usual_instruction_format

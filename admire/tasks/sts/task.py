@@ -124,7 +124,7 @@ class SimilarityTask(Task):
         import pandas as pd
 
         from admire.core.storage import check_folder
-        from admire.encoders.families import open_trainable
+        from admire.encoders.cached import open_trainable
         from admire.tasks.sts.rows import read_training_data
         from admire.tasks.sts.training import train_sentences
 
