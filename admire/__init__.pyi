@@ -6,10 +6,9 @@ from .data.reader import read_items
 from .data.submission import read_submission
 from .pipeline.forecast import Forecast, plan
 from .pipeline.fusion import fuse
-from .pipeline.past_runs import read_run
 from .pipeline.ranking import Ranking, Run
 from .pipeline.run import rank, rank_one
-from .pipeline.run_folder import write_run
+from .pipeline.run_folder import read_run, write_run
 from .pipeline.scoring import agreement, compare_runs, score
 from .rankers.settings import PROFILES, RequestOptions, Scoring, Settings
 from .senses.interpretation import Interpretation

@@ -27,7 +27,7 @@ from admire import (
 )
 from admire.apps.cli.output import print_rankings, print_rows, show_run
 from admire.data.settings import ItemFiles
-from admire.pipeline.past_runs import read_run, read_settings
+from admire.pipeline.run_folder import read_run, read_settings
 from admire.rankers.settings import RequestOptions
 from admire.tasks.rank import run_settings
 from admire.tasks.scorecard import Score

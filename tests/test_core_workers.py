@@ -23,8 +23,8 @@ from admire.core.machine import cores
 from admire.core.progress import progress_told_to
 from admire.core.workers import STORE, SURROUNDINGS, Workers, map_processes
 from admire.encoders import open_encoder
-from admire.pipeline.past_runs import read_record
 from admire.pipeline.run_blocks import rank_file
+from admire.pipeline.run_folder import read_record
 from admire.rankers.settings import RequestOptions
 
 if find_spec("ray") is None:  # not importorskip: the import takes long

@@ -15,7 +15,7 @@ from admire.data.check import SetCounts, check_set
 from admire.data.image_files import check_image
 from admire.data.reader import iter_items
 from admire.data.rows import Fault, RowReader
-from admire.pipeline.past_runs import read_run
+from admire.pipeline.run_folder import read_run
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'report'")
 

@@ -18,7 +18,7 @@ from admire import Candidate, UserError, rank, read_items
 from admire.augment.captions import read_rewritten
 from admire.data.limits import LIMITS, check_text
 from admire.data.submission import read_submission
-from admire.senses.dictionaries.opening import Glossary
+from admire.senses.dictionaries import Glossary
 from admire.senses.recorded import open_replies
 from admire.senses.sense import read_senses
 from admire.senses.task2a import read_uses

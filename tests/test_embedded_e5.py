@@ -37,14 +37,14 @@ def test_e5_vectors_do_not_depend_on_their_company(e5: E5Encoder):
 
 
 def test_a_process_opens_the_network_once_and_nothing_that_holds_it_is_in_a_cycle(monkeypatch):
-    sessions = []
+    sessions, open_network = [], onnx_session.open_session
 
     def open_session(*arguments, **named):
-        session = onnx_session.open_session(*arguments, **named)
+        session = open_network(*arguments, **named)
         sessions.append(weakref.ref(session))
         return session
 
-    monkeypatch.setattr(e5_module, "open_session", open_session)
+    monkeypatch.setattr(onnx_session, "open_session", open_session)
     monkeypatch.setattr(e5_module, "_NETWORK", Opened(1))
     for _ in range(3):
         E5Encoder().encode_texts(TEXTS, role="query")

@@ -8,7 +8,7 @@ from toys import ScriptedChat
 
 from admire.core.errors import UserError
 from admire.llm import Image, Question, Session, Usage, open_llm
-from admire.llm.chat import ChatModel, Price, estimate, image_tokens, price
+from admire.llm.chat import ChatModel, Price, estimate, image_tokens
 from admire.llm.openai import THINKING_TOKENS, OpenAIChat
 
 MILLION = Usage(prompt=1_000_000, cached=400_000, completion=100_000)
@@ -22,7 +22,7 @@ def gpt(model: str = "gpt-4o", url: str | None = None) -> ChatModel:
     ("model", "dollars"), [("gpt-4o", 0.6 * 2.5 + 0.4 * 1.25 + 1.0), ("gpt-3.5-turbo", 0.5 + 0.15)]
 )
 def test_a_known_models_price_is_that_of_the_list(model: str, dollars: float):
-    assert price(gpt(model), MILLION) == Price(pytest.approx(dollars))
+    assert gpt(model).price(MILLION) == Price(pytest.approx(dollars))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_known_models_price_is_that_of_the_list(model: str, dollars: float):
     ids=["model", "this machine", "another server", "an object"],
 )
 def test_an_unknown_price_is_none(llm: ChatModel):
-    assert price(llm, MILLION) is None
+    assert Session().bind(llm).price(MILLION) is None
     with pytest.raises(UserError, match=r"price of .* is unknown"):
         Session(5.0).bind(llm)
 
@@ -44,7 +44,7 @@ def test_an_unknown_price_is_none(llm: ChatModel):
 def test_what_runs_in_this_process_costs_nothing():
     embedded = open_llm("embedded")
     assert embedded.free
-    assert price(embedded, MILLION) == Price(0.0)
+    assert embedded.price(MILLION) == Price(0.0)
     assert Session(5.0).bind(embedded).name == "embedded"  # no price is needed for a budget
 
 

@@ -1,6 +1,8 @@
-"""The cache of replies, where nothing is asked twice, and the account of what was asked."""
+"""The cache of replies, the account of what was asked, and servers that cut off or show nothing."""
 
+import json
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -9,17 +11,19 @@ from typing import Any
 
 import pytest
 from chats import asked, completion, echo, serve
+from judges import WORTHS, Judge, pictured, settings
 from pytest_httpserver import HTTPServer
 from test_llm_pictures import drawn
+from toys import OWL, WordEncoder, said
 from toys import ScriptedChat as Scripted
-from toys import said
 
+from admire import Item, Settings, UserError, plan, rank, write_run
+from admire.apps.report import write_report
 from admire.core.cache import open_cache
-from admire.core.errors import UserError
-from admire.llm import Image, Question, Reply, Session, Usage
+from admire.llm import ChatModel, Image, Question, Reply, Session, Usage
 from admire.llm.chat import Price
 from admire.llm.openai import OpenAIChat
-from admire.llm.session import RECORD, REPLIES
+from admire.llm.session import DIGITS, NUMBER, RECORD, REPLIES, account_row
 
 
 class ScriptedChat(Scripted):
@@ -55,8 +59,8 @@ def test_half_of_a_two_part_character_does_not_stop_the_cache(httpserver: HTTPSe
 
 def test_another_key_or_timeout_is_not_another_question(httpserver: HTTPServer):
     echo(httpserver)
-    for settings in ({}, {"key": "another"}, {"timeout": 5.0}):
-        chat = OpenAIChat("tiny", url=httpserver.url_for("/v1"), **settings)
+    for changed in ({}, {"key": "another"}, {"timeout": 5.0}):
+        chat = OpenAIChat("tiny", url=httpserver.url_for("/v1"), **changed)
         said(Session().bind(chat), "hi")
     assert asked(httpserver) == ["hi"]
 
@@ -157,7 +161,7 @@ def test_tokens_of_images_are_unknown_where_nobody_tells_them(told: int, images:
     llm = session.bind(Told(Reply("A", Usage(300, 0, 1, told))))
     llm.ask(Question(("Which?", Image(Path("a.png"))), purpose="ranking"))
     (entry,) = session.entries()
-    record = entry.record()
+    record = account_row(entry)
     assert (record["stage"], record["image_tokens"]) == ("ranking", images)
     assert record["seconds"] is None
     assert record["prompt_tokens"] == 300
@@ -168,8 +172,30 @@ def test_one_reply_that_tells_nothing_makes_the_sum_unknown():
     for reply in (Reply("A", Usage(300, 0, 1)), Reply("A")):
         session.bind(Told(reply)).ask(Question("Which?"))
     (entry,) = session.entries()
-    assert entry.record()["prompt_tokens"] is None
-    assert entry.record()["price_usd"] == 0  # in this process, so the tokens do not matter
+    assert account_row(entry)["prompt_tokens"] is None
+    assert account_row(entry)["price_usd"] == 0  # in this process, so the tokens do not matter
+
+
+def test_a_price_is_unknown_from_the_first_reply_without_tokens_on():
+    session = Session()
+    for reply in (Reply("A", Usage(300, 0, 1)), Reply("A"), Reply("A", Usage(300, 0, 1))):
+        model = Told(reply)
+        model.free, model.price = False, lambda usage: Price(usage.prompt / 100)
+        session.bind(model).ask(Question("Which?"))
+    (entry,) = session.entries()
+    row = account_row(entry)
+    assert (row["calls"], row["price_usd"], row["price_usd_now"]) == (3, "unknown", "unknown")
+    assert row["price_unknown_because"] == "not all replies came with the number of their tokens"
+
+
+def test_a_server_that_changes_the_model_is_named_once(caplog):
+    session = Session()
+    for number, model in enumerate(("a-1", "a-1", "", "a-2", "a-3")):
+        llm = session.bind(Told(Reply("A", model=model)))
+        llm.ask(Question("Which?", purpose="senses" if number % 2 else "meanings"))
+    (message,) = caplog.messages
+    assert "'a-1' answered first, and now also 'a-2'" in message
+    assert [entry.answered_by for entry in session.entries()] == [["a-1", "a-3"], ["a-1", "a-2"]]
 
 
 def test_a_budget_ends_the_questions_once_it_is_spent_but_cached_replies_are_free():
@@ -182,3 +208,106 @@ def test_a_budget_ends_the_questions_once_it_is_spent_but_cached_replies_are_fre
         said(llm, "third", max_tokens=50)
     assert caught.value.settings == ("budget",)
     assert model.prompts == ["first", "second"]
+
+
+LONG = [Question(f"Question {k}: " + "word " * 800) for k in range(3)]
+
+
+class Server(ChatModel):
+    """Counts tokens as it is told to."""
+
+    name, identity = "server", "server 1"
+
+    def __init__(self, count: Callable[[Question, int], Usage | None]):
+        self.count, self.asked = count, list[Question]()
+
+    def ask(self, question: Question) -> Reply:
+        self.asked.append(question)
+        return Reply("Idiomatic", usage=self.count(question, len(self.asked)))
+
+
+def only_new(question: Question, number: int) -> Usage:
+    """Count what differs from earlier questions: all if the beginning does, or nearly nothing."""
+    return Usage(prompt=900 if number == 1 or question.text.startswith("(") else 12)
+
+
+@pytest.mark.parametrize(
+    ("count", "asked", "cut_off"),
+    [
+        (lambda question, number: Usage(prompt=10), 4, 4),
+        (lambda question, number: Usage(prompt=650, images=100), 4, 4),
+        (lambda question, number: Usage(prompt=900), 3, 0),
+        (lambda question, number: Usage(prompt=700), 3, 0),
+        (lambda question, number: Usage(prompt=12, cached=790 + 12), 3, 0),
+        (lambda question, number: Usage(), 3, 0),
+        (lambda question, number: None, 3, 0),
+        (only_new, 4, 0),
+    ],
+)
+def test_a_question_with_fewer_tokens_than_words_was_cut_off(caplog, count, asked, cut_off):
+    session, server = Session(), Server(count)
+    llm = session.bind(server)
+    for question in LONG:
+        assert llm.ask(question).text == "Idiomatic"
+    (entry,) = session.entries()
+    assert (len(server.asked), entry.cut_off) == (asked, cut_off)
+    assert len(caplog.messages) == bool(cut_off)
+    if cut_off:
+        assert f"one of {len(LONG[0].text.split())} words" in caplog.messages[0]
+        assert "OLLAMA_CONTEXT_LENGTH" in caplog.messages[0]
+    kept = [llm.cached(question) is not None for question in LONG]
+    assert kept == [not cut_off] * 3  # the same command asks again, with more context
+
+
+def test_questions_that_were_cut_off_are_in_the_record_and_the_report(tmp_path: Path):
+    class ShortSighted(Judge):
+        def ask(self, question: Question) -> Reply:
+            return replace(super().ask(question), usage=Usage(prompt=20))
+
+    judge = ShortSighted(WORTHS)
+    judge.identity = "short-sighted 1"
+    item = replace(OWL, sentence="He is a night owl. " * 100)
+    run = rank([item], Settings(sense="vote"), llms=[judge], encoder=WordEncoder())
+    write_run(run, tmp_path / "run")
+    asked = json.loads((tmp_path / "run" / "run.json").read_bytes())["asked"]
+    assert [row["cut_off"] for row in asked if row["stage"] == "senses"] == [6]
+    page = write_report([tmp_path / "run"], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "The server cut off" in page
+
+
+@pytest.mark.parametrize("reply", ["It shows 285.", "I see a number.", "", "5 8 2, and 7 dogs"])
+def test_a_model_without_eyes_is_told_before_it_is_asked_about_pictures(tmp_path, reply):
+    asked: list[Question] = []
+
+    class Blind(Judge):
+        def ask(self, question: Question) -> Reply:
+            asked.append(question)
+            return Reply(reply) if question is DIGITS else super().ask(question)
+
+    item = _meant(pictured(tmp_path, ["dull.png", "best.png"], captions=True), "a")
+    with pytest.raises(UserError, match=f"^judge does not see pictures.*{NUMBER}") as caught:
+        rank([item], settings("listwise", sense="given"), llms=[Blind({})])
+    assert caught.value.settings == ("track", "llms")
+    assert asked[-1] is DIGITS
+    assert not any(question.images for question in asked[:-1])
+    rank([item], settings("listwise", sense="given", track="caption"), llms=[Blind(CAPTIONED)])
+
+
+CAPTIONED = {"of dull.png": 0.1, "of best.png": 0.9}
+
+
+def test_eyes_are_proved_once_by_a_question_that_is_forecast_and_cached(tmp_path):
+    items = [_meant(pictured(tmp_path, ["dull.png", "best.png"], captions=False), k) for k in "ab"]
+    judge = Judge({"dull.png": 0.1, "best.png": 0.9})
+    judge.identity = "judge 1"
+    own = settings("pointwise", sense="given")
+    told = {one.stage: one.questions for one in plan(items, own, llms=[judge])}
+    record = rank(items, own, llms=[judge]).record
+    (asked,) = [row for row in record["asked"] if row["stage"] == "ranking"]
+    assert asked["calls"] == told["ranking"]
+    again = rank(items, own, llms=[judge]).record["asked"]
+    assert {row["calls"] - row["from_cache"] for row in again} == {0}
+
+
+def _meant(item: Item, name: str) -> Item:
+    return replace(item, sentence=f"{name}: {item.sentence}", sentence_type="idiomatic")

@@ -20,7 +20,7 @@ from admire.apps.report.tables import ranking_tables
 from admire.data.overlap import digests, parts_of
 from admire.embedded.light_detector import LightDetector, Reader
 from admire.metrics.leakage import find_leaks, training_digests
-from admire.pipeline.past_runs import read_run
+from admire.pipeline.run_folder import read_run
 from admire.senses import open_detector
 from admire.tasks.training import train_detector
 

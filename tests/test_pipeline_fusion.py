@@ -12,7 +12,7 @@ from toys import OWL, PAPER, Detector, ScriptedChat, WordEncoder, explains, says
 from admire import Settings, UserError, compare_runs, rank, read_submission, write_run
 from admire.metrics.item_figures import score_items
 from admire.pipeline.fusion import fuse
-from admire.pipeline.past_runs import read_run
+from admire.pipeline.run_folder import read_run
 from admire.tasks.scorecard import Score
 
 ITEMS = [

@@ -261,7 +261,7 @@ def test_encoders_are_averaged_by_their_scales_or_by_their_standardised_scores(c
     encoders = run.record["models"]["encoders"]
     assert [e["name"] for e in encoders["image"]] == ["both"]
     assert [e["name"] for e in encoders["caption"]] == ["both", "reader"]
-    assert run.record["settings"]["encoder"] == ("both", "reader")
+    assert run.record["settings"]["encoder"] == ["both", "reader"]
 
 
 def test_an_encoder_leaves_out_what_it_cannot_see(caplog):
@@ -321,7 +321,7 @@ def test_only_the_encoders_that_are_needed_are_opened(opened, track, ranked, nee
     assert found == needed
     kept = run.record["settings"]
     assert kept["track"] == "+".join(needed)
-    assert (kept["encoder"], kept["caption_encoder"]) == (("eyes",), "reader")
+    assert (kept["encoder"], kept["caption_encoder"]) == (["eyes"], "reader")
     assert (kept["device"], kept["precision"]) == ("cuda", "bfloat16")
 
 
@@ -329,7 +329,7 @@ def test_pictures_without_any_caption_are_looked_at(opened, caplog):
     run = rank([item("a-", "b-", "c-")], BASELINE)
     assert run.rankings[0].order == ("a-", "c-", "b-")
     assert [name for name, *_ in opened] == ["sight", "minilm"]
-    assert run.record["settings"]["encoder"] == ("sight", "minilm")
+    assert run.record["settings"]["encoder"] == ["sight", "minilm"]
     assert run.record["settings"]["scoring"]["image_weight"] == 1
     assert caplog.messages[0].startswith("3 of 3 candidates have no caption: the encoder sight")
     looking = replace(BASELINE, encoder=("e5", "sight"))

@@ -14,9 +14,9 @@ from toys import open_words
 
 from admire import Settings, UserError, rank, read_items, write_run
 from admire.core.storage import cache_dir
-from admire.pipeline.past_runs import read_run
 from admire.pipeline.run import RankingPipeline
 from admire.pipeline.run_blocks import rank_file
+from admire.pipeline.run_folder import read_run
 
 COMPOUNDS = ("night owl", "cold feet", "pipe dream", "black sheep", "hot air", "big fish", "owl")
 TIMES = ("started", "finished", "seconds")

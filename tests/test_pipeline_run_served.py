@@ -17,8 +17,8 @@ from strict_server import SLOW, Answer, Body, StrictServer, prompt_of
 from toys import WordEncoder, open_words
 
 from admire import Settings, UserError, rank, write_run
-from admire.llm.server_checks import NUMBER
-from admire.pipeline.past_runs import read_run
+from admire.llm.session import NUMBER
+from admire.pipeline.run_folder import read_run
 
 FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SLOW)]
 

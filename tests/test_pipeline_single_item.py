@@ -148,7 +148,7 @@ def test_a_name_in_place_of_an_object_stands_in_the_settings(monkeypatch):
     )
     run = rank([OWL], Settings(sense="vote"), llms=[explains("Idiomatic")], encoder="e5")
     assert opened == ["e5"]
-    assert run.record["settings"]["encoder"] == ("e5",)
+    assert run.record["settings"]["encoder"] == ["e5"]
 
 
 def test_a_function_hears_the_progress_of_a_run():

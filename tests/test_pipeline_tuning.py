@@ -13,7 +13,7 @@ from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
 from admire import SAMPLES, Candidate, Item, Run, Scoring, Settings, UserError, rank, write_run
 from admire.core.choices import Track
 from admire.pipeline.fusion import fuse
-from admire.pipeline.past_runs import read_cosines, read_record
+from admire.pipeline.run_folder import read_cosines, read_record
 from admire.pipeline.tuning import (
     cross_validate,
     gates,

@@ -12,7 +12,7 @@ from toys import OWL, WordEncoder
 
 from admire import Scoring, UserError, compare_runs, rank, write_run
 from admire.llm import Question, Reply
-from admire.pipeline.past_runs import read_cosines, read_run
+from admire.pipeline.run_folder import read_cosines, read_run
 
 REASONING: tuple[str, ...] = ("listwise", "pointwise", "pairwise")
 

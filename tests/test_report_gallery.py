@@ -15,8 +15,8 @@ from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains
 from admire import Candidate, Run, Scoring, Settings, rank, write_run
 from admire.apps.report.gallery import Cards
 from admire.pipeline.fusion import fuse
-from admire.pipeline.past_runs import read_run
 from admire.pipeline.ranking import Ranking
+from admire.pipeline.run_folder import read_run
 
 BOTH = Settings(sense="vote")
 

@@ -18,7 +18,7 @@ from admire import Settings, UserError, rank, read_items, write_run
 from admire.apps.report import write_report
 from admire.apps.report.report import plain_name
 from admire.encoders import Vectors
-from admire.pipeline.past_runs import read_run
+from admire.pipeline.run_folder import read_run
 
 
 class PictureWords(WordEncoder):

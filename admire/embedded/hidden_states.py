@@ -13,7 +13,6 @@ from admire.core.cache import Opened
 from admire.core.errors import UserError, check_extra
 from admire.core.registry import register
 from admire.core.storage import cache_dir, only_writer, write_whole
-from admire.embedded.onnx_session import open_session
 from admire.encoders.protocols import Query, Role, Vectors
 from admire.llm.local import (
     EMBEDDED_FILE,
@@ -39,6 +38,7 @@ _NETWORK: Opened[tuple[QwenModel, onnxruntime.InferenceSession]] = Opened(1)
 
 def open_network(weights: Path) -> tuple[QwenModel, onnxruntime.InferenceSession]:
     """Open the network; its weights are converted once, into a file of bytes."""
+    from admire.embedded.onnx_session import open_session
     from admire.embedded.qwen_model import GgufFile, QwenModel
 
     model = QwenModel(GgufFile(embedded_weights()), LAYERS, LIMIT)
@@ -87,9 +87,7 @@ class StateEncoder:
     """
 
     name = "embedded-state"
-    progress: ClassVar = {
-        "queries": ("Detecting senses", "Detecting senses")
-    }  # several spans per item
+    progress: ClassVar = {"queries": ("Detecting senses",) * 2}  # several spans per item
     identity = f"state:{LAYERS}:gguf:{EMBEDDED_SHA256}:onnx"
     batch = 1  # a text takes a large part of a second, so each vector is cached at once
 

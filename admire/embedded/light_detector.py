@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from hashlib import sha256
+from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +41,7 @@ BETTER = "Votes of a strong chat model are better there (--llm openai:MODEL --se
 Features = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Reader:
+class Reader(NamedTuple):
     """An encoder that heads were trained on.
 
     Attributes:
@@ -79,7 +78,7 @@ class LightDetector:
 
     def __post_init__(self) -> None:
         if not self.identity:
-            object.__setattr__(self, "identity", sha256(self._content()))
+            object.__setattr__(self, "identity", sha256(self._content().encode()).hexdigest())
 
     def classify(self, uses: Sequence[Use], *encoders: QueryEncoder) -> list[Sense]:
         """Return the sense of each use, by the mean of the heads' probabilities.
@@ -94,21 +93,23 @@ class LightDetector:
         """
         if not uses:
             return []
-        encoders = encoders or tuple(open_context_encoder(one.name) for one in self.encoders)
-        trained, given = ([one.identity for one in some] for some in (self.encoders, encoders))
+        opened = encoders or [open_context_encoder(reader.name) for reader in self.encoders]
+        trained = [reader.identity for reader in self.encoders]
+        given = [encoder.identity for encoder in opened]
         if given != trained:
             raise UserError(
                 f"The detector was trained on '{' + '.join(trained)}', not on "
                 f"'{' + '.join(given)}'. Train it again.",
                 "detector",
             )
-        places = read_contexts([use.item for use in uses], encoders, neutral=self.neutral)
+        items = [use.item for use in uses]
+        places = read_contexts(items, opened, neutral=self.neutral)
         contexts = np.concatenate(places, axis=1)
         # The last bits of one product for all contexts would depend on their number.
         products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
         trained_on = trained_languages(self)
-        used = {base_language(use.item.language) for use in uses}
-        if trained_on and (new := sorted(used - {*trained_on})):
+        used = map(base_language, [item.language for item in items])
+        if trained_on and (new := sorted({*used} - {*trained_on})):
             warning = f"{describe_untrained(new, trained_on)}: {expected_accuracy(self)}."
             log_once(logging.WARNING, f"{warning} {BETTER}")
         probabilities = 1 / (1 + np.exp(-(products + self.biases)))
@@ -121,18 +122,13 @@ class LightDetector:
 
     def _content(self) -> str:
         content = {
-            "encoders": [*map(asdict, self.encoders)],
+            "encoders": [reader._asdict() for reader in self.encoders],
             "weights": np.round(self.weights, 5).tolist(),
             "biases": np.round(self.biases, 5).tolist(),
             "neutral": self.neutral,
             "card": self.card,
         }
         return json.dumps(content, separators=(",", ":"))
-
-
-def sha256(text: str) -> str:
-    """Return the digest of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_contexts(
@@ -159,33 +155,33 @@ def read_contexts(
         lines = prompts.about(item, prompt).splitlines()
         neutral_items[key] = [replace(item, sentence=line) for line in lines]
     texts = [*items, *chain.from_iterable(neutral_items.values())]
+    # Where the sentence has the compound; the whole sentence if it is not there.
+    spans = [find_compound(text.sentence, text.phrase) or (0, len(text.sentence)) for text in texts]
     places: list[Features] = []
     for number, encoder in enumerate(encoders):
         queries = [
-            [Query(text.sentence, span=_place(text))] if number else _in_prompt(text, prompts)
-            for text in texts
+            [Query(text.sentence, span=span)] if number else _in_prompt(text, prompts, *span)
+            for text, span in zip(texts, spans, strict=True)
         ]
         vectors = encoder.encode_queries([*chain.from_iterable(queries)]).astype(float)
         places += [*vectors.reshape(len(texts), -1, vectors.shape[1]).swapaxes(0, 1)]
     if not neutral:
         return places
     ends = np.cumsum([len(items), *map(len, neutral_items.values())])[:-1]
-    subtracted = []
-    for own, *groups in (np.split(place, ends) for place in places):
-        means = {key: group.mean(axis=0) for key, group in zip(neutral_items, groups, strict=True)}
-        subtracted.append(own - np.array([means[key] for key in keys]))
-    return subtracted
+    groups_of = dict(zip(neutral_items, count()))
+    for k, place in enumerate(places):
+        own, *groups = np.split(place, ends)
+        means = np.array([group.mean(axis=0) for group in groups])
+        places[k] = own - means[[groups_of[key] for key in keys]]
+    return places
 
 
-def _place(item: Item) -> tuple[int, int]:
-    """Return where the sentence has the compound; the whole sentence if it is not there."""
-    return find_compound(item.sentence, item.phrase) or (0, len(item.sentence))
+def _in_prompt(item: Item, prompts: Prompts, start: int, end: int) -> list[Query]:
+    """Return the prompt up to the quotation mark after the repeated compound, with four spans.
 
-
-def _in_prompt(item: Item, prompts: Prompts) -> list[Query]:
-    """Return the prompt up to the quotation mark after the repeated compound, with four spans."""
+    The sentence has the compound from ``start`` to ``end``.
+    """
     text = prompts.about(item, "detect")
-    start, end = _place(item)
     before = text.index(item.sentence)
     repeated = text.rindex(item.phrase)
     quote = repeated + len(item.phrase)
@@ -235,5 +231,5 @@ def _read(text: str) -> LightDetector:
     weights, biases = np.array(file.weights), np.array(file.biases)
     if biases.shape != weights.shape[:1]:
         raise ValueError("each head needs a bias")
-    heads = file.encoders, weights, biases, file.neutral, file.card
-    return LightDetector(*heads, identity=sha256(text))
+    digest = sha256(text.encode()).hexdigest()
+    return LightDetector(file.encoders, weights, biases, file.neutral, file.card, digest)

@@ -14,7 +14,6 @@ from admire.core.errors import check_extra, needs_extra
 from admire.core.machine import cores, installed_version
 from admire.core.registry import register
 from admire.core.workers import prefetch
-from admire.embedded.onnx_session import open_session
 from admire.encoders.protocols import Role, Vectors
 
 if TYPE_CHECKING:
@@ -44,6 +43,8 @@ def open_tokenizer() -> Tokenizer:
 
 
 def open_network() -> onnxruntime.InferenceSession:
+    from admire.embedded.onnx_session import open_session
+
     path = Path(str(metadata.distribution(PACKAGE).locate_file(WEIGHTS)))
     return open_session(path.read_bytes(), threads=1)
 

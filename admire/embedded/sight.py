@@ -17,7 +17,6 @@ from admire.core.errors import check_extra
 from admire.core.registry import register
 from admire.data.image_files import read_image
 from admire.embedded.e5 import E5Encoder
-from admire.embedded.onnx_session import open_session
 from admire.encoders.protocols import Role, Vectors
 
 if TYPE_CHECKING:
@@ -114,6 +113,8 @@ class SightEncoder:
 
     def probabilities(self, views: npt.NDArray[np.uint8]) -> Vectors:
         """Compute the labels' probabilities for each view, shape (views, 1000)."""
+        from admire.embedded.onnx_session import open_session
+
         session = _NETWORK.get(self.identity, lambda: open_session(MODEL.read_bytes()))
         probabilities: Vectors = session.run(["probabilities"], {"pixels": views})[0]
         return probabilities

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -22,6 +23,11 @@ SEEING = (
     "or Qwen-VL."
 )
 """What to do if a model does not accept images."""
+_ALOUD = re.compile(
+    r"\W*(?:okay|ok|alright|hmm|wait|let me|let['’]s|let us|we (?:need|have|are|must|should)|"
+    r"i (?:need|have|must|should|think|will)|the user|first,|so,? the)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -228,6 +234,11 @@ class ChatModel(Identified, Protocol):
         return question.max_tokens
 
 
+def thinks_aloud(text: str) -> bool:
+    """Return whether a text begins like thoughts without marks around them."""
+    return bool(_ALOUD.match(text))
+
+
 def inner(llm: ChatModel) -> ChatModel:
     """Return the model itself, without its session."""
     model: ChatModel = getattr(llm, "unbound", llm)
@@ -237,20 +248,13 @@ def inner(llm: ChatModel) -> ChatModel:
 TILE, LONGEST, SHORTEST = 512, 2048, 768
 
 
-def price(llm: ChatModel, usage: Usage) -> Price | None:
-    """Return what a reply of this usage costs today; None if unknown."""
-    if llm.free:
-        return Price(0.0)
-    return inner(llm).price(usage)
-
-
 def why_unknown(llm: ChatModel) -> str:
     """Return why the cost of a model's replies is unknown."""
-    if price(llm, Usage()) is not None:
+    if llm.price(Usage()) is not None:
         return "not all replies came with the number of their tokens"
     if find_spec("genai_prices") is None:
         return f"prices need genai-prices, of the extra 'rankers': {pip_install('rankers')}"
-    return f"genai-prices does not list {inner(llm).identity}"
+    return f"genai-prices does not list {llm.identity}"
 
 
 def estimate(question: Question, llm: ChatModel) -> Usage:
@@ -259,12 +263,10 @@ def estimate(question: Question, llm: ChatModel) -> Usage:
     A token is estimated as four bytes of UTF-8, with 8 more for a message; an image is counted in
     tiles, by OpenAI's published rule.
     """
-    model = inner(llm)
     texts = [*question.texts, str(question.schema or ""), question.target]
     text = ceil(sum(len(text.encode(errors="replace")) for text in texts) / 4)
-    images = sum(image_tokens(image, model.name) for image in question.images)
-    completion = model.most_tokens(question)
-    return Usage(prompt=8 + text + images, completion=completion, images=images)
+    images = sum(image_tokens(image, llm.name) for image in question.images)
+    return Usage(8 + text + images, completion=llm.most_tokens(question), images=images)
 
 
 def image_tokens(image: Image, model: str = "") -> int:

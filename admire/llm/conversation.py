@@ -16,6 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, Generic, TypeVar, cast
 
 from admire.core.errors import UserError
@@ -36,11 +37,8 @@ class Unusable:
     questions: Sequence[Question]
 
 
-Kind = tuple[str, str, str | None]
-"""What questions have in common that are asked together: purpose, task and sense."""
-
-PURPOSES = ("senses", "meanings", "ranking")
-"""The order in which questions of these purposes are asked, if conversations wait for several."""
+Kind = tuple[str, str | None]
+"""What questions of a purpose have in common that are asked together: task and sense."""
 
 Conversation = Generator[Sequence[Question] | Unusable, Sequence[Reply], Result]
 """A method that asks a chat model; see :mod:`admire.llm.conversation`."""
@@ -68,15 +66,14 @@ def converse(
         Cancelled: the replies are no longer needed.
     """
     asking = _Asking(model if isinstance(model, BoundModel) else BoundModel(model))
-    talks = [_Talk(conversation) for conversation in conversations]
+    talks = list(map(_Talk, conversations))
     waits = True
     try:
         for talk in talks:
             asking.proceed(talk)
-        while asking.waiting:
-            kind = min(asking.waiting, key=lambda kind: (*PURPOSES, kind[0]).index(kind[0]))
-            asking.answer(kind)
-            if check and kind[0] not in {purpose for purpose, *_ in asking.waiting}:
+        while purposes := [purpose for purpose, kinds in asking.waiting.items() if kinds]:
+            asking.answer(purposes[0])
+            if check and not asking.waiting[purposes[0]]:
                 check()
     except (KeyboardInterrupt, Cancelled):
         waits = False  # replies that are under way are cached when they come
@@ -94,139 +91,123 @@ class _Talk(Generic[Result]):
     conversation: Conversation[Result]
     replies: list[Reply] | None = None
     missing: int = 0
-    kinds: set[Kind] = field(default_factory=set)
+    kinds: set[tuple[str, Kind]] = field(default_factory=set)
     result: Result | None = None
 
 
-@dataclass
-class _Asked:
-    """A question, its reply, and the places in conversations that wait for it.
-
-    Attributes:
-        again: whether the first of these had asked a question of its kind before.
-    """
-
-    question: Question
-    again: bool
-    reply: Reply | None = None
-    places: list[tuple[_Talk[Any], int]] = field(default_factory=list)
+_Asked = tuple[str, int, str, Question, bool]
+"""A question that waits: after its text and its number, by which it is sorted, its key, itself, and
+whether the first conversation that waits for it had asked a question of its kind before."""
 
 
 class _Asking:
     """The questions of some conversations.
 
     Attributes:
-        waiting: those that have no reply yet, by kind; of each kind a heap by their texts.
+        waiting: those that have no reply yet, by purpose and kind; of each kind a heap. Purposes
+            are in the order in which they are asked, if conversations wait for several.
     """
 
     def __init__(self, model: BoundModel):
         self.model = model
-        self.waiting: dict[Kind, list[tuple[str, int, _Asked]]] = {}
-        self._asked: dict[str, _Asked] = {}
+        self.waiting: dict[str, dict[Kind, list[_Asked]]]
+        self.waiting = {"senses": {}, "meanings": {}, "ranking": {}}  # in the order of asking
         self.pool: ThreadPoolExecutor | None = None
+        self._replies: dict[str, Reply] = {}
+        self._places: dict[str, list[tuple[_Talk[Any], int]]] = {}  # that wait for a reply, by key
         self._cancelled = cancellation()
 
     def proceed(self, talk: _Talk[Any]) -> None:
-        """Send a conversation its replies, and let its next questions wait."""
-        try:
-            asked: Any = talk.conversation.send(talk.replies)  # type: ignore[arg-type]  # None starts
-            while isinstance(asked, Unusable) or asked in ([], ()):
-                if isinstance(asked, Unusable):
-                    self.model.evict(*asked.questions)
-                asked = talk.conversation.send(())
-            is_list = isinstance(asked, list | tuple)
-            if not is_list or not all(isinstance(question, Question) for question in asked):
-                wrong = TypeError(f"it yields {type(asked).__name__}, not a list of questions")
-                talk.conversation.throw(wrong)
-        except StopIteration as end:
-            talk.result = end.value
-            return
-        questions: list[Question] = list(asked)
-        talk.replies, talk.missing = [Reply("")] * len(questions), len(questions)
-        before = talk.kinds.copy()
-        for place, question in enumerate(questions):
-            with _naming(question):
-                key = self.model.key(question)
-            kind = question.purpose, question.task, question.sense
-            talk.kinds.add(kind)
-            if key not in self._asked:
-                entry = self._asked[key] = _Asked(question, kind in before)
-                waiting = self.waiting.setdefault(kind, [])
-                heapq.heappush(waiting, (question.text, len(self._asked), entry))
-            self._asked[key].places.append((talk, place))
-            if self._asked[key].reply:
-                self._send(self._asked[key])
+        """Send a conversation its replies, and let its next questions wait; until one has to."""
+        while not talk.missing:
+            try:
+                asked: Any = talk.conversation.send(talk.replies)  # type: ignore[arg-type]  # None starts
+                while isinstance(asked, Unusable) or asked in ([], ()):
+                    if isinstance(asked, Unusable):
+                        self.model.evict(*asked.questions)
+                    asked = talk.conversation.send(())
+                is_list = isinstance(asked, list | tuple)
+                if not is_list or not all(isinstance(question, Question) for question in asked):
+                    wrong = TypeError(f"it yields {type(asked).__name__}, not a list of questions")
+                    talk.conversation.throw(wrong)
+            except StopIteration as end:
+                talk.result = end.value
+                return
+            talk.replies = [Reply("")] * len(asked)
+            before = talk.kinds.copy()
+            for place, question in enumerate(asked):
+                with _naming(question):
+                    key = self.model.key(question)
+                purpose, kind = question.purpose, (question.task, question.sense)
+                talk.kinds.add((purpose, kind))
+                if key in self._replies:
+                    talk.replies[place] = self._replies[key]
+                    continue
+                if key not in self._places:
+                    self._places[key] = []
+                    waiting = self.waiting.setdefault(purpose, {}).setdefault(kind, [])
+                    number = len(self._replies) + len(self._places)
+                    again = (purpose, kind) in before
+                    heapq.heappush(waiting, (question.text, number, key, question, again))
+                self._places[key].append((talk, place))
+                talk.missing += 1
 
-    def answer(self, kind: Kind) -> None:
-        """Answer the questions of a kind, and those that join them meanwhile."""
-        purpose, task, _ = kind
-        questions, started = self.waiting[kind], time.perf_counter()
-        replies, total = self._replies(questions), len(questions)
-        hides = self.model.recorded or self.model.imagines or not task
+    def answer(self, purpose: str) -> None:
+        """Answer the first kind of questions of a purpose, and those that join them meanwhile."""
+        kind, waiting = next(iter(self.waiting[purpose].items()))
+        model, task, total, started = self.model, kind[0], len(waiting), time.perf_counter()
+        replies = self._answered(waiting)
+        first = show_progress(islice(replies, total), f"{task} (model {model.name})", total)
+        hides = model.recorded or model.imagines or not task
         with hidden_progress() if hides else nullcontext():
-            for _ in show_progress(replies, f"{task} (model {self.model.name})", total):
-                pass
-        del self.waiting[kind]
-        if session := self.model.session:
+            for (*_, key, question, again), reply in chain(first, replies):
+                model.record(question, reply, again=again)
+                self._replies[key] = reply
+                for talk, place in self._places.pop(key):
+                    assert talk.replies is not None
+                    talk.replies[place] = reply
+                    talk.missing -= 1
+                    self.proceed(talk)
+        del self.waiting[purpose][kind]
+        if session := model.session:
             seconds = time.perf_counter() - started
             session.seconds[purpose] = session.seconds.get(purpose, 0.0) + seconds
 
-    def _replies(self, waiting: list[tuple[str, int, _Asked]]) -> Iterator[None]:
-        """Answer questions, several at a time; yield for each that waits already."""
-        total, slots = len(waiting), self.model.parallel if self.model.batch == 1 else 1
-        for done, (asked, reply) in enumerate(self._pairs(waiting, slots)):
-            self.model.record(asked.question, reply, again=asked.again)
-            asked.reply = reply
-            self._send(asked)
-            if done < total:
-                yield
-
-    def _pairs(
-        self, waiting: list[tuple[str, int, _Asked]], slots: int
-    ) -> Iterator[tuple[_Asked, Reply]]:
-        """Yield the questions, and those that join them, with their replies as these come."""
+    def _answered(self, waiting: list[_Asked]) -> Iterator[tuple[_Asked, Reply]]:
+        """Yield questions, and those that join them, with their replies as these come."""
+        slots = self.model.parallel if self.model.batch == 1 else 1
         under_way: dict[Future[list[Reply]], list[_Asked]] = {}
         while waiting or under_way:
             while waiting and len(under_way) < slots:
                 self._cancelled()
                 together: list[_Asked] = []
                 while waiting and len(together) < self.model.batch:
-                    *_, asked = heapq.heappop(waiting)
-                    if reply := self.model.cached(asked.question):
+                    asked = heapq.heappop(waiting)
+                    if reply := self.model.cached_at(asked[2]):
                         yield asked, reply
                     else:
                         together.append(asked)
                 if together:
-                    with _naming(together[0].question):
+                    questions = [question for *_, question, _ in together]
+                    with _naming(questions[0]):
                         self.model.check_budget()
-                    if any(asked.question.images for asked in together):
+                    if any(question.images for question in questions):
                         self.model.look()
                     self.pool = self.pool or ThreadPoolExecutor(slots)
-                    under_way[self.pool.submit(self._ask, together)] = together
+                    under_way[self.pool.submit(self._ask, questions)] = together
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                 yield from zip(under_way.pop(future), future.result(), strict=True)
 
-    def _ask(self, together: Sequence[_Asked]) -> list[Reply]:
+    def _ask(self, questions: Sequence[Question]) -> list[Reply]:
         """Ask the model in a thread: all at once, and if that fails one after the other."""
-        if len(together) > 1:
+        if len(questions) > 1:
             with suppress(UserError):
-                return list(self.model.ask_together([asked.question for asked in together]))
+                return list(self.model.ask_together(questions))
         replies = []
-        for asked in together:
-            with _naming(asked.question):
-                replies.append(self.model.answer(asked.question))
+        for question in questions:
+            with _naming(question):
+                replies.append(self.model.answer(question))
         return replies
-
-    def _send(self, asked: _Asked) -> None:
-        """Give the reply to all that wait for it; a conversation with all replies proceeds."""
-        places, asked.places = asked.places, []
-        for talk, place in places:
-            assert talk.replies is not None
-            assert asked.reply is not None
-            talk.replies[place] = asked.reply
-            talk.missing -= 1
-            if not talk.missing:
-                self.proceed(talk)
 
 
 @contextmanager

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, fields, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, fields, replace
+from itertools import islice
 from math import inf
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from admire.core import registry
@@ -17,6 +20,7 @@ from admire.core.cache import open_cache
 from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.llm.chat import (
+    SEEING,
     ChatModel,
     Image,
     Price,
@@ -25,15 +29,7 @@ from admire.llm.chat import (
     Usage,
     estimate,
     inner,
-    price,
     why_unknown,
-)
-from admire.llm.server_checks import (
-    check_sight,
-    count_words,
-    lost_words,
-    text_tokens,
-    with_another_beginning,
 )
 
 log = logging.getLogger("admire")
@@ -46,25 +42,33 @@ RECORD = b"\x1e"
 UNSTORED = ("cached", "data")
 """The fields of a reply that its record does not have."""
 UNKNOWN = "unknown"
+NUMBER = "582"
+DIGITS = Question(
+    (
+        "Which number is in this picture? Reply with its digits and nothing else.",
+        Image(Path(__file__).with_name("digits.png")),
+    ),
+    purpose="ranking",
+    about="a picture of a number",
+)
+"""A question that only a model with eyes can answer."""
 _LOCKS = WeakValueDictionary[str, threading.Lock]()
 """Locks of pending questions, by their keys."""
 _GUARD = threading.Lock()
 
 
-@dataclass
-class Entry:
+class Entry(NamedTuple):
     """The account of one stage and one model. A sum is None if it is unknown for a reply.
 
     Attributes:
-        why: why the price is unknown; empty if it is known.
         answered_by: the server's names of the models that answered, each once.
         cut_off: how many questions the server cut off, because they did not fit into its context.
         price_now: of the replies that were not in the cache.
+        why: why the price is unknown; empty if it is known.
     """
 
     stage: str
     llm: str
-    why: str
     answered_by: list[str]
     calls: int
     from_cache: int
@@ -76,31 +80,19 @@ class Entry:
     seconds: float | None
     price: Price | None
     price_now: Price | None
-
-    def add(self, other: Entry) -> None:
-        """Add an entry of the same stage and model."""
-        self.answered_by = [*dict.fromkeys(self.answered_by + other.answered_by)]
-        for name in SUMS:
-            terms = getattr(self, name), getattr(other, name)
-            setattr(self, name, None if None in terms else terms[0] + terms[1])
-
-    def record(self) -> dict[str, Any]:
-        """Return the entry for run.json; unknown tokens are None, and unknown prices "unknown"."""
-        plain = {name: value for name, value in vars(self).items() if name not in NOT_RECORDED}
-        return plain | {
-            "seconds": None if self.seconds is None else round(self.seconds, 3),
-            "price_usd": _dollars(self.price),
-            "price_usd_now": _dollars(self.price_now),
-            "price_is_at_most": bool(self.price and self.price.at_most),
-            "price_unknown_because": None if self.price else self.why,
-        }
+    why: str
 
 
-SUMS = [field.name for field in fields(Entry)[4:]]
-"""The fields that are added up: those after ``answered_by``."""
-TOKENS = SUMS[3:7]
-"""Those of tokens, in the order of :class:`admire.llm.Usage`; None is what is not reported."""
-NOT_RECORDED = ("why", "price", "price_now")  # but under other names
+def account_row(entry: Entry) -> dict[str, Any]:
+    """Return an entry for run.json; unknown tokens are None, and unknown prices "unknown"."""
+    *plain, cost, cost_now, why = entry
+    row: dict[str, Any] = dict(zip(Entry._fields, plain, strict=False))
+    row["seconds"] = None if entry.seconds is None else round(entry.seconds, 3)
+    for name, paid in ("price_usd", cost), ("price_usd_now", cost_now):
+        row[name] = UNKNOWN if paid is None else round(paid.dollars, 6)
+    row["price_is_at_most"] = bool(cost and cost.at_most)
+    row["price_unknown_because"] = None if cost else why
+    return row
 
 
 class Session:
@@ -130,6 +122,7 @@ class Session:
         self._spent = 0.0
         self.seconds: dict[str, float] = {}
         self._entries: dict[tuple[str, str], Entry] = {}
+        self._answered_by: dict[str, dict[str, None]] = {}  # by model, each name once, in order
         self._lock = threading.Lock()
 
     def bind(self, model: ChatModel) -> BoundModel:
@@ -140,7 +133,7 @@ class Session:
         """
         recorded = getattr(model, "recorded", False)
         bound = BoundModel(inner(model), None if recorded else self)
-        if self._budget < inf and not recorded and price(bound, Usage()) is None:
+        if self._budget < inf and not recorded and bound.price(Usage()) is None:
             unknown = f"The price of {bound.name} is unknown ({why_unknown(bound)})"
             raise UserError(f"{unknown}. Omit the budget.", "budget")
         return bound
@@ -156,11 +149,32 @@ class Session:
             entries, self._entries = list(self._entries.values()), {}
         return entries
 
-    def add_entries(self, entries: Sequence[Entry]) -> None:
-        """Add the account of another process."""
+    def add_entries(self, entries: Iterable[Entry], spent: float = 0.0) -> None:
+        """Add to the account; warn once if a server changes the model that answers.
+
+        Args:
+            spent: of the budget, in US dollars.
+        """
         with self._lock:
+            self._spent += spent
             for entry in entries:
-                self._add(entry)
+                names = self._answered_by.setdefault(entry.llm, {})
+                before = len(names)
+                names |= dict.fromkeys(entry.answered_by)
+                if before == 1 < len(names):
+                    log.warning(
+                        "%s: the server changed the model: '%s' answered first, and now also '%s'. "
+                        "run.json lists the names (answered_by). For answers of one model, give "
+                        "its name with the version, or start with another ADMIRE_CACHE.",
+                        entry.llm,
+                        *islice(names, 2),
+                    )
+                if old := self._entries.get(entry[:2]):
+                    pairs: Iterable[Any] = zip(old[3:-1], entry[3:-1], strict=True)
+                    sums = (None if None in pair else pair[0] + pair[1] for pair in pairs)
+                    answered = [*dict.fromkeys(old.answered_by + entry.answered_by)]
+                    entry = Entry._make((*old[:2], answered, *sums, old.why or entry.why))
+                self._entries[entry[:2]] = entry
 
     def check_budget(self) -> None:
         """Refuse a question that is not cached if the budget is spent."""
@@ -170,55 +184,6 @@ class Session:
                 "per command.",
                 "budget",
             )
-
-    def record(self, llm: BoundModel, question: Question, reply: Reply, *, cut: bool) -> None:
-        """Add a reply to the account; ``cut`` says whether the server cut off its question."""
-        usage, cost = reply.usage, None
-        if usage or llm.free:
-            cost = price(llm, usage or Usage())
-        counts = astuple(usage) if usage else [None] * len(TOKENS)
-        tokens = dict(zip(TOKENS, counts, strict=True))
-        if question.images:  # 0 is that of a server that does not count them
-            tokens["image_tokens"] = tokens["image_tokens"] or None
-        with self._lock:
-            if not reply.cached:
-                spent = cost or price(llm, estimate(question, llm))
-                self._spent += spent.dollars if spent else 0.0
-            place = question.purpose, llm.name
-            self._add(
-                Entry(
-                    *place,
-                    why="" if place in self._entries else why_unknown(llm),
-                    answered_by=[reply.model] if reply.model else [],
-                    calls=1,
-                    from_cache=int(reply.cached),
-                    cut_off=int(cut),
-                    **tokens,
-                    seconds=reply.seconds or None,
-                    price=cost,
-                    price_now=Price(0.0) if reply.cached else cost,
-                )
-            )
-
-    def _add(self, new: Entry) -> None:
-        """Add an entry; warn once if the server changes the model that answers."""
-        before = self._answered_by(new.llm)
-        entry = self._entries.setdefault((new.stage, new.llm), new)
-        if entry is not new:
-            entry.add(new)
-        after = self._answered_by(new.llm)
-        if len(before) == 1 and len(after) > 1:
-            log.warning(
-                "%s: the server changed the model: '%s' answered first, and now also '%s'. "
-                "run.json lists the names (answered_by). For answers of one model, give its name "
-                "with the version, or start with another ADMIRE_CACHE.",
-                new.llm,
-                *after[:2],
-            )
-
-    def _answered_by(self, llm: str) -> list[str]:
-        entries = [entry for entry in self._entries.values() if entry.llm == llm]
-        return list(dict.fromkeys(name for entry in entries for name in entry.answered_by))
 
 
 class BoundModel(ChatModel):
@@ -293,23 +258,48 @@ class BoundModel(ChatModel):
         Args:
             again: whether other replies may have decided that the question is asked.
         """
-        if self.session:
-            cut = not reply.cached and self._is_cut(question, reply)
-            self.session.record(self, question, reply, cut=cut)
+        if not self.session:
+            return
+        usage = reply.usage
+        cost = self.price(usage or Usage()) if usage or self.free else None
+        tokens: Any = astuple(usage) if usage else (None,) * len(fields(Usage))
+        prompt, cached, completion, images = tokens
+        entry = Entry(
+            stage=question.purpose,
+            llm=self.name,
+            answered_by=[reply.model] if reply.model else [],
+            calls=1,
+            from_cache=int(reply.cached),
+            cut_off=int(not reply.cached and self._is_cut(question, reply)),
+            prompt_tokens=prompt,
+            cached_tokens=cached,
+            completion_tokens=completion,
+            # 0 is that of a server that does not count them
+            image_tokens=(images or None) if question.images else images,
+            seconds=reply.seconds or None,
+            price=cost,
+            price_now=Price(0.0) if reply.cached else cost,
+            why="" if cost else why_unknown(self),
+        )
+        spent = None if reply.cached else cost or self.price(estimate(question, self))
+        self.session.add_entries([entry], spent.dollars if spent else 0.0)
 
     def _is_cut(self, question: Question, reply: Reply) -> bool:
         """Return whether the server cut the question off; then the reply leaves the cache.
 
         Too few tokens may also be all that the server had not cached. So of the first such question
-        a copy is asked that nothing can have cached.
+        a copy is asked that nothing can have cached, because it begins in another way.
         """
-        if self._cuts is False or not lost_words(question, reply) or not reply.usage:
+        lost = None if self._cuts is False else lost_words(question, reply)
+        if not lost:
             return False
         if self._cuts is None:
-            copy = with_another_beginning(question)
+            parts = (question.parts,) if isinstance(question.parts, str) else question.parts
+            digest = hashlib.sha256(question.text.encode(errors="replace")).hexdigest()
+            copy = replace(question, parts=(f"({digest})", *parts))
             again = self.answer(copy)
             self.evict(copy)
-            self._cuts = lost_words(copy, again)
+            self._cuts = bool(lost_words(copy, again))
             self.record(copy, again)
             if self._cuts:
                 log.warning(
@@ -318,24 +308,45 @@ class BoundModel(ChatModel):
                     "(OLLAMA_CONTEXT_LENGTH=16384, llama-server -c 16384) and run this again. "
                     "These replies are not cached.",
                     self.name,
-                    text_tokens(reply.usage),
-                    count_words(question),
+                    *lost,
                 )
         if self._cuts:
             self.evict(question)
         return self._cuts
 
     def look(self) -> None:
-        """Check once that a model that is asked about pictures sees them."""
-        if not self._sees:
-            check_sight(self)
-            self._sees = True
+        """Ask a model once for the number in a picture, before it is asked about the data's.
+
+        Servers hand pictures to models without eyes, too, and these answer all the same
+        (https://github.com/huggingface/text-generation-inference/issues/2565).
+
+        Raises:
+            UserError: the reply has another number, or none.
+        """
+        if self._sees:
+            return
+        reply = self.ask(DIGITS)
+        if re.sub(r"\D", "", reply.text) != NUMBER and not self.imagines:
+            raise UserError(
+                f"{self.name} does not see pictures: asked for the number {NUMBER} in one, it "
+                f"replied “{reply.text.strip()[:80]}”. {SEEING}",
+                *("track", "llms"),
+            )
+        self._sees = True
 
     def check(self, items: Sequence[Item], purposes: Collection[str]) -> None:
         """See :class:`admire.llm.ChatModel`."""
         with registry.blamed(self.unbound):
             if check := getattr(self.unbound, "check", None):
                 check(items, purposes)
+
+    def price(self, usage: Usage) -> Price | None:
+        """See :class:`admire.llm.ChatModel`."""
+        return Price(0.0) if self.free else self.unbound.price(usage)
+
+    def most_tokens(self, question: Question) -> int:
+        """See :class:`admire.llm.ChatModel`."""
+        return self.unbound.most_tokens(question)
 
     def key(self, question: Question) -> str:
         """Return the SHA-256 of everything that the reply depends on; of images, the content."""
@@ -363,10 +374,11 @@ class BoundModel(ChatModel):
         return self.cached_at(self.key(question)) if self._caches else None
 
     def cached_at(self, key: str) -> Reply | None:
-        """Return the cached reply to a question with this key."""
-        if not self.session or (self.session.fresh is not None and key not in self.session.fresh):
+        """Return the cached reply to a question with this key; see :meth:`cached`."""
+        session = self.session if self._caches else None
+        if not session or (session.fresh is not None and key not in session.fresh):
             return None
-        value = self.session.cache.get(key)
+        value = session.cache.get(key)
         if value is None:
             return None
         try:
@@ -398,10 +410,6 @@ class BoundModel(ChatModel):
         if self._caches and self.session:
             for question in questions:
                 self.session.cache.drop(self.key(question))
-
-
-def _dollars(price: Price | None) -> float | str:
-    return UNKNOWN if price is None else round(price.dollars, 6)
 
 
 def open_llm(name: str, **options: Any) -> ChatModel:
@@ -458,4 +466,16 @@ def open_models(
     options = {"url": url, "timeout": timeout, "parallel": parallel}
     options["asked"] = asked and not session.imagines
     opened = plugin.open(source, dictionaries=dictionaries, plugins=plugins or {}, **options)
-    return [session.bind(model) for model in (opened if isinstance(opened, list) else [opened])]
+    return list(map(session.bind, opened if isinstance(opened, list) else [opened]))
+
+
+def lost_words(question: Question, reply: Reply) -> tuple[int, int] | None:
+    """Return how many tokens a server counts in a question's text and how many words it has, if
+    these are more than the tokens can be; None if they fit.
+
+    Words have a token or more each, with the few tokenizers that join words three for four of them.
+    Nothing is said of servers that count nothing. Some count the cached tokens apart.
+    """
+    usage, words = reply.usage or Usage(), len(question.text.split())
+    tokens = usage.prompt - usage.images + usage.cached
+    return (tokens, words) if usage.prompt and tokens < 0.75 * words else None

@@ -34,17 +34,6 @@ _FRAME = (
 _FRAMES = re.compile(rf"(?:(?:{_FRAME})\s*+)++")
 """Marks that some models put around their answer."""
 
-_ALOUD = re.compile(
-    r"\W*(?:okay|ok|alright|hmm|wait|let me|let['’]s|let us|we (?:need|have|are|must|should)|"
-    r"i (?:need|have|must|should|think|will)|the user|first,|so,? the)\b",
-    re.IGNORECASE,
-)
-
-
-def thinks_aloud(text: str) -> bool:
-    """Return whether a text begins like thoughts without marks around them."""
-    return bool(_ALOUD.match(text))
-
 
 def without_thoughts(text: str) -> str | None:
     """Return the answer that comes after a model's thoughts; None if they do not end.

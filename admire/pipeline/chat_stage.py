@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,9 @@ from admire.senses.interpretation import (
     Interpretation,
     Interpreter,
     check_contexts,
+    refuse_unusable,
     sense_method,
+    warn_of_unusable,
 )
 from admire.senses.meaning import Meaning
 from admire.senses.sense import Sense, given
@@ -36,8 +38,7 @@ Model = str | ChatModel
 """A chat model, by name or as an object."""
 
 
-@dataclass(frozen=True)
-class ResolvedModels:
+class ResolvedModels(NamedTuple):
     """Settings, request options and models of a run; a model that is None is in the settings."""
 
     settings: Settings
@@ -46,29 +47,6 @@ class ResolvedModels:
     encoder: Sequence[str | TextEncoder] | None
     caption_encoder: TextEncoder | None
     detector: Detector | None
-
-    def open_models(self, session: Session) -> list[BoundModel]:
-        """Open the chat models, to be asked through a session; none for a baseline's settings."""
-        settings = self.settings
-        if settings.query != "meaning" and not settings.looks:
-            return []
-        models: list[BoundModel] = []
-        for llm in self.llms:
-            if isinstance(llm, str):
-                models += open_models(
-                    llm,
-                    url=settings.llm_url,
-                    timeout=self.asking.timeout,
-                    parallel=self.asking.parallel,
-                    session=session,
-                    dictionaries=settings.dictionaries,
-                    plugins=settings.plugins,
-                )
-            else:
-                models.append(session.bind(llm))
-        if not models:
-            raise UserError("No chat model is given to write meanings.", "llms")
-        return models
 
 
 def resolve_models(
@@ -102,31 +80,24 @@ def _names(models: Sequence[Any]) -> tuple[str, ...]:
     return tuple(model if isinstance(model, str) else model.name for model in models)
 
 
-class Judged(NamedTuple):
-    """A chat model's interpretation of an item, and the judgements that came of its replies."""
-
-    reading: Interpretation
-    judgements: tuple[Judgement, ...] = ()
+Judged = tuple[Interpretation, Sequence[Judgement]]
+"""A chat model's interpretation of an item, and the judgements that came of its replies."""
 
 
-@dataclass(frozen=True)
-class Speaker:
+class Speaker(NamedTuple):
     """A chat model of a run.
 
     Attributes:
         llm: asked through the run's session.
         method: what decides the sense: its votes (``vote``), a detector, a ranker, or the data.
         rankers: those that judge items one by one, by its replies if they ask.
+        purposes: of its questions besides those about meanings, see :meth:`ChatModel.check`.
     """
 
     llm: BoundModel
     method: str
     rankers: Sequence[Ranker]
-
-    def check(self, items: Sequence[Item]) -> None:
-        """Refuse items that the model cannot be asked about."""
-        ranks = any(ranker.asks for ranker in self.rankers)
-        self.llm.check(items, ["senses"] * (self.method == "vote") + ["ranking"] * ranks)
+    purposes: Sequence[str]
 
 
 class ChatStage:
@@ -142,7 +113,7 @@ class ChatStage:
     ):
         settings = resolved.settings
         self.speakers: list[Speaker] = []
-        for llm in resolved.open_models(session):
+        for llm in _open_models(resolved, session):
             rankers = open_rankers(summary, llm, prompts, settings)
             decides = (ranker.name for ranker in rankers if ranker.decides_senses)
             method = sense_method(settings.sense, llm, next(decides, ""))
@@ -151,7 +122,9 @@ class ChatStage:
             reads = method == "detector" or (method == "vote" and not llm.recorded)
             if reads and "context" in summary.first_missing:
                 check_contexts([summary.first_missing["context"][1]])
-            self.speakers.append(Speaker(llm, method, rankers))
+            asks = any(ranker.asks for ranker in rankers)
+            purposes = ["senses"] * (method == "vote") + ["ranking"] * asks
+            self.speakers.append(Speaker(llm, method, rankers, purposes))
         glosses = _requested_glosses(settings)
         self.interpreter = Interpreter(prompts, settings, settings.seed, glosses)
         if self.speakers:
@@ -172,19 +145,19 @@ class ChatStage:
 
     def _hold(self, items: Sequence[Item], speaker: Speaker, *, strict: bool) -> list[Judged]:
         """Hold the conversations with one chat model."""
-        llm, heard = speaker.llm, Heard()
+        llm, heard = speaker.llm, Heard([], [])
         judged: dict[str, list[tuple[Item, Judgement]]] = defaultdict(list)
-        speaker.check(items)
+        llm.check(items, speaker.purposes)
         senses = self.interpreter.decide(items, speaker.method, llm)
 
         def refuse() -> None:
-            heard.refuse_unusable(llm.name)
+            refuse_unusable(heard, llm.name)
             for pairs in judged.values():
                 refuse_unread([judgement for _, judgement in pairs], llm.name)
 
         talks = [self._judge(speaker, item, senses.get(item), heard, judged) for item in items]
         results = converse(talks, llm, check=refuse if strict else None)
-        heard.warn(items, llm)
+        warn_of_unusable(items, heard, llm)
         for pairs in judged.values():
             warn_of_unread(items, dict(pairs), llm.name)
         return results
@@ -198,25 +171,49 @@ class ChatStage:
         judged: dict[str, list[tuple[Item, Judgement]]],
     ) -> Conversation[Judged]:
         """Interpret an item, and let the rankers judge its candidates (UoR-NCL, section 2)."""
-        judgements: dict[str, Judgement] = {}
-        first = [ranker for ranker in speaker.rankers if ranker.name == speaker.method]
-        for ranker in first:  # its answers contain the sense
-            judgements[ranker.name] = yield from ranker.talk(item, None)
-            judged[ranker.name].append((item, judgements[ranker.name]))
-            sense = judgements[ranker.name].sense
-        reading = yield from self.interpreter.read(item, speaker.llm, sense, heard)
+        decided: dict[str, Judgement] = {}
         for ranker in speaker.rankers:
-            if ranker not in first:
-                judgements[ranker.name] = yield from ranker.talk(item, reading)
-                judged[ranker.name].append((item, judgements[ranker.name]))
-        ordered = tuple(judgements[ranker.name] for ranker in speaker.rankers)
-        gloss = next((judgement.meaning for judgement in ordered if judgement.meaning), None)
-        if gloss and not (reading.idiomatic or reading.literal):  # it is in the answers alone
-            if reading.sense.label == "idiomatic":
-                reading = replace(reading, idiomatic=Meaning((gloss,)))
-            else:
-                reading = replace(reading, literal=Meaning((gloss,)))
-        return Judged(reading, ordered)
+            if ranker.name == speaker.method:  # its answers contain the sense
+                decided[ranker.name] = yield from ranker.talk(item, None)
+                judged[ranker.name].append((item, decided[ranker.name]))
+                sense = decided[ranker.name].sense
+        reading = yield from self.interpreter.read(item, speaker.llm, sense, heard)
+        judgements: list[Judgement] = []
+        for ranker in speaker.rankers:
+            judgement = decided.get(ranker.name)
+            if judgement is None:
+                judgement = yield from ranker.talk(item, reading)
+                judged[ranker.name].append((item, judgement))
+            judgements.append(judgement)
+        for judgement in judgements:
+            if judgement.meaning and not (reading.idiomatic or reading.literal):
+                meant = "idiomatic" if reading.sense.label == "idiomatic" else "literal"
+                found: dict[str, Any] = {meant: Meaning((judgement.meaning,))}
+                reading = replace(reading, **found)
+        return reading, judgements
+
+
+def _open_models(resolved: ResolvedModels, session: Session) -> list[BoundModel]:
+    """Open the chat models, to be asked through a session; none for a baseline's settings."""
+    settings, models = resolved.settings, list[BoundModel]()
+    if settings.query != "meaning" and not settings.looks:
+        return models
+    for llm in resolved.llms:
+        if isinstance(llm, str):
+            models += open_models(
+                llm,
+                url=settings.llm_url,
+                timeout=resolved.asking.timeout,
+                parallel=resolved.asking.parallel,
+                session=session,
+                dictionaries=settings.dictionaries,
+                plugins=settings.plugins,
+            )
+        else:
+            models.append(session.bind(llm))
+    if not models:
+        raise UserError("No chat model is given to write meanings.", "llms")
+    return models
 
 
 def _requested_glosses(settings: Settings) -> Glosses:

@@ -18,7 +18,6 @@ from admire.llm.chat import (
     Usage,
     estimate,
     inner,
-    price,
     why_unknown,
 )
 from admire.llm.session import BoundModel, Session
@@ -73,7 +72,7 @@ class _Stage:
             prompt *= took / max(1, sum(expected.prompt for expected, _ in answered))
             completion = n * sum(usage.completion for _, usage in answered) / len(answered)
         mean = Usage(prompt=round(prompt / max(1, n)), completion=round(completion / max(1, n)))
-        each = price(self.llm, mean)
+        each = self.llm.price(mean)
         return Forecast(
             stage=name,
             llm=self.llm.name,

@@ -16,12 +16,22 @@ from admire.core.choices import Fusion
 from admire.core.errors import UserError
 from admire.core.schema import Weight, check_setting
 from admire.metrics.leakage import merge_leaks
-from admire.pipeline.language_summary import Tallies, count_items, summarise_languages
-from admire.pipeline.past_runs import read_rankings, read_record, read_rows
-from admire.pipeline.ranking import FusedRun, Ranking, Run, blocks
-from admire.pipeline.record import VERSION, source_record, versions
-from admire.pipeline.run_folder import submission_names, write_blocks
-from admire.pipeline.score_parts import part_column
+from admire.pipeline.ranking import FusedRun, Ranking, Run, blocks, part_column
+from admire.pipeline.record import (
+    VERSION,
+    Tallies,
+    count_items,
+    source_record,
+    summarise_languages,
+    versions,
+)
+from admire.pipeline.run_folder import (
+    read_rankings,
+    read_record,
+    read_rows,
+    submission_names,
+    write_blocks,
+)
 from admire.rankers.judgement import Part
 from admire.rankers.scorer import comparable, fuse_scores
 from admire.senses.interpretation import Interpretation
@@ -182,26 +192,23 @@ def _fuse_item(
     item = rankings[0].item
     scores = fuse_scores([ranking.scores for ranking in rankings], weights, method)
     interpretations = _fuse_senses(rankings, weights)
-    parts = []
-    total = sum(weights)
-    shares = [
-        weight / total * comparable(ranking.scores, method)
-        for weight, ranking in zip(weights, rankings, strict=True)
+    own: dict[str, Any] = {}
+    for reading in interpretations:
+        own["predicted_type"] = reading.sense.label or ""
+        own["probability_idiomatic"] = reading.sense.probability_idiomatic
+        own["confidence"] = reading.sense.confidence
+    columns: dict[str, Any] = {}
+    shares: dict[str, Any] = {}
+    for k, (weight, ranking) in enumerate(zip(weights, rankings, strict=True), start=1):
+        columns[f"score{k}"] = ranking.scores
+        columns[f"rank{k}"] = [1 + ranking.order.index(name) for name in item.names]
+        share = weight / sum(weights) * comparable(ranking.scores, method)
+        shares[part_column(Part(f"run{k}", None, share))] = share
+    columns |= shares
+    parts = [
+        {"candidate": name, **own, **dict(zip(columns, values, strict=True))}
+        for name, *values in zip(item.names, *columns.values(), strict=True)
     ]
-    for j, name in enumerate(item.names):
-        row: dict[str, object] = {"candidate": name}
-        if interpretations:
-            sense = interpretations[0].sense
-            row |= {
-                "predicted_type": sense.label or "",
-                "probability_idiomatic": sense.probability_idiomatic,
-                "confidence": sense.confidence,
-            }
-        for k, ranking in enumerate(rankings, start=1):
-            row |= {f"score{k}": ranking.scores[j], f"rank{k}": 1 + ranking.order.index(name)}
-        for k, share in enumerate(shares, start=1):
-            row[part_column(Part(f"run{k}", None, share))] = share[j]
-        parts.append(row)
     fused = tuple(
         FusedRun(str(folder), weight, ranking.order)
         for folder, weight, ranking in zip(folders, weights, rankings, strict=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from operator import attrgetter
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
@@ -27,7 +28,7 @@ from admire.metrics.figures import summarise
 from admire.metrics.item_figures import drop_missing_senses, score_item
 from admire.metrics.metrics import confidence, open_metrics
 from admire.pipeline.record import used_gold_sense
-from admire.rankers.judgement import Judgement
+from admire.rankers.judgement import Judgement, Part
 from admire.rankers.scorer import Scores, rank_names, tied_names
 from admire.senses.interpretation import Interpretation
 from admire.senses.sense import likelier, majority, mean_probability
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 BLOCK = 512
 """How many items are ranked and written at a time."""
 
+PART = "part_"
+"""Prefix of the columns that sum to the score, over all rows of a candidate."""
+
 Thing = TypeVar("Thing")
 
 
@@ -46,6 +50,11 @@ def blocks(things: Iterable[Thing]) -> Iterator[list[Thing]]:
     rest = iter(things)
     while block := list(islice(rest, BLOCK)):
         yield block
+
+
+def part_column(part: Part) -> str:
+    """Return a part's column: ``part_caption_gloss``, ``part_caption_unlike_compound``."""
+    return PART + "_".join(filter(None, (part.of, part.text))).replace(" ", "_")
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,9 @@ def _name_and_caption(candidate: Candidate) -> dict[str, str]:
     caption = {"caption": candidate.caption} if candidate.caption else {}
     return {"name": candidate.name} | caption
 
+
+_FIELDS_OF_ITEM = attrgetter(*Item.__match_args__)
+"""What a row has of its item, in the order in which it takes it."""
 
 Described = Annotated[Candidate, PlainSerializer(_name_and_caption)]
 """A candidate that is written without its image."""
@@ -126,7 +138,7 @@ class Row(BaseModel):
     @property
     def item(self) -> Item:
         """The item; without images if it was read from a run folder."""
-        return Item(**{field.name: getattr(self, field.name) for field in fields(Item)})
+        return Item(*_FIELDS_OF_ITEM(self))
 
     def with_item(self, item: Item) -> Self:
         """Return the row with another item, such as the same with images or other gold."""
@@ -138,8 +150,9 @@ class Row(BaseModel):
 
         None for a baseline, if no vote could be parsed, or if the sense was given.
         """
-        senses = [reading.sense for reading in self.interpretations]
-        return None if any(sense.by == "given" for sense in senses) else mean_probability(senses)
+        readings = self.interpretations
+        given = any(reading.sense.by == "given" for reading in readings)
+        return None if given else mean_probability(reading.sense for reading in readings)
 
     @property
     def confidence(self) -> float | None:
@@ -179,7 +192,9 @@ class Ranking(Row):
         item: Item,
         scores: Scores,
         parts: Iterable[Mapping[str, Any]] = (),
-        interpretations: Iterable[Interpretation] = (),
+        interpretations: Sequence[Interpretation] = (),
+        *,
+        abstain_below: float | None = None,
         **fields: Any,
     ) -> Self:
         """Rank an item's candidates by their scores.
@@ -187,17 +202,21 @@ class Ranking(Row):
         Args:
             scores: shape (candidates,), in the item's order.
             parts: rows of scores.csv without the columns ``score`` and ``rank``, which are added.
+            abstain_below: the item is unsure if its confidence is lower.
             fields: other fields of a row.
         """
-        names = item.names
-        order, interpretations = rank_names(names, scores), tuple(interpretations)
+        names, sense = item.names, agreed_sense(interpretations)
+        order = rank_names(names, scores)
+        if abstain_below is not None and item.has_sense:
+            probability = mean_probability(reading.sense for reading in interpretations)
+            fields["unsure"] = confidence(probability, sense) < abstain_below
+        ranks = dict(zip(order, count(1), strict=False))
         total = dict(zip(names, scores, strict=True))
-        ranks = {name: rank for rank, name in enumerate(order, start=1)}
         return cls(
             **vars(item),
             order=order,
-            predicted_type=agreed_sense(interpretations),
-            interpretations=interpretations,
+            predicted_type=sense,
+            interpretations=tuple(interpretations),
             tied=tied_names(names, scores),
             scores=scores,
             parts=tuple(
@@ -208,16 +227,16 @@ class Ranking(Row):
         )
 
 
-def agreed_sense(interpretations: Iterable[Interpretation]) -> SenseLabel | None:
+def agreed_sense(interpretations: Sequence[Interpretation]) -> SenseLabel | None:
     """Return the sense that all chat models agree on, otherwise the majority of their votes.
 
     If one was decided without votes, the mean of their probabilities decides. None for a baseline,
     or if no vote could be parsed.
     """
-    senses = [reading.sense for reading in interpretations]
-    labels = {sense.label for sense in senses}
+    labels = {reading.sense.label for reading in interpretations}
     if len(labels) == 1:
         return labels.pop()
+    senses = [reading.sense for reading in interpretations]
     if any(sense.by for sense in senses):
         return likelier(mean_probability(senses) or 0.0, "detector").label
     votes = (sum(sense.idiomatic for sense in senses), sum(sense.literal for sense in senses))

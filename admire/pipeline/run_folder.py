@@ -1,21 +1,49 @@
-"""Writes run folders."""
+"""Run folders, written and read back."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from itertools import chain, count, groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+from pydantic import BaseModel
 
-from admire.core.files import ROWS, add_table, path_inside
+from admire.core.choices import TRACKS, Fusion
+from admire.core.errors import UserError
+from admire.core.files import (
+    ROWS,
+    add_table,
+    check_columns,
+    open_text,
+    path_inside,
+    read_table,
+    read_text,
+    table_parts,
+)
+from admire.core.registry import register
+from admire.core.schema import read_as
 from admire.core.storage import replace_folder
+from admire.data.items import Item
 from admire.data.reader import split_name
 from admire.data.submission import add_orders, add_predictions
-from admire.pipeline.ranking import Ranking, Run, blocks
+from admire.pipeline.ranking import Ranking, Row, Run, blocks
+from admire.pipeline.record import VERSION
+from admire.rankers.scorer import Scores, tied_names
+from admire.rankers.settings import Settings
+
+if TYPE_CHECKING:
+    from admire.senses.recorded import Recorded
+
 
 SCORES, ITEMS, RECORD = "scores.csv", "items.jsonl", "run.json"
 OF_ITEM = ("item", "compound", "language")
@@ -48,9 +76,9 @@ def submission_names(record: Mapping[str, Any], languages: Iterable[str]) -> dic
     source = Path(path).name
     if re.fullmatch(r"submission_.+\.tsv", source) and len(distinct) == 1:
         return {distinct[0]: source}
-    if reader == "vwsd" or (not reader and source.lower().endswith(".txt")):
-        return {language: f"prediction.{language}.txt" for language in distinct}
-    return {language: f"submission_{language}.tsv" for language in distinct}
+    vwsd = reader == "vwsd" or (not reader and source.lower().endswith(".txt"))
+    pattern = "prediction.{}.txt" if vwsd else "submission_{}.tsv"
+    return dict(zip(distinct, map(pattern.format, distinct), strict=True))
 
 
 def write_blocks(
@@ -65,8 +93,7 @@ def write_blocks(
     """
     columns: list[str] = []
     widths: set[int] = set()
-    started: set[str] = set()
-    count = 0
+    numbers = count(1)
     for name in submissions.values():  # contains a language, which is untrusted input
         path_inside(folder, name, follow_links=True)
     with replace_folder(folder, "run") as part:
@@ -74,31 +101,29 @@ def write_blocks(
             names = (SCORES, ITEMS, *submissions.values())
             files = {name: stack.enter_context(_create(part / name)) for name in names}
             for block in rankings:
-                rows = [
-                    {"item": k, "compound": r.compound, "language": r.language, **part}
-                    for k, r in enumerate(block, start=count + 1)
-                    for part in r.parts
-                ]
+                rows: list[dict[str, Any]] = []
+                predictions = defaultdict(list)
+                for ranking, number in zip(block, numbers, strict=False):
+                    of_item = number, ranking.compound, ranking.language
+                    own = dict(zip(OF_ITEM, of_item, strict=True))
+                    rows += [own | of_candidate for of_candidate in ranking.parts]
+                    line = json.dumps(ranking.model_dump(mode="json"), ensure_ascii=False)
+                    files[ITEMS].write(f"{line}\n")
+                    predictions[submissions[ranking.language]].append(ranking.prediction)
                 table = pd.DataFrame(rows)
-                count += len(block)
                 columns += [str(name) for name in table if name not in columns]
                 add_table(files[SCORES], table.reindex(columns=columns), header=not widths)
                 widths.add(len(columns))
-                for ranking in block:
-                    row = json.dumps(ranking.model_dump(mode="json"), ensure_ascii=False)
-                    files[ITEMS].write(f"{row}\n")
-                for language, name in submissions.items():
-                    chosen = [r.prediction for r in block if r.item.language == language]
+                for name, chosen in predictions.items():
                     if name.endswith(".txt"):
                         add_orders(files[name], chosen)
-                    elif chosen:
-                        add_predictions(files[name], chosen, header=name not in started)
-                        started.add(name)
+                    else:
+                        add_predictions(files[name], chosen, header=not files[name].tell())
         if len(widths) > 1:
             _widen(part / SCORES, columns)
         with _create(part / RECORD) as file:
             json.dump(record(), file, indent=2)
-    return [folder / name for name in submissions.values()]
+    return list(map(folder.joinpath, submissions.values()))
 
 
 def _create(path: Path) -> IO[str]:
@@ -113,3 +138,214 @@ def _widen(path: Path, columns: Sequence[str]) -> None:
         for number, rows in enumerate(pd.read_csv(source, chunksize=ROWS, **how)):
             add_table(file, rows.fillna(""), header=not number)
     narrow.unlink()
+
+
+def read_rows(folder: Path) -> Iterator[Row]:
+    """Read the rows of a run folder's items.jsonl; :func:`read_record` checks their version."""
+    path = folder / ITEMS
+    with open_text(path) as file:
+        for number, line in enumerate(file, start=1):
+            yield read_as(Row, line, f"{path}, row {number}")
+
+
+class Source(BaseModel, strict=True):
+    """The data of a run."""
+
+    path: str
+    sha256: str
+
+
+class Made(BaseModel, strict=True):
+    """What is checked of the run.json of a run that is not fused."""
+
+    source: Source | None
+    settings: Settings
+    models: dict[str, Any]
+    saw: list[str]
+
+
+class Fused(BaseModel, strict=True):
+    """What is checked of the run.json of a fused run."""
+
+    source: Source | None
+    fusion: Fusion
+    fused: list[dict[str, Any]]
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Read the record of a run folder: its run.json."""
+    path = folder / RECORD
+    text = read_text(path)
+    record = read_as(dict[str, Any], text, path)
+    if record.get("version") != VERSION:
+        raise UserError(
+            f"{path}: has format {record.get('version')}, but this version of admire reads "
+            f"{VERSION}. Run admire rank again."
+        )
+    read_as(Fused if "fused" in record else Made, text, path)
+    return record
+
+
+def read_settings(folder: Path) -> Settings:
+    """Read the settings of a run, which rank the same items in the same way."""
+    record = read_record(folder)
+    if "fused" in record:
+        raise UserError(f"{folder}: is a fused run. Use one of the runs that it was fused from.")
+    path = folder / RECORD
+    settings = read_as(Settings, json.dumps(record["settings"]), path)
+    if settings.track and not set(record["saw"]) <= set(settings.track.split("+")):
+        # The encoders compared less than chat models saw, so no track was requested.
+        return replace(settings, track=None)
+    return settings
+
+
+def read_run(folder: str | Path) -> Run:
+    """Read the output of :func:`admire.write_run` or ``admire rank``; it has no images.
+
+    Raises:
+        UserError: the folder is not a run, or it is damaged.
+    """
+    folder = Path(folder)
+    record = read_record(folder)
+    return Run(tuple(read_rankings(folder, record)), record)
+
+
+def read_rankings(folder: Path, record: Mapping[str, Any]) -> Iterator[Ranking]:
+    """Read the rankings of a run folder with this record one by one; see :func:`read_run`."""
+    runs = len(record.get("fused", ()))
+    columns = [f"score{number}" for number in range(1, runs + 1)]
+    rankings = with_scores(folder, read_rows(folder), columns)
+    for number, ranking in enumerate(rankings, start=1):
+        if len(ranking.fused) != runs or any({*columns} - part.keys() for part in ranking.parts):
+            raise _damaged(folder / ITEMS, f"item {number} is not fused of {runs} runs")
+        yield ranking
+
+
+REQUIRED = ("item", "candidate", "score")
+WORDS = (
+    *("compound", "language", "candidate", "ranker", "encoder", "llm"),
+    *("predicted_type", "by", "gloss"),
+)
+"""Columns of scores.csv that contain texts."""
+
+
+def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of scores.csv with its numbers; NaN where a cell is empty."""
+    numbers = table.columns.difference([*WORDS])
+    try:
+        return table.assign(**table[numbers].apply(pd.to_numeric))
+    except (ValueError, TypeError):
+        raise _damaged(folder / SCORES, "a number is invalid") from None
+
+
+def with_scores(
+    folder: Path, rows: Iterable[Row], columns: Iterable[str] = ()
+) -> Iterator[Ranking]:
+    """Yield the first rows of a run with those of scores.csv, if these are of the same candidates.
+
+    Args:
+        columns: further ones that scores.csv must have.
+    """
+    tables = table_parts(folder / SCORES, (*REQUIRED, *columns))
+    records = (_numbers(folder, table).to_dict("records") for table in tables)
+    cells: Iterator[dict[Any, Any]] = chain.from_iterable(records)
+    by_item = groupby(cells, itemgetter("item"))
+    for number, row in enumerate(rows, start=1):
+        item, of_item = next(by_item, (None, ()))
+        parts, scores, names = [], {}, row.item.names
+        for part in of_item:
+            filled = {k: v for k, v in part.items() if k not in OF_ITEM and v != "" and v == v}
+            scores[filled.get("candidate")] = filled.get("score")
+            parts.append(filled)
+        if item != number or set(scores) != set(names) or None in scores.values():
+            raise _damaged(folder / SCORES, f"the rows of item {number} are not of its candidates")
+        values = np.array([scores[name] for name in names])
+        fields = dict(row) | {"tied": tied_names(names, values)}
+        yield Ranking(**fields, scores=values, parts=tuple(parts))
+
+
+def _damaged(path: Path, why: str) -> UserError:
+    return UserError(f"{path}: is damaged ({why}). Run admire rank again.")
+
+
+def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
+    """Read a run folder's items, each one's cosines in scores.csv, and the encoders of a candidate:
+    two, if captions have their own.
+
+    Raises:
+        UserError: the folder is not a run of :func:`admire.rank` with chat models, lacks gold, or
+            was ranked without embeddings.
+    """
+    record = read_record(folder)
+    if "fused" in record:
+        raise UserError(f"{folder}: is a fused run. Tune the runs that it was fused from.")
+    rows = enumerate(read_rows(folder), start=1)
+    items = [with_gold(row.item, folder, number) for number, row in rows]
+    required = ("item", "candidate", "llm", "probability_idiomatic", "ranker")
+    table = _numbers(folder, read_table(folder / SCORES, ()))
+    check_columns(folder / SCORES, table, required)
+    rankers = dict.fromkeys(table["ranker"])
+    table = table[table["ranker"] == "embeddings"]
+    if table.empty:
+        raise UserError(
+            f"{folder}: has no cosines, only scores of {' and '.join(rankers)}. Add embeddings.",
+            "rankers",
+        )
+    parts = dict(iter(table.groupby("item")))
+    numbers = range(1, len(items) + 1)
+    if set(parts) != set(numbers):
+        raise _damaged(folder / SCORES, "its items are not those of items.jsonl")
+    encoders = record["models"]["encoders"].values()
+    first = {of_track[0]["identity"] for of_track in encoders}
+    apart = all(len(of_track) == 1 for of_track in encoders) and len(first) > 1
+    return items, [parts[number] for number in numbers], 1 + apart
+
+
+def recorded_cosines(
+    rows: Sequence[Mapping[Any, Any]], roles: Iterable[str]
+) -> tuple[list[str], dict[str, Scores]]:
+    """Return the roles that one chat model's rows of an item have, and its cosines by track.
+
+    The shape is (roles, candidates); missing values are NaN.
+    """
+    columns = {name for row in rows for name in row}
+    present = [role for role in roles if any(f"{track}_{role}" in columns for track in TRACKS)]
+    return present, {
+        track: np.array([[row.get(f"{track}_{name}", np.nan) for row in rows] for name in present])
+        for track in TRACKS
+        if any(f"{track}_{role}" in columns for role in present)
+    }
+
+
+def with_gold(item: Item, folder: Path | str, number: int) -> Item:
+    """Return the item; raise a UserError if it has no gold."""
+    if item.best is None:
+        raise UserError(f"{folder}: item {number} ('{item.compound}') has no gold order.")
+    return item
+
+
+@register("chat", "run", takes="FOLDER")
+def open_run(name: str) -> list[Recorded]:
+    """Replies of the chat models of an earlier run."""
+    from admire.senses.recorded import Recorded, RecordedReply, key_of
+
+    folder = Path(name).expanduser()
+    read_record(folder)
+    rows = list(read_rows(folder))
+    digest = hashlib.sha256((folder / ITEMS).read_bytes()).hexdigest()
+    readings = list(zip(*(row.interpretations for row in rows), strict=False))
+    if not readings:
+        raise UserError(f"{folder}: no chat model was asked in this run.", "llms")
+    recorded = []
+    for number, interpretations in enumerate(readings, start=1):
+        name = f"run:{folder}" + f"#{number}" * (len(readings) > 1)
+        recording = Recorded(name, f"run:{digest}:{number}:{interpretations[0].llm}", {})
+        for place, (row, reading) in enumerate(zip(rows, interpretations, strict=True), start=1):
+            reply = recording.replies.setdefault(
+                key_of(row.compound, row.sentence), RecordedReply()
+            )
+            reply.sense = reading.sense
+            reply.meanings = {"idiomatic": reading.idiomatic, "literal": reading.literal}
+            reply.orders[frozenset(row.order)] = row.order, f"{folder / ITEMS}, row {place}"
+        recorded.append(recording)
+    return recorded

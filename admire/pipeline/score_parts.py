@@ -1,4 +1,4 @@
-"""The parts of a candidate's score, as columns of scores.csv and in words."""
+"""The parts of a candidate's score: read from the columns of scores.csv, and in words."""
 
 from __future__ import annotations
 
@@ -10,21 +10,13 @@ from typing import Any
 import numpy as np
 
 from admire.core.choices import TRACKS
-from admire.pipeline.ranking import Ranking
+from admire.pipeline.ranking import PART, Ranking
 from admire.rankers.judgement import Part
 from admire.rankers.scorer import Scores
 from admire.senses.meaning import IDIOMATIC
 
-PREFIX = "part_"
-"""Prefix of the columns that sum to the score, over all rows of a candidate."""
-
 SAME = 1e-9
 """Smaller differences are due to rounding, as in :func:`admire.rankers.scorer.rank_names`."""
-
-
-def part_column(part: Part) -> str:
-    """Return a part's column: ``part_caption_gloss``, ``part_caption_unlike_compound``."""
-    return PREFIX + "_".join(filter(None, (part.of, part.text))).replace(" ", "_")
 
 
 def score_parts(ranking: Ranking) -> list[Part]:
@@ -38,12 +30,12 @@ def score_parts(ranking: Ranking) -> list[Part]:
     sums: dict[tuple[str, str | None], Scores] = {}
     for row in ranking.parts:
         for column in row:
-            if column.startswith(PREFIX):
+            if column.startswith(PART):
                 values = sums.setdefault((column, row.get("encoder")), np.zeros(len(names)))
                 values[names.index(row["candidate"])] += row[column]
     parts = []
     for (column, encoder), values in sums.items():
-        name = column.removeprefix(PREFIX)
+        name = column.removeprefix(PART)
         of, _, text = name.partition("_")
         origin: tuple[str, str | None] = ("run", runs[name]) if name in runs else (name, None)
         if of in TRACKS:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import pandas as pd
 
@@ -21,17 +21,28 @@ from admire.data.submission import Prediction, read_submission
 from admire.metrics.figures import paired_difference, summarise
 from admire.metrics.item_figures import drop_missing_senses, score_item, score_items
 from admire.metrics.leakage import Leaks, describe_leaks, merge_leaks
-from admire.metrics.metrics import Figure, open_metrics
-from admire.pipeline.past_runs import first_rankings, read_record, read_rows, read_run, with_gold
+from admire.metrics.metrics import open_metrics
 from admire.pipeline.ranking import Ranking, Row, Run, blocks, run_figures
 from admire.pipeline.record import refuse_limited, used_gold_sense
-from admire.pipeline.run_folder import ITEMS, RECORD, submission_names
+from admire.pipeline.run_folder import (
+    ITEMS,
+    RECORD,
+    read_record,
+    read_rows,
+    read_run,
+    submission_names,
+    with_gold,
+    with_scores,
+)
 from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
 
-DIFFERENCE = {"n": "shared", "mean": "difference"} | {
-    end: f"difference_{end}" for end in ("low", "high")
+DIFFERENCE = {
+    "n": "shared",
+    "mean": "difference",
+    "low": "difference_low",
+    "high": "difference_high",
 }
 """The columns of a paired difference beside a run's own."""
 
@@ -242,8 +253,7 @@ def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
     return "caption" if "caption" in tracks_seen else None
 
 
-@dataclass(frozen=True)
-class RunSummary:
+class RunSummary(NamedTuple):
     """The summary of a run that is printed when it has been written.
 
     Attributes:
@@ -272,12 +282,19 @@ def summarise_run(folder: Path, count: int = 0, metrics: Sequence[str] = ()) -> 
     """
     record, rows = read_record(folder), read_rows(folder)
     first, figures = list(islice(rows, count)), open_metrics(metrics)
-    tables = [
-        pd.DataFrame([_figures(row, folder, number, figures) for number, row in block]).astype(
-            SENSE_TYPES
-        )
-        for block in blocks(enumerate(chain(first, rows), start=1))
-    ]
+    tables, name = [], str(folder)
+    for block in blocks(enumerate(chain(first, rows), start=1)):
+        cells: list[dict[str, Any]] = []  # without texts
+        for number, row in block:
+            item, prediction = row.item, row.prediction
+            of_row = {
+                "has_gold": item.best is not None,
+                "right_sense": float(prediction.sentence_type == item.sentence_type),
+                "seen": row.seen or UNSEEN,
+                "tied": bool(row.tied),
+            }
+            cells.append(of_row | score_item(item, prediction, name, number, figures))
+        tables.append(pd.DataFrame(cells).astype(SENSE_TYPES))
     if not tables:
         raise UserError(f"{folder / ITEMS}: contains no items.")
     items = pd.concat(tables, ignore_index=True)
@@ -287,7 +304,7 @@ def summarise_run(folder: Path, count: int = 0, metrics: Sequence[str] = ()) -> 
     scored = items[items["has_gold"]].drop(columns=["has_gold", "right_sense", "tied"])
     return RunSummary(
         record,
-        first_rankings(folder, first),
+        list(with_scores(folder, first)),
         None if scored.empty else drop_missing_senses(scored.reset_index(drop=True), predicts),
         senses.rename(columns={"right_sense": "sense_accuracy"})
         if len(senses) and predicts and not used_gold_sense(record)
@@ -295,18 +312,6 @@ def summarise_run(folder: Path, count: int = 0, metrics: Sequence[str] = ()) -> 
         int(items["unsure"].sum()),
         int(items["tied"].sum()),
     )
-
-
-def _figures(row: Row, folder: Path, number: int, figures: Mapping[str, Figure]) -> dict[str, Any]:
-    """Return the columns of a row for the summary of its run, without its texts."""
-    item, prediction = row.item, row.prediction
-    return {
-        "has_gold": item.best is not None,
-        **score_item(item, prediction, str(folder), number, figures),
-        "right_sense": float(prediction.sentence_type == item.sentence_type),
-        "seen": row.seen or UNSEEN,
-        "tied": bool(row.tied),
-    }
 
 
 def _predictions(run: Run | str | Path) -> tuple[list[Prediction], dict[str, Any]]:
@@ -364,8 +369,10 @@ def warn_if_runs_leaked(scored: pd.DataFrame, *runs: Path) -> None:
         runs: run folders, or files in them. Files elsewhere, such as another system's submission,
             are ignored.
     """
-    places = dict.fromkeys(run if run.is_dir() else run.parent for run in runs)
-    folders = [place for place in places if all(map(Path.is_file, (place / RECORD, place / ITEMS)))]
+    folders = []
+    for folder in dict.fromkeys(run if run.is_dir() else run.parent for run in runs):
+        if (folder / RECORD).is_file() and (folder / ITEMS).is_file():
+            folders.append(folder)
     if not folders:
         return
     name = " & ".join(map(str, folders))
@@ -381,9 +388,7 @@ def warn_if_runs_leaked(scored: pd.DataFrame, *runs: Path) -> None:
     except UserError as error:
         log.warning("%s Overlap with training data is unknown.", error)
         return
-    leaked = (
-        [merge_leaks(kinds) for kinds in zip(*by_run, strict=True)] if by_run else scored["seen"]
-    )
+    leaked = map(merge_leaks, zip(*by_run, strict=True)) if by_run else scored["seen"]
     for line in describe_leaks(scored, list(leaked)):
         log.warning("%s: %s", name, line)
 

@@ -18,9 +18,9 @@ from admire.data.languages import ADMIRE_1, ADMIRE_2, task_code
 from admire.data.reader import iter_items
 from admire.data.rows import RowReader
 from admire.data.submission import COMPLETED, HANDED_IN, Prediction, add_predictions
-from admire.pipeline.past_runs import read_record, read_rows
 from admire.pipeline.ranking import Row, blocks
 from admire.pipeline.record import is_source, refuse_limited
+from admire.pipeline.run_folder import read_record, read_rows
 
 log = logging.getLogger("admire")
 

@@ -17,7 +17,7 @@ from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.metrics import metrics
 from admire.pipeline.fusion import read_same
-from admire.pipeline.past_runs import read_cosines, read_record, read_rows, recorded_cosines
+from admire.pipeline.run_folder import read_cosines, read_record, read_rows, recorded_cosines
 from admire.rankers.scorer import Scores, comparable, query_weights, rank_names, score
 from admire.rankers.settings import Scoring
 from admire.senses.sense import Sense

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from admire.data.compounds import replace_compound
+from admire.data.compounds import find_compound, replace_compound
 from admire.data.items import Item, SenseLabel
 from admire.data.languages import base_language
 from admire.encoders import TextEncoder, open_encoder
@@ -33,17 +34,18 @@ def add_evidence(
     This was measured in English only. Senses are unchanged in other languages, without an
     idiomatic entry, and if the compound is not found in the sentence.
     """
-    places = [
-        k
+    known = {
+        k: item
         for k, item in enumerate(items)
-        if entries[item].idiomatic and base_language(item.language) == "en" and _context(item)
-    ]
+        if entries[item].idiomatic
+        and base_language(item.language) == "en"
+        and find_compound(item.sentence, item.phrase)
+    }
     moved = list(senses)
-    if not places:
+    if not known:
         return moved
-    alike = likeness([items[k] for k in places], entries, open_encoder("e5"))
-    gains = 0.5 * (alike - OFFSET) / DEVIATION
-    for k, gain in zip(places, gains, strict=True):
+    gains = 0.5 * (likeness([*known.values()], entries, open_encoder("e5")) - OFFSET) / DEVIATION
+    for k, gain in zip(known, gains, strict=True):
         p = np.clip(senses[k].probability_idiomatic, 1e-9, 1 - 1e-9)
         probability = float(1 / (1 + np.exp(-(np.log(p / (1 - p)) + gain))))
         label: SenseLabel = "idiomatic" if probability > 0.5 else "literal"
@@ -56,26 +58,23 @@ def likeness(
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return how much more similar a context is to the idiom's definitions than to the compound.
 
-    The context is the sentence with "it" instead of the compound. The value is the difference of
-    two cosines: with the mean of the definitions' vectors, and with the compound's.
+    The context is the sentence with "it" instead of the compound, empty if that is not in it. The
+    value is the difference of two cosines: with the mean of the definitions' vectors, and with the
+    compound's.
     """
-    texts = [
-        (_context(item), item.phrase, *entries[item].glosses("idiomatic")[:DEFINITIONS])
+    groups = [
+        (
+            replace_compound(item.sentence, item.phrase, "it") or "",
+            item.phrase,
+            *entries[item].glosses("idiomatic")[:DEFINITIONS],
+        )
         for item in items
     ]
-    distinct = list(dict.fromkeys(text for group in texts for text in group))
-    encoded = encoder.encode_texts(distinct, role="query").astype(float)
-    vectors = dict(zip(distinct, encoded, strict=True))
+    encoded = encoder.encode_texts([*chain.from_iterable(groups)], role="query").astype(float)
     differences = []
-    for context, compound, *definitions in texts:
-        idiom = np.mean([vectors[definition] for definition in definitions], axis=0)
-        differences.append(vectors[context] @ (idiom - vectors[compound]))
+    for context, compound, *definitions in np.split(encoded, np.cumsum([*map(len, groups)])[:-1]):
+        differences.append(context @ (np.mean(definitions, axis=0) - compound))
     return np.array(differences)
-
-
-def _context(item: Item) -> str:
-    """Return the sentence with "it" instead of the compound; "" if the compound is not found."""
-    return replace_compound(item.sentence, item.phrase, "it") or ""
 
 
 MIDDLE, SLOPE = 0.0711, 53.5
@@ -84,11 +83,6 @@ MIDDLE, SLOPE = 0.0711, 53.5
 A logistic fit of :func:`nearness` by ``e5`` on the 25 items of Subtask B's train and dev, both
 senses with the same weight, by ``python tools/fit_sequence.py ../shared/data``.
 """
-
-
-def shows_captions(item: Item) -> bool:
-    """Return whether both the sequence and the candidates have captions to compare."""
-    return all(any(part.caption for part in parts) for parts in (item.sequence, item.candidates))
 
 
 def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:
@@ -114,9 +108,8 @@ def nearness(items: Sequence[Item], encoder: TextEncoder) -> npt.NDArray[np.floa
         for item in items
         for parts in (item.sequence, item.candidates)
     ]
-    distinct = list(dict.fromkeys(caption for captions in groups for caption in captions))
-    vectors = dict(zip(distinct, encoder.encode_texts(distinct, role="document"), strict=True))
-    encoded = [np.array([vectors[caption] for caption in captions], float) for captions in groups]
+    captions = encoder.encode_texts([*chain.from_iterable(groups)], role="document").astype(float)
+    encoded = np.split(captions, np.cumsum([*map(len, groups)])[:-1])
     differences = []
     for compound, sequence, candidates in zip(compounds, encoded[::2], encoded[1::2], strict=True):
         spread = np.sqrt(np.concatenate([sequence, candidates]).var(axis=0).sum())

@@ -7,7 +7,9 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from itertools import count
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 
 from admire.core import registry
 from admire.core.choices import TEXTS, Meanings, SenseMethod
@@ -19,7 +21,7 @@ from admire.llm.conversation import Conversation, converse
 from admire.prompts import Prompts
 from admire.senses.detector import Detector, Use, open_detector
 from admire.senses.dictionaries import NO_ENTRIES, Dictionary, Entries, look_up_item
-from admire.senses.evidence import add_evidence, read_sequences, shows_captions
+from admire.senses.evidence import add_evidence, read_sequences
 from admire.senses.meaning import NO_MEANING, REPEATS, Meaning, MeaningKind, describe
 from admire.senses.sense import NO_SENSE, Sense, given, likelier
 from admire.senses.settings import SenseSettings
@@ -91,10 +93,13 @@ class Interpretation:
 
     def texts(self) -> dict[str, str]:
         """Return the texts to compare candidates with, by role; see :data:`TEXTS`."""
-        texts: dict[str, str | None] = {}
+        texts: dict[str, str] = {}
         for meaning, (*roles, scene) in ((self.idiomatic, TEXTS[:3]), (self.literal, TEXTS[3:6])):
-            texts |= dict(zip(roles, meaning.definitions, strict=False)) | {scene: meaning.scene}
-        return {role: text for role, text in texts.items() if text}
+            pairs = [*zip(roles, meaning.definitions, strict=False), (scene, meaning.scene)]
+            for role, text in pairs:
+                if text:
+                    texts[role] = text
+        return texts
 
 
 def sense_method(method: SenseMethod, llm: ChatModel, decided_by: str = "") -> str:
@@ -117,62 +122,58 @@ def meanings_method(meanings: Meanings, llm: ChatModel) -> Meanings:
     return "both" if llm.describes_both_senses else "meant"
 
 
-@dataclass
-class Heard:
+class Heard(NamedTuple):
     """What conversations with one chat model have come to so far, with their items.
 
     Attributes:
-        meant: of the meanings those of the intended senses, with the sense.
+        meanings: each with its sense, if that is the intended one.
     """
 
-    votes: list[tuple[Item, Sense]] = field(default_factory=list)
-    meanings: list[tuple[Item, Meaning]] = field(default_factory=list)
-    meant: list[tuple[Item, SenseLabel, Meaning]] = field(default_factory=list)
+    votes: list[tuple[Item, Sense]]
+    meanings: list[tuple[Item, Meaning, SenseLabel | None]]
 
-    def refuse_unusable(self, name: str) -> None:
-        """Refuse a chat model none of whose votes, or none of whose meanings, can be used."""
-        unparsed = sum(sense.unparsed for _, sense in self.votes)
-        if unparsed >= FEW and not any(sense.label for _, sense in self.votes):
-            raise _unusable(name, f"none of the {unparsed} votes could be parsed", "sense")
-        unread = [meaning for _, meaning in self.meanings if meaning.unread is not None]
-        if len(unread) >= FEW and len(unread) == len(self.meanings):
-            example = textwrap.shorten(unread[0].unread or "", 80, placeholder="…")
-            first = f"the first reply is {f'“{example}”' if example else 'empty'}"
-            if example and unread[0].fault:
-                first += f": {unread[0].fault}"
-            raise _unusable(name, f"none of the {len(unread)} meanings is usable ({first})")
 
-    def warn(self, items: Sequence[Item], llm: ChatModel) -> None:
-        """Warn about votes and meanings that cannot be used: how many, and of which compounds."""
-        places = {item: place for place, item in enumerate(items)}
-        lists: list[list[Any]] = [self.votes, self.meanings, self.meant]
-        for entries in lists:  # replies come in any order
-            entries.sort(key=lambda entry: places[entry[0]])
-        for item, sense in self.votes:
-            if not sense.label:
-                log.warning("%s: no vote on '%s' could be parsed.", llm.name, item.compound)
-        count = len(self.meanings)
-        unread = [(item, meaning) for item, meaning in self.meanings if meaning.unread is not None]
-        if unread:
-            log.warning(
-                "%d of %d meanings of %s unusable (%s); the dictionary was used for %d.",
-                len(unread),
-                count,
-                llm.name,
-                _names(item for item, _ in unread),
-                sum(bool(meaning) for _, meaning in unread),
-            )
-        repeating = [item for item, m in self.meanings if m.fault == REPEATS and m.unread is None]
-        if repeating:
-            log.warning(
-                "%d of %d meanings of %s only repeat the compound's words (%s).",
-                len(repeating),
-                count,
-                llm.name,
-                _names(repeating),
-            )
-        if llm.recorded:
-            _warn_of_gaps(self.meant, llm.name)
+def refuse_unusable(heard: Heard, name: str) -> None:
+    """Refuse a chat model none of whose votes, or none of whose meanings, can be used."""
+    unparsed = [sense.unparsed for _, sense in heard.votes if not sense.label]
+    unread = [meaning for _, meaning, _ in heard.meanings if meaning.unread is not None]
+    if sum(unparsed) >= FEW and len(unparsed) == len(heard.votes):
+        reason, settings = f"none of the {sum(unparsed)} votes could be parsed", ["sense"]
+    elif len(unread) >= FEW and len(unread) == len(heard.meanings):
+        example = textwrap.shorten(unread[0].unread or "", 80, placeholder="…")
+        first = f"the first reply is {f'“{example}”' if example else 'empty'}"
+        if example and unread[0].fault:
+            first += f": {unread[0].fault}"
+        reason, settings = f"none of the {len(unread)} meanings is usable ({first})", []
+    else:
+        return
+    raise UserError(
+        f"{name}: {reason}. See its answers on one item (admire one), or use another model.",
+        *("llms", "llm_url", *settings),
+    )
+
+
+def warn_of_unusable(items: Sequence[Item], heard: Heard, llm: ChatModel) -> None:
+    """Warn about votes and meanings that cannot be used: how many, and of which compounds."""
+    places = dict(zip(items, count()))
+    entries: list[Any]
+    for entries in heard:  # replies come in any order
+        entries.sort(key=lambda entry: places[entry[0]])
+    for item, sense in heard.votes:
+        if not sense.label:
+            log.warning("%s: no vote on '%s' could be parsed.", llm.name, item.compound)
+    asked = f"{len(heard.meanings)} meanings of {llm.name}"
+    unread = [(item, bool(m)) for item, m, _ in heard.meanings if m.unread is not None]
+    if unread:
+        names, replaced = _names(item for item, _ in unread), sum(known for _, known in unread)
+        text = "%d of %s unusable (%s); the dictionary was used for %d."
+        log.warning(text, len(unread), asked, names, replaced)
+    again = [item for item, m, _ in heard.meanings if m.fault == REPEATS and m.unread is None]
+    if again:
+        text = "%d of %s only repeat the compound's words (%s)."
+        log.warning(text, len(again), asked, _names(again))
+    if llm.recorded:
+        _warn_of_gaps(heard.meanings, llm.name)
 
 
 @dataclass
@@ -226,25 +227,23 @@ class Interpreter:
     def _detect(self, items: Sequence[Item]) -> dict[Item, Sense]:
         """Return the senses by a detector, by the captions of sequences, and by dictionaries."""
         check_contexts(items)
-        sequences = [item for item in items if shows_captions(item)]
-        others = [item for item in items if not shows_captions(item)]
         senses: dict[Item, Sense] = {}
-        if sequences:
+        caption = attrgetter("caption")
+        captioned = [item for item in items if any(map(caption, item.sequence))]
+        if sequences := [item for item in captioned if any(map(caption, item.candidates))]:
             by_captions = read_sequences(sequences, self.encoder or open_encoder("e5"))
             senses |= zip(sequences, by_captions, strict=True)
-        if others:
+        if others := [item for item in items if item not in senses]:
             # Without captions to compare, the captions of the sequence replace the sentence.
-            uses = [
-                Use(
-                    replace(item, sentence=self.prompts.about(item, "sequence"))
-                    if item.sequence
-                    else item
-                )
+            contexts = [
+                replace(item, sentence=self.prompts.about(item, "sequence"))
+                if item.sequence
+                else item
                 for item in others
             ]
             detector = self.detector or open_detector()
             with registry.blamed(detector):
-                senses |= zip(others, detector.classify(uses), strict=True)
+                senses |= zip(others, detector.classify([*map(Use, contexts)]), strict=True)
         decided = add_evidence(items, [senses[item] for item in items], self.entries)
         return dict(zip(items, decided, strict=True))
 
@@ -262,26 +261,22 @@ class Interpreter:
         if sense is None and item.has_sense:
             if not llm.recorded:
                 check_contexts([item])
-            votes, temperature = self.settings.votes, self.settings.vote_temperature
-            sense = yield from vote(
-                item, self.prompts, votes=votes, temperature=temperature, seed=self.seed
-            )
+            how: Any = {"temperature": self.settings.vote_temperature, "seed": self.seed}
+            sense = yield from vote(item, self.prompts, votes=self.settings.votes, **how)
             heard.votes.append((item, sense))
         sense = sense or NO_SENSE
-        meanings: dict[SenseLabel, Meaning] = {"idiomatic": NO_MEANING, "literal": NO_MEANING}
-        if item.definitions:
-            own: SenseLabel = "literal" if sense.label == "literal" else "idiomatic"
-            meanings[own] = Meaning(item.definitions)
+        intended: SenseLabel = "literal" if sense.label == "literal" else "idiomatic"
+        meanings: dict[SenseLabel, Meaning] = {intended: Meaning(item.definitions)}
         options: Any = {"seed": self.seed, "gloss_tokens": self.settings.gloss_tokens}
         for kind in self._kinds(item, sense, llm):
+            if item.definitions and kind in ("gloss", intended):  # a person says what it means
+                continue
             glosses = () if kind == "gloss" else self.entries[item].glosses(kind)
             hint = glosses[: HINTS if item.has_sense else WORD_HINTS]
             meaning = yield from describe(item, kind, self.prompts, hint=hint, **options)
             label: SenseLabel = "literal" if kind == "literal" else "idiomatic"
             meanings[label] = meaning
-            heard.meanings.append((item, meaning))
-            if label == (sense.label or "idiomatic"):
-                heard.meant.append((item, label, meaning))
+            heard.meanings.append((item, meaning, label if label == intended else None))
         return Interpretation(llm.name, sense, **meanings, known=self.entries[item])
 
     def _kinds(self, item: Item, sense: Sense, llm: ChatModel) -> list[MeaningKind]:
@@ -289,7 +284,7 @@ class Interpreter:
         if self.glosses == "none":
             return []
         if not item.has_sense:
-            return [] if item.definitions else ["idiomatic"]
+            return ["idiomatic"]
         meanings, every = meanings_method(self.settings.meanings, llm), self.glosses == "all"
         idiomatic, both = every or sense.label == "idiomatic", meanings == "both"
         wanted: dict[MeaningKind, bool] = {"gloss": idiomatic}
@@ -302,10 +297,7 @@ class Interpreter:
                 "idiomatic": idiomatic or (both and votes),
                 "literal": both or every or literal,
             }
-        if item.definitions:  # they are the meaning of the decided sense
-            own: MeaningKind = "literal" if sense.label == "literal" else "idiomatic"
-            wanted |= {"gloss": False, own: False}
-        return [kind for kind, asks in wanted.items() if asks]
+        return [*filter(wanted.get, wanted)]
 
 
 def interpret(
@@ -328,13 +320,12 @@ def interpret(
     interpreter.look_up(items)
     rows: list[Any] = []
     for llm in llms:
-        method, heard = sense_method(interpreter.settings.sense, llm), Heard()
+        method, heard = sense_method(interpreter.settings.sense, llm), Heard([], [])
         senses = interpreter.decide(items, method, llm)
         llm.check(items, ["senses"] if method == "vote" else [])
         talks = [interpreter.read(item, llm, senses.get(item), heard) for item in items]
-        check = partial(heard.refuse_unusable, llm.name)
-        rows.append(converse(talks, llm, check=check))
-        heard.warn(items, llm)
+        rows.append(converse(talks, llm, check=partial(refuse_unusable, heard, llm.name)))
+        warn_of_unusable(items, heard, llm)
     return rows
 
 
@@ -357,16 +348,9 @@ def check_contexts(items: Iterable[Item]) -> None:
             )
 
 
-def _unusable(name: str, reason: str, *settings: str) -> UserError:
-    return UserError(
-        f"{name}: {reason}. See its answers on one item (admire one), or use another model.",
-        *("llms", "llm_url", *settings),
-    )
-
-
-def _warn_of_gaps(meant: Sequence[tuple[Item, SenseLabel, Meaning]], name: str) -> None:
+def _warn_of_gaps(meanings: Sequence[tuple[Item, Meaning, SenseLabel | None]], name: str) -> None:
     """Warn about the items whose intended meaning a recording or dictionary does not have."""
-    idiomatic = [(item, meaning) for item, label, meaning in meant if label == "idiomatic"]
+    idiomatic = [(item, meaning) for item, meaning, label in meanings if label == "idiomatic"]
     if unknown := [item for item, meaning in idiomatic if meaning.fault]:
         log.warning(
             "%s has no idiomatic sense for the compounds of %d of %d idiomatic items (%s). They "
@@ -376,7 +360,7 @@ def _warn_of_gaps(meant: Sequence[tuple[Item, SenseLabel, Meaning]], name: str) 
             len(idiomatic),
             _names(unknown),
         )
-    gaps = [(item, label) for item, label, meaning in meant if not (meaning or meaning.fault)]
+    gaps = [(item, label) for item, m, label in meanings if label and not (m or m.fault)]
     for label in dict.fromkeys(label for _, label in gaps):
         missing = [item for item, other in gaps if other == label]
         log.warning("%s has no %s meaning for %s.", name, label, describe_uses(missing))
@@ -384,11 +368,8 @@ def _warn_of_gaps(meant: Sequence[tuple[Item, SenseLabel, Meaning]], name: str) 
 
 def describe_uses(items: Sequence[Item]) -> str:
     """Return the items by compound and sentence, the first three of many."""
-    names = [
-        f"'{item.compound}' in “{textwrap.shorten(item.sentence, 60, placeholder='…')}”"
-        for item in items
-    ]
-    return _first(names)
+    shorten = partial(textwrap.shorten, width=60, placeholder="…")
+    return _first([f"'{item.compound}' in “{shorten(item.sentence)}”" for item in items])
 
 
 def _names(items: Iterable[Item]) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Annotated, Literal
 
 from admire.core.choices import TEXTS
@@ -14,9 +15,8 @@ from admire.core.schema import UNLESS_NONE
 from admire.data.items import Item
 from admire.data.languages import base_language
 from admire.data.limits import LIMITS, without_invalid
-from admire.llm.chat import Question
+from admire.llm.chat import Question, thinks_aloud
 from admire.llm.conversation import Conversation, Unusable
-from admire.llm.thoughts import thinks_aloud
 from admire.prompts import Prompts, quoted
 from admire.prompts.quotations import (
     data_of,
@@ -56,24 +56,21 @@ def repeats_words(definition: str, phrases: Sequence[str]) -> bool:
     Args:
         phrases: the compound, and its words in English.
     """
-    own = [_stems(phrase) for phrase in phrases]
-    words = words_of(definition)
-    stems = set(_stems(definition))
-    if stems and stems <= {stem for stems_of_phrase in own for stem in stems_of_phrase}:
+    own = [*filter(None, map(_stems, phrases))]
+    stems = _stems(definition)
+    if stems and {*stems} <= {*chain.from_iterable(own)}:
         return True
+    words = words_of(definition)
     # A verb means little: of "to take advice" nothing is left, because "to" ends a head.
-    end = next((k for k, word in enumerate(words) if word in _AFTER_HEAD), len(words))
-    head = _stems(" ".join(words[:end]))[-1:]
-    return any(head == stems_of_phrase[-1:] for stems_of_phrase in own if head)
+    ends = [place for place, word in enumerate(words) if word in _AFTER_HEAD]
+    head = _stems(" ".join(words[: min(ends, default=None)]))
+    return bool(head) and head[-1] in [stems[-1] for stems in own]
 
 
 def _stems(text: str) -> list[str]:
     """Return the content words of a text, without English endings."""
-    return [
-        re.sub(r"(?<=\w{3})(?:es?|s|ed|ing)$", "", word)
-        for word in words_of(text)
-        if word not in _FRAME
-    ]
+    ending = re.compile(r"(?<=\w{3})(?:es?|s|ed|ing)$")
+    return [ending.sub("", word) for word in words_of(text) if word not in _FRAME]
 
 
 def translate_words(
@@ -178,59 +175,54 @@ def describe(
     own = (yield from translate_words(item, prompts, seed=seed)) if repeats else ()
     stand_in = tuple(hint)[:DEFINITIONS] if item.has_sense else ()
     template = kind if item.has_sense else "word"
-    tokens = gloss_tokens if kind == "gloss" else MEANING_TOKENS
-    first = _question(item, kind, prompts.about(item, template, hint=hint), tokens, seed)
-    again = [replace(first, temperature=1.0, seed=seed + k) for k in range(1, ATTEMPTS)]
-    questions = [first] if stand_in else [first, *again]
-    read = _read_gloss if kind == "gloss" else read_meaning
-    examples = prompts.about(item, template, hint=())
-    reading = partial(read, item=item, prompt=examples)
-    recorded, meaning = yield from _ask(questions, reading, own)
-    if kind == "gloss":
-        meaning = replace(meaning, definitions=meaning.definitions[:1], scene=None)
-    if recorded or not stand_in or meaning.fault is None:
-        return meaning
-    if meaning.fault == REPEATS and repeats_words(stand_in[0], own):
-        return replace(meaning, fault=None)  # a dictionary's gloss with the same words is right
-    return Meaning(stand_in) if meaning else replace(meaning, definitions=stand_in)
-
-
-def _ask(
-    questions: Sequence[Question], read: Callable[..., Meaning], own: Sequence[str]
-) -> Conversation[tuple[bool, Meaning]]:
-    """Ask one question after the other, until a reply can be used and does not repeat own words.
-
-    Returns:
-        Whether it was recorded, and the meaning; if no reply can be used, the last one unread.
-    """
-    meaning = repeating = NO_MEANING
-    text = ""
-    for question in questions:
-        (reply,) = yield [question]
-        if isinstance(reply.data, Meaning):
-            return True, reply.data
-        text = without_invalid(reply.text[: LIMITS["reply"]])
-        meaning = read(text, cut=reply.cut)
-        if meaning and not repeats_words(meaning.definitions[0], own):
-            return False, meaning
-        repeating = repeating or meaning
-    if repeating:
-        return False, replace(repeating, fault=REPEATS)
-    yield Unusable(questions)
-    return False, replace(meaning, unread=text)
-
-
-def _question(item: Item, kind: MeaningKind, prompt: str, tokens: int, seed: int) -> Question:
-    literal = kind == "literal"
-    return Question(
-        prompt,
-        max_tokens=tokens,
+    first = Question(
+        prompts.about(item, template, hint=hint),
+        max_tokens=gloss_tokens if kind == "gloss" else MEANING_TOKENS,
         seed=seed,
         purpose="meanings",
         about=item,
-        sense="literal" if literal else "idiomatic",
-        task="Writing the literal meaning" if literal else "Writing the meaning",
+        sense="literal" if kind == "literal" else "idiomatic",
+        task="Writing the literal meaning" if kind == "literal" else "Writing the meaning",
     )
+    read = _read_gloss if kind == "gloss" else read_meaning
+    reading = partial(read, item=item, prompt=prompts.about(item, template, hint=()))
+    meaning = yield from _ask(first, reading, own, stand_in)
+    if kind == "gloss":
+        return replace(meaning, definitions=meaning.definitions[:1], scene=None)
+    return meaning
+
+
+def _ask(
+    first: Question,
+    read: Callable[..., Meaning],
+    own: Sequence[str],
+    stand_in: tuple[str, ...],
+) -> Conversation[Meaning]:
+    """Ask a question, and again, until a reply can be used and does not repeat own words.
+
+    Without such a reply the dictionary's definitions stand in; if there are none, those that repeat
+    the words count.
+    """
+    meaning = repeating = NO_MEANING
+    questions: list[Question] = []
+    for attempt in range(1 if stand_in else ATTEMPTS):
+        again = replace(first, temperature=1.0, seed=first.seed + attempt)
+        questions.append(again if attempt else first)
+        (reply,) = yield questions[-1:]
+        if isinstance(reply.data, Meaning):
+            return reply.data
+        text = without_invalid(reply.text[: LIMITS["reply"]])
+        meaning = read(text, cut=reply.cut)
+        if meaning and not repeats_words(meaning.definitions[0], own):
+            return meaning
+        repeating = repeating or meaning
+    if not repeating:
+        yield Unusable(questions)
+        return replace(meaning, definitions=stand_in, unread=text)
+    if not stand_in:
+        return replace(repeating, fault=REPEATS)
+    # A dictionary's gloss with the same words is right.
+    return repeating if repeats_words(stand_in[0], own) else Meaning(stand_in)
 
 
 def _read_gloss(reply: str, item: Item, prompt: str = "", *, cut: bool = False) -> Meaning:
@@ -370,9 +362,10 @@ def is_copied(text: str, sentence: str) -> bool:
     words, source = words_of(text), words_of(sentence)
     if not {*runs_of(words, 5)}.isdisjoint(runs_of(source, 5)):
         return True
-    pairs = {*runs_of(source, 2)}
-    places = (k for k, pair in enumerate(runs_of(words, 2)) if pair in pairs)
-    copied = {place for k in places for place in (k, k + 1)}
+    pairs, copied = {*runs_of(source, 2)}, set[int]()
+    for place, pair in enumerate(runs_of(words, 2)):
+        if pair in pairs:
+            copied |= {place, place + 1}
     return len(copied) >= 4 and 3 * len(copied) >= 2 * len(words)
 
 
@@ -382,11 +375,21 @@ def clean_gloss(reply: str, compound: str) -> str | None:
     The compound's own words would make the query similar to literal pictures. None if nothing
     remains.
     """
+    opening = (
+        rf"^(?:(?:definition|meaning|definição|significado)\s*:\s*)?"
+        rf"(?:(?:(?:an?|the|um|uma|o|a)\s+)?"
+        rf"(?:(?:idiomatic\s+)?(?:idiom|phrase|expression|term|compound|expressão|termo)"
+        rf"(?:\s+idiomática)?\s+)?"
+        rf"[{_QUOTES}]{{0,9}}{re.escape(compound)}[{_QUOTES}]{{0,9}}\s*+"
+        rf"(?:[.\s]*+$|[:–—,-]|(?:means|is|are|refers to|describes|significa|é|refere-se a)"
+        rf"(?!['’\w]):?)\s*"
+        rf"(?:(?:used to describe|usad[oa] para descrever|that|que)\s+)?)?"
+    )
     for line in reply.splitlines():
         text = _plain(line[: LIMITS["definition"]])
         if text.endswith(":") or _CHATTER.match(text):
             continue
-        text = _without_opening(text, compound)
+        text = re.sub(opening, "", text, flags=re.IGNORECASE).strip(f" \t{_QUOTES}")
         if re.search(r"\w", text) and text.strip(" .").casefold() != compound.casefold():
             return None if _REFUSAL.match(text) else text
     return None
@@ -402,18 +405,3 @@ _CHATTER = re.compile(r"(?:sure|certainly|okay|of course|no problem)\s*[,.!]", r
 _REFUSAL = re.compile(
     r"(?:i['’]m sorry|i am sorry|sorry[,.!]|i cannot|i can['’]t|as an ai\b|desculpe)", re.IGNORECASE
 )
-
-
-def _without_opening(text: str, compound: str) -> str:
-    """Return the text without the words that lead up to the definition."""
-    text = re.sub(r"(?i)^(?:definition|meaning|definição|significado)\s*:\s*", "", text)
-    opening = (
-        rf"^(?:(?:an?|the|um|uma|o|a)\s+)?"
-        rf"(?:(?:idiomatic\s+)?(?:idiom|phrase|expression|term|compound|expressão|termo)"
-        rf"(?:\s+idiomática)?\s+)?"
-        rf"[{_QUOTES}]{{0,9}}{re.escape(compound)}[{_QUOTES}]{{0,9}}\s*+"
-        rf"(?:[.\s]*+$|[:–—,-]|(?:means|is|are|refers to|describes|significa|é|refere-se a)"
-        rf"(?!['’\w]):?)\s*"
-        rf"(?:(?:used to describe|usad[oa] para descrever|that|que)\s+)?"
-    )
-    return re.sub(opening, "", text, flags=re.IGNORECASE).strip(f" \t{_QUOTES}")

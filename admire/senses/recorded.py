@@ -156,80 +156,68 @@ def open_replies(path: Path) -> Recorded:
         expected = f"{', '.join(TABLES)} or .jsonl"
         raise UserError(f"{path}: expected a {expected} file of replies.", "llms")
     rows = json_rows(path) if nested else numbered_rows(read_table(path, ("compound",)))
-    collected: defaultdict[Key, _Collected] = defaultdict(_Collected)
+    replies: defaultdict[Key, RecordedReply] = defaultdict(RecordedReply)
+    stated: defaultdict[Key, _Stated] = defaultdict(dict)
     for number, cells in rows:
         check_spelling(f"{path}, row {number}", tuple(cells), tuple(_Row.model_fields))
         filled = {k: cell for k, cell in cells.items() if cell is not None and f"{cell}".strip()}
         row = read_as(_Row, filled, f"{path}, row {number}")
-        where = f"{path}, row {number} ('{row.compound}')"
-        collected[key_of(row.compound, row.sentence)].add(row, number, where)
+        key = key_of(row.compound, row.sentence)
+        _add(replies[key], stated[key], row, path, number)
     with open_file(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    replies = {key: rows.reply(path) for key, rows in collected.items()}
-    return Recorded(f"recorded:{path}", f"recorded:{digest}", replies)
+    return Recorded(f"recorded:{path}", f"recorded:{digest}", dict(replies))
 
 
-class _Collected:
-    """The rows of a file about one item or compound."""
+_Stated = dict[object, tuple[Any, int]]
+"""An item's sense and votes by column, and its orders by their candidates, with their rows."""
 
-    def __init__(self) -> None:
-        # By column, or by the set of an order's candidates; with the number of the row.
-        self.values: dict[object, tuple[Any, int]] = {}
-        self.definitions: dict[SenseLabel, list[str]] = {"idiomatic": [], "literal": []}
-        self.scenes: dict[SenseLabel, str] = {}
 
-    def add(self, row: _Row, number: int, where: str) -> None:
-        """Add a row; refuse one that contradicts an earlier row or itself, or lacks a column."""
-        votes = row.votes_idiomatic, row.votes_literal
-        order = parse_order(row.order, (), where, column="order") if row.order else None
-        if row.sentence:
-            for column, value in zip(("sense", *VOTE_COLUMNS), (row.sense, *votes), strict=True):
-                self._set(column, value, column, number, where)
-            if order:
-                self._set(frozenset(order), order, "order", number, where)
-            self.sense(where)
-        else:
-            misplaced = [column for column in ITEM_COLUMNS if column in row.model_fields_set]
-            if misplaced:
-                raise UserError(f"{where}, {misplaced[0]}: needs a sentence in the same row.")
-        if row.meaning or row.scene:
-            label = row.sense or majority(*(count or 0 for count in votes))
-            if not label:
-                raise UserError(f"{where}, sense: is empty. Give the sense of the meaning.")
-            definition = clean_gloss(row.meaning, row.compound)
-            if definition and definition not in self.definitions[label]:
-                self.definitions[label].append(definition)
-            if row.scene:
-                self.scenes.setdefault(label, row.scene)
+def _add(reply: RecordedReply, stated: _Stated, row: _Row, path: Path, number: int) -> None:
+    """Add a row to the replies about its item or compound.
 
-    def _set(self, key: object, value: Any, column: str, number: int, where: str) -> None:
-        """Store a row's value, unless it is None; refuse one that differs from an earlier row's."""
-        if value is None:
-            return
-        before, first = self.values.setdefault(key, (value, number))
-        if before != value:
-            new, old = (", ".join(v) if column == "order" else v for v in (value, before))
-            raise UserError(f"{where}, {column}: is {new}, but row {first} has {old}.")
+    It is refused if it contradicts an earlier row or itself, or lacks a column.
+    """
+    where = f"{path}, row {number} ('{row.compound}')"
+    votes = row.votes_idiomatic, row.votes_literal
+    order = parse_order(row.order, (), where, column="order") if row.order else None
+    if row.sentence:
+        for column, value in zip(("sense", *VOTE_COLUMNS), (row.sense, *votes), strict=True):
+            _state(stated, column, value, number, where)
+        if order:
+            _state(stated, frozenset(order), order, number, where)
+            reply.orders.setdefault(frozenset(order), (order, f"{path}, row {number}"))
+        reply.sense = _sense(stated, where)
+    elif misplaced := [column for column in ITEM_COLUMNS if column in row.model_fields_set]:
+        raise UserError(f"{where}, {misplaced[0]}: needs a sentence in the same row.")
+    if row.meaning or row.scene:
+        label = row.sense or majority(*(count or 0 for count in votes))
+        if not label:
+            raise UserError(f"{where}, sense: is empty. Give the sense of the meaning.")
+        before = reply.meanings.get(label, NO_MEANING)
+        own = filter(None, [clean_gloss(row.meaning, row.compound)])
+        definitions = tuple(dict.fromkeys([*before.definitions, *own]))[:DEFINITIONS]
+        reply.meanings[label] = Meaning(definitions, before.scene or row.scene or None)
 
-    def sense(self, where: str) -> Sense | None:
-        """Return the sense by the votes and labels so far; refuse a label that is outvoted."""
-        label: SenseLabel | None = self.values.get("sense", (None,))[0]
-        idiomatic, literal = (self.values.get(column, (0,))[0] for column in VOTE_COLUMNS)
-        if not idiomatic + literal:
-            return likelier(label == "idiomatic", "recorded") if label else None
-        winner = majority(idiomatic, literal)
-        if label and label != winner and idiomatic != literal:
-            raise UserError(f"{where}, sense: is {label}, but the votes are {idiomatic}:{literal}.")
-        return Sense(label or winner, idiomatic / (idiomatic + literal), idiomatic, literal)
 
-    def reply(self, path: Path) -> RecordedReply:
-        meanings = {
-            label: Meaning(tuple(definitions[:DEFINITIONS]), self.scenes.get(label))
-            for label, definitions in self.definitions.items()
-        }
-        orders = {
-            names: (order, f"{path}, row {number}")
-            for names, (order, number) in self.values.items()
-            if isinstance(names, frozenset)
-        }
-        return RecordedReply(self.sense(str(path)), meanings, orders)
+def _state(stated: _Stated, key: object, value: Any, number: int, where: str) -> None:
+    """Store a row's value, unless it is None; refuse one that differs from an earlier row's."""
+    if value is None:
+        return
+    before, first = stated.setdefault(key, (value, number))
+    if before != value:
+        column = key if isinstance(key, str) else "order"
+        new, old = (", ".join(v) if column == "order" else v for v in (value, before))
+        raise UserError(f"{where}, {column}: is {new}, but row {first} has {old}.")
+
+
+def _sense(stated: _Stated, where: str) -> Sense | None:
+    """Return the sense by the votes and labels so far; refuse a label that is outvoted."""
+    label: SenseLabel | None = stated.get("sense", (None, 0))[0]
+    idiomatic, literal = (stated.get(column, (0, 0))[0] for column in VOTE_COLUMNS)
+    if not idiomatic + literal:
+        return likelier(label == "idiomatic", "recorded") if label else None
+    winner = majority(idiomatic, literal)
+    if label and label != winner and idiomatic != literal:
+        raise UserError(f"{where}, sense: is {label}, but the votes are {idiomatic}:{literal}.")
+    return Sense(label or winner, idiomatic / (idiomatic + literal), idiomatic, literal)

@@ -116,18 +116,16 @@ def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
     cast), confidence (the probability of predicted_type), language, probability_idiomatic, and by
     (what decided it in place of votes).
     """
-
-    def votes(name: str) -> pd.Series[int]:
-        counts = [None if sense.by else getattr(sense, name) for sense in senses]
-        return pd.Series(counts, dtype="Int64")
-
     return pd.DataFrame(
         {
             "compound": [item.compound for item in items],
             "sentence": [item.sentence for item in items],
             "sentence_type": [item.sentence_type for item in items],
             "predicted_type": [sense.label for sense in senses],
-            **{name: votes(name) for name in ("idiomatic", "literal", "unparsed")},
+            **{
+                name: pd.array([None if s.by else getattr(s, name) for s in senses], dtype="Int64")
+                for name in ("idiomatic", "literal", "unparsed")
+            },
             "confidence": [s.confidence and round(s.confidence, 4) for s in senses],
             "language": [item.language for item in items],
             "probability_idiomatic": [round(sense.probability_idiomatic, 4) for sense in senses],

@@ -60,15 +60,14 @@ def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] =
         raise UserError(f"{path}: contains no rows.")
     if gold:
         listed = read_table(gold, ("ID", "Label"))
-        repeated = listed["ID"][listed["ID"].duplicated()]
-        if len(repeated):
-            place = f"{gold}, row {repeated.index[0] + 1}, ID"
-            raise UserError(f"{place}: '{repeated.iloc[0]}' occurs twice.")
-        labels = listed.set_index("ID")["Label"]
-        unknown = table["ID"][~table["ID"].isin(labels.index)]
-        if len(unknown):
-            place = f"{path}, row {unknown.index[0] + 1}, ID"
-            raise UserError(f"{place}: '{unknown.iloc[0]}' has no label in {gold}.")
+        labels, ids = listed.set_index("ID")["Label"], table["ID"]
+        for file, wrong, fault in (
+            (gold, listed["ID"][listed["ID"].duplicated()], "occurs twice"),
+            (path, ids[~ids.isin(labels.index)], f"has no label in {gold}"),
+        ):
+            if len(wrong):
+                place = f"{file}, row {wrong.index[0] + 1}, ID"
+                raise UserError(f"{place}: '{wrong.iloc[0]}' {fault}.")
         table["Label"] = table["ID"].map(labels)
     labelled = f", labelled in {gold}" if gold else ""
     uses = []
@@ -214,10 +213,8 @@ def sampled_macro_f1(
     gold: Sequence[SenseLabel | None], predicted: Sequence[SenseLabel | None]
 ) -> Statistic:
     """Return :func:`macro_f1` as a statistic of samples."""
-    sides = [
-        np.array([[sense == label for sense in side] for label in LABELS])
-        for side in (gold, predicted)
-    ]
+    labels = np.array(LABELS, object)[:, None]
+    sides = [labels == np.array(side, object) for side in (gold, predicted)]
 
     def scores(drawn: Drawn) -> npt.NDArray[np.float64]:
         of_gold, of_predicted = (side[:, drawn] for side in sides)  # (senses, samples, rows)

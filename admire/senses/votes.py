@@ -7,9 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from admire.data.items import Item, SenseLabel
-from admire.llm.chat import Question
+from admire.llm.chat import Question, thinks_aloud
 from admire.llm.conversation import Conversation, Unusable
-from admire.llm.thoughts import thinks_aloud
 from admire.prompts import Prompts
 from admire.prompts.quotations import data_of, without_words
 from admire.senses.sense import Sense, majority

@@ -48,7 +48,7 @@ class Rank(Task):
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
         """See :class:`Task`. A run has a session of its own, because its budget is a setting."""
-        from admire.pipeline.past_runs import read_record
+        from admire.pipeline.run_folder import read_record
 
         out, *submissions = self.write(data, settings)
         for path in submissions:
@@ -158,7 +158,7 @@ def join_runs(runs: Sequence[Path], metrics: Sequence[str] = ()) -> Result:
     import pandas as pd
 
     from admire.metrics.figures import item_metrics, summarise, summarise_languages
-    from admire.pipeline.past_runs import read_rows
+    from admire.pipeline.run_folder import read_rows
     from admire.pipeline.scoring import summarise_run
 
     scored = [summarise_run(run, metrics=metrics).scored for run in runs]
@@ -184,7 +184,7 @@ def run_settings(options: Values | None = None) -> Settings:
         UserError: a setting cannot have its value, the file or the run cannot be read, a profile
             and a run are both named, or the file or the run names a server that is not trusted.
     """
-    from admire.pipeline.past_runs import read_settings
+    from admire.pipeline.run_folder import read_settings
 
     options = options or {}
     config, like = options.get("config"), options.get("like")

@@ -130,7 +130,7 @@ def _read(
     from admire.data.reader import iter_items
     from admire.data.rows import RowReader
     from admire.metrics.agreement import shared_places
-    from admire.pipeline.past_runs import read_rows
+    from admire.pipeline.run_folder import read_rows
     from admire.pipeline.scoring import check_own_gold, read_predictions
 
     compares = len(paths) == 2 and not gold

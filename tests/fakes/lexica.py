@@ -33,7 +33,7 @@ def wordnet(
     folder: Path, end: str = "\n", shift: int = 0, synsets: Sequence[Synset] = SYNSETS
 ) -> Path:
     """A WordNet in Princeton's format; ``shift`` moves its synsets away from their numbers."""
-    from admire.senses.dictionaries.wordnet import FILES, PARTS
+    from admire.senses.dictionaries.opening import FILES, PARTS
 
     folder.mkdir(parents=True, exist_ok=True)
     licence = f"  1 Made up for a test.{end}"

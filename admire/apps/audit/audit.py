@@ -22,9 +22,9 @@ from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item, SenseLabel, item_keys
 from admire.data.overlap import KINDS, Digests, alike, parts_of, picture_hashes
 from admire.metrics.leakage import SAW, Card
-from admire.pipeline.past_runs import read_run
 from admire.pipeline.ranking import Ranking
 from admire.pipeline.run import rank
+from admire.pipeline.run_folder import read_run
 from admire.rankers.settings import Settings
 from admire.senses.dictionaries import Dictionary, look_up
 

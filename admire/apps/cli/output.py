@@ -119,7 +119,7 @@ def _print_counts(summary: RunSummary, below: float | None) -> None:
 
 def print_languages(summary: Sequence[Mapping[str, Any]]) -> None:
     """Print a run by language: a line for one language, a table for several."""
-    from admire.pipeline.language_summary import language_cells, language_line, untrained_note
+    from admire.pipeline.record import language_cells, language_line, untrained_note
 
     if len(summary) == 1:
         print(language_line(summary[0]))

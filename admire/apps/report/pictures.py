@@ -20,9 +20,9 @@ from admire.data.image_files import check_image, read_image
 from admire.data.items import Item, keyed_items
 from admire.data.reader import data_files, iter_items
 from admire.data.rows import RowReader
-from admire.pipeline.past_runs import read_rankings
 from admire.pipeline.ranking import Ranking
 from admire.pipeline.record import is_source
+from admire.pipeline.run_folder import read_rankings
 
 log = logging.getLogger("admire")
 

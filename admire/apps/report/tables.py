@@ -18,8 +18,8 @@ from admire.metrics.figures import INTERVALS, NOTHING, paired_difference, summar
 from admire.metrics.item_figures import describe_coverage
 from admire.metrics.leakage import describe_leaks
 from admire.metrics.published import Board, describe_misfit, recognise_set
-from admire.pipeline.language_summary import language_cells, untrained_note
 from admire.pipeline.ranking import RunScores
+from admire.pipeline.record import language_cells, untrained_note
 from admire.tasks.scorecard import place_on_boards
 
 

@@ -20,7 +20,7 @@ from admire.core.errors import UserError, check_extra
 from admire.core.storage import note_addition, write_whole
 from admire.llm.pictures import image_size
 from admire.metrics.agreement import describe_shared
-from admire.pipeline.past_runs import read_record
+from admire.pipeline.run_folder import read_record
 
 log = logging.getLogger("admire")
 

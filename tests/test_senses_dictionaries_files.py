@@ -1,4 +1,4 @@
-"""Wiktionary's index: what is kept, when it is made again, and what damage leaves behind."""
+"""Wiktionary's index: what is kept, when it is made again, what damage leaves; and glossaries."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from lexica import WIKTIONARY, wiktionary
 
 from admire.core.progress import progress_told_to
 from admire.core.storage import cache_dir
-from admire.senses.dictionaries import Kaikki, look_up
+from admire.senses.dictionaries import Glossary, Kaikki, look_up
 from admire.senses.dictionaries.entries import GLOSS
 
 
@@ -18,7 +18,7 @@ def indexes() -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["words.jsonl", "words.jsonl.gz"])
-def test_what_it_says(tmp_path: Path, name: str):
+def test_what_wiktionary_says(tmp_path: Path, name: str):
     path = wiktionary(tmp_path / name)
     told: list[tuple[int, int]] = []
     with progress_told_to(lambda what, done, total: told.append((done, total))):
@@ -99,3 +99,43 @@ def test_a_killed_indexing_leaves_nothing_half_written(tmp_path: Path):
     assert [name for name in indexes() if not name.startswith(".")] == []
     assert len(Kaikki(path).entries("nightowl", "en")) == 100
     assert len(indexes()) == 1
+
+
+HEAD = "expression,language,sense,gloss"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(("suffix", "mark"), [("csv", ","), ("tsv", "\t")])
+def test_what_a_glossary_says(tmp_path: Path, end: str, suffix: str, mark: str):
+    rows = [
+        HEAD + ",note",
+        "Night-Owl,en,idiomatic,an owl at night,x",
+        "night owl,en,literal,a bird,",
+        "null,en,,nothing,",
+        f"pé frio,pt-BR,,{'x' * 100_000},",
+    ]
+    path = tmp_path / f"mine.{suffix}"
+    path.write_bytes(end.join(rows).replace(",", mark).encode())
+    dictionary = Glossary(path)
+
+    known = look_up([dictionary], "night owls", "xe")
+    assert [one.gloss for one in known.idiomatic] == ["an owl at night"]
+    assert [one.gloss for one in known.literal] == ["a bird"]
+    assert known.idiomatic[0].tags == ("idiomatic",)
+    assert look_up([dictionary], "null", "en").idiomatic[0].tags == ()
+    assert len(look_up([dictionary], "Pé-frio", "pt").idiomatic[0].gloss) == 300
+    assert dictionary.languages == {"en", "pt"}
+    assert dictionary.identity.startswith("glossary:")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("expression,language,gloss\na,en,b", "'sense'"),
+        (f"{HEAD}\na,en,,b\na,en,figurative,b", "row 2, sense: cannot be 'figurative'"),
+    ],
+)
+def test_a_wrong_cell_of_a_glossary_is_named(tmp_path: Path, text: str, place: str):
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+    refused(path, place, read=Glossary)

@@ -1,4 +1,4 @@
-"""Wiktionary, from a file of wiktextract, as on kaikki.org: read once into an index."""
+"""Dictionaries in files: Wiktionary's as on kaikki.org, read once into an index; your own table."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Annotated, Literal
 
 from pydantic import BaseModel
 
 from admire.core.errors import UserError
+from admire.core.files import numbered_rows, read_table
 from admire.core.progress import show_progress
-from admire.core.schema import read_as
+from admire.core.schema import Text, read_as
 from admire.core.storage import cache_dir, only_writer, open_file, partial_of, unwritable
-from admire.data.limits import LIMITS, without_invalid
+from admire.data.limits import LIMITS, Limit, without_invalid
 from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
+from admire.senses.sense import LanguageTag
 
 VERSION = 1
 """The version of the index; other versions are rebuilt."""
@@ -173,3 +176,37 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     except (OSError, EOFError, zlib.error) as error:
         message = f"{path}, row {row + 1}: cannot be read ({error})."
         raise UserError(message, "dictionaries") from None
+
+
+class _Row(BaseModel, strict=True):
+    expression: Annotated[Text, Limit("compound")]
+    language: LanguageTag
+    sense: Literal["idiomatic", "literal", ""]
+    gloss: Text
+
+
+class Glossary:
+    """A table with the columns expression, language, sense and gloss; other columns are kept
+    out. The sense is idiomatic, literal or empty.
+
+    Raises:
+        UserError: a cell is invalid; the message has its place.
+    """
+
+    def __init__(self, path: Path):
+        self.name = f"glossary:{path}"
+        self._entries: dict[tuple[str, str], list[Entry]] = {}
+        for number, cells in numbered_rows(read_table(path, _Row.model_fields)):
+            row = read_as(_Row, cells, f"{path}, row {number}")
+            key = code_of(row.language), key_of(row.expression)
+            tags = (row.sense,) if row.sense else ()
+            gloss = without_invalid(row.gloss).strip()[:GLOSS]
+            entry = Entry(row.expression.strip(), gloss, self.name, tags=tags)
+            self._entries.setdefault(key, []).append(entry)
+        self.languages = frozenset(language for language, _ in self._entries)
+        with open_file(path) as file:
+            self.identity = f"glossary:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+    def entries(self, key: str, language: str) -> Sequence[Entry]:
+        """See :class:`Dictionary`."""
+        return self._entries.get((language, key), ())
