@@ -274,7 +274,7 @@ def chat_rewriter(llm: ChatModel, prompts: Prompts | None = None) -> Rewriter:
         with ThreadPoolExecutor(llm.parallel) as pool:
             return list(pool.map(paraphrase, texts))
 
-    identity = f"chat:{llm.identity}:{prompts.fingerprints()['paraphrase_en.j2']}"
+    identity = f"chat:{llm.identity}:{prompts.fingerprints['paraphrase_en.j2']}"
     return Rewriter(llm.name, identity, "paraphrase", rewrite)
 
 

@@ -19,8 +19,6 @@ from sphinx.util import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from admire.core.schema import descriptions
-
 project = "admire"
 author = "The admire developers"
 project_copyright = author
@@ -93,7 +91,10 @@ def list_settings(
 ) -> None:
     """List a settings class's fields, which describe themselves."""
     if is_pydantic_dataclass(obj):
-        lines += ["Attributes:", *(f"    {n}: {text}" for n, text in descriptions(obj).items())]
+        lines.append("Attributes:")
+        for field, info in obj.__pydantic_fields__.items():
+            if info.description:
+                lines.append(f"    {field}: {' '.join(info.description.split())}")
 
 
 def without_options(

@@ -27,8 +27,11 @@ class Prompts:
     filter :func:`quoted`, which your own templates should use as well:
     ``Sentence: {{ sentence | quoted }}``.
 
-    All templates are read at the start, so that :meth:`fingerprints` covers what is rendered, even
-    if a file is edited meanwhile.
+    All templates are read at the start, so that the fingerprints cover what is rendered, even if a
+    file is edited meanwhile.
+
+    Attributes:
+        fingerprints: the SHA-256 of each template by its file name, for the run's record.
 
     Raises:
         UserError: the folder does not exist.
@@ -39,7 +42,7 @@ class Prompts:
         if folder is not None and not Path(folder).is_dir():
             raise UserError(f"{folder}: is not a folder of prompt templates.", "prompts")
         content = _read_built_in(FOLDER) | (_read_folder(Path(folder)) if folder else {})
-        self._fingerprints = {name: sha256(text).hexdigest() for name, text in content.items()}
+        self.fingerprints = {name: sha256(text).hexdigest() for name, text in content.items()}
         self._templates = _environment(tuple(content.items()))
 
     def about(self, item: Item, prompt: str, **values: object) -> str:
@@ -70,10 +73,6 @@ class Prompts:
             return self._templates.select_template(names).render(values).strip()
         except Exception as error:  # a user's template can raise anything
             raise UserError(f"The prompt template '{prompt}' cannot be used: {error}.") from error
-
-    def fingerprints(self) -> dict[str, str]:
-        """Return the SHA-256 of each template by its file name, for the run's record."""
-        return dict(self._fingerprints)
 
 
 def _read_folder(folder: Path) -> dict[str, bytes]:

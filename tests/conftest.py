@@ -103,12 +103,13 @@ def skip_without_e5(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def forgotten() -> Iterator[None]:
     """What a test registers is forgotten after it; admire's own modules are not imported again."""
-    before = dict(registry._REGISTERED)
+    before = {kind: dict(registry._REGISTERED[kind]) for kind in registry.KINDS}
     yield
-    for key, plugin in [*registry._REGISTERED.items()]:
-        if not str(plugin.make.__module__).startswith("admire."):
-            del registry._REGISTERED[key]
-    registry._REGISTERED.update(before)
+    for kind, registered in registry._REGISTERED.items():
+        for name, plugin in [*registered.items()]:
+            if not str(plugin.make.__module__).startswith("admire."):
+                del registered[name]
+        registered.update(before[kind])
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import pytest
 STOPPED = "Interrupted. Run the same command again to resume.\n"
 ENDLESS = """
 import atexit, itertools, threading
-from admire.apps.cli import stop
-from admire.apps.cli.stop import stoppable
+from admire.apps import cli
 
 {grace}
 
@@ -20,7 +19,7 @@ def hang():
     threading.Event().wait()
 
 atexit.register(print, "put away")
-with stoppable():
+with cli.stoppable():
     for _ in itertools.{counted}:
         try:
             hang()
@@ -75,7 +74,7 @@ def test_ctrl_c_while_the_command_line_is_imported():
     ids=["once", "twice", "a server", "an error on the way"],
 )
 def test_ctrl_c_ends_what_does_not_end(counted, then, times, said, put_away):
-    grace = "stop.GRACE = 45" if times > 1 else ""  # which the second Ctrl-C does not wait for
+    grace = "cli.GRACE = 45" if times > 1 else ""  # which the second Ctrl-C does not wait for
     code, out, err, took = pressed(ENDLESS.format(counted=counted, then=then, grace=grace), times)
     assert (code, err) == (130 if said else 0, said)
     assert ("put away" in out) is put_away

@@ -27,12 +27,12 @@ pytestmark = pytest.mark.usefixtures("forgotten")
 @pytest.fixture
 def announce(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]:
     """Announces an entry point, as a distribution that is installed does."""
-    announced = dict(registry._announced())
+    announced = {kind: dict(points) for kind, points in registry._announced().items()}
 
     def add(name: str, value: str, distribution: str) -> None:
         kind, _, plain = name.partition(".")
         point = {distribution: EntryPoint(name, value, "admire")}
-        announced[kind, plain] = {**announced.get((kind, plain), {}), **point}
+        announced[kind][plain] = {**announced[kind].get(plain, {}), **point}
 
     monkeypatch.setattr(registry, "_announced", lambda: announced)
     monkeypatch.setattr(registry.metadata, "version", lambda name: "1.0")
@@ -247,7 +247,7 @@ def test_a_run_of_a_plugin_that_is_gone_is_read_and_scored_but_not_asked_again(c
     register("ranker", "length")(length)
     settings = admire.Settings(rankers=("length",), sense="vote")
     write_run(rank([OWL], settings, llms=[says("Idiomatic")]), tmp_path / "run")
-    del registry._REGISTERED["ranker", "length"]
+    del registry._REGISTERED["ranker"]["length"]
     assert read_run(tmp_path / "run").rankings[0].judgements[0].ranker == "length"
     assert run(capsys, "score", tmp_path / "run")[0] == 0
     assert run(capsys, "report", tmp_path / "run", "--out", tmp_path / "r.html")[0] == 0

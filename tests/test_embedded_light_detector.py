@@ -157,7 +157,7 @@ def test_a_damaged_or_older_detector_file_is_named(tmp_path: Path, content):
 
 
 def test_the_built_in_detector_was_fitted_with_todays_prompts():
-    assert open_detector().card["prompts"].items() <= Prompts().fingerprints().items()
+    assert open_detector().card["prompts"].items() <= Prompts().fingerprints.items()
 
 
 def test_a_detectors_identity_is_of_the_file_as_it_was_opened(tmp_path: Path):

@@ -112,7 +112,7 @@ def test_data_named_by_a_reader_are_ranked_and_read_again_by_each_command(capsys
     (Path(data[5:]) / "lines.txt").write_text("owl\tAn owl.\n")
     assert "have moved or changed" in ended(capsys, "submit", out, "--out", tmp_path / "out.zip")
     # The plug-in is gone: what was made with it can still be read and scored.
-    del registry._REGISTERED["reader", "mine"]
+    del registry._REGISTERED["reader"]["mine"]
     assert run(capsys, "score", out)[0] == 0
     assert "Unknown reader 'mine'" in run(capsys, "report", out, "--out", page)[2]
     assert "Unknown reader 'mine'" in ended(capsys, "rank", data, "--out", out)

@@ -120,7 +120,7 @@ def test_fingerprints_are_of_every_template_in_use(tmp_path: Path):
     own = {"sense_en.j2": b"mine", "gloss_pt.j2": b"minha"}
     for name, text in (own | {"notes.txt": b"no template"}).items():
         (tmp_path / name).write_bytes(text)
-    shipped = Prompts().fingerprints()
+    shipped = Prompts().fingerprints
     assert sorted(shipped) == SHIPPED
     digests = {name: hashlib.sha256(text).hexdigest() for name, text in own.items()}
-    assert Prompts(tmp_path).fingerprints() == shipped | digests
+    assert Prompts(tmp_path).fingerprints == shipped | digests

@@ -10,10 +10,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from admire.core.errors import UserError
 from admire.core.storage import PATIENCE, cache_dir, only_writer
@@ -65,8 +65,7 @@ TABLES = (
 """The values, and for each the model and the time of writing (seconds since 1970)."""
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(NamedTuple):
     """What a cache holds of a model; times are those of :func:`time.time`."""
 
     entries: int
@@ -100,13 +99,12 @@ class Cache:
             self._db.execute("PRAGMA synchronous=NORMAL")
             for table in TABLES:
                 self._db.execute(f"CREATE TABLE IF NOT EXISTS {table}")
-            self._file = _number(path)
+            self._file = path.stat()
 
-    @property
     def in_place(self) -> bool:
-        """Whether its file is still the one at its path."""
+        """Return whether its file is still the one at its path."""
         try:
-            return _number(self.path) == self._file
+            return os.path.samestat(self.path.stat(), self._file)
         except OSError:
             return False
 
@@ -166,13 +164,7 @@ class Cache:
             ) from error
 
 
-def _number(path: Path) -> tuple[int, int]:
-    """Return the identity of a file, which differs after the file is replaced."""
-    found = path.stat()
-    return found.st_dev, found.st_ino
-
-
-_CACHES: Opened[Cache] = Opened(4, works=lambda cache: cache.in_place)
+_CACHES: Opened[Cache] = Opened(4, works=Cache.in_place)
 atexit.register(_CACHES.clear)  # SQLite removes the files beside a database when it is closed
 
 
@@ -183,4 +175,4 @@ def open_cache(name: str) -> Cache:
         UserError: the file cannot be written, or is damaged.
     """
     path = cache_dir() / name
-    return _CACHES.get(path, lambda: Cache(path))
+    return _CACHES.get(path, partial(Cache, path))

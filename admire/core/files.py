@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import lru_cache
-from itertools import dropwhile, islice
+from itertools import dropwhile, islice, tee
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal
 
@@ -232,9 +232,8 @@ def _text_records(path: Path, quoting: Literal[0, 3]) -> Generator[list[Any]]:
 
     Blank lines are left out.
     """
-    lines: list[str] = []  # of the row
     header: list[str] = []
-    row = 0
+    row = read = 0
     with open_text(path, header=True) as text:
         text.reconfigure(newline="")  # a lone carriage return ends a line too
         first = next(filter(str.strip, text))
@@ -243,25 +242,22 @@ def _text_records(path: Path, quoting: Literal[0, 3]) -> Generator[list[Any]]:
         if path.suffix.lower() != ".tsv":  # where the comma is the decimal point: semicolons
             separator = ";" if first.count(";") > first.count(",") else ","
         options: Any = {"delimiter": separator, "quoting": quoting}
-
-        def noted() -> Iterator[str]:
-            for line in text:
-                lines.append(line)
-                yield line
-
+        rest, again = tee(text)
+        reader = csv.reader(rest, strict=True, **options)
         try:
-            for cells in csv.reader(noted(), strict=True, **options):
+            for cells in reader:
+                lines, read = [*islice(again, reader.line_num - read)], reader.line_num
                 if len(cells) > 1 or "".join(cells).strip():
                     header = header or cells
                     if _is_joined(cells, lines, separator, len(header)):
-                        raise csv.Error
+                        raise _joined(path, row, header, lines, options)
                     if len(cells) > len(header):
                         has = f"has {len(cells)} cells for {len(header)} columns"
                         raise UserError(f"{path}, row {row}: {has}.")
                     yield cells + [""] * (len(header) - len(cells))
                     row += 1
-                lines.clear()
         except csv.Error:
+            lines = [*islice(again, reader.line_num - read)]
             raise _joined(path, row, header, lines, options) from None
 
 
@@ -320,25 +316,20 @@ def check_spelling(where: object, names: tuple[str, ...], known: tuple[str, ...]
         known: the columns that are read. Others may differ from them in more than capitals, spaces,
             signs and zeros before a number.
     """
-    if fault := _spelling(names, known):
-        raise UserError(f"{where}: {fault}")
-
-
-@lru_cache(maxsize=64)
-def _spelling(names: tuple[str, ...], known: tuple[str, ...]) -> str:
-    spellings = {plain_name(name): name for name in known}
+    spellings = dict(zip(map(plain_name, known), known, strict=True))
     renamed = {}
     for name in names:
         meant = spellings.get(plain_name(name))
         if meant and names.count(name) > 1:
-            return f"the column '{name}' appears twice. Remove one of them."
+            raise UserError(f"{where}: the column '{name}' appears twice. Remove one of them.")
         if meant and name != meant:
             if meant in names:
-                return f"the column '{name}' is not read, beside '{meant}'. Remove one of them."
+                fault = f"the column '{name}' is not read, beside '{meant}'. Remove one of them."
+                raise UserError(f"{where}: {fault}")
             renamed[name] = meant
-    if not renamed:
-        return ""
-    return f"not read: {listed([*renamed])}. Rename to {listed([*renamed.values()])}."
+    if renamed:
+        rename = f"not read: {listed([*renamed])}. Rename to {listed([*renamed.values()])}."
+        raise UserError(f"{where}: {rename}")
 
 
 def listed(names: Sequence[str]) -> str:
@@ -346,6 +337,7 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names[:4]) + ", …" * (len(names) > 4)
 
 
+@lru_cache(maxsize=1024)  # of rows that name their columns each
 def plain_name(name: str) -> str:
     """Return a column's name without capitals, spaces, signs and zeros before a number."""
     name = unicodedata.normalize("NFKC", name).casefold()
@@ -417,7 +409,10 @@ def add_table(
         csv.writer(file, delimiter=separator, lineterminator="\n").writerow(table.columns)
     # A lone carriage return ends a line for readers, but the writer does not quote it. And what has
     # line breaks and separators could be rows that a quotation mark joined.
-    texts = [cell for cell in table.to_numpy().flat if isinstance(cell, str)]
-    unclear = any("\r" in text or ("\n" in text and separator in text) for text in texts)
+    unclear = any(
+        "\r" in cell or ("\n" in cell and separator in cell)
+        for cell in table.to_numpy().flat
+        if isinstance(cell, str)
+    )
     quoting: Literal[0, 1] = csv.QUOTE_ALL if unclear else csv.QUOTE_MINIMAL
     table.to_csv(file, sep=separator, index=False, header=False, quoting=quoting)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import MISSING, dataclass, replace
+from collections.abc import Container, Mapping
+from dataclasses import MISSING
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from pydantic import Field, ValidationError
 
 from admire.core import registry
 from admire.core.choices import Device, LongTexts, SenseMethod
-from admire.core.errors import UserError, check_extra
+from admire.core.errors import UserError
 from admire.core.registry import Kind
-from admire.core.schema import Count, Seed, complaint, descriptions, settings
-
-if TYPE_CHECKING:
-    from admire.core.workers import Workers
+from admire.core.schema import Seed, complaint
 
 SettingsClass = TypeVar("SettingsClass")
 
@@ -36,8 +33,7 @@ Panel = Literal[
 """Headings of ``--help-all``, in this order."""
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """Marks a field of a settings class as an option of the command line.
 
     Attributes:
@@ -57,8 +53,7 @@ class Option:
     plugin: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """A field of a settings class that is also an option."""
 
     name: str
@@ -92,25 +87,7 @@ def hints(kind: Any) -> dict[str, Any]:
     return types
 
 
-def read_settings(owner: Any) -> list[Setting]:
-    """Return the options of a settings class with defaults, or of settings with their values."""
-    kind: Any = owner if isinstance(owner, type) else type(owner)
-    texts, types = descriptions(kind), hints(kind)
-    return [
-        Setting(
-            name,
-            types[name],
-            MISSING if field.is_required() else getattr(owner, name),
-            texts[name],
-            option,
-        )
-        for name, field in kind.__pydantic_fields__.items()
-        for option in field.metadata
-        if isinstance(option, Option)
-    ]
-
-
-def take_settings(*sources: Any, unset: Sequence[str] = ()) -> dict[str, Setting]:
+def take_settings(*sources: Any, unset: Container[str] = ()) -> dict[str, Setting]:
     """Return the options of settings classes by field, in the order of their panels.
 
     Args:
@@ -121,13 +98,17 @@ def take_settings(*sources: Any, unset: Sequence[str] = ()) -> dict[str, Setting
     by_name: dict[str, Setting] = {}
     for source in sources:
         owner, *names = source if isinstance(source, tuple) else (source,)
-        for setting in read_settings(owner):
-            if not names or setting.name in names:
-                default = None if setting.name in unset else setting.default
-                by_name.setdefault(setting.name, replace(setting, default=default))
+        types = hints(owner)
+        for name, field in owner.__pydantic_fields__.items():
+            for option in field.metadata:
+                if isinstance(option, Option) and name in (names or types):
+                    default = MISSING if field.is_required() else getattr(owner, name)
+                    default = None if name in unset else default
+                    about = " ".join(field.description.split())
+                    setting = Setting(name, types[name], default, about, option)
+                    by_name.setdefault(name, setting)
     panels = get_args(Panel)
-    ordered = sorted(by_name.values(), key=lambda setting: panels.index(setting.option.panel))
-    return {setting.name: setting for setting in ordered}
+    return dict(sorted(by_name.items(), key=lambda pair: panels.index(pair[1].option.panel)))
 
 
 def plugin_settings(taken: Container[str] = ()) -> dict[str, Setting]:
@@ -140,33 +121,23 @@ def plugin_settings(taken: Container[str] = ()) -> dict[str, Setting]:
     """
     settings: dict[str, Setting] = {}
     kinds: tuple[Kind, ...] = ("chat", "encoder", "ranker")
-    for kind, plugin_name in [(k, name) for k in kinds for name in registry.foreign_names(k)]:
-        try:
-            plugin = registry.find(kind, plugin_name)
-        except registry.PluginError:
-            continue  # reported when it is used
-        own: Any = plugin.settings
-        for name, hint in hints(own).items() if own else ():
-            field = own.__pydantic_fields__[name]
-            default = MISSING if field.is_required() else field.get_default()
-            about = " ".join((field.description or "").split()) or f"Setting of {plugin.title}."
-            full = f"{plugin.name}_{name}".replace("-", "_")
-            option = Option("Plug-ins", plugin=(plugin.name, name))
-            if full not in taken:
-                settings[full] = Setting(full, hint, default, about, option)
+    for kind in kinds:
+        for plugin_name in registry.names(kind, foreign=True):
+            try:
+                plugin = registry.find(kind, plugin_name)
+            except registry.PluginError:
+                continue  # reported when it is used
+            own: Any = plugin.settings
+            for name, hint in hints(own).items() if own else ():
+                field = own.__pydantic_fields__[name]
+                default = MISSING if field.is_required() else field.get_default()
+                about = " ".join((field.description or "").split())
+                full = f"{plugin.name}_{name}".replace("-", "_")
+                option = Option("Plug-ins", plugin=(plugin.name, name))
+                if full not in taken:
+                    about = about or f"Setting of {plugin.title}."
+                    settings[full] = Setting(full, hint, default, about, option)
     return settings
-
-
-def gather_plugins(
-    known: Mapping[str, Setting], values: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """Return those of some values that are settings of plug-ins, by plug-in and field."""
-    plugins: dict[str, dict[str, Any]] = {}
-    for name, value in values.items():
-        if name in known and (owner := known[name].option.plugin):
-            plugin, field = owner
-            plugins.setdefault(plugin, {})[field] = value
-    return plugins
 
 
 def make(kind: type[SettingsClass], values: Mapping[str, Any] | None) -> SettingsClass:
@@ -181,31 +152,6 @@ def make(kind: type[SettingsClass], values: Mapping[str, Any] | None) -> Setting
     except ValidationError as error:  # from a pydantic model; settings raise their own message
         name = str(error.errors()[0]["loc"][0])
         raise UserError(f"{name} {complaint(error)}", name) from None
-
-
-@settings(frozen=True, kw_only=True)
-class WorkerOptions:
-    """How many worker processes to use, and where they run."""
-
-    workers: Annotated[Count | None, Option("Scale", in_file=False)] = None
-    """Number of Ray worker processes (default: none)."""
-    ray_address: Annotated[str | None, Option("Scale", in_file=False)] = None
-    """Address of the Ray cluster, HOST:PORT or auto (default: this machine)."""
-
-
-def open_workers(values: Mapping[str, Any] | None, device: str | None) -> Workers | None:
-    """Return the workers that settings request; None for none."""
-    sharing = make(WorkerOptions, values)
-    if sharing.workers is None:
-        if sharing.ray_address:
-            raise UserError("A Ray cluster needs the number of workers.", "workers")
-        return None
-    check_extra("ray", "Work by several workers", "ray")
-    from admire.core.workers import Workers, check_address
-
-    if sharing.ray_address:
-        check_address(sharing.ray_address)
-    return Workers(sharing.workers, sharing.ray_address, gpus=device != "cpu")
 
 
 CHAT_MODELS: Panel = "Chat models and costs"

@@ -49,13 +49,6 @@ def cell(*lines: str, style: str = "") -> Text:
     return Text("\n".join(map(visible, lines)), style)
 
 
-class Formatter(logging.Formatter):
-    """Log messages on one line each, with control characters escaped."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's name
-        return visible(super().formatMessage(record))
-
-
 @cache
 def log_once(level: int, message: str) -> None:
     """Log a message, the first time that a process has it."""
@@ -124,7 +117,7 @@ class Cancelled(Exception):  # noqa: N818  nothing has gone wrong
 Check = Callable[[], None]
 """Raises :class:`Cancelled` if nobody waits for the work any more."""
 
-_check = ContextVar[Check]("_check", default=lambda: None)
+_check: ContextVar[Check | None] = ContextVar("_check", default=None)
 
 
 def cancelled_by(check: Check) -> AbstractContextManager[None]:
@@ -132,9 +125,10 @@ def cancelled_by(check: Check) -> AbstractContextManager[None]:
     return _setting(_check, check)
 
 
-def cancellation() -> Check:
-    """Return the function that ends the work; threads of a pool do not know it by themselves."""
-    return _check.get()
+def check_cancelled() -> None:
+    """Raise :class:`Cancelled` if nobody waits for the work; threads of a pool do not know it."""
+    if check := _check.get():
+        check()
 
 
 def progress_told_to(listener: Listener) -> AbstractContextManager[None]:

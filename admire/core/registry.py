@@ -16,6 +16,7 @@ import inspect
 import logging
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import (
     AbstractContextManager,
@@ -30,7 +31,7 @@ from functools import cache, cached_property
 from importlib import metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -85,8 +86,7 @@ class PluginError(UserError):
     """A plug-in of another distribution failed, or returned something invalid."""
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(NamedTuple):
     """A model of a family that is recommended by name, as a row of ``admire models``.
 
     Attributes:
@@ -245,7 +245,7 @@ def blamed(instance: object, where: str = "") -> AbstractContextManager[None]:
     return plugin.blamed(where) if plugin else nullcontext()
 
 
-_REGISTERED: dict[tuple[Kind, str], Plugin] = {}
+_REGISTERED: dict[Kind, dict[str, Plugin]] = defaultdict(dict)
 _LOADING = threading.RLock()  # sys.stdout is everybody's
 
 
@@ -260,7 +260,7 @@ def register(kind: Kind, name: str, **facts: Any) -> Callable[[Made], Made]:
 
     def decorate(make: Made) -> Made:
         about = (inspect.getdoc(make) or "").partition("\n")[0]
-        _REGISTERED[kind, name] = Plugin(kind, name, make, **{"about": about} | facts)
+        _REGISTERED[kind][name] = Plugin(kind, name, make, **{"about": about} | facts)
         return make
 
     return decorate
@@ -272,27 +272,31 @@ def noun(kind: Kind) -> str:
 
 
 @cache
-def _announced() -> Mapping[tuple[str, str], Mapping[str, EntryPoint]]:
-    """Return the entry points of each kind and name by distribution."""
-    names: dict[int, str] = {}  # of distributions, which take milliseconds to read
-    by_name: dict[tuple[str, str], dict[str, EntryPoint]] = {}
+def _announced() -> Mapping[str, Mapping[str, Mapping[str, EntryPoint]]]:
+    """Return the entry points by kind, name and distribution."""
+    owners: dict[int, str] = {}  # names of distributions, which take milliseconds to read
+    by_kind: dict[str, dict[str, dict[str, EntryPoint]]] = {}
     for point in metadata.entry_points(group=GROUP):
-        owner = id(point.dist)
-        if owner not in names:
-            names[owner] = point.dist.name if point.dist else ""
+        place = id(point.dist)
+        if place not in owners:
+            owners[place] = point.dist.name if point.dist else ""
         kind, _, name = point.name.partition(".")
-        by_name.setdefault((kind, name), {})[names[owner]] = point
-    return by_name
+        by_kind.setdefault(kind, {}).setdefault(name, {})[owners[place]] = point
+    return by_kind
 
 
-def names(kind: Kind) -> list[str]:
-    """Return the names of all plug-ins of a kind, in alphabetical order. Imports none of them."""
-    return sorted({name for k, name in (*_announced(), *_REGISTERED) if k == kind})
+def names(kind: Kind, *, foreign: bool = False) -> list[str]:
+    """Return the names of plug-ins of a kind, in alphabetical order. Imports none of them.
 
-
-def foreign_names(kind: Kind) -> list[str]:
-    """Return the names of plug-ins of a kind that do not ship with admire. Imports none of them."""
-    return [name for name in names(kind) if [*_announced().get((kind, name), ())] != [DISTRIBUTION]]
+    Args:
+        foreign: whether to leave out those that ship with admire.
+    """
+    announced = _announced().get(kind, {})
+    found = {*announced, *_REGISTERED[kind]}
+    for name, points in announced.items() if foreign else ():
+        if [*points] == [DISTRIBUTION]:
+            found.remove(name)
+    return sorted(found)
 
 
 def find(kind: Kind, name: str) -> Plugin:
@@ -301,14 +305,14 @@ def find(kind: Kind, name: str) -> Plugin:
     Raises:
         UserError: the name is unknown, two distributions have it, or it cannot be imported.
     """
-    points = _announced().get((kind, name), {})
+    points = _announced().get(kind, {}).get(name, {})
     if len(points) > 1:
         raise PluginError(
             f"The name '{name}' is taken by more than one {noun(kind)}: those of "
             f"{' and '.join(sorted(points))}. Uninstall one of these distributions.",
             *SETTINGS.get(kind, ()),
         )
-    registered = _REGISTERED.get((kind, name))
+    registered = _REGISTERED[kind].get(name)
     if not points:
         if registered is None:
             raise unknown(kind, name)
@@ -326,9 +330,9 @@ def find(kind: Kind, name: str) -> Plugin:
             f"{type(error).__name__}: {error}). Repair or uninstall {owner}.",
             *SETTINGS.get(kind, ()),
         ) from error
-    if (registered := _REGISTERED.get((kind, name))) is None:
+    if (registered := _REGISTERED[kind].get(name)) is None:
         register(kind, name)(make)
-        registered = _REGISTERED[kind, name]
+        registered = _REGISTERED[kind][name]
     elif registered.make is not make:
         raise PluginError(
             f"The name '{name}' is taken: {owner} has a {noun(kind)} of this name. Register "
@@ -336,7 +340,7 @@ def find(kind: Kind, name: str) -> Plugin:
             *SETTINGS.get(kind, ()),
         )
     if registered.distribution != owner:
-        registered = _REGISTERED[kind, name] = replace(registered, distribution=owner)
+        registered = _REGISTERED[kind][name] = replace(registered, distribution=owner)
     return registered
 
 
@@ -347,7 +351,7 @@ def plugins(kind: Kind, *, foreign: bool = False) -> list[Plugin]:
         foreign: whether to leave out those that ship with admire, and not to import them.
     """
     listed = []
-    for name in foreign_names(kind) if foreign else names(kind):
+    for name in names(kind, foreign=foreign):
         try:
             listed.append(find(kind, name))
         except PluginError as error:

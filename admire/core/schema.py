@@ -80,7 +80,11 @@ else:
         """
         if cls is None:
             return partial(settings, **options)
-        checked = pydantic.dataclasses.dataclass(cls, config=SETTINGS, **options)
+        checked: Any = pydantic.dataclasses.dataclass(cls, config=SETTINGS, **options)
+        for parent in cls.__mro__:  # an inherited field has lost the text below it
+            for name, field in getattr(parent, "__pydantic_fields__", {}).items():
+                own = checked.__pydantic_fields__[name]
+                own.description = own.description or field.description
         init = checked.__init__
 
         @wraps(init)
@@ -94,16 +98,6 @@ else:
 
         checked.__init__ = checked_init
         return checked
-
-
-def descriptions(kind: Any) -> dict[str, str]:
-    """Return the description of each field of a settings class; inherited fields come first."""
-    return {
-        name: " ".join(field.description.split())
-        for parent in reversed(kind.__mro__)
-        for name, field in getattr(parent, "__pydantic_fields__", {}).items()
-        if field.description
-    }
 
 
 def check_setting(name: str, value: object, kind: Any) -> None:

@@ -8,11 +8,11 @@ import logging
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import platformdirs
@@ -93,12 +93,9 @@ def check_place(path: Path) -> None:
 def _try_place(place: Path) -> None:
     """Raise OSError where no file or folder of this name can be made."""
     place = Path(os.path.abspath(place))
-    above = next(folder for folder in place.parents if os.path.lexists(folder))
-    trial = Path(tempfile.mkdtemp(prefix=".admire-", dir=above))
-    try:
-        (trial / place.relative_to(above)).mkdir(parents=True)
-    finally:
-        shutil.rmtree(trial, ignore_errors=True)
+    above = next(filter(os.path.lexists, place.parents))
+    with TemporaryDirectory(prefix=".admire-", dir=above, ignore_cleanup_errors=True) as trial:
+        (Path(trial) / place.relative_to(above)).mkdir(parents=True)
 
 
 @contextmanager
@@ -137,9 +134,9 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
         lock.release()
 
 
-def partial_of(path: Path) -> Path:
-    """Return the file beside ``path`` that is written first, and renamed once complete."""
-    return path.with_name(f".{path.name}.part")
+def partial_of(path: Path, suffix: str = "part") -> Path:
+    """Return the hidden file beside ``path`` that is written first, and renamed once complete."""
+    return path.with_name(f".{path.name}.{suffix}")
 
 
 @contextmanager
@@ -214,7 +211,7 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
     """
     check_folder(folder, kind)
     folder = Path(os.path.realpath(folder))
-    part, old = _part_of(folder), folder.with_name(f".{folder.name}.admire-old")
+    part, old = partial_of(folder, "admire-part"), partial_of(folder, "admire-old")
     with only_writer(folder):
         try:
             with writing(folder):
@@ -238,12 +235,8 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
             shutil.rmtree(part, ignore_errors=True)
 
 
-def _part_of(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.admire-part")
-
-
 def _names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+    return set(os.listdir(folder)) if folder.exists() else set()
 
 
 def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
@@ -260,7 +253,8 @@ def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
     """
     folder = Path(os.path.realpath(folder))
     try:
-        _try_place(folder / MARKER if adding and folder.is_dir() else _part_of(folder))
+        adds = adding and folder.is_dir()
+        _try_place(folder / MARKER if adds else partial_of(folder, "admire-part"))
         is_file = os.path.lexists(folder) and not folder.is_dir()
         reason = "is a file" if is_file else _why_kept(folder, kind, adding)
     except (OSError, ValueError) as error:  # a ValueError: no name is beside the root

@@ -6,9 +6,7 @@ import logging
 import os
 import re
 import socket
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -240,24 +238,3 @@ def check_address(address: str) -> None:
             f"No Ray cluster answers at '{address}' ({error}). Ask ray status, on its head.",
             "ray_address",
         ) from None
-
-
-Input = TypeVar("Input")
-Output = TypeVar("Output")
-
-
-def prefetch(
-    function: Callable[[Input], Output], inputs: Iterable[Input], depth: int
-) -> Iterator[Output]:
-    """Yield the function's results in order; threads compute up to ``depth`` of them ahead."""
-    pool = ThreadPoolExecutor(cores())
-    queue: deque[Future[Output]] = deque()
-    try:
-        for value in inputs:
-            queue.append(pool.submit(function, value))
-            if len(queue) > depth:
-                yield queue.popleft().result()
-        while queue:
-            yield queue.popleft().result()
-    finally:  # after an error or Ctrl-C, drop what has not begun
-        pool.shutdown(cancel_futures=True)

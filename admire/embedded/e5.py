@@ -12,9 +12,8 @@ import numpy as np
 
 from admire.core.cache import Opened
 from admire.core.errors import UserError, check_extra, needs_extra
-from admire.core.machine import cores, installed_version
+from admire.core.machine import cores, installed_version, prefetch
 from admire.core.registry import register
-from admire.core.workers import prefetch
 from admire.encoders.protocols import Query, Role, Vectors
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ import numpy as np
 
 from admire.core.cache import Opened
 from admire.core.errors import check_extra, needs_extra
-from admire.core.machine import cores, installed_version
+from admire.core.machine import cores, installed_version, prefetch
 from admire.core.registry import register
-from admire.core.workers import prefetch
 from admire.encoders.protocols import Role, Vectors
 
 if TYPE_CHECKING:

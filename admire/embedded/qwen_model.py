@@ -15,9 +15,8 @@ import numpy.typing as npt
 from gguf import GGML_QUANT_SIZES, GGUFReader, GGUFValueType, ReaderTensor, quants
 from onnx import TensorProto
 
-from admire.core.machine import cores
+from admire.core.machine import cores, prefetch
 from admire.core.progress import show_progress
-from admire.core.workers import prefetch
 from admire.embedded.onnx_session import MICROSOFT, OnnxGraph
 from admire.encoders.protocols import Vectors
 

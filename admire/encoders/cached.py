@@ -21,9 +21,8 @@ from admire.core import registry
 from admire.core.cache import Cache, open_cache
 from admire.core.choices import Device, LongTexts, Precision
 from admire.core.errors import UserError, check_extra
-from admire.core.machine import cores
+from admire.core.machine import cores, prefetch
 from admire.core.progress import log_once, show_progress
-from admire.core.workers import prefetch
 from admire.data.image_files import read_bytes
 from admire.data.languages import base_language
 from admire.encoders.protocols import Query, QueryEncoder, Role, Vectors, reads_images

@@ -20,7 +20,7 @@ from itertools import chain, islice
 from typing import Any, Generic, TypeVar, cast
 
 from admire.core.errors import UserError
-from admire.core.progress import Cancelled, cancellation, hidden_progress, show_progress
+from admire.core.progress import Cancelled, check_cancelled, hidden_progress, show_progress
 from admire.llm.chat import ChatModel, Question, Reply
 from admire.llm.session import BoundModel
 
@@ -115,7 +115,6 @@ class _Asking:
         self.pool: ThreadPoolExecutor | None = None
         self._replies: dict[str, Reply] = {}
         self._places: dict[str, list[tuple[_Talk[Any], int]]] = {}  # that wait for a reply, by key
-        self._cancelled = cancellation()
 
     def proceed(self, talk: _Talk[Any]) -> None:
         """Send a conversation its replies, and let its next questions wait; until one has to."""
@@ -179,7 +178,7 @@ class _Asking:
         under_way: dict[Future[list[Reply]], list[_Asked]] = {}
         while waiting or under_way:
             while waiting and len(under_way) < slots:
-                self._cancelled()
+                check_cancelled()
                 together: list[_Asked] = []
                 while waiting and len(together) < self.model.batch:
                     asked = heapq.heappop(waiting)

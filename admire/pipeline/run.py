@@ -267,7 +267,7 @@ class RankingPipeline:
                 "head": " + ".join([head.identity for head in self.heads]) or None,
                 "dictionaries": list(map(_named, self.stage.interpreter.dictionaries)),
             },
-            "prompts": self.prompts.fingerprints(),
+            "prompts": self.prompts.fingerprints,
             "versions": versions(),
         }
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from admire.core.errors import UserError
-from admire.core.options import WorkerOptions, gather_plugins, make, open_workers
+from admire.core.options import Setting, make
 from admire.core.registry import register
 from admire.core.schema import as_tuple
 from admire.data.settings import ItemFiles
@@ -23,8 +23,10 @@ from admire.tasks.task import (
     SettingsSource,
     Task,
     Values,
+    WorkerOptions,
     as_rows,
     known_settings,
+    open_workers,
     read_options,
 )
 
@@ -50,7 +52,8 @@ class Rank(Task):
         """See :class:`Task`. A run has a session of its own, because its budget is a setting."""
         from admire.pipeline.run_folder import read_record
 
-        out, *submissions = self.write(data, settings)
+        out = make(Output, settings).out or Path("runs/latest")
+        submissions = write_ranking(data, out, settings)
         for path in submissions:
             log.info("Wrote %s", path)
         return replace(join_runs([out]), record=read_record(out), files=(out, *submissions))
@@ -65,15 +68,6 @@ class Rank(Task):
         """See :class:`Task`."""
         several = len(results) > 1 or metrics
         return join_runs([r.files[0] for r in results], metrics) if several else results[0]
-
-    def write(self, data: Data, settings: Values) -> list[Path]:
-        """Do as :meth:`run` does, without the figures; return the run folder and submissions."""
-        from admire.pipeline.run_blocks import rank_file
-
-        out, own = make(Output, settings).out or Path("runs/latest"), run_settings(settings)
-        files, asking = make(ItemFiles, settings), make(RequestOptions, settings)
-        workers = open_workers(settings, own.device)
-        return [out, *rank_file(data, out, own, files, asking=asking, workers=workers)]
 
     def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
         """See :class:`Task`."""
@@ -146,6 +140,15 @@ class Rank(Task):
         return Result(figures, items=card["history"])
 
 
+def write_ranking(data: Data, out: Path, settings: Values) -> list[Path]:
+    """Rank data as :class:`Rank` does, without the figures; return the submissions."""
+    from admire.pipeline.run_blocks import rank_file
+
+    own, files = run_settings(settings), make(ItemFiles, settings)
+    asking, workers = make(RequestOptions, settings), open_workers(settings, own.device)
+    return rank_file(data, out, own, files, asking=asking, workers=workers)
+
+
 def join_runs(runs: Sequence[Path], metrics: Sequence[str] = ()) -> Result:
     """Return the figures of the items of all these run folders together; none if one lacks gold.
 
@@ -186,9 +189,9 @@ def run_settings(options: Values | None = None) -> Settings:
     """
     from admire.pipeline.run_folder import read_settings
 
-    options = options or {}
+    options, known = options or {}, known_settings(Rank.settings)
     config, like = options.get("config"), options.get("like")
-    from_file = read_options(config, "rank", known_settings(Rank.settings), options)
+    from_file = read_options(config, "rank", known, options) if config else {}
     profile = options.get("profile") or from_file.pop("profile", None)
     if like and profile:
         raise UserError("Begin with a profile or with a run, not with both.", "profile", "like")
@@ -198,26 +201,28 @@ def run_settings(options: Values | None = None) -> Settings:
 
         check_named_in_file(settings.llm_url, like)
     try:
-        settings = _changed(settings, from_file)
+        settings = _changed(settings, from_file, known)
     except UserError as error:
         raise UserError(f"{config}: {error}") from None
-    return _changed(settings, options)
+    return _changed(settings, options, known)
 
 
-def _changed(settings: Settings, changes: Values) -> Settings:
-    """Return settings with other values of some fields of Settings and Scoring."""
+def _changed(settings: Settings, changes: Values, known: Mapping[str, Setting]) -> Settings:
+    """Return settings with other values of some fields of Settings, Scoring and plug-ins."""
     if "encoder" in changes:  # else a profile's would go on reading the captions
         changes = {"caption_encoder": None, **changes}
     elif changes.get("caption_encoder"):
         changes = {"encoder": settings.encoder[:1], **changes}
     elif heads := changes.get("head"):  # one for each encoder
         changes = {"encoder": settings.encoder[: len(as_tuple(heads))], **changes}
-    scoring, own = (
-        {field.name: changes[field.name] for field in fields(kind) if field.name in changes}
-        for kind in (Scoring, Settings)
-    )
-    plugins = {name: dict(values) for name, values in settings.plugins.items()}
-    for plugin, values in gather_plugins(known_settings(Rank.settings), changes).items():
-        plugins[plugin] = plugins.get(plugin, {}) | values
+    plugins, scoring, own = dict(settings.plugins), {}, {}
+    for name, value in changes.items():
+        if name in vars(settings.scoring):
+            scoring[name] = value
+        elif name in vars(settings):
+            own[name] = value
+        elif name in known and (owner := known[name].option.plugin):
+            plugin, field = owner
+            plugins[plugin] = {**plugins.get(plugin, {}), field: value}
     scored = replace(settings.scoring, **scoring)
     return replace(settings, scoring=scored, **own | {"plugins": plugins})

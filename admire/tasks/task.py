@@ -11,14 +11,15 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from admire.core.choices import ProfileName, nearest
-from admire.core.errors import UserError
-from admire.core.options import Option, Panel, Setting, hints, plugin_settings, take_settings
-from admire.core.schema import read_as, settings
+from admire.core.errors import UserError, check_extra
+from admire.core.options import Option, Panel, Setting, hints, make, plugin_settings, take_settings
+from admire.core.schema import Count, read_as, settings
 from admire.rankers.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from admire.core.workers import Workers
     from admire.llm.session import Session
     from admire.pipeline.forecast import DryRun
 
@@ -154,6 +155,31 @@ class SettingsSource:
 CONFIG_FILE = (SettingsSource, "config")
 
 
+@settings(frozen=True, kw_only=True)
+class WorkerOptions:
+    """How many worker processes to use, and where they run."""
+
+    workers: Annotated[Count | None, Option("Scale", in_file=False)] = None
+    """Number of Ray worker processes (default: none)."""
+    ray_address: Annotated[str | None, Option("Scale", in_file=False)] = None
+    """Address of the Ray cluster, HOST:PORT or auto (default: this machine)."""
+
+
+def open_workers(values: Mapping[str, Any] | None, device: str | None) -> Workers | None:
+    """Return the workers that settings request; None for none."""
+    sharing = make(WorkerOptions, values)
+    if sharing.workers is None:
+        if sharing.ray_address:
+            raise UserError("A Ray cluster needs the number of workers.", "workers")
+        return None
+    check_extra("ray", "Work by several workers", "ray")
+    from admire.core.workers import Workers, check_address
+
+    if sharing.ray_address:
+        check_address(sharing.ray_address)
+    return Workers(sharing.workers, sharing.ray_address, gpus=device != "cpu")
+
+
 def known_settings(sources: Sequence[Any]) -> dict[str, Setting]:
     """Return the options of settings classes by field; of a run also those of plug-ins."""
     own = take_settings(*sources)
@@ -171,8 +197,7 @@ def field_types(sources: Sequence[Any]) -> dict[str, Any]:
     types: dict[str, Any] = {}
     for source in sources:
         owner, *names = source if isinstance(source, tuple) else (source,)
-        kind = owner if isinstance(owner, type) else type(owner)
-        types |= {n: hint for n, hint in hints(kind).items() if not names or n in names}
+        types |= {n: hint for n, hint in hints(owner).items() if not names or n in names}
     return types
 
 
@@ -205,9 +230,9 @@ def check_entries(
 
 
 def read_options(
-    file: Path | None, command: str, known: Mapping[str, Setting], options: Values
+    file: Path, command: str, known: Mapping[str, Setting], options: Values
 ) -> dict[str, Any]:
-    """Return the settings of a command in a TOML file, by field; none if there is no file.
+    """Return the settings of a command in a TOML file, by field.
 
     The file may come from a stranger. It cannot choose who gets the key or whose code runs, unless
     the options of the command line say the same.
@@ -216,8 +241,6 @@ def read_options(
         UserError: the file cannot be read or is not TOML, a setting or its value is wrong, or
             only an option can set it.
     """
-    if not file:
-        return {}
     from admire.core.files import read_toml
     from admire.llm.address import check_named_in_file
 

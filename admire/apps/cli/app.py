@@ -15,12 +15,12 @@ from inspect import cleandoc
 from io import TextIOWrapper
 from pathlib import Path
 from traceback import extract_tb
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from admire.core.errors import DISTRIBUTION, UserError
-from admire.core.progress import Formatter, visible
+from admire.core.progress import visible
 
 log = logging.getLogger("admire")
 
@@ -49,10 +49,20 @@ def show_default(value: object) -> str | None:
 
 
 def convert(hint: Any, tokens: Any) -> Any:
-    """See :func:`admire.apps.cli.options.convert`; lists of commands do without its imports."""
-    from admire.apps.cli import options
+    """Convert the words of an option to its type; lists of choices and numbers accept commas."""
+    from pydantic import ValidationError
 
-    return options.convert(hint, tokens)
+    from admire.core.schema import adapter, complaint
+
+    words = [token.value for token in tokens]
+    lists = [part for part in (hint, *get_args(hint)) if get_origin(part) in (list, tuple)]
+    if lists and get_args(lists[0])[0] not in (str, Path):
+        words = ",".join(words).split(",")
+    try:
+        return adapter(hint).validate_python(words if lists else words[0], strict=False)
+    except ValidationError as error:
+        name = (tokens[0].keyword or "").removeprefix("--").replace("-", "_")
+        raise UserError(f"{name} {complaint(error)}", name) from None
 
 
 RANK = Group("Rank and inspect", sort_key=1)
@@ -93,10 +103,10 @@ app = App(
 )
 
 COMMANDS = {
-    RANK: "rank:demo sets:init sets:check rank:rank rank:one config:config rank:score "
+    RANK: "rank:demo sets:init sets:check rank:rank rank:one config:config score:score "
     "rank:submit rank:fuse sets:audit pages:report senses:sense pages:serve",
     TEXTS: "collections:search collections:index retrieval:retrieve sts:sts senses:detect",
-    LEARN: "rank:tune rank:tune_fusion head:sweep reproduce:reproduce task:task",
+    LEARN: "rank:tune rank:tune_fusion head:sweep task:reproduce task:task",
     MODELS: "models:cache models:plugins",
 }
 """The commands by panel, as MODULE:FUNCTION."""
@@ -139,7 +149,7 @@ add(
     "head:train_head senses:train_detector senses:train_classifier sts:train_sentences "
     "retrieval:train_retriever",
 )
-add(variants, "augment:augment_images augment:augment_captions")
+add(variants, "sets:augment_images sets:augment_captions")
 add(catalogue, "models:pull")
 app.register_install_completion_command()
 
@@ -183,16 +193,17 @@ def run(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, TextIOWrapper):  # characters that an encoding lacks are escaped
             stream.reconfigure(errors="backslashreplace")
     handler = logging.StreamHandler()
-    handler.setFormatter(Formatter())
     printed: deque[str] = deque(maxlen=REMEMBERED)
 
-    def is_new(record: logging.LogRecord) -> bool:
-        message = record.getMessage()
+    def prepare(record: logging.LogRecord) -> bool:
+        """Write a message on one line, and return whether it is printed: a warning only once."""
+        message = visible(record.getMessage())
+        record.msg, record.args = message, None
         new = record.levelno < logging.WARNING or message not in printed
         printed.append(message)
         return new
 
-    handler.addFilter(is_new)
+    handler.addFilter(prepare)
     log.handlers = [handler]
     log.setLevel(logging.INFO)
     # Without a handler, open_clip's first message would make logging add its own, which would
@@ -216,7 +227,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             sys.exit(BROKEN_PIPE)
-        problem = _of_the_system(error)
+        problem = _as_user_error(error)
     if problem:
         options = ""
         if problem.settings:
@@ -242,21 +253,16 @@ def _as_user_error(error: BaseException) -> UserError:
             return UserError(f"{name} {complaint(cause)}", name)
         return UserError(str(error))
     if isinstance(error, OSError):
-        return _of_the_system(error)
+        files = [file for file in (error.filename, error.filename2) if isinstance(file, str)]
+        place = " and ".join(dict.fromkeys(files)) or "A file or connection"
+        reason = error.strerror or str(error) or type(error).__name__
+        return UserError(f"{place}: cannot be used ({reason}).")
     if isinstance(error, UnicodeError):
         return UserError(f"A name or text is not UTF-8 ({error}). Rename it, or save it as UTF-8.")
     if isinstance(error, SystemExit):  # of code that no plug-in is blamed for
-        place = extract_tb(error.__traceback__)[-1]
-        return UserError(f"{place.filename}, line {place.lineno}: ended admire ({error!r}).")
+        line = extract_tb(error.__traceback__)[-1]
+        return UserError(f"{line.filename}, line {line.lineno}: ended admire ({error!r}).")
     if isinstance(error, RecursionError):
         return UserError("A file is nested too deeply to be parsed.")
     why = f" ({error})" if str(error) else ""
     return UserError(f"Not enough memory{why}. Close other programs, or use less data.")
-
-
-def _of_the_system(error: OSError) -> UserError:
-    """Return an error of the operating system, with the files that it names."""
-    files = (error.filename, error.filename2)
-    place = " and ".join(dict.fromkeys(file for file in files if isinstance(file, str)))
-    reason = error.strerror or str(error) or type(error).__name__
-    return UserError(f"{place or 'A file or connection'}: cannot be used ({reason}).")

@@ -13,8 +13,8 @@ from admire.apps.cli import options as opt
 from admire.apps.cli.output import print_json, print_rows, shortened
 from admire.apps.search.settings import SearchSettings
 from admire.core.errors import UserError
-from admire.core.options import WorkerOptions, open_workers
 from admire.rankers.settings import Settings
+from admire.tasks.task import WorkerOptions, open_workers
 
 log = logging.getLogger("admire")
 
@@ -78,7 +78,9 @@ def index(
     /,
     *,
     out: Path,
-    encoder: Annotated[str | None, Parameter(completer=opt.model_names("encoder"))] = None,
+    encoder: Annotated[
+        str | None, Parameter(completer=partial(opt.complete_name, "encoder"))
+    ] = None,
     add: bool = False,
     remove: list[str] | None = None,
     export: Path | None = None,

@@ -16,9 +16,10 @@ from admire.tasks.task import read_options
 
 def with_file(command: str, options: opt.Options) -> dict[str, Any]:
     """Return the settings in a file, overridden by the options."""
-    options = options or {}
-    by_name = opt.SETTINGS[command]
-    return read_options(options.get("config"), command, by_name, options) | dict(options)
+    options = dict(options or {})
+    if file := options.get("config"):
+        return read_options(file, command, opt.SETTINGS[command], options) | options
+    return options
 
 
 WITH_FILE = (

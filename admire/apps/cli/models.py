@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,7 +45,7 @@ def list_models(*, json: opt.Json = False) -> None:
     print_rows(("Name", "What it is", "Size", "Licence", "Here?"), rows, "")
 
 
-def pull(name: Annotated[str, Parameter(completer=opt.model_names())], /) -> None:
+def pull(name: Annotated[str, Parameter(completer=partial(opt.complete_name, None))], /) -> None:
     """Download or prepare a model's files before its first use, and print their path.
 
     Downloads weights from the hub, joins the embedded model's parts, or converts the weights of the
@@ -70,7 +71,7 @@ def pull(name: Annotated[str, Parameter(completer=opt.model_names())], /) -> Non
 
 def cache(
     *,
-    clear: Annotated[str | None, Parameter(completer=opt.model_names())] = None,
+    clear: Annotated[str | None, Parameter(completer=partial(opt.complete_name, None))] = None,
     older_than: Weight | None = None,
 ) -> None:
     """List cached replies and vectors by model, or remove some of them.

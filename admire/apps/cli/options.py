@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from itertools import chain
+from collections.abc import Callable, Collection, Container, Mapping
+from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypedDict, TypeVar, get_args
 
-from cyclopts import Parameter, Token
-from pydantic import ValidationError
+from cyclopts import Parameter
 
 from admire.apps.cli.app import DAILY, OWN, Heading, show_default
 from admire.core import registry, schema
 from admire.core.choices import Fusion
 from admire.core.errors import UserError
-from admire.core.options import Panel, Setting, plugin_settings, read_settings, take_settings
+from admire.core.options import Panel, Setting, plugin_settings, take_settings
 from admire.core.options import make as make
-from admire.core.schema import adapter, complaint
 from admire.rankers.settings import Settings
 from admire.tasks.task import CONFIG_FILE as CONFIG_FILE
 from admire.tasks.task import SettingsSource as SettingsSource
@@ -38,7 +35,7 @@ SETTINGS: dict[str, dict[str, Setting]] = {}
 
 
 def with_settings(
-    command_name: str, *sources: Any, unset: Sequence[str] = (), headings: bool = False
+    command_name: str, *sources: Any, unset: Container[str] = (), headings: bool = False
 ) -> Callable[[Command], Command]:
     """Give a command the options of settings classes; its ``options`` gets their values by field.
 
@@ -52,20 +49,37 @@ def with_settings(
     by_field = SETTINGS[command_name] = take_settings(*sources, unset=unset)
 
     def extend(command: Command) -> Command:
-        def update() -> None:
-            hints = {
-                s.name: Annotated[s.hint, _parameter(s, headings=headings)]
-                for s in by_field.values()
-            }
-            values = TypedDict("values", hints, total=False)  # type: ignore[misc]
-            command.__annotations__["options"] = Annotated[values | None, Parameter("*")]
-
+        update = partial(_set_options, command, by_field.values(), headings=headings)
         update()
         if "rankers" in by_field:
             PLUGGED[command_name] = update
         return command
 
     return extend
+
+
+def _set_options(
+    command: Callable[..., None], settings: Collection[Setting], *, headings: bool
+) -> None:
+    """Make settings the options of a command, below the headings of their panels or not."""
+    hints: dict[str, Any] = {}
+    for setting in settings:
+        option, flag = setting.option, setting.flag
+        panel, kind = HEADINGS[option.panel], option.completes
+        daily = (DAILY, panel) if option.daily else panel
+        negative = setting.hint is bool and option.in_file
+        parameter = Parameter(
+            flag,
+            help=setting.help + (f" Installed: {', '.join(registry.names(kind))}." if kind else ""),
+            group=daily if headings else OWN,
+            negative=flag.replace("--", "--no-") if negative else (),
+            show_default=show_default(setting.default) or False,
+            completer=partial(complete_name, kind) if kind else None,
+            metavar="PATH" if Path in get_args(setting.hint) else None,
+        )
+        hints[setting.name] = Annotated[setting.hint, parameter]
+    values = TypedDict("values", hints, total=False)  # type: ignore[misc]
+    command.__annotations__["options"] = Annotated[values | None, Parameter("*")]
 
 
 PLUGGED: dict[str, Callable[[], None]] = {}
@@ -83,62 +97,32 @@ def add_plugin_settings(command_name: str) -> None:
         PLUGGED[command_name]()
 
 
-def _parameter(setting: Setting, *, headings: bool) -> Parameter:
-    """Return the parameter of a setting, below the heading of its panel or not."""
-    panel, completes = HEADINGS[setting.option.panel], setting.option.completes
-    daily = (DAILY, panel) if setting.option.daily else panel
-    negative = setting.flag.replace("--", "--no-")
-    installed = f" Installed: {', '.join(registry.names(completes))}." if completes else ""
-    return Parameter(
-        setting.flag,
-        help=setting.help + installed,
-        group=daily if headings else OWN,
-        negative=negative if setting.hint is bool and setting.option.in_file else (),
-        show_default=show_default(setting.default) or False,
-        completer=model_names(completes) if completes else None,
-        metavar="PATH" if Path in get_args(setting.hint) else None,
-    )
-
-
 def flags(error: UserError) -> str:
     """Return the options that an error is about, in brackets."""
-    known = chain(read_settings(Settings), *(row.values() for row in SETTINGS.values()))
-    flags = {setting.name: setting.flag for setting in known}
-    wrong = [flags.get(name, "--" + name.replace("_", "-")) for name in error.settings]
-    return f" ({', '.join(wrong)})"
+    known = take_settings(Settings)
+    for of_command in SETTINGS.values():
+        known |= of_command
+    flags = [
+        known[name].flag if name in known else "--" + name.replace("_", "-")
+        for name in error.settings
+    ]
+    return f" ({', '.join(flags)})"
 
 
 # ------------------------------------------------------------------------------------------ values
 
 
-def convert(hint: Any, tokens: Sequence[Token]) -> Any:
-    """Convert the words of an option to its type; lists of choices and numbers accept commas."""
-    words = [token.value for token in tokens]
-    lists = [part for part in (hint, *get_args(hint)) if get_origin(part) in (list, tuple)]
-    if lists and get_args(lists[0])[0] not in (str, Path):
-        words = ",".join(words).split(",")
-    try:
-        return adapter(hint).validate_python(words if lists else words[0], strict=False)
-    except ValidationError as error:
-        name = (tokens[0].keyword or "").removeprefix("--").replace("-", "_")
-        raise UserError(f"{name} {complaint(error)}", name) from None
+def complete_name(kind: registry.Kind | None, _: object) -> list[str]:
+    """Return the names that a shell completes: those of plug-ins of a kind, or of all models."""
+    if kind in ("ranker", "metric", "task"):
+        return registry.names(kind)
+    from admire.apps.catalogue import models
 
-
-def model_names(*kinds: registry.Kind) -> Callable[[object], list[str]]:
-    """Return the shell completer for names of models of these kinds (default: all)."""
-
-    def names(_: object) -> list[str]:
-        if kinds and kinds[0] in ("ranker", "metric"):
-            return registry.names(kinds[0])
-        from admire.apps.catalogue import models
-
-        return [
-            model.name.removesuffix(model.placeholder)
-            for model in models()
-            if not kinds or model.plugin.kind in kinds
-        ]
-
-    return names
+    return [
+        model.name.removesuffix(model.placeholder)
+        for model in models()
+        if kind in (None, model.plugin.kind)
+    ]
 
 
 # --------------------------------------------------------------------------- shared by commands

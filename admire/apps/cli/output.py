@@ -7,8 +7,9 @@ import logging
 import math
 import os
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from admire.pipeline.ranking import Ranking
     from admire.pipeline.scoring import RunSummary
     from admire.senses.interpretation import Interpretation
-    from admire.senses.sense import Sense
 
 log = logging.getLogger("admire")
 
@@ -71,9 +71,8 @@ def show_run(
         from admire.apps.report import write_report
 
         written.append(write_report([out], out / REPORT, data=data))
-    figures, sense_figures = (
-        None if rows is None else summarise(rows) for rows in (scored, senses)
-    )
+    figures = None if scored is None else summarise(scored)
+    sense_figures = None if senses is None else summarise(senses)
     if json:
         print_json(
             {
@@ -90,12 +89,7 @@ def show_run(
             }
         )
     else:
-        print_rankings(summary.first, record["items"])
-        print_languages(record.get("languages", ()))
-        for table, title in ((sense_figures, "Senses"), (figures, str(out))):
-            if table is not None:
-                print_figures(table, title)
-        _print_counts(summary, below)
+        _print_run(str(out), summary, figures, sense_figures, below)
     if scored is not None:
         warn_if_runs_leaked(scored, out)
     print_account(record.get("asked", ()))
@@ -104,29 +98,38 @@ def show_run(
     return scored is not None
 
 
-def _print_counts(summary: RunSummary, below: float | None) -> None:
-    """Print how many items of a run are scored, if not all, and how many are unsure."""
+def _print_run(
+    name: str,
+    summary: RunSummary,
+    figures: pd.DataFrame | None,
+    senses: pd.DataFrame | None,
+    below: float | None,
+) -> None:
+    """Print a run's first rankings, its languages, its figures, and what these leave out.
+
+    Languages are a line for one and a table for several.
+    """
     from admire.metrics.figures import summarise_sure
     from admire.metrics.item_figures import describe_coverage
+    from admire.pipeline.record import language_cells, language_line, untrained_note
 
     items, scored = summary.record["items"], summary.scored
+    languages = summary.record.get("languages", ())
+    print_rankings(summary.first, items)
+    if len(languages) == 1:
+        print(language_line(languages[0]))
+    elif languages:
+        print_rows(*language_cells(languages), "By language")
+    if note := untrained_note(languages):
+        print(note)
+    for table, title in ((senses, "Senses"), (figures, name)):
+        if table is not None:
+            print_figures(table, title)
     if scored is not None and len(scored) < items:
         print(describe_coverage(len(scored), items))
     if below is not None:
         sure = None if scored is None else summarise_sure(scored)
         print_unsure(summary.unsure, items, below, sure)
-
-
-def print_languages(summary: Sequence[Mapping[str, Any]]) -> None:
-    """Print a run by language: a line for one language, a table for several."""
-    from admire.pipeline.record import language_cells, language_line, untrained_note
-
-    if len(summary) == 1:
-        print(language_line(summary[0]))
-    elif summary:
-        print_rows(*language_cells(summary), "By language")
-    if note := untrained_note(summary):
-        print(note)
 
 
 def print_unsure(unsure: int, items: int, below: float, sure: pd.DataFrame | None) -> None:
@@ -212,11 +215,6 @@ def _price(price: float | str, *, at_most: bool = False) -> str:
     return price if isinstance(price, str) else str(Price(price, at_most))
 
 
-def print_table(table: Any, *, errors: bool = False) -> None:
-    """Print a Rich table or text, to stderr for ``errors``."""
-    _console(errors=errors).print(table)
-
-
 def _console(*, errors: bool = False) -> Console:
     """Open the terminal; files and pipes are wide enough for everything, so nothing is cut."""
     from rich.console import Console
@@ -239,46 +237,46 @@ def print_rows(
     If the terminal is too narrow for the columns, each row is a block: its first cell, and below it
     the others with their headings.
     """
-    from rich.cells import cell_len
+    from rich.measure import measure_renderables
     from rich.padding import Padding
-    from rich.table import Column, Table
+    from rich.table import Table
 
-    def least_width(text: str) -> int:  # its longest word, or all of a short one
-        longest_line = max(map(cell_len, text.split("\n")))
-        longest_word = max(map(cell_len, text.split()), default=0)
-        return max(longest_word, min(longest_line, FIGURE))
-
-    texts = [[str(value) for value in row] for row in rows]
-    widths = [max(map(least_width, column)) for column in zip(headings, *texts, strict=True)]
+    console, width, cells = _console(errors=errors), 1, []
+    for row in rows:
+        cells.append([cell(*str(value).split("\n")) for value in row])
     heading = cell(title, style="table.title") if title else None
-    if sum(width + 3 for width in widths) + 1 > _console(errors=errors).width:
-        if heading:
-            print_table(heading, errors=errors)
-        for first, *others in texts:
-            fields = Table.grid(padding=(0, 2))
-            for name, text in zip(headings[1:], others, strict=True):
-                if text:
-                    fields.add_row(name, cell(*text.split("\n")))
-            if first:
-                print_table(cell(*first.split("\n"), style="bold"), errors=errors)
-            print_table(Padding(fields, (0, 0, 0, 2)), errors=errors)
+    table = Table(title=heading, title_justify="left")
+    for column in zip(headings, *cells, strict=True):
+        word, line = measure_renderables(console, console.options, column)
+        least = max(word, min(line, FIGURE))
+        table.add_column(column[0], min_width=least, overflow="fold")
+        width += least + 3
+    if width <= console.width:
+        for row_cells in cells:
+            table.add_row(*row_cells)
+        console.print(table)
         return
-    columns = (
-        Column(name, min_width=width, overflow="fold")
-        for name, width in zip(headings, widths, strict=True)
-    )
-    table = Table(*columns, title=heading, title_justify="left")
-    for row in texts:
-        table.add_row(*(cell(*text.split("\n")) for text in row))
-    print_table(table, errors=errors)
+    if heading:
+        console.print(heading)
+    for first, *others in cells:
+        fields = Table.grid(padding=(0, 2))
+        for name, text in zip(headings[1:], others, strict=True):
+            if text:
+                fields.add_row(name, text)
+        if first:
+            first.style = "bold"
+            console.print(first)
+        console.print(Padding(fields, (0, 0, 0, 2)))
 
 
 def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     """Print the first of ``count`` rankings."""
     rankings = rankings[:SHOWN]
-    names = {name for ranking in rankings for name in ranking.order}
+    names = set[str]()
+    for ranking in rankings:
+        names.update(ranking.order)
     prefix = os.path.commonprefix([*names]) if len(names) > 1 else ""  # noqa: RUF071  no paths
-    prefix = prefix[: max(prefix.rfind(sign) for sign in "/_-") + 1]
+    prefix = prefix[: max(map(prefix.rfind, "/_-")) + 1]
     if _console().width < 120:
         for ranking in rankings:
             _print_block(ranking, prefix)
@@ -301,19 +299,18 @@ def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
     table.add_column("Gloss", min_width=26, max_width=32)
     table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
     for ranking in rankings:
-        meanings = [_meaning_cell(reading, ranking) or "–" for reading in ranking.interpretations]
-        senses = [_sense_cell(reading.sense) for reading in ranking.interpretations]
-        candidates = (
-            f"{score} {star} {name}  {shortened(caption, 40)}"
-            for score, star, name, caption in _candidate_cells(ranking, prefix)
-        )
-        table.add_row(
-            cell(ranking.item.compound),
-            cell(*senses, *(["unsure"] if ranking.unsure else [])) or "–",
-            cell(*meanings) or "–",
-            cell(*candidates),
-        )
-    print_table(table)
+        senses, meanings, candidates = [], [], []
+        for reading in ranking.interpretations:
+            sense, meaning = _reading_cells(reading, ranking)
+            senses.append(sense)
+            meanings.append(meaning or "–")
+        if ranking.unsure:
+            senses.append("unsure")
+        for score, star, name, caption in _candidate_cells(ranking, prefix):
+            candidates.append(f"{score} {star} {name}  {shortened(caption, 40)}")
+        columns = senses or ["–"], meanings or ["–"], candidates
+        table.add_row(cell(ranking.item.compound), *starmap(cell, columns))
+    _console().print(table)
 
 
 def _print_block(ranking: Ranking, prefix: str) -> None:
@@ -321,13 +318,12 @@ def _print_block(ranking: Ranking, prefix: str) -> None:
     from rich.cells import cell_len, set_cell_size
     from rich.padding import Padding
 
-    print_table(cell(ranking.item.compound + ", unsure" * ranking.unsure, style="bold"))
+    console = _console()
+    console.print(cell(ranking.item.compound + ", unsure" * ranking.unsure, style="bold"))
     for reading in ranking.interpretations:
-        sense = _sense_cell(reading.sense)
-        meaning = _meaning_cell(reading, ranking)
-        line = cell(f"{sense}: {meaning}" if meaning else sense)
-        print_table(Padding(line, (0, 0, 0, 2)))
-    rows = _candidate_cells(ranking, prefix)
+        line = cell(": ".join(filter(None, _reading_cells(reading, ranking))))
+        console.print(Padding(line, (0, 0, 0, 2)))
+    rows = [*_candidate_cells(ranking, prefix)]
     width = max(cell_len(name) for _, _, name, _ in rows)
     lines = cell(
         *(
@@ -336,26 +332,22 @@ def _print_block(ranking: Ranking, prefix: str) -> None:
         )
     )
     lines.no_wrap, lines.overflow = True, "ellipsis"
-    print_table(Padding(lines, (0, 0, 1, 2)))
+    console.print(Padding(lines, (0, 0, 1, 2)))
 
 
-def _candidate_cells(ranking: Ranking, prefix: str) -> list[tuple[str, str, str, str]]:
-    """Return each candidate's score, ★ if it is the best by gold, its name and its caption.
+def _candidate_cells(ranking: Ranking, prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each candidate's score, ★ if it is the best by gold, its name and its caption.
 
     Candidates with equal scores are marked as tied.
     """
-    item, tied = ranking.item, ranking.tied
-    scores = {c.name: score for c, score in zip(item.candidates, ranking.scores, strict=True)}
-    captions = {candidate.name: candidate.caption or "" for candidate in item.candidates}
-    return [
-        (
-            f"{scores[name]:+z.2f}",
-            "★" if name == item.best else " ",
-            _short(name.removeprefix(prefix)) + " (tied)" * (name in tied),
-            captions[name],
-        )
-        for name in ranking.order
-    ]
+    item = ranking.item
+    scored = zip(item.candidates, ranking.scores, strict=True)
+    by_name = dict(zip(item.names, scored, strict=True))
+    for name in ranking.order:
+        candidate, score = by_name[name]
+        star = "★" if name == item.best else " "
+        shown = _short(name.removeprefix(prefix)) + " (tied)" * (name in ranking.tied)
+        yield f"{score:+z.2f}", star, shown, candidate.caption or ""
 
 
 def _short(name: str) -> str:
@@ -365,17 +357,14 @@ def _short(name: str) -> str:
     return text if whole else f"{text[:11]}…{text[-16:]}"
 
 
-def _sense_cell(sense: Sense) -> str:
+def _reading_cells(reading: Interpretation, ranking: Ranking) -> tuple[str, str]:
+    """Return the sense ("–" for none), and the meaning with its warning; empty for neither."""
     from admire.senses.sense import NO_SENSE
 
-    return "–" if sense == NO_SENSE else str(sense)
-
-
-def _meaning_cell(reading: Interpretation, ranking: Ranking) -> str:
-    """Return the meaning and its warning, if any; empty if there is neither."""
+    sense = "–" if reading.sense == NO_SENSE else str(reading.sense)
     wording = reading.wording(ranking.item.phrase, ranking.item.definitions)
     warning = f"⚠ {reading.warning}" if reading.warning else None
-    return " ".join(filter(None, (wording, warning)))
+    return sense, " ".join(filter(None, (wording, warning)))
 
 
 def print_why(ranking: Ranking) -> None:
@@ -429,5 +418,5 @@ def print_figures(figures: pd.DataFrame, title: str) -> None:
     from admire.metrics.figures import wide_figures
 
     wide = wide_figures(figures, ["group", "n"])
-    rows = [(*group, *cells) for group, *cells in wide.itertuples(name=None)]
+    rows = wide.reset_index().itertuples(index=False, name=None)
     print_rows(("Items", "n", *wide.columns), rows, title)

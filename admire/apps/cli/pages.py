@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from pydantic import Field
@@ -15,7 +15,6 @@ from pydantic import Field
 from admire.apps.cli import options as opt
 from admire.core.choices import Images, ProfileName
 from admire.core.errors import check_extra
-from admire.core.options import gather_plugins
 from admire.rankers.settings import Settings
 from admire.tasks.scorecard import ScoreSettings
 
@@ -87,10 +86,14 @@ def serve(
     check_extra("serve", "admire serve", "fastapi", "uvicorn", "PIL")
     from admire.apps.serve import Models, run_server
 
-    known, values = opt.SETTINGS["serve"], options or {}
-    plugins = gather_plugins(known, values)
-    changes = {name: value for name, value in values.items() if not known[name].option.plugin}
-    models = Models(profile, changes | ({"plugins": plugins} if plugins else {}))
+    changes: dict[str, Any] = {}
+    for name, value in (options or {}).items():
+        if owner := opt.SETTINGS["serve"][name].option.plugin:
+            plugin, field = owner
+            changes.setdefault("plugins", {}).setdefault(plugin, {})[field] = value
+        else:
+            changes[name] = value
+    models = Models(profile, changes)
     run_server(models, host=host, port=port, token=token, opens=in_browser)
     others = set(threading.enumerate()) - {threading.main_thread()}
     if any(not thread.daemon for thread in others):

@@ -1,4 +1,4 @@
-"""Commands that make, score, tune and fuse runs, and write submissions."""
+"""Commands that make, tune and fuse runs, and write submissions."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from admire.apps.cli.output import (
 from admire.core.errors import UserError
 from admire.data.settings import ItemFiles
 from admire.rankers.settings import RequestOptions, Scoring, Settings
-from admire.tasks.rank import Rank, run_settings
-from admire.tasks.scorecard import Score
+from admire.tasks.rank import Rank, run_settings, write_ranking
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +92,7 @@ def rank(
         from admire.apps.report import check_report
 
         check_report()
-    _, *written = Rank().write(data, dict(options or {}) | {"out": out})
+    written = write_ranking(data, out, options or {})
     has_gold = show_run(out, written, report=report, json=json, data=data)
     took = time.monotonic() - started
     minutes = "{}:{:02} min".format(*divmod(int(took), 60))
@@ -163,42 +162,6 @@ def one(
         if why:
             print_why(ranking)
     print_account(run.record["asked"])
-
-
-@opt.with_settings("score", *Score.settings)
-def score(
-    submissions: list[Path], /, *, options: opt.Options = None, json: opt.Json = False
-) -> None:
-    """Score submissions: top-1, DCG, NDCG and both correlations, with 95 % intervals.
-
-    For several languages, also prints the figures of each and their macro-average.
-
-    In Subtask B the figures are accuracies, in V-WSD top-1 (hit@1) and the mean reciprocal rank.
-
-    For a run, also prints how reliable its sense probabilities are: their calibration error, and
-    the error rate on the items with the highest confidence.
-
-    Args:
-        submissions: One submission or run folder, or two to compare by their paired difference and
-            the agreement of their orders, which needs no gold.
-
-    Examples:
-        admire score runs/my_set
-        admire score runs/a runs/b --gold dev.tsv
-    """
-    from admire.apps.cli.score_output import print_scores, scores_as_json
-    from admire.pipeline.scoring import warn_if_runs_leaked
-
-    scores = Score().run(submissions, options or {})
-    if json:
-        print_json(scores_as_json(scores))
-    else:
-        print_scores(scores)
-        if len(submissions) == 1:
-            two = shlex.join(["admire", "score", str(submissions[0]), "OTHER_RUN"])
-            log.info("To compare it with another run: %s", two)
-    for card in scores.cards:
-        warn_if_runs_leaked(card.scored, card.path)
 
 
 def fuse(

@@ -1,21 +1,27 @@
-"""The command that runs a task by its name, also one of a plug-in."""
+"""Commands that run a task by its name, also one of a plug-in, and those of a paper's table."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import fields
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter, Token
 
 from admire.apps.cli import options as opt
-from admire.apps.cli.output import print_json, print_rows
+from admire.apps.cli.app import convert
+from admire.apps.cli.output import print_account, print_forecasts, print_json, print_rows
 from admire.core import registry
 from admire.core.choices import not_among
 from admire.core.errors import UserError
 
+log = logging.getLogger("admire")
+
 
 def task(
-    name: Annotated[str, Parameter(completer=lambda _: registry.names("task"))],
+    name: Annotated[str, Parameter(completer=partial(opt.complete_name, "task"))],
     data: str,
     /,
     *,
@@ -41,7 +47,7 @@ def task(
         field, _, value = entry.partition("=")
         if field not in types:
             raise UserError(f"The field of {name} {not_among(field, [*types])}", "set")
-        values[field] = opt.convert(types[field], [Token(keyword=f"--{field}", value=value)])
+        values[field] = convert(types[field], [Token(keyword=f"--{field}", value=value)])
     with plugin.blamed(data):
         result = task.run(data, values)
     if json:
@@ -51,3 +57,81 @@ def task(
         print_rows(
             [*result.figures[0]], [[*row.values()] for row in result.figures], f"{name}, {data}"
         )
+
+
+def reproduce(
+    recipe: str | None = None,
+    /,
+    *,
+    data: str | None = None,
+    out: Path | None = None,
+    rows: list[str] | None = None,
+    llm: Annotated[
+        list[str] | None, Parameter(completer=partial(opt.complete_name, "chat"))
+    ] = None,
+    stand_in: bool = False,
+    trust_remote_code: bool = False,
+    dry_run: opt.DryRun = False,
+    json: opt.Json = False,
+) -> None:
+    """Reproduce a table of a paper, row by row, and compare it with what was published.
+
+    Without a recipe, list all of them with what they need. If the command is interrupted, run it
+    again to resume. A row that lacks data, a key or a model says so, and the others run; if no row
+    can run, the exit code is 2.
+
+    Args:
+        recipe: Name of a recipe, such as uor-ncl:2, or a TOML file of your own.
+        data: Folder of the data; for retrieval a benchmark's folder, or a dataset on the hub.
+        out: Folder for runs, table.csv and table.html (default: runs/ and the recipe's name).
+        rows: Row to run, by its name or number (default: all). Repeat for several.
+        llm: Chat model in place of the rows' own, named as for rank (openai:MODEL, recorded:FILE,
+            embedded, …). The table marks these rows. Repeat for several.
+        stand_in: Substitute embedded models for unavailable ones. The table marks these rows.
+        trust_remote_code: Run custom code from the models of rows that need it, with your user's
+            permissions.
+
+    Examples:
+        admire reproduce uor-ncl:2 --data FOLDER --llm openai:gpt-6.1-sol --dry-run
+        admire reproduce admire:ablation --data shared/data/admire_en
+    """
+    from admire.apps.reproduce.results import result_table, wide_table
+    from admire.apps.reproduce.table import brief, forecast, list_recipes, read_jobs, run_jobs
+
+    if recipe is None:
+        lists = list_recipes(data)
+        if json:
+            return print_json(lists)
+        texts = [
+            (
+                entry["recipe"],
+                f"{entry['table']}: {entry['title']}",
+                f"{entry['ready']} of {entry['to_run']}",
+                "\n".join(brief(entry["needs"])),
+            )
+            for entry in lists
+        ]
+        title = "admire reproduce RECIPE --data FOLDER"
+        return print_rows(("Recipe", "Table", "Rows ready", "Needs"), texts, title)
+    table, jobs = read_jobs(recipe, data, rows or (), llm or (), stand_in=stand_in)
+    if dry_run:
+        return print_forecasts(forecast([entry for entry in jobs if entry[0].run]), json=json)
+    out = out or Path("runs", Path(recipe).stem.replace(":", "-"))
+    cells = run_jobs(
+        table,
+        jobs,
+        out,
+        trusts=trust_remote_code,
+        seen=lambda result: print_account(result.record.get("asked", ())),
+    )
+    figures = result_table(table, cells)
+    if json:
+        print_json({"figures": figures})
+    else:
+        wide = map(list, wide_table(table, figures).itertuples(index=False, name=None))
+        headings = ("Row", "Set", "n", *table.metrics, "Note")
+        print_rows(headings, wide, f"{table.paper}, {table.table}: {table.title}")
+    for difference in table.differs:
+        log.info("Differs from the paper: %s", difference)
+    if not any(cell.ran for cell in cells):
+        raise UserError("No row could run. The notes in the table say why.")

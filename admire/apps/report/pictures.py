@@ -13,9 +13,8 @@ from typing import Any
 
 from admire.core.errors import UserError
 from admire.core.files import path_inside
-from admire.core.machine import cores
+from admire.core.machine import cores, prefetch
 from admire.core.progress import show_progress
-from admire.core.workers import prefetch
 from admire.data.image_files import check_image, read_image
 from admire.data.items import Item, keyed_items
 from admire.data.reader import data_files, iter_items

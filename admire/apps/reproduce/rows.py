@@ -7,7 +7,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import MISSING, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -170,7 +170,7 @@ def _measured(
     """Check a set's settings; papers cut long texts."""
     panel: Panel = "Data and output"  # a set has all of these settings
     of_sets = {
-        n: replace(s, option=replace(s.option, in_file=s.option.in_file or s.option.panel == panel))
+        n: s._replace(option=s.option._replace(in_file=s.option.in_file or s.option.panel == panel))
         for n, s in known.items()
     }
     # Of rank, the profile "paper" says it.

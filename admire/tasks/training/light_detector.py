@@ -146,7 +146,7 @@ def train_detector(
         "seed": settings.seed,
         "prompts": {
             name: fingerprint
-            for name, fingerprint in Prompts().fingerprints().items()
+            for name, fingerprint in Prompts().fingerprints.items()
             if name.startswith(("detect_", "neutral_"))
         },
         SAW: digests([*parts, *detector_parts(named)]),

@@ -1,16 +1,62 @@
-"""Scorecards on a terminal, and as JSON."""
+"""The command that scores submissions: scorecards on a terminal, and as JSON."""
 
 from __future__ import annotations
 
+import logging
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from admire.apps.cli.output import figure_cell, print_figures, print_rows, print_unsure
+from admire.apps.cli import options as opt
+from admire.apps.cli.output import (
+    figure_cell,
+    print_figures,
+    print_json,
+    print_rows,
+    print_unsure,
+)
+from admire.tasks.scorecard import Score, Scorecards
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from admire.tasks.scorecard import Scorecards
+log = logging.getLogger("admire")
+
+
+@opt.with_settings("score", *Score.settings)
+def score(
+    submissions: list[Path], /, *, options: opt.Options = None, json: opt.Json = False
+) -> None:
+    """Score submissions: top-1, DCG, NDCG and both correlations, with 95 % intervals.
+
+    For several languages, also prints the figures of each and their macro-average.
+
+    In Subtask B the figures are accuracies, in V-WSD top-1 (hit@1) and the mean reciprocal rank.
+
+    For a run, also prints how reliable its sense probabilities are: their calibration error, and
+    the error rate on the items with the highest confidence.
+
+    Args:
+        submissions: One submission or run folder, or two to compare by their paired difference and
+            the agreement of their orders, which needs no gold.
+
+    Examples:
+        admire score runs/my_set
+        admire score runs/a runs/b --gold dev.tsv
+    """
+    from admire.pipeline.scoring import warn_if_runs_leaked
+
+    scores = Score().run(submissions, options or {})
+    if json:
+        print_json(scores_as_json(scores))
+    else:
+        print_scores(scores)
+        if len(submissions) == 1:
+            two = shlex.join(["admire", "score", str(submissions[0]), "OTHER_RUN"])
+            log.info("To compare it with another run: %s", two)
+    for card in scores.cards:
+        warn_if_runs_leaked(card.scored, card.path)
 
 
 def scores_as_json(scores: Scorecards) -> dict[str, Any]:
