@@ -7,10 +7,11 @@ from conftest import admire_row
 from judges import ITEM, WORTHS, Judge, settings
 from lexica import SYNSETS, wordnet
 from PIL import Image
+from scipy import stats
 from toys import OWL, open_words
 
 from admire import SAMPLES, Candidate, Item, UserError, rank, read_items, write_run
-from admire.apps.audit.audit import Audit, audit, check_order
+from admire.apps.audit.audit import Audit, audit, check_order, evenness
 from admire.data.reader import iter_items
 from admire.data.rows import RowReader
 from admire.senses.dictionaries import WordNet
@@ -163,6 +164,15 @@ def test_compounds_are_told_apart_by_the_senses_of_their_entries(tmp_path):
         "neither": ["red tape", "flea market"],
     }
     assert audit(found).known is None
+
+
+def test_evenness_is_judged_as_a_chi_square_test_does():
+    places = [(0, 4)] * 60 + [(1, 4)] * 45 + [(2, 4)] * 40 + [(3, 4)] * 55
+    found = evenness(places, draws=20000)
+    assert found.p == pytest.approx(stats.chisquare(found.counts).pvalue, abs=0.02)
+    mixed = evenness([(0, 2), (0, 2), (3, 4), (2, 4)])
+    assert (mixed.counts, mixed.expected) == ((2, 0, 1, 1), (1.5, 1.5, 0.5, 0.5))
+    assert evenness([(0, 2), (1, 2)]).p == 1  # no draw is more even
 
 
 def test_the_place_of_the_best_candidate_is_compared_with_chance():

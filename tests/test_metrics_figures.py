@@ -1,8 +1,9 @@
-"""Scoring: which prediction belongs to which item, groups, intervals, differences."""
+"""Scoring: which prediction belongs to which item, groups, intervals, differences, sure senses."""
 
 import math
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -12,13 +13,17 @@ from admire.data.submission import Prediction
 from admire.metrics.agreement import order_agreement
 from admire.metrics.figures import (
     MACRO,
+    at_coverages,
     paired_difference,
+    risk_curve,
+    sense_summary,
     summarise,
     summarise_languages,
+    summarise_sure,
     with_ndcg,
 )
 from admire.metrics.item_figures import score_items
-from admire.metrics.metrics import wilson_interval
+from admire.metrics.metrics import calibration_error, wilson_interval
 
 BEST = tuple("abcde")
 WORST = tuple("edcba")
@@ -67,7 +72,7 @@ def test_predictions_are_joined_by_compound_and_sentence_or_by_the_compound_alon
 def test_of_a_run_a_row_that_two_languages_have_is_joined_within_each():
     gold = [replace(OWL, language="pt-br"), replace(OWL, language="pt-pt")]
     predictions = [
-        replace(predicted(OWL, order), language=language)
+        predicted(OWL, order)._replace(language=language)
         for order, language in ((WORST, "pt-pt"), (BEST, "pt-br"))
     ]
     assert top1(gold, predictions) == [1.0, 0.0]
@@ -123,7 +128,7 @@ def test_subtask_b_has_the_organisers_six_figures():
 
 
 def test_a_runs_predictions_have_their_senses_and_the_first_of_subtask_b_counts():
-    prediction = replace(told("early bird", "c"), order=tuple("abcd"), probability_idiomatic=0.8)
+    prediction = told("early bird", "c")._replace(order=tuple("abcd"), probability_idiomatic=0.8)
     (row,) = score_items(SHOWN[1:2], [prediction], "run").to_dict("records")
     assert (row["predicted_type"], row["probability_idiomatic"]) == ("idiomatic", 0.8)
     assert row["item_accuracy"] == 0  # of c, though a comes first in the order
@@ -215,3 +220,61 @@ def test_an_interval_says_no_more_than_its_items_can(orders, top1, dcg):
             assert all(map(math.isnan, ends)), metric
         else:
             assert ends == pytest.approx(expected, abs=0.1 if len(orders) == 20 else 1e-9)
+
+
+IDIOMATIC, LITERAL = "idiomatic", "literal"
+
+
+def told_senses(
+    *rows: tuple[str | None, str | None, float, float], what: str = "top1"
+) -> pd.DataFrame:
+    """Items by their true sense, the predicted one, its probability, and whether the first is
+    right."""
+    p = "probability_idiomatic"
+    table = pd.DataFrame(rows, columns=["sentence_type", "predicted_type", p, what])
+    return table.assign(unsure=np.maximum(table[p], 1 - table[p]) < 0.7)
+
+
+SENSES = told_senses(
+    (IDIOMATIC, IDIOMATIC, 0.9, 1.0),
+    (LITERAL, LITERAL, 0.2, 0.0),  # as sure as the next
+    (LITERAL, IDIOMATIC, 0.8, 0.0),
+    (IDIOMATIC, None, math.nan, 1.0),  # no vote could be read
+    (LITERAL, LITERAL, 0.4, 1.0),
+)
+
+
+def test_a_curve_has_a_step_for_each_confidence_and_unread_items_come_last():
+    curve = risk_curve(SENSES)
+    assert curve["confidence"].tolist() == [0.9, 0.8, 0.6, 0.5]
+    assert curve["items"].tolist() == [1, 3, 4, 5]
+    assert curve["coverage"].tolist() == pytest.approx([0.2, 0.6, 0.8, 1.0])
+    assert curve["sense_risk"].tolist() == pytest.approx([0, 1 / 3, 1 / 4, 2 / 5])
+    assert curve["top1_risk"].tolist() == pytest.approx([0, 2 / 3, 2 / 4, 2 / 5])
+    assert at_coverages(curve)["items"].tolist() == [5, 5, 4, 4, 3, 3]
+
+
+def test_the_figures_of_the_sense_are_worked_out_by_hand():
+    summary = sense_summary(SENSES).set_index("metric")
+    assert summary["group"].unique().tolist() == ["all"]
+    means = summary["mean"].to_dict()
+    assert means == {
+        "sense_accuracy": pytest.approx(3 / 5),
+        "sense_aurc": pytest.approx((0 + 2 / 3 + 1 / 4 + 2 / 5) / 5),
+        "top1_aurc": pytest.approx((0 + 4 / 3 + 2 / 4 + 2 / 5) / 5),
+        "calibration_error": calibration_error([0.9, 0.2, 0.8, 0.4], [1, 0, 0, 0]),
+        "brier": pytest.approx((0.01 + 0.04 + 0.64 + 0.16) / 4),
+    }
+    assert summary["n"].to_dict() == dict.fromkeys(means, 5) | {"calibration_error": 4, "brier": 4}
+    assert ((summary["low"] <= summary["mean"]) & (summary["mean"] <= summary["high"])).all()
+
+
+def test_items_whose_sense_is_not_known_do_not_count():
+    more = pd.concat([SENSES, told_senses((None, IDIOMATIC, 1.0, 0.0))], ignore_index=True)
+    pd.testing.assert_frame_equal(risk_curve(more), risk_curve(SENSES))
+    pd.testing.assert_frame_equal(sense_summary(more), sense_summary(SENSES))
+
+
+def test_figures_without_unsure_items_are_those_of_the_others():
+    summary = summarise_sure(SENSES).set_index(["group", "metric"])
+    assert summary.loc[("all", "top1"), ["n", "mean"]].tolist() == [4, 0.5]

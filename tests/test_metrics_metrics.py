@@ -22,7 +22,6 @@ from admire.metrics.metrics import (
     corr_official,
     corr_rank,
     dcg,
-    evenness,
     item_accuracy,
     kendall_tau,
     macro_intervals,
@@ -187,15 +186,6 @@ def test_a_statistic_of_a_sample_is_that_of_its_items(pairs, data):
 def test_wilsons_interval_is_scipys(right, of):
     peer = stats.binomtest(right, of).proportion_ci(method="wilson")
     assert wilson_interval(right / of, of) == pytest.approx((peer.low, peer.high), abs=1e-12)
-
-
-def test_evenness_is_judged_as_a_chi_square_test_does():
-    places = [(0, 4)] * 60 + [(1, 4)] * 45 + [(2, 4)] * 40 + [(3, 4)] * 55
-    found = evenness(places, draws=20000)
-    assert found.p == pytest.approx(stats.chisquare(found.counts).pvalue, abs=0.02)
-    mixed = evenness([(0, 2), (0, 2), (3, 4), (2, 4)])
-    assert (mixed.counts, mixed.expected) == ((2, 0, 1, 1), (1.5, 1.5, 0.5, 0.5))
-    assert evenness([(0, 2), (1, 2)]).p == 1  # no draw is more even
 
 
 def test_the_confidence_is_the_probability_of_the_predicted_sense():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,16 +59,17 @@ def check_set(
     log_notes(rows.notes)
     skip = (lambda fault: None) if faults else None
     read_again = partial(read, rows=RowReader(look=rows.look, skip=skip))
-    return collector, faults, read_again if count > KEPT else lambda: iter(kept)
+    return collector, faults, read_again if count > KEPT else partial(iter, kept)
 
 
-@dataclass
 class SetCounts:
     """Counts of what can be used of a set, and its links to places outside its folder."""
 
-    folder: Path  # of the pictures, resolved
-    counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTS, 0)))
-    links: dict[str, None] = field(default_factory=dict)
+    def __init__(self, folder: Path) -> None:
+        """Take the folder of the pictures, resolved."""
+        self.folder = folder
+        self.counts = Counter(dict.fromkeys(COUNTS, 0))
+        self.links: dict[str, None] = {}
 
     def add(self, item: Item) -> None:
         """Count an item's candidates, sequence and gold."""
@@ -88,22 +89,20 @@ class SetCounts:
                 self.links[f"{picture} → {target}"] = None
 
 
-def refuse_faults(data: str | Path, faults: Sequence[Fault]) -> None:
-    """Refuse a set that has faults; the log has them, if there are several."""
-    if len(faults) == 1:
+def report_faults(data: str | Path, faults: Sequence[Fault], *, skip: bool) -> None:
+    """Log the first faults of a set, each with what is skipped for it; if none is, refuse the set.
+
+    A single fault is not logged then, as it is the error itself.
+    """
+    if len(faults) == 1 and not skip:
         raise UserError(faults[0].what, *faults[0].settings, "skip_bad")
-    if faults:
-        log_faults(faults)
+    for fault in faults[:LOGGED]:
+        log.warning("%s%s", fault.what, f" Skipped: the {fault.lost}." if skip else "")
+    if len(faults) > LOGGED:
+        log.warning("… and %d more; admire check lists them all.", len(faults) - LOGGED)
+    if faults and not skip:
         raise UserError(
             f"{data}: {len(faults)} problems. Correct them, or skip the items concerned.",
             *dict.fromkeys(name for fault in faults for name in fault.settings),
             "skip_bad",
         )
-
-
-def log_faults(faults: Sequence[Fault], *, left_out: bool = False) -> None:
-    """Log the first faults, with what is ``left_out`` for each, and how many more there are."""
-    for fault in faults[:LOGGED]:
-        log.warning("%s%s", fault.what, f" Skipped: the {fault.lost}." if left_out else "")
-    if len(faults) > LOGGED:
-        log.warning("… and %d more; admire check lists them all.", len(faults) - LOGGED)

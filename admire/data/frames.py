@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, islice, product, repeat, starmap
 from pathlib import Path
 from typing import Any, cast
 
@@ -97,11 +97,12 @@ def items_from_frame(
 def first_texts(things: Iterator[Given]) -> tuple[str, Iterator[Given]]:
     """Return the texts of the first things, by which a language is detected, and all things."""
     first = list(islice(things, DETECTED))
-    return " ".join(_text_of(thing) for _, thing in first), chain(first, things)
+    return " ".join(map(_text_of, first)), chain(first, things)
 
 
-def _text_of(thing: object) -> str:
+def _text_of(given: Given) -> str:
     """Return a row's sentence or else its captions, unless it says its language."""
+    _, thing = given
     row = plain_row(thing) if isinstance(thing, Mapping) else {}
     if row.get("language"):
         return ""
@@ -129,7 +130,7 @@ def manifest_row(thing: Item | Mapping[str, Any], where: str, reader: RowReader)
 
 def plain_row(cells: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row in memory with cells as a file has them."""
-    return {str(name): _cell(value) for name, value in cells.items()}
+    return dict(zip(map(str, cells), map(_cell, cells.values()), strict=True))
 
 
 def items_to_frame(items: Iterable[Item]) -> pd.DataFrame:
@@ -139,14 +140,12 @@ def items_to_frame(items: Iterable[Item]) -> pd.DataFrame:
     ``image1_path``, …, which say where pictures are. The index counts from 1.
     """
     rows = [_row(item) for item in items]
-    names = list(dict.fromkeys(name for row in rows for name in row))
     needed = {name for row in rows for name, cell in row.items() if cell}
     needed |= {"compound", "sentence"}
     # Without its path, a picture's name would be looked for in the current folder.
     needed |= {name.replace("_name", "_path").replace("_image", "_path") for name in needed}
-    columns = [name for name in names if name in needed]
-    index = pd.RangeIndex(1, len(rows) + 1, name="item")
-    return pd.DataFrame(rows, index, columns)
+    table = pd.DataFrame(rows, pd.RangeIndex(1, len(rows) + 1, name="item"))
+    return table[[name for name in table if name in needed]]
 
 
 def _row(item: Item) -> dict[str, Any]:
@@ -189,7 +188,7 @@ def _cell(value: Any) -> Any:
         if value.keys() <= HUGGING_FACE and not value.get("bytes"):
             path = value.get("path") or ""  # of a dataset whose pictures are not decoded
             return Path(path) if os.path.isfile(path) else path
-        return {key: _cell(inner) for key, inner in value.items()}
+        return dict(zip(value, map(_cell, value.values()), strict=True))
     return "" if pd.api.types.is_scalar(value) and pd.isna(value) else value
 
 
@@ -208,25 +207,23 @@ def describe_type(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-Numbers = tuple[list[int], list[int]]
-"""The numbers of the candidates' columns and of the sequence's."""
-
 LISTS = ("candidates", "sequence", "images", "captions")
 """The keys of a row that hold lists."""
 
-FIELDS = tuple(name for name in Row.model_fields if name not in (*LISTS, "word"))
+FIELDS = Row.model_fields.keys() - {*LISTS, "word"}
 """The columns of an item itself. V-WSD's files have no header, so no column is called ``word``."""
 
 NOT_USED = ("word", "id", "subset")
 """Keys that rows may have, and that are not read."""
 
-OF_NUMBER = (
-    ("image{}", "image{}_name", "image{}_caption"),
-    ("sequence{}", "sequence_image{}", "sequence_caption{}"),
-)
+OF_NUMBER = {
+    "candidates": ("image{}", "image{}_name", "image{}_caption"),
+    "sequence": ("sequence{}", "sequence_image{}", "sequence_caption{}"),
+}
 """The columns of a candidate and of a picture in a sequence: the picture itself, its name, which
 also says where the picture is if there is no other column, and its caption."""
 
+_NUMBER = r"0|[1-9]\d{,8}"
 _LOOKS_SO = re.compile(
     r"(image|img|picture|photo|candidate|caption|sequence)(s|.*\d.*)?", re.IGNORECASE | re.DOTALL
 )
@@ -246,7 +243,7 @@ def item_row(
     names, known = tuple(map(str, row)), tuple(CandidateCells.model_fields)
     check_item_columns(names, where, reader, all_read=all_read or bool({*LISTS} & row.keys()))
     lists: dict[str, Any] = {}
-    for key, numbers, columns in zip(LISTS, candidate_columns(names), OF_NUMBER, strict=False):
+    for key, numbers in zip(OF_NUMBER, candidate_columns(names), strict=True):
         things = row.get(key)
         for k, cells in enumerate(things if isinstance(things, list) else (), start=1):
             if isinstance(cells, Mapping):
@@ -255,28 +252,26 @@ def item_row(
                 for name in cells.keys() - {*known, *HUGGING_FACE}:
                     has = "It has 'image', 'caption' or both"
                     reader.note(f"not read: {_meant(name, known, 0.6)}. {has}.", place)
-        things = [_candidate(row, *(column.format(k) for column in columns)) for k in numbers]
-        for k, cells in zip(numbers, things, strict=True):
-            if key == "sequence" and not cells["image"]:
-                cells["image"] = _sequence_image(row, k, reader)
+        if not numbers:
+            continue
+        things = [_candidate(row, key, k, reader) for k in numbers]
         while ragged and things and not any(things[-1].values()):
             things.pop()
-        if numbers:
-            lists |= {key: things} | ({"images": [], "captions": []} if key == LISTS[0] else {})
+        lists |= {key: things} | ({"images": [], "captions": []} if key == "candidates" else {})
     return {**row, **lists}
 
 
-def _candidate(row: Mapping[str, Any], picture: str, name: str, caption: str) -> dict[str, Any]:
+def _candidate(row: Mapping[str, Any], key: str, k: int, reader: RowReader) -> dict[str, Any]:
+    """Return what a row's columns have of the candidate, or picture in the sequence, number k."""
+    picture, name, caption = (column.format(k) for column in OF_NUMBER[key])
     named, text = row.get(name, ""), row.get(caption, "")
     # A caption's name need not be that of a picture where pictures have a column.
     image = row.get(picture) or ("" if picture in row and text else named)
+    if key == "sequence" and not image:
+        file = f"s{k}.png"  # as AdMIRe calls it
+        folders = subfolders(str(row.get("compound", "")))
+        image = file if reader.find_files(map(os.path.join, folders, repeat(file))) else ""
     return {"name": named if picture in row else "", "image": image, "caption": text}
-
-
-def _sequence_image(row: Mapping[str, Any], k: int, reader: RowReader) -> str:
-    name = f"s{k}.png"  # as AdMIRe calls it
-    folders = subfolders(str(row.get("compound", "")))
-    return name if reader.find_files(os.path.join(folder, name) for folder in folders) else ""
 
 
 def check_item_columns(
@@ -296,18 +291,15 @@ def check_item_columns(
 @lru_cache(maxsize=64)
 def _known_columns(columns: tuple[str, ...], all_read: bool) -> tuple[tuple[str, ...], str]:
     """Return the columns that could be read, and what to say of others."""
-    digits = {number for name in columns for number in re.findall("[0-9]+", plain_name(name))}
-    numbers = candidate_columns(columns)
-    lists = (name for name in LISTS if not numbers[name == "sequence"])
-    of_number = (column.format(k) for of_key in OF_NUMBER for column in of_key for k in digits)
-    known = (*FIELDS, *lists, *of_number)
-    absent, unread, cure = [name for name in known if name not in columns], [], ""
+    digits = set(re.findall("[0-9]+", " ".join(map(plain_name, columns))))
+    candidates, sequence = candidate_columns(columns)
+    lists = ("sequence",) * (not sequence) + ("candidates", "images", "captions") * (not candidates)
+    known = (*FIELDS, *lists, *starmap(str.format, product(chain(*OF_NUMBER.values()), digits)))
+    absent, unread, cure = sorted({*known} - {*columns}), [], ""
     for name in columns:
         if name.strip() and name not in (*known, *NOT_USED):
-            meant, looks_so = (
-                _meant(name, absent, 0.6 if all_read else 0.8),
-                _LOOKS_SO.fullmatch(name),
-            )
+            meant = _meant(name, absent, 0.6 if all_read else 0.8)
+            looks_so = _LOOKS_SO.fullmatch(name)
             if all_read or looks_so or "?" in meant:
                 unread.append(meant)
             if looks_so:
@@ -323,12 +315,12 @@ def _meant(name: str, known: Sequence[str], cutoff: float) -> str:
 
 
 @lru_cache(maxsize=64)
-def candidate_columns(columns: tuple[str, ...]) -> Numbers:
+def candidate_columns(columns: tuple[str, ...]) -> tuple[list[int], list[int]]:
     """Find the numbers of the candidates and of the sequence's pictures in column names."""
-
-    def numbers(pattern: str) -> list[int]:
-        matches = (re.fullmatch(pattern, name) for name in columns)
-        return sorted({int(match[1]) for match in matches if match})
-
-    candidates = numbers(r"image(0|[1-9]\d{,8})(?:_name|_caption)?")
-    return candidates, numbers(r"sequence(?:_image|_caption)?(0|[1-9]\d{,8})")
+    candidates, sequence = set[int](), set[int]()
+    for name in columns:
+        if match := re.fullmatch(rf"image({_NUMBER})(?:_name|_caption)?", name):
+            candidates.add(int(match[1]))
+        elif match := re.fullmatch(rf"sequence(?:_image|_caption)?({_NUMBER})", name):
+            sequence.add(int(match[1]))
+    return sorted(candidates), sorted(sequence)

@@ -46,7 +46,7 @@ ADMIRE_2 = (
 )
 """The codes of the tasks' languages, by which submissions are called."""
 
-_CODES = {name.lower(): code for code, name in LANGUAGES.items()}  # Norwegian → no
+_CODES = dict(zip(map(str.lower, LANGUAGES.values()), LANGUAGES, strict=True))  # Norwegian → no
 _VARIANTS = {"brazil": "br", "portugal": "pt", "ecuador": "ec", "cyrillic": "cyrl", "latin": "latn"}
 _ALIASES = {"xe": "en", "xp": "pt", "nb": "no"}  # xe, xp: AdMIRe's extended English and Portuguese
 
@@ -83,11 +83,6 @@ _SET_WORDS = "subtask|task|admire|train|dev|test|eval|extended|sample|blind|gold
 """The rest of a file's name that begins with its language."""
 
 
-def guess_language(path: Path) -> str:
-    """Return the :func:`named_language`, or ``en``."""
-    return named_language(path) or "en"
-
-
 def named_language(path: Path) -> str | None:
     """Return the language that a file's name ends or begins with, or else its folder's ends with.
 
@@ -97,8 +92,8 @@ def named_language(path: Path) -> str | None:
     ``submission_Turkish.tsv`` → ``tr``; ``submission_Spanish-Ecuador.tsv`` → ``es-ec``;
     ``PT-BR_subtask_a.tsv`` → ``pt-br``.
     """
-    resolved = Path(os.path.abspath(path))
-    stem = resolved.stem.lower()
+    resolved = Path(os.path.abspath(path).lower())
+    stem = resolved.stem
     # Names of languages count only in file names: a folder may be called German after a person.
     names, begins = "|".join(_CODES), rf"[_.-]+(?:{_SET_WORDS})(?![a-z])"
     for pattern in (
@@ -110,7 +105,7 @@ def named_language(path: Path) -> str | None:
     code, variant = "([a-z]{2})", "[-_]([a-z]{2}|cyrl|latn)"
     ends = rf"(?:^|[_.-]){code}{variant}$", rf"(?:^|[_.-]){code}$"
     in_file = *ends, rf"^{code}{variant}{begins}", rf"^{code}{begins}"
-    folders = (folder.name.lower() for folder in resolved.parents[:2])
+    folders = resolved.parent.name, resolved.parent.parent.name
     for text, pattern in (*product([stem], in_file), *product(folders, ends)):
         match = re.search(pattern, text)
         if match and base_language(match[1]) in LANGUAGES:

@@ -9,9 +9,8 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -33,8 +32,7 @@ AdMIRe's 425 differ in 55 or more; copies at another scale, saved as JPEG of qua
 5 pixels or darkened differ in 33 at most."""
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A compound, sentence, caption or picture of an item, which has a place in its set, from 0.
 
     The digest of a text is 16 hexadecimal digits of the SHA-256 of :func:`plain`; of a picture, its
@@ -80,10 +78,11 @@ def digests(parts: Iterable[Part]) -> dict[str, list[str]]:
 def shared(parts: Iterable[Part], others: Digests) -> list[Part]:
     """Return the parts whose digests are among others; pictures count if they look alike."""
     parts = list(parts)
-    matches = {kind: set(others.get(kind, ())) for kind in KINDS}
+    matches = dict(zip(others, map(set, others.values()), strict=True))
     if pictures := [part.digest for part in parts if part.kind == "picture"]:
-        matches["picture"] |= alike(pictures, matches["picture"]).keys()
-    return [part for part in parts if part.digest in matches[part.kind]]
+        listed = others.get("picture", ())
+        matches["picture"] = {*listed, *alike(pictures, listed)}
+    return [part for part in parts if part.digest in matches.get(part.kind, ())]
 
 
 def alike(hashes: Iterable[str], others: Iterable[str]) -> dict[str, list[str]]:

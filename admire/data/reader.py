@@ -6,10 +6,10 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -41,7 +41,6 @@ from admire.data.items import Item
 from admire.data.languages import (
     base_language,
     check_language,
-    guess_language,
     language_name,
     language_of,
     named_language,
@@ -56,8 +55,8 @@ Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
 
 JSON = (".json", ".jsonl")
 """The suffixes of files whose rows are JSON objects."""
-NO_WORD = {"word": ""}
-"""Only V-WSD's files have words."""
+PATHS = ("", "PATH", "FILE", "FOLDER")
+"""What a reader takes if what follows its colon is a path, which has to exist."""
 READERS = dict.fromkeys((*TABLES, *JSON), "manifest") | {".tsv": "admire", ".txt": "vwsd"}
 """The readers of files that are named without one, by suffix. They also read folders."""
 
@@ -102,8 +101,8 @@ def iter_items(
     used it yields a :class:`admire.UserError`. What exists under the whole name comes first.
 
     Args:
-        language: of rows without one of their own; None guesses it from the file's name, see
-            :func:`guess_language`.
+        language: of rows without one of their own; None takes it from the file's name, see
+            :func:`named_language`, or detects it.
         images: folder of the images; None is that of the file. Names are paths below it, or, as
             annotation tools write them, end with the name of one file anywhere below it.
         gold: of V-WSD, see :func:`admire.data.vwsd.word_rows`.
@@ -123,15 +122,14 @@ def iter_items(
         for file in data_files(path, language):
             if gold and "gold" not in file.reader.arguments:
                 raise UserError(f"{file.name}: gold can be given only for V-WSD (.txt).", "gold")
-            reader = replace(reader, folder=file.folder, language=file.language)
+            reader = replace(reader, folder=file.folder, language=file.language or "en")
             reader = reader.with_images(images) if images else reader
-            things = file.rows(gold, reader)
-            named = file.reader.name == "vwsd" or named_language(file.path)
-            if not (language or named):
+            things = _given(file, gold, reader)
+            if not file.language:
                 text, things = first_texts(things)
-                reader = replace(reader, language=language_of(text) or file.language)
+                reader = replace(reader, language=language_of(text) or "en")
             if not language and base_language(reader.language) != "en":
-                by = "name" if reader.language == file.language else "sentences"
+                by = "name" if file.language else "sentences"
                 detected.append(f"{language_name(reader.language)} ({reader.language}) by the {by}")
             yield from islice(_items(file, things, reader), limit)
         if detected:  # once, as most sets are read several times
@@ -141,12 +139,48 @@ def iter_items(
             log_notes(reader.notes)
 
 
+def _given(file: DataFile, gold: str | Path | None, rows: RowReader) -> Iterator[Given]:
+    """Yield what a file's reader yields, each with its place.
+
+    Raises:
+        PluginError: the reader raises an exception.
+    """
+    with file.reader.blamed(file.name):
+        given = iter(file.reader.open(file.source, gold=gold and Path(gold), rows=rows))
+    for number in count(1):
+        where = f"{file.name}, item {number}"
+        with file.reader.blamed(where):
+            try:
+                thing = next(given)
+            except StopIteration:
+                return
+        if file.reader.ships:
+            row, thing = thing
+            where = f"{file.name}, row {row}"
+        yield where, thing
+
+
 def _items(file: DataFile, given: Iterable[Given], reader: RowReader) -> Iterator[Item]:
-    """Yield the items of the rows that can be used; report the others."""
+    """Yield the items of the rows that can be used; report the others.
+
+    Raises:
+        PluginError: one is neither an Item nor a dict, or has other types in it.
+    """
+    ragged, all_read = file.reader.name == "manifest", suffix_of(file.path) in JSON
     where = ""
     for where, thing in given:
         try:
-            item = reader.item(file.row(thing, where, reader), where)
+            if isinstance(thing, UserError):
+                raise thing
+            if file.reader.ships:
+                row = item_row(thing, where, reader, ragged=ragged, all_read=all_read)
+            elif isinstance(thing, Item | Mapping):
+                with file.reader.blamed(where):
+                    row = manifest_row(thing, where, reader)
+            else:
+                wrong = f"yielded {describe_type(thing)}, not an Item or a dict."
+                raise file.reader.error(wrong, where)
+            item = reader.item(row, where)
         except UserError as error:
             reader.report(error, "item")
         else:
@@ -178,77 +212,37 @@ def take_items(
     )
 
 
-@dataclass(frozen=True)
-class DataFile:
+class DataFile(NamedTuple):
     """A file of items, or what else a reader reads.
 
     Attributes:
         name: what messages call it.
         source: its path, or what else follows the colon.
+        path: the source as a path, without a sheet.
+        folder: of the images.
         reader: the plug-in that reads it.
-        language: of rows without one of their own, unless it is detected.
+        language: of rows without one of their own; None if it is to be detected.
     """
 
     name: str
     source: str
+    path: Path
+    folder: Path
     reader: Plugin
-    language: str
+    language: str | None
 
-    @property
-    def path(self) -> Path:
-        """The file or folder."""
-        return split_sheet(Path(self.source))[0]
 
-    @property
-    def folder(self) -> Path:
-        """The folder of the images."""
-        return self.path if self.path.is_dir() else self.path.parent
+def data_parts(data: str | Path) -> Iterator[Path]:
+    """Yield the files with the data: of a plug-in's folder all but pictures, by name.
 
-    def rows(self, gold: str | Path | None, rows: RowReader) -> Iterator[Given]:
-        """Yield what the reader yields, each with its place.
-
-        Raises:
-            PluginError: the reader raises an exception.
-        """
-        with self.reader.blamed(self.name):
-            given = iter(self.reader.open(self.source, gold=gold and Path(gold), rows=rows))
-        for number in count(1):
-            where = f"{self.name}, item {number}"
-            with self.reader.blamed(where):
-                try:
-                    thing = next(given)
-                except StopIteration:
-                    return
-            if self.reader.ships:
-                row, thing = thing
-                where = f"{self.name}, row {row}"
-            yield where, thing
-
-    def row(self, thing: Any, where: str, rows: RowReader) -> Mapping[str, Any]:
-        """Return what the reader yielded as :meth:`admire.data.rows.RowReader.item` takes it.
-
-        Raises:
-            PluginError: it is neither an Item nor a dict, or has other types in it.
-        """
-        if isinstance(thing, UserError):
-            raise thing
-        if self.reader.ships:
-            ragged, all_read = self.reader.name == "manifest", suffix_of(self.path) in JSON
-            return item_row(thing, where, rows, ragged=ragged, all_read=all_read)
-        if not isinstance(thing, Item | Mapping):
-            wrong = f"yielded {describe_type(thing)}, not an Item or a dict."
-            raise self.reader.error(wrong, where)
-        with self.reader.blamed(where):
-            return manifest_row(thing, where, rows)
-
-    def parts(self) -> Iterator[Path]:
-        """Yield the files with the data: of a plug-in's folder all but pictures, by name.
-
-        What is hidden or what admire wrote does not count.
-        """
-        if takes_path(self.reader) and self.path.is_file():
-            yield self.path
-        for folder, folders, names in os.walk(self.path) if takes_path(self.reader) else ():
+    What is hidden or what admire wrote does not count.
+    """
+    for file in data_files(data):
+        if file.reader.takes not in PATHS:
+            continue
+        if file.path.is_file():
+            yield file.path
+        for folder, folders, names in os.walk(file.path):
             shown = (name for name in sorted(folders) if not name.startswith("."))
             folders[:] = [name for name in shown if not Path(folder, name, MARKER).exists()]
             for name in sorted(names):
@@ -272,50 +266,40 @@ def data_files(data: str | Path, language: str | None = None) -> list[DataFile]:
     reader, source = _named_reader(data)
     path = Path(source)
     if reader and reader.name not in READERS.values():
-        if takes_path(reader) and not path.is_dir():
+        if reader.takes in PATHS and not path.is_dir():
             open_file(path).close()
-        tag = check_language(language) if language else guess_language(path)
-        return [DataFile(str(data), source, reader, tag)]
-    if os.path.isdir(path):
-        files = _files_in(path)
+        sources = {str(data): source}
     else:
-        open_file(path).close()
-        if not reader and (suffix := suffix_of(path)) not in READERS:
-            kinds = f"{', '.join((*TABLES, *JSON))}, a folder, or V-WSD's .txt"
-            what = f"is not {kinds}. Save a spreadsheet as .xlsx or CSV UTF-8"
-            raise UserError(f"{path}: {'is a ZIP. Unpack it' if suffix == '.zip' else what}.")
-        files = [path]
+        files = [*map(str, _files_at(path, reader))]
+        sources = dict(zip(files, files, strict=True))
     by_code: dict[str, DataFile] = {}
-    for file in files:
-        of_file = reader or registry.find("reader", READERS[suffix_of(file)])
+    for name, source in sources.items():
+        file = split_sheet(Path(source))[0]
+        of_file = reader or registry.find("reader", READERS[file.suffix.lower()])
+        tag: str | None
         if language:
             tag = check_language(language)
         elif of_file.name == "vwsd":
             prefix = re.match(r"([a-z]{2})\.", file.name.lower())  # fa.test.data.txt
             tag = prefix[1] if prefix else "en"
         else:
-            tag = guess_language(split_sheet(file)[0])
-        code = task_code(tag)
+            tag = named_language(file)
+        code = task_code(tag or "en")
         if code in by_code:
             raise UserError(
                 f"{path}: contains two files of one language ({code}), {by_code[code].path.name} "
                 f"and {file.name}. Keep one of them there, or name the file itself."
             )
-        by_code[code] = DataFile(str(file), str(file), of_file, tag)
+        folder = file if file.is_dir() else file.parent
+        by_code[code] = DataFile(name, source, file, folder, of_file, tag)
     return list(by_code.values())
 
 
 def full_name(data: str | Path) -> str:
     """Return a path or ``READER:PATH`` with an absolute path."""
     reader, source = _named_reader(data)
-    if not reader:
-        return os.path.abspath(source)
-    return f"{reader.name}:{os.path.abspath(source) if takes_path(reader) else source}"
-
-
-def takes_path(reader: Plugin) -> bool:
-    """Return whether what follows a reader's colon is a path, which has to exist."""
-    return reader.takes in ("", "PATH", "FILE", "FOLDER")
+    path = os.path.abspath(source) if not reader or reader.takes in PATHS else source
+    return f"{reader.name}:{path}" if reader else path
 
 
 def split_name(data: str | Path) -> tuple[str, str]:
@@ -332,25 +316,37 @@ def _named_reader(data: str | Path) -> tuple[Plugin | None, str]:
     if not source:
         raise registry.unknown("reader", str(data))
     reader = registry.find("reader", name)
-    if takes_path(reader):
+    if reader.takes in PATHS:
         return reader, os.path.expanduser(source)
     return reader, re.sub("^([a-z]+):/+", r"\1://", source)  # a Path has one slash for two
 
 
-def _files_in(folder: Path) -> list[Path]:
+MANIFEST = r"manifest\.(csv|jsonl|parquet|xlsx)"
+TSVS = (r"([^.].*_)?subtask_[ab](_.*)?\.tsv", r"[^.].*\.tsv")
+"""The names of the files with items in a folder: a manifest, or else AdMIRe's, or any TSV's."""
+
+
+def _files_at(path: Path, reader: Plugin | None) -> list[Path]:
+    """Return a file that can be read, or the files with the items in a folder."""
+    if not os.path.isdir(path):
+        open_file(path).close()
+        if not reader and (suffix := suffix_of(path)) not in READERS:
+            kinds = f"{', '.join((*TABLES, *JSON))}, a folder, or V-WSD's .txt"
+            what = f"is not {kinds}. Save a spreadsheet as .xlsx or CSV UTF-8"
+            raise UserError(f"{path}: {'is a ZIP. Unpack it' if suffix == '.zip' else what}.")
+        return [path]
     try:
-        names = sorted(name for name in os.listdir(folder) if os.path.isfile(folder / name))
+        names = sorted(os.listdir(path))
     except OSError as error:
-        raise UserError(f"{folder}: cannot be read ({error.strerror}).") from None
-
-    def matching(pattern: str) -> list[Path]:
-        return [folder / name for name in names if re.fullmatch(pattern, name, re.IGNORECASE)]
-
-    manifests = matching(r"manifest\.(csv|jsonl|parquet|xlsx)")
-    files = manifests or matching(r"([^.].*_)?subtask_[ab](_.*)?\.tsv") or matching(r"[^.].*\.tsv")
-    if not files or len(manifests) > 1:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    for pattern in (MANIFEST, *TSVS):
+        matches = re.compile(pattern, re.IGNORECASE).fullmatch
+        files = [path / name for name in names if matches(name) and os.path.isfile(path / name)]
+        if files:
+            break
+    if not files or (pattern == MANIFEST and len(files) > 1):
         raise UserError(
-            f"{folder}: expected one manifest.csv or manifest.jsonl, or a TSV for each language, "
+            f"{path}: expected one manifest.csv or manifest.jsonl, or a TSV for each language, "
             f"in this folder, found {len(files)}. Name the file itself."
         )
     return files
@@ -366,7 +362,7 @@ def table_rows(path: str) -> Iterator[FileRow]:
             if not own and not candidate_columns(tuple(table))[1]:
                 check_columns(Path(path), table, ("sentence",))
         for number, row in numbered_rows(table):
-            yield number, row | NO_WORD
+            yield number, row | {"word": ""}  # only V-WSD's files have words
 
 
 @registry.register("reader", "manifest", takes="PATH")
@@ -376,4 +372,4 @@ def manifest_rows(path: str) -> Iterator[FileRow]:
         yield from table_rows(path)
         return
     for number, row in json_rows_or_errors(Path(path)):
-        yield number, row if isinstance(row, UserError) else row | NO_WORD
+        yield number, row if isinstance(row, UserError) else row | {"word": ""}

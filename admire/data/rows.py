@@ -7,14 +7,14 @@ import logging
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import repeat, zip_longest
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import unquote
 
 from pydantic import (
@@ -42,8 +42,7 @@ Look = Callable[[Path], object]
 """Raises UserError for a picture that cannot be used."""
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """A fault of a set: the file and row that cannot be used as they are, and why.
 
     ``lost`` has to be left out for it: the picture of a candidate that has a caption, the
@@ -132,8 +131,8 @@ class RowReader:
             word=cells.word,
             definitions=tuple(cells.definitions),
         )
-        if self.whole and self.skip:
-            item = _without_empty(item, start)
+        if len(item.things) < len(cells.candidates) + len(cells.sequence):
+            item = _without_dropped(item, cells, start)
         if item.sentence and find_compound(item.sentence, item.phrase) is None:
             self.note("the compound is not in its sentence.", where)
         return item
@@ -141,48 +140,38 @@ class RowReader:
     def _candidates(
         self, row: Row, key: Literal["candidates", "sequence"], start: str
     ) -> tuple[Candidate, ...]:
-        """Build a row's candidates or its sequence, and find their images."""
+        """Build a row's candidates or its sequence, and find their images.
+
+        One that has neither image nor caption is dropped, if items have to be whole.
+        """
         candidates: list[Candidate] = []
-        for number, (name, cells) in enumerate(row.by_name(key).items(), start=1):
+        for number, cells in enumerate(getattr(row, key), start=1):
             image, place = None, f"{start}{key.removesuffix('s')} {number}"
             try:
                 image = self._image(cells, row, place)
                 if self.by_name and image and image in [other.image for other in candidates]:
-                    raise UserError(f"{place}: '{name}' and another candidate are both {image}.")
+                    same = f"'{cells.name}' and another candidate are both {image}"
+                    raise UserError(f"{place}: {same}.")
             except UserError as error:
                 self.report(error, "picture" if cells.caption else "candidate")
-            candidates.append(Candidate(name, image, cells.caption or None))
+            if image or cells.caption or not self.whole:
+                candidates.append(Candidate(cells.name, image, cells.caption or None))
         return tuple(candidates)
 
     def _image(self, cells: CandidateCells, row: Row, where: str) -> Path | None:
-        """Find a candidate's image; None where it can do without."""
-        name, needed = cells.image, self.whole and not cells.caption
+        """Find a candidate's image, and look at it; None where it can do without."""
+        name = file = cells.image
         if isinstance(name, Path):
             if not os.path.isfile(name):
                 raise UserError(f"{where}: the picture {name} does not exist.")
-            return self._looked_at(name, where)
-        if not name and needed:
+        elif name:
+            file = self._only_file(name, row.compound, where)
+        elif self.whole and not cells.caption:
             raise UserError(f"{where}: has neither a caption nor an image name.")
-        if not name:
+        if not file:
+            if name:
+                self._do_without(cells, row, where)
             return None
-        places = self._places(name, row.compound, where)
-        if file := self._only_file(places, name, where):
-            return self._looked_at(file, where)
-        if needed or (cells.caption and self.look):
-            lacks = "neither a caption nor an image" if needed else "a caption but no image"
-            raise UserError(
-                f"{where}: has {lacks}: '{name}' is not in {self.folder} or "
-                + ("below it." if self.by_name else f"its folder '{row.compound}'."),
-                "images",
-            )
-        if cells.caption:
-            note = "the image is missing; only the caption is used."
-            hint = "" if self.by_name else " Is it elsewhere? --images FOLDER"
-            self.note(note + hint, f"{where}, '{name}'")
-        return None
-
-    def _looked_at(self, file: str | Path, where: str) -> Path:
-        """Return a picture's file after a look at it."""
         if self.look:
             try:
                 self.look(Path(file))
@@ -190,9 +179,23 @@ class RowReader:
                 raise UserError(f"{where}: {error}") from None
         return Path(file)
 
-    def _places(self, name: str, compound: str, where: str) -> list[str]:
-        """Return the paths below the folder at which a picture may be."""
-        places = []
+    def _do_without(self, cells: CandidateCells, row: Row, where: str) -> None:
+        """Refuse a named image that is missing, or count a warning where there is a caption."""
+        if cells.caption and not self.look:
+            hint = "" if self.by_name else " Is it elsewhere? --images FOLDER"
+            note = f"the image is missing; only the caption is used.{hint}"
+            self.note(note, f"{where}, '{cells.image}'")
+        elif cells.caption or self.whole:
+            lacks = "a caption but no image" if cells.caption else "neither a caption nor an image"
+            raise UserError(
+                f"{where}: has {lacks}: '{cells.image}' is not in {self.folder} or "
+                + ("below it." if self.by_name else f"its folder '{row.compound}'."),
+                "images",
+            )
+
+    def _only_file(self, name: str, compound: str, where: str) -> str | None:
+        """Return the picture of this name, if there is one; count other spellings."""
+        places: list[str] = []  # below the folder
         for path in dict.fromkeys((name, tool_path(name))) if self.by_name else (name,):
             try:
                 place = path_inside(self.folder, path, follow_links=True)
@@ -200,27 +203,24 @@ class RowReader:
                 if self.whole and not self.by_name:
                     raise UserError(f"{where}, image: {error}", "images") from None
             else:
-                places += [place, *(os.path.join(sub, place) for sub in subfolders(compound))]
-        return places
-
-    def _only_file(self, places: Sequence[str], name: str, where: str) -> str | None:
-        """Return the picture at one of these paths, if there is one; count other spellings."""
+                places += [place, *map(os.path.join, subfolders(compound), repeat(place))]
         files = self.find_files(places) or self._files_named(name)
+        if not files:
+            return None
         if len(files) > 1:
             several = ", ".join(os.path.relpath(file, self.folder) for file in files[:3])
             raise UserError(
                 f"{where}: '{name}' is not in {self.folder}, but {several} have similar names. "
                 "Write the path of one as it is."
             )
-        if files and self.by_name:
+        if self.by_name:
             if self.found.setdefault(files[0], name) != name:
                 self.note("another item names the same picture otherwise.", f"{where}, '{name}'")
-        elif files and files[0] not in (os.path.join(self.folder, place) for place in places):
-            note = (
-                "the picture's name differs in capitals, accents or slashes; the picture is used."
-            )
+        elif files[0] not in map(os.path.join, repeat(self.folder), places):
+            differs = "in capitals, accents or slashes"
+            note = f"the picture's name differs {differs}; the picture is used."
             self.note(note, f"{where}, '{name}'")
-        return files[0] if files else None
+        return files[0]
 
     def find_files(self, places: Iterable[str]) -> list[str]:
         """Return the file at the first of these paths below the folder that there is one at.
@@ -231,9 +231,9 @@ class RowReader:
         """
         places = list(places)
         # os.path's, because Path.is_file raises where a name is too long, and takes its time.
-        files = (os.path.join(self.folder, place) for place in places)
-        if file := next(filter(os.path.isfile, files), None):
-            return [file]
+        for place in places:
+            if os.path.isfile(file := os.path.join(self.folder, place)):
+                return [file]
         similar: dict[str, None] = {}
         for place in places:
             paths = [str(self.folder)]
@@ -362,7 +362,7 @@ def _picture(cell: object) -> object:
 
 
 class CandidateCells(BaseModel):
-    """A picture, a caption, or both, and a name. A text alone is a caption.
+    """A picture, a caption, or both, and a name.
 
     Attributes:
         image: the name of a file, or a Path.
@@ -374,20 +374,20 @@ class CandidateCells(BaseModel):
     image: Annotated[Any, BeforeValidator(_picture)] = ""
     caption: Annotated[Caption, Limit("caption")] = ""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _take(cls, cells: object) -> object:
-        if isinstance(cells, str):
-            return {"caption": cells}
-        if not isinstance(cells, Mapping) or cells.keys() <= HUGGING_FACE:
-            cells = {"image": cells}
-        image, name = cells.get("image"), ""
-        if isinstance(image, Mapping) and image.keys() <= HUGGING_FACE:
-            content, path = image.get("bytes"), image.get("path")
-            image, name = content or path, os.path.basename(path) if content and path else ""
-        elif isinstance(image, Path):
-            name = image.name
-        return {**cells, "image": image, "name": cells.get("name") or name}
+
+def _candidate_cells(thing: object) -> dict[str, Any]:
+    """Return a caption, a picture, or both, by column."""
+    if isinstance(thing, str):
+        return {"caption": thing}
+    if not isinstance(thing, Mapping) or thing.keys() <= HUGGING_FACE:
+        thing = {"image": thing}
+    image, name = thing.get("image"), ""
+    if isinstance(image, Mapping) and image.keys() <= HUGGING_FACE:
+        content, path = image.get("bytes"), image.get("path")
+        image, name = content or path, os.path.basename(path) if content and path else ""
+    elif isinstance(image, Path):
+        name = image.name
+    return {**thing, "image": image, "name": thing.get("name") or name}
 
 
 def _things(cell: object) -> object:
@@ -420,7 +420,9 @@ Definitions = Annotated[
 """What a compound means in its sentence, as a person says it."""
 
 
-Things = Annotated[list[CandidateCells], BeforeValidator(_things)]
+Things = Annotated[
+    list[Annotated[CandidateCells, BeforeValidator(_candidate_cells)]], BeforeValidator(_things)
+]
 
 
 class Row(BaseModel):
@@ -441,30 +443,30 @@ class Row(BaseModel):
     word: Annotated[Trimmed, Limit("word")] = ""
     definitions: Definitions = []
 
-    def by_name(self, key: Literal["candidates", "sequence"]) -> dict[str, CandidateCells]:
-        """Name candidates or a sequence after their images, or after their positions.
+    def _name(self, key: Literal["candidates", "sequence"]) -> Collection[str]:
+        """Name candidates or a sequence after their images or positions; return their names.
 
         Pictures in memory may have one name, so repeated ones get a number.
         """
-        named_cells: dict[str, CandidateCells] = {}
+        names: dict[str, None] = {}
         for k, cells in enumerate(getattr(self, key), start=1):
             held = isinstance(cells.image, Path)
             place = f"{'image' if held and key == 'candidates' else key.removesuffix('s')}{k}"
             name = first = cells.name or (not held and cells.image) or place
             number = 1
-            while name in named_cells:
+            while name in names:
                 if not held:
                     raise ValueError(f"{key}: '{name}' appears more than once")
                 number += 1
                 name = f"{first} ({number})"
-            named_cells[name] = cells
-        return named_cells
+            names[name], cells.name = None, name
+        return names
 
     @model_validator(mode="before")
     @classmethod
     def _join_lists(cls, row: Any) -> Any:
         """Make candidates of the lists of images and captions."""
-        images, captions = (_things(row.get(key)) for key in ("images", "captions"))
+        images, captions = map(_things, (row.get("images"), row.get("captions")))
         if not (isinstance(images, list) and isinstance(captions, list) and (images or captions)):
             return row
         if row.get("candidates"):
@@ -477,8 +479,8 @@ class Row(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         """Check that the cells fit together; messages begin with the column."""
-        names = self.by_name("candidates").keys()
-        self.by_name("sequence")
+        names = self._name("candidates")
+        self._name("sequence")
         if len(names) == 1:
             raise ValueError("candidates: only one is given; a ranking needs two or more")
         if names and self.expected_item:
@@ -507,24 +509,18 @@ def complain(error: ValidationError) -> str:
     return ": ".join(filter(None, (", ".join(place), complaint(error) + cure)))
 
 
-def _without_empty(item: Item, start: str) -> Item:
-    """Drop candidates that have neither image nor caption, from the gold too."""
-    candidates, sequence = (
-        tuple(candidate for candidate in whole if candidate.image or candidate.caption)
-        for whole in (item.candidates, item.sequence)
-    )
-    names = [candidate.name for candidate in candidates]
-    if item.candidates and len(names) < 2:
+def _without_dropped(item: Item, cells: Row, start: str) -> Item:
+    """Take candidates that were dropped out of the gold, if enough others are left."""
+    names = item.names
+    if cells.candidates and len(names) < 2:
         raise UserError(f"{start}candidates: fewer than two candidates are left.")
-    if item.sequence and not sequence:
+    if cells.sequence and not item.sequence:
         raise UserError(f"{start}sequence: no usable picture or caption is left.")
-    item = replace(item, candidates=candidates, sequence=sequence)
-    if item.expected_order and names:
-        order = tuple(name for name in item.expected_order if name in names)
-        item = replace(item, expected_order=order)
-    if item.expected_item and names and item.expected_item not in names:
-        item = replace(item, expected_item=None)
-    return item
+    if not names:
+        return item
+    order = tuple(name for name in item.expected_order or () if name in names)
+    best = item.expected_item if item.expected_item in names else None
+    return replace(item, expected_order=order or None, expected_item=best)
 
 
 @lru_cache(maxsize=1)

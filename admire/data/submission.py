@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, NamedTuple
 
 import pandas as pd
 from pydantic import BaseModel
@@ -23,8 +22,7 @@ COMPLETED = ("compound", "sentence_type", "expected_item")
 """Those of one to Subtask B."""
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(NamedTuple):
     """One row of a submission. ``sentence`` is None where the file does not have the column.
 
     ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
@@ -41,7 +39,7 @@ class Prediction:
     probability_idiomatic: float | None = None
     unsure: bool = False
     language: str | None = None
-    row: int | None = field(default=None, compare=False)
+    row: int | None = None
 
 
 class _Row(BaseModel):
@@ -68,19 +66,15 @@ def add_predictions(
         columns: those of :data:`HANDED_IN` that it has. None are ``compound``, ``expected_order``,
             ``sentence`` and ``sentence_type``; in Subtask B :data:`COMPLETED`.
     """
-    cells = {
-        "compound": [p.compound for p in predictions],
-        "expected_order": [str(list(p.order)) for p in predictions],
-        "sentence": [p.sentence or "" for p in predictions],
-        "sentence_type": [p.sentence_type or "" for p in predictions],
-    }
-    if any(p.expected_item for p in predictions):
-        del cells["expected_order"], cells["sentence"]
-        cells["expected_item"] = [p.expected_item or "" for p in predictions]
-    elif predictions and all(p.sentence is None for p in predictions):
-        del cells["sentence"]
-    table = pd.DataFrame(cells, columns=list(columns or cells))
-    add_table(file, table, separator="\t", header=header)
+    table = pd.DataFrame(list(predictions), columns=Prediction._fields)
+    has = table.notna().any()
+    if columns is None and has["expected_item"]:
+        columns = COMPLETED
+    elif columns is None:
+        sentence = ["sentence"] if has["sentence"] or table.empty else []
+        columns = ["compound", "expected_order", *sentence, "sentence_type"]
+    table["expected_order"] = table.pop("order").map(list).map(str)
+    add_table(file, table[list(columns)].fillna(""), separator="\t", header=header)
 
 
 def add_orders(file: IO[str], predictions: Iterable[Prediction]) -> None:

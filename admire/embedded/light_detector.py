@@ -24,7 +24,7 @@ from admire.core.storage import write_whole
 from admire.data.compounds import find_compound
 from admire.data.languages import base_language
 from admire.encoders import Query, QueryEncoder, open_context_encoder
-from admire.metrics.leakage import check_card
+from admire.metrics.leakage import Card
 from admire.prompts import Prompts
 from admire.senses.detector import Use, describe_untrained, expected_accuracy, trained_languages
 from admire.senses.sense import Sense, likelier
@@ -227,7 +227,7 @@ def open_light(file: str) -> LightDetector:
 def _read(text: str) -> LightDetector:
     """Read a detector from the text of its file."""
     file = _File.model_validate_json(text)
-    check_card(file.card)
+    Card.model_validate(file.card)
     weights, biases = np.array(file.weights), np.array(file.biases)
     if biases.shape != weights.shape[:1]:
         raise ValueError("each head needs a bias")

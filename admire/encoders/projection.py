@@ -14,7 +14,7 @@ from admire.core.errors import UserError, needs_extra
 from admire.core.storage import replace_folder
 from admire.encoders import Vectors
 from admire.encoders.training_settings import HeadTraining
-from admire.metrics.leakage import check_card
+from admire.metrics.leakage import Card
 
 with needs_extra("train", "A projection head"):
     import torch
@@ -96,7 +96,7 @@ def load_projection(folder: Path) -> Projection:
         history = tuple(Epoch(**epoch) for epoch in card.pop("history"))
         for name in ("name", "identity"):
             card["encoder"][name].strip()
-        check_card(card)
+        Card.model_validate(card)
     except Exception as error:  # a damaged file makes the readers raise nearly anything
         damaged = f"{folder}: the head cannot be read ({error}). Train it again."
         raise UserError(damaged, "head") from None

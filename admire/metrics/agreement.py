@@ -108,20 +108,11 @@ def order_agreement(
         mean of :func:`admire.metrics.metrics.kendall_tau` of their orders, which submissions to
         Subtask B do not have.
     """
-    pairs = [*zip(first, second, strict=True)]
-    figures = {
-        "same_first": [_first(one) == _first(other) for one, other in pairs],
-        "kendall_tau": [
-            metrics.kendall_tau(one.order, other.order)
-            if min(len(one.order), len(other.order)) > 1
-            else math.nan
-            for one, other in pairs
-        ],
-    }
-    scored = pd.DataFrame(figures, dtype=float).assign(sentence_type=None)
-    return summarise(scored, columns=[*figures], seed=seed, shares=["same_first"])
-
-
-def _first(prediction: Prediction) -> str | None:
-    """Return the candidate that is first; a submission to Subtask B names it alone."""
-    return prediction.order[0] if prediction.order else prediction.expected_item
+    figures, rows = ["same_first", "kendall_tau"], []
+    for pair in zip(first, second, strict=True):
+        # A submission to Subtask B names the first candidate alone.
+        one, other = (row.order or (row.expected_item or "",) for row in pair)
+        tau = metrics.kendall_tau(one, other) if min(len(one), len(other)) > 1 else math.nan
+        rows.append((one[0] == other[0], tau))
+    scored = pd.DataFrame(rows, columns=figures, dtype=float).assign(sentence_type=None)
+    return summarise(scored, columns=figures, seed=seed, shares=["same_first"])

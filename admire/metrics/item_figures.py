@@ -58,9 +58,7 @@ def score_items(
         {
             "compound": item.compound,
             "sentence": item.sentence,
-            "sentence_type": item.sentence_type,
             **score_item(item, prediction, name, numbers[id(item)], figures),
-            **sense_columns(prediction),
         }
         for item, prediction in _join(gold, predictions, name)
     ]
@@ -137,16 +135,6 @@ def describe_coverage(scored: int, items: int) -> str:
     return f"Gold is known for {scored} of {items} items; the figures are of these."
 
 
-def sense_columns(prediction: Prediction) -> dict[str, Any]:
-    """Return the sense of a run's prediction, for :func:`score_items`."""
-    p = prediction.probability_idiomatic
-    return {
-        "predicted_type": prediction.sentence_type,
-        "probability_idiomatic": math.nan if p is None else p,
-        "unsure": prediction.unsure,
-    }
-
-
 def drop_missing_senses(scored: pd.DataFrame, predicted: bool) -> pd.DataFrame:
     """Drop ``sense_accuracy`` if gold or predictions lack senses, and the run's empty columns."""
     if "sense_accuracy" in scored and not (predicted and scored["sentence_type"].notna().all()):
@@ -158,8 +146,10 @@ def drop_missing_senses(scored: pd.DataFrame, predicted: bool) -> pd.DataFrame:
 
 def score_item(
     item: Item, prediction: Prediction, name: str, number: int, figures: Mapping[str, Figure]
-) -> dict[str, float]:
-    """Return the figures of one item that it has; see :func:`score_items`.
+) -> dict[str, Any]:
+    """Return an item's sense, its figures if it has gold, and its predicted sense.
+
+    See :func:`score_items`.
 
     Args:
         number: of the item, for messages.
@@ -168,20 +158,27 @@ def score_item(
     Raises:
         UserError: the prediction does not fit the item, or a metric of another distribution fails.
     """
-    order, where = _order(item, prediction, name), f"{name}, item {number} ('{item.compound}')"
-    values = {
-        metric: figure(order, item, prediction.sentence_type, where)
-        for metric, figure in figures.items()
+    columns: dict[str, Any] = {"sentence_type": item.sentence_type}
+    if item.best:
+        order, where = _order(item, prediction, name), f"{name}, item {number} ('{item.compound}')"
+        for metric, figure in figures.items():
+            value = figure(order, item, prediction.sentence_type, where)
+            if value is not None:
+                columns[metric] = value
+    p = prediction.probability_idiomatic
+    return columns | {
+        "predicted_type": prediction.sentence_type,
+        "probability_idiomatic": math.nan if p is None else p,
+        "unsure": prediction.unsure,
     }
-    return {metric: value for metric, value in values.items() if value is not None}
 
 
 def _order(item: Item, prediction: Prediction, name: str) -> Sequence[str]:
     """Return the order to score; in Subtask B it may be the first candidate alone."""
+    expected = item.expected_order or ()
     if item.context == "word" and item.expected_item:
-        _check_order(item.names, item, prediction, name)
-        return prediction.order
-    if item.expected_item is not None:
+        expected = item.names
+    elif item.expected_item is not None:
         if prediction.expected_item is None:
             raise UserError(f"{name}: has no expected_item for '{item.compound}'.")
         if item.names and prediction.expected_item not in item.names:
@@ -191,15 +188,11 @@ def _order(item: Item, prediction: Prediction, name: str) -> Sequence[str]:
             )
         others = [other for other in prediction.order if other != prediction.expected_item]
         return (prediction.expected_item, *others)
-    expected = item.expected_order or ()
-    if len(expected) > 1 or expected[0] not in prediction.order:
-        _check_order(expected, item, prediction, name)
-    return prediction.order
-
-
-def _check_order(names: Sequence[str], item: Item, prediction: Prediction, name: str) -> None:
-    if sorted(prediction.order) != sorted(names):
+    elif len(expected) == 1 and expected[0] in prediction.order:
+        return prediction.order
+    if sorted(prediction.order) != sorted(expected):
         raise UserError(
             f"{name}: the order for '{item.compound}' does not name exactly the item's "
-            f"{len(names)} candidates: {', '.join(names)}."
+            f"{len(expected)} candidates: {', '.join(expected)}."
         )
+    return prediction.order

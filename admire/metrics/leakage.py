@@ -40,11 +40,6 @@ class Card(BaseModel):
     other_languages: dict[str, _Measured] = Field({}, alias="other languages")
 
 
-def check_card(card: object) -> None:
-    """Raise a ValueError for a card that is not an object, or has other digests or figures."""
-    Card.model_validate(card)
-
-
 def training_digests(model: object) -> Digests | None:
     """Return the list on the card of a head or detector; None where there is none."""
     card = getattr(model, "card", {SAW: None})
@@ -89,11 +84,11 @@ def find_leaks(
 
 def merge_leaks(leaked: Iterable[Leaks]) -> dict[str, list[Kind]]:
     """Return the kinds of an item's parts that were seen in any of several runs."""
-    merged: dict[str, dict[Kind, None]] = {}
+    merged: dict[str, list[Kind]] = {}
     for run_leaks in leaked:
         for model, kinds in run_leaks.items():
-            merged.setdefault(model, {}).update(dict.fromkeys(kinds))
-    return {model: list(kinds) for model, kinds in merged.items()}
+            merged[model] = list(dict.fromkeys([*merged.get(model, ()), *kinds]))
+    return merged
 
 
 def warn_of_shared(
@@ -148,7 +143,7 @@ def describe_leaks(
     items: of ``columns``, or of those of :func:`admire.metrics.item_figures.score_items`.
     """
     sentences = []
-    for model in sorted({model for item_leaks in leaked for model in item_leaks}):
+    for model in sorted(set[str]().union(*leaked)):
         kinds = [
             (kind, k) for k, item_leaks in enumerate(leaked) for kind in item_leaks.get(model, ())
         ]
@@ -157,10 +152,12 @@ def describe_leaks(
             f"{count} of {len(leaked)} items share {count_parts(kinds)} with what the {model} saw "
             "in training."
         )
+    if not sentences:
+        return []
     unseen = [not any(item_leaks.values()) for item_leaks in leaked]
-    if sentences and not any(unseen):
+    if not any(unseen):
         sentences.append("So these figures say little about unseen items.")
-    elif sentences:
+    else:
         names = columns or item_metrics(scored)
         means = scored.loc[unseen, list(names)].mean()
         figures = ", ".join(f"{name} {means[name]:.3f}" for name in names)

@@ -1,40 +1,30 @@
-"""Formulas: metrics of items, figures of probabilities, bootstrap intervals, evenness of places."""
+"""Formulas: metrics of items, figures of probabilities, bootstrap intervals."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from numbers import Real
 from statistics import NormalDist
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from admire.core.registry import Plugin, find, names, register
-from admire.core.schema import Seed, check_setting
 from admire.data.items import Item, SenseLabel
 
 BEST_DCG = 3 + 1 / math.log2(3)
 """The :func:`dcg` of the gold order. DCG divided by it is the NDCG@5 of AdMIRe 2, if there are five
 candidates; a random order has the mean 0.650."""
 
-DEFAULT: list[str] = []
+DEFAULT = ("top1", "dcg", "corr_official", "corr_rank", "mrr", "item_accuracy", "sense_accuracy")
 """The metrics that an item has if none are named, in the order of tables."""
 
-Metric = TypeVar("Metric", bound=Callable[..., float | None])
 
-
-def _default(name: str, **facts: Any) -> Callable[[Metric], Metric]:
-    """Register a metric of :data:`DEFAULT`."""
-    DEFAULT.append(name)
-    return register("metric", name, **facts)
-
-
-@_default(
+@register(
+    "metric",
     "top1",
     heading="top-1",
     share=True,
@@ -45,7 +35,8 @@ def top1(order: Sequence[str], item: Item) -> float | None:
     return None if _is_sequence(item) else float(order[0] == item.best)
 
 
-@_default(
+@register(
+    "metric",
     "dcg",
     heading="DCG",
     about="Discounted cumulative gain: how far up the two best candidates by gold stand. With five "
@@ -73,7 +64,8 @@ def ndcg5(order: Sequence[str], item: Item) -> float | None:
     return None if gain is None else gain / BEST_DCG
 
 
-@_default(
+@register(
+    "metric",
     "corr_official",
     about="The task's own correlation, of the alphabetical ranks of file names. It is there to "
     "compare with published figures.",
@@ -88,12 +80,12 @@ def corr_official(order: Sequence[str], item: Item) -> float | None:
     """
     if not (expected := _whole_order(item)):
         return None
-    alphabetical = sorted(expected)
-    ranks = ([alphabetical.index(name) for name in names] for names in (expected, order))
-    return _spearman(*ranks)
+    rank = sorted(expected).index
+    return _spearman([*map(rank, expected)], [*map(rank, order)])
 
 
-@_default(
+@register(
+    "metric",
     "corr_rank",
     about="Spearman's correlation of the predicted order with the gold order, from −1 to 1.",
 )
@@ -101,10 +93,11 @@ def corr_rank(order: Sequence[str], item: Item) -> float | None:
     """Return Spearman's correlation of the candidates' expected and predicted positions."""
     if not (expected := _whole_order(item)):
         return None
-    return _spearman(range(len(expected)), [order.index(name) for name in expected])
+    return _spearman(range(len(expected)), [*map(order.index, expected)])
 
 
-@_default(
+@register(
+    "metric",
     "mrr",
     heading="MRR",
     about="Mean reciprocal rank: an item has 1 if the right image is first, 1/2 if it is second, "
@@ -116,7 +109,8 @@ def mrr(order: Sequence[str], item: Item) -> float | None:
     return 1 / (1 + order.index(right)) if right else None
 
 
-@_default(
+@register(
+    "metric",
     "item_accuracy",
     heading="item accuracy",
     share=True,
@@ -127,7 +121,8 @@ def item_accuracy(order: Sequence[str], item: Item) -> float | None:
     return float(order[0] == item.expected_item) if _is_sequence(item) else None
 
 
-@_default(
+@register(
+    "metric",
     "sense_accuracy",
     heading="sense accuracy",
     share=True,
@@ -148,8 +143,11 @@ def open_metrics(names: Iterable[str] = ()) -> dict[str, Figure]:
     Raises:
         UserError: a name is unknown.
     """
-    opened = [find("metric", name) for name in dict.fromkeys((*DEFAULT, *names))]
-    return {each.name: partial(_figure, each, "sense" in each.arguments) for each in opened}
+    figures: dict[str, Figure] = {}
+    for name in dict.fromkeys((*DEFAULT, *names)):
+        plugin = find("metric", name)
+        figures[plugin.name] = partial(_figure, plugin, "sense" in plugin.arguments)
+    return figures
 
 
 def _figure(
@@ -252,7 +250,7 @@ def bootstrap_intervals(
         drawn = rng.integers(0, count, size=(min(step, resamples - start), count))
         for k, statistic in enumerate(statistics):
             values[k, start : start + step] = statistic(drawn)
-    return [(float(low), float(high)) for low, high in np.nanquantile(values, ENDS, axis=1).T]
+    return list(zip(*np.nanquantile(values, ENDS, axis=1).tolist(), strict=True))
 
 
 def macro_intervals(
@@ -275,8 +273,7 @@ def macro_intervals(
             items = rng.integers(0, len(values), size=(len(part), len(values)))
             for figure, column in enumerate(values.T):
                 means[part[:, 0], part[:, 1], figure] = column.take(items).mean(axis=1)
-    ends = np.quantile(means.mean(axis=1), ENDS, axis=0)
-    return [(float(low), float(high)) for low, high in ends.T]
+    return list(zip(*np.quantile(means.mean(axis=1), ENDS, axis=0).tolist(), strict=True))
 
 
 def sums_in_samples(
@@ -318,18 +315,15 @@ def calibration(probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int
     gaps = p - outcomes
 
     def errors(drawn: Drawn) -> npt.NDArray[np.float64]:
-        total: npt.NDArray[np.float64] = np.abs(
-            sums_in_samples(bin_of[drawn], bins, gaps[drawn])
-        ).sum(axis=1)
-        return total / len(p)
+        sums = np.abs(sums_in_samples(bin_of[drawn], bins, gaps[drawn]))
+        return np.asarray(sums.sum(axis=1) / len(p))
 
     return errors
 
 
 def brier(probabilities: npt.ArrayLike, happened: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return the squared error of each probability; the mean is Brier's score, 0 at best."""
-    errors: npt.NDArray[np.float64] = np.subtract(probabilities, happened, dtype=float) ** 2
-    return errors
+    return np.square(np.subtract(probabilities, happened, dtype=float))
 
 
 def risk_coverage(
@@ -367,8 +361,7 @@ def risk_area(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> Statistic:
         lost = np.cumsum(times * sorted_losses, axis=1)[:, ends]
         risks = lost / np.maximum(counts, 1)
         widths = np.diff(counts, axis=1, prepend=0)
-        total: npt.NDArray[np.float64] = (widths * risks).sum(axis=1) / counts[:, -1]
-        return total
+        return np.asarray((widths * risks).sum(axis=1) / counts[:, -1])
 
     return areas
 
@@ -389,45 +382,6 @@ def wilson_interval(share: float, count: int) -> tuple[float, float]:
     half = spread / (1 + z * z / count)
     low, high = middle - half, middle + half  # nearly 0 and 1 where they are just that
     return max(0.0, min(low, share)), min(1.0, max(high, share))
-
-
-@dataclass(frozen=True)
-class Evenness:
-    """How evenly something is spread over places.
-
-    Attributes:
-        counts: how often it is on each place.
-        expected: the mean counts if all places of an item were equally likely.
-        p: the probability that chance alone is at least as uneven, by simulation.
-    """
-
-    counts: tuple[int, ...]
-    expected: tuple[float, ...]
-    p: float
-
-
-def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int = 0) -> Evenness:
-    """Judge how evenly places, from 0, are filled; each is given with the number to choose from.
-
-    Chance is simulated ``draws`` times.
-    """
-    check_setting("seed", seed, Seed)
-    sizes: Counter[int] = Counter()
-    filled: Counter[int] = Counter()
-    for place, count in places:
-        sizes[count] += 1
-        filled[place] += 1
-    width, rng = max(sizes), np.random.default_rng(seed)
-    expected = np.zeros(width)
-    drawn = np.zeros((draws, width))
-    for count, times in sorted(sizes.items()):
-        expected[:count] += times / count
-        drawn[:, :count] += rng.multinomial(times, [1 / count] * count, size=draws)
-    counts = np.array([filled[k] for k in range(width)])
-    uneven = ((counts - expected) ** 2 / expected).sum()
-    chance = ((drawn - expected) ** 2 / expected).sum(axis=1)
-    p = (1 + (chance >= uneven - 1e-9).sum()) / (draws + 1)
-    return Evenness(tuple(counts.tolist()), tuple(expected.tolist()), float(p))
 
 
 def confidence(probability_idiomatic: float | None, sense: str | None) -> float:

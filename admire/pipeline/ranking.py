@@ -25,7 +25,7 @@ from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.overlap import Kind
 from admire.data.submission import Prediction
 from admire.metrics.figures import summarise
-from admire.metrics.item_figures import drop_missing_senses, score_item, sense_columns
+from admire.metrics.item_figures import drop_missing_senses, score_item
 from admire.metrics.metrics import confidence, open_metrics
 from admire.pipeline.record import used_gold_sense
 from admire.rankers.judgement import Judgement, Part
@@ -404,9 +404,7 @@ class RunScores:
             self._rows[len(self.items)] = {
                 "compound": item.compound,
                 "sentence": item.sentence,
-                "sentence_type": item.sentence_type,
                 **score_item(item, prediction, "the run", number, self._figures),
-                **sense_columns(prediction),
                 "language": item.language,
                 "seen": ranking.seen,
             }

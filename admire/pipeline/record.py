@@ -16,7 +16,7 @@ from admire.core.machine import installed_version
 from admire.core.storage import open_file
 from admire.data.compounds import find_compound
 from admire.data.languages import language_name
-from admire.data.reader import data_files, full_name
+from admire.data.reader import data_parts, full_name
 from admire.senses.detector import list_languages
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
     for kind, where in apart.items():
         if where:
             paths[kind] = os.path.abspath(where)
-    parts = [part for file in data_files(path) for part in file.parts()]
+    parts = list(data_parts(path))
     digest = hashlib.sha256()
     for part in parts:
         with open_file(part) as file:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from admire.core.errors import UserError
 from admire.core.progress import show_progress
 from admire.core.storage import check_folder
-from admire.data.check import check_set, log_faults, refuse_faults
+from admire.data.check import check_set, report_faults
 from admire.data.image_files import check_header, check_image
 from admire.data.items import Item
 from admire.data.settings import ItemFiles
@@ -74,9 +74,7 @@ def rank_file(
     looks = partial(reads_pictures, settings=resolved.settings)
     look = check_image if files.skip_bad else check_header
     summary, faults, items = check_set(read, SetSummary, looks, look)
-    if not files.skip_bad:
-        refuse_faults(data, faults)
-    log_faults(faults, left_out=True)
+    report_faults(data, faults, skip=files.skip_bad)
     if not summary.items:
         raise UserError(f"{data}: no item is left.")
     run = RankingPipeline(summary, resolved, source, skips_bad=files.skip_bad)

@@ -19,7 +19,7 @@ from admire.data.items import Item, SenseLabel, item_keys
 from admire.data.reader import Data, take_items
 from admire.data.submission import Prediction, read_submission
 from admire.metrics.figures import paired_difference, summarise
-from admire.metrics.item_figures import drop_missing_senses, score_item, score_items, sense_columns
+from admire.metrics.item_figures import drop_missing_senses, score_item, score_items
 from admire.metrics.leakage import Leaks, describe_leaks, merge_leaks
 from admire.metrics.metrics import open_metrics
 from admire.pipeline.ranking import Ranking, Row, Run, blocks, run_figures
@@ -287,15 +287,13 @@ def summarise_run(folder: Path, count: int = 0, metrics: Sequence[str] = ()) -> 
         cells: list[dict[str, Any]] = []  # without texts
         for number, row in block:
             item, prediction = row.item, row.prediction
-            own = score_item(item, prediction, name, number, figures) if item.best else {}
             of_row = {
-                "sentence_type": item.sentence_type,
                 "has_gold": item.best is not None,
                 "right_sense": float(prediction.sentence_type == item.sentence_type),
                 "seen": row.seen or UNSEEN,
                 "tied": bool(row.tied),
             }
-            cells.append(of_row | own | sense_columns(prediction))
+            cells.append(of_row | score_item(item, prediction, name, number, figures))
         tables.append(pd.DataFrame(cells).astype(SENSE_TYPES))
     if not tables:
         raise UserError(f"{folder / ITEMS}: contains no items.")

@@ -36,10 +36,10 @@ class Scorecard:
         figures: see :func:`admire.metrics.figures.summarise`.
         uncorrected: the same by the gold before people's judgements; None without these.
         languages: see :func:`admire.metrics.figures.summarise_languages`; None for one language.
-        senses: the reliability of a run's senses: ``figures`` and ``curve`` (see
-            :mod:`admire.metrics.reliability`), and, if the run marks items as ``unsure``, the
-            confidence ``below`` which it does, how many ``items`` are and the figures ``without``
-            them. None if unknown.
+        senses: the reliability of a run's senses: ``figures`` (``sense_summary``) and ``curve``
+            (``risk_curve`` in :mod:`admire.metrics.figures`), and, if the run marks items as
+            ``unsure``, the confidence ``below`` which it does, how many ``items`` are and the
+            figures ``without`` them. None if unknown.
         boards: for each board of the published set: ``set``, ``subtask`` and ``track``; whether the
             ``gold_sense`` was used, so that the run has no places; its ``places``, and the
             ``systems``, whose ``METRIC_within`` is whether a figure is in the interval of ours.
@@ -189,18 +189,18 @@ def _reliability(
     scored: pd.DataFrame, record: Mapping[str, Any], name: str, seed: int
 ) -> dict[str, Any] | None:
     """Return the reliability of a run's senses; log why it is unknown."""
-    from admire.metrics import reliability
+    from admire.metrics.figures import decided_items, risk_curve, sense_summary, summarise_sure
     from admire.pipeline.scoring import abstained_below
 
     if not record or "mrr" in scored:  # V-WSD has no senses
         return None
-    if reliability.decided_items(scored).empty:
+    if decided_items(scored).empty:
         log.info("%s has no senses to score, so no calibration table is printed.", name)
         return None
-    senses: dict[str, Any] = {"figures": reliability.sense_summary(scored, seed=seed)}
-    senses["curve"] = reliability.risk_curve(scored)
+    senses: dict[str, Any] = {"figures": sense_summary(scored, seed=seed)}
+    senses["curve"] = risk_curve(scored)
     if (below := abstained_below(record)) is not None:
-        without, unsure = reliability.summarise_sure(scored, seed=seed), int(scored["unsure"].sum())
+        without, unsure = summarise_sure(scored, seed=seed), int(scored["unsure"].sum())
         senses["unsure"] = {"below": below, "items": unsure, "without": without}
     return senses
 

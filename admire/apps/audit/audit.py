@@ -17,16 +17,55 @@ import pandas as pd
 from admire.core.choices import RankQuery
 from admire.core.errors import UserError
 from admire.core.files import read_text
+from admire.core.schema import Seed, check_setting
 from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item, SenseLabel, item_keys
 from admire.data.overlap import KINDS, Digests, alike, parts_of, picture_hashes
-from admire.metrics.leakage import SAW, check_card
-from admire.metrics.metrics import Evenness, evenness
+from admire.metrics.leakage import SAW, Card
 from admire.pipeline.ranking import Ranking
 from admire.pipeline.run import rank
 from admire.pipeline.run_folder import read_run
 from admire.rankers.settings import Settings
 from admire.senses.dictionaries import Dictionary, look_up
+
+
+@dataclass(frozen=True)
+class Evenness:
+    """How evenly something is spread over places.
+
+    Attributes:
+        counts: how often it is on each place.
+        expected: the mean counts if all places of an item were equally likely.
+        p: the probability that chance alone is at least as uneven, by simulation.
+    """
+
+    counts: tuple[int, ...]
+    expected: tuple[float, ...]
+    p: float
+
+
+def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int = 0) -> Evenness:
+    """Judge how evenly places, from 0, are filled; each is given with the number to choose from.
+
+    Chance is simulated ``draws`` times.
+    """
+    check_setting("seed", seed, Seed)
+    sizes: Counter[int] = Counter()
+    filled: Counter[int] = Counter()
+    for place, count in places:
+        sizes[count] += 1
+        filled[place] += 1
+    width, rng = max(sizes), np.random.default_rng(seed)
+    expected = np.zeros(width)
+    drawn = np.zeros((draws, width))
+    for count, times in sorted(sizes.items()):
+        expected[:count] += times / count
+        drawn[:, :count] += rng.multinomial(times, [1 / count] * count, size=draws)
+    counts = np.array([filled[k] for k in range(width)])
+    uneven = ((counts - expected) ** 2 / expected).sum()
+    chance = ((drawn - expected) ** 2 / expected).sum(axis=1)
+    p = (1 + (chance >= uneven - 1e-9).sum()) / (draws + 1)
+    return Evenness(tuple(counts.tolist()), tuple(expected.tolist()), float(p))
 
 
 @dataclass(frozen=True)
@@ -294,7 +333,7 @@ def read_training_digests(path: Path) -> Digests | None:
     try:
         card: Any = json.loads(read_text(cards[0] if cards else path))
         card = card if cards else card["card"]
-        check_card(card)
+        Card.model_validate(card)
         listed: Digests = card[SAW]
         return listed
     except (ValueError, KeyError, TypeError):

@@ -109,8 +109,8 @@ def _print_run(
 
     Languages are a line for one and a table for several.
     """
+    from admire.metrics.figures import summarise_sure
     from admire.metrics.item_figures import describe_coverage
-    from admire.metrics.reliability import summarise_sure
     from admire.pipeline.record import language_cells, language_line, untrained_note
 
     items, scored = summary.record["items"], summary.scored

@@ -107,7 +107,7 @@ def print_scores(scores: Scorecards) -> None:
 
 def _print_senses(senses: Mapping[str, Any], items: int, name: str) -> None:
     """Print how reliable the senses of a run are."""
-    from admire.metrics.reliability import RISKS, at_coverages
+    from admire.metrics.figures import RISKS, at_coverages
 
     print_figures(senses["figures"], f"Sense and its probability, {name}")
     rows = [

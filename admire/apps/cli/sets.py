@@ -89,7 +89,7 @@ def check(
         check_image,
     )
     counts, links = counted.counts, list(counted.links)
-    faults = [vars(fault) for fault in found]
+    faults = [fault._asdict() for fault in found]
     captioned = files.read(data, RowReader(skip=lambda fault: None)) if encoders else ()
     long_texts = Embeddings(encoders).count_long(captioned)
     if json:

@@ -15,9 +15,15 @@ import pandas as pd
 
 from admire.apps.report.report import OTHER_FIGURES, Plot, describe_figure
 from admire.core.errors import needs_extra
-from admire.metrics.figures import GROUPS, item_metrics, summarise
+from admire.metrics.figures import (
+    GROUPS,
+    RISKS,
+    at_coverages,
+    item_metrics,
+    risk_curve,
+    summarise,
+)
 from admire.metrics.metrics import BEST_DCG, calibration_error
-from admire.metrics.reliability import RISKS, at_coverages, risk_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from admire.apps.report.plots import draw_plots
 from admire.apps.report.report import Report, file_name, plain_name, run_names
 from admire.apps.report.tables import figure_tables, long_texts, settings_table
 from admire.data.items import Item, item_keys
-from admire.data.languages import base_language, guess_language
+from admire.data.languages import base_language, named_language
 from admire.senses.sense import Sense, read_senses
 from admire.tasks.retrieval.run_folder import RankedQuery, RetrievalRun, read_retrieval
 
@@ -83,7 +83,7 @@ def _query_result(query: RankedQuery) -> dict[str, Any]:
 
 def _language(record: Mapping[str, Any]) -> str:
     """Return the prompts' language, or without a chat model the benchmark's."""
-    return str(record.get("lang") or guess_language(Path(record["data"])))
+    return str(record.get("lang") or named_language(Path(record["data"])) or "en")
 
 
 def _scored(run: RetrievalRun) -> pd.DataFrame:

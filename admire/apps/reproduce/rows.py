@@ -20,7 +20,7 @@ from admire.core.options import Panel, Setting
 from admire.core.registry import Kind
 from admire.core.schema import as_tuple
 from admire.core.storage import write_whole
-from admire.data.languages import base_language, guess_language
+from admire.data.languages import base_language, named_language
 from admire.data.reader import split_name
 from admire.llm.address import check_named_in_file
 from admire.tasks.task import Result, Task, check_entries, known_settings
@@ -188,7 +188,7 @@ def _find(value: Any, *, data: str | None, language: str | None, lacking: list[s
     matches = sorted(Path(data).glob(f"**/{plain}")) if data else []
     if language:
         base = base_language(language)
-        matches = [path for path in matches if base_language(guess_language(path)) == base]
+        matches = [path for path in matches if base_language(named_language(path) or "en") == base]
     if not matches:
         lacking.append(f"{value} in {language}" if language else str(value))
     return Path(f"{reader}:{matches[0]}" if reader else matches[0]) if matches else value
