@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import IO, Annotated, NamedTuple
+from typing import IO, Annotated
 
 import pandas as pd
 from pydantic import BaseModel
@@ -22,7 +23,8 @@ COMPLETED = ("compound", "sentence_type", "expected_item")
 """Those of one to Subtask B."""
 
 
-class Prediction(NamedTuple):
+@dataclass(frozen=True)
+class Prediction:
     """One row of a submission. ``sentence`` is None where the file does not have the column.
 
     ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
@@ -39,7 +41,7 @@ class Prediction(NamedTuple):
     probability_idiomatic: float | None = None
     unsure: bool = False
     language: str | None = None
-    row: int | None = None
+    row: int | None = field(default=None, compare=False)
 
 
 class _Row(BaseModel):
@@ -66,7 +68,7 @@ def add_predictions(
         columns: those of :data:`HANDED_IN` that it has. None are ``compound``, ``expected_order``,
             ``sentence`` and ``sentence_type``; in Subtask B :data:`COMPLETED`.
     """
-    table = pd.DataFrame(list(predictions), columns=Prediction._fields)
+    table = pd.DataFrame(list(predictions), columns=[column.name for column in fields(Prediction)])
     has = table.notna().any()
     if columns is None and has["expected_item"]:
         columns = COMPLETED
