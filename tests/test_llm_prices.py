@@ -8,8 +8,9 @@ from toys import ScriptedChat
 
 from admire.core.errors import UserError
 from admire.llm import Image, Question, Session, Usage, open_llm
-from admire.llm.chat import ChatModel, Price, estimate, image_tokens
+from admire.llm.chat import ChatModel, Price
 from admire.llm.openai import THINKING_TOKENS, OpenAIChat
+from admire.llm.prices import estimate, image_tokens
 
 MILLION = Usage(prompt=1_000_000, cached=400_000, completion=100_000)
 

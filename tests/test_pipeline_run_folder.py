@@ -25,7 +25,7 @@ from admire import (
     write_run,
 )
 from admire.metrics.item_figures import score_items
-from admire.pipeline.record import used_gold_sense
+from admire.pipeline.ranking import used_gold_sense
 from admire.pipeline.run_folder import open_run, read_record, read_run
 from admire.pipeline.scoring import judged_track, summarise_run
 from admire.pipeline.tuning import tune

@@ -1,16 +1,14 @@
-"""Chat models: questions with text and images, replies with their cost, and estimates of it."""
+"""Chat models: questions with text and images, and replies with their cost."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from math import ceil
 from pathlib import Path
 from typing import Any, Protocol
 
-from admire.core.errors import UserError, pip_install
+from admire.core.errors import UserError
 from admire.core.registry import Identified
 from admire.data.items import Item, SenseLabel
 
@@ -243,44 +241,3 @@ def inner(llm: ChatModel) -> ChatModel:
     """Return the model itself, without its session."""
     model: ChatModel = getattr(llm, "unbound", llm)
     return model
-
-
-TILE, LONGEST, SHORTEST = 512, 2048, 768
-
-
-def why_unknown(llm: ChatModel) -> str:
-    """Return why the cost of a model's replies is unknown."""
-    if llm.price(Usage()) is not None:
-        return "not all replies came with the number of their tokens"
-    if find_spec("genai_prices") is None:
-        return f"prices need genai-prices, of the extra 'rankers': {pip_install('rankers')}"
-    return f"genai-prices does not list {llm.identity}"
-
-
-def estimate(question: Question, llm: ChatModel) -> Usage:
-    """Estimate the tokens of a question, and the maximum of its reply.
-
-    A token is estimated as four bytes of UTF-8, with 8 more for a message; an image is counted in
-    tiles, by OpenAI's published rule.
-    """
-    texts = [*question.texts, str(question.schema or ""), question.target]
-    text = ceil(sum(len(text.encode(errors="replace")) for text in texts) / 4)
-    images = sum(image_tokens(image, llm.name) for image in question.images)
-    return Usage(8 + text + images, completion=llm.most_tokens(question), images=images)
-
-
-def image_tokens(image: Image, model: str = "") -> int:
-    """Return how many tokens OpenAI counts for an image, by
-    https://platform.openai.com/docs/guides/images
-
-    It is scaled down to fit 2048 x 2048 pixels and then to a shorter side of 768. Each tile of
-    512 x 512 pixels counts, and the image itself.
-    """
-    from admire.llm.pictures import image_size
-
-    width, height = image_size(image.path)
-    scale = min(1.0, min(image.side, LONGEST) / max(width, height))
-    scale *= min(1.0, SHORTEST / (scale * min(width, height)))
-    tiles = ceil(scale * width / TILE) * ceil(scale * height / TILE)
-    whole, each = (2833, 5667) if "gpt-4o-mini" in model else (85, 170)
-    return whole + each * tiles

@@ -19,18 +19,8 @@ from admire.core import registry
 from admire.core.cache import open_cache
 from admire.core.errors import UserError
 from admire.data.items import Item
-from admire.llm.chat import (
-    SEEING,
-    ChatModel,
-    Image,
-    Price,
-    Question,
-    Reply,
-    Usage,
-    estimate,
-    inner,
-    why_unknown,
-)
+from admire.llm.chat import SEEING, ChatModel, Image, Price, Question, Reply, Usage, inner
+from admire.llm.prices import estimate, why_unknown
 
 log = logging.getLogger("admire")
 

@@ -10,16 +10,8 @@ from typing import Any
 from admire.core.progress import hidden_progress
 from admire.data.items import Item
 from admire.data.reader import Data, take_items
-from admire.llm.chat import (
-    ChatModel,
-    Price,
-    Question,
-    Reply,
-    Usage,
-    estimate,
-    inner,
-    why_unknown,
-)
+from admire.llm.chat import ChatModel, Price, Question, Reply, Usage, inner
+from admire.llm.prices import estimate, why_unknown
 from admire.llm.session import BoundModel, Session
 from admire.pipeline.chat_stage import ChatStage, Model, ResolvedModels, resolve_models
 from admire.pipeline.ranking import blocks
@@ -36,7 +28,7 @@ class Forecast:
         kept: how many of the questions are cached.
         at_most: whether there may be fewer, because they depend on replies that are still missing.
         prompt, completion: the expected tokens of the others in total, see
-            :func:`admire.llm.chat.estimate`; if the cache has replies of the stage with
+            :func:`admire.llm.prices.estimate`; if the cache has replies of the stage with
             their usage, by these.
         price: the expected cost of the others; None if unknown.
         unknown: why the price is unknown.

@@ -27,7 +27,6 @@ from admire.data.submission import Prediction
 from admire.metrics.figures import summarise
 from admire.metrics.item_figures import drop_missing_senses, score_item
 from admire.metrics.metrics import confidence, open_metrics
-from admire.pipeline.record import used_gold_sense
 from admire.rankers.judgement import Judgement, Part
 from admire.rankers.scorer import Scores, rank_names, tied_names
 from admire.senses.interpretation import Interpretation
@@ -50,6 +49,13 @@ def blocks(things: Iterable[Thing]) -> Iterator[list[Thing]]:
     rest = iter(things)
     while block := list(islice(rest, BLOCK)):
         yield block
+
+
+def used_gold_sense(record: Mapping[str, Any]) -> bool:
+    """Return whether a run, or one fused into it, took the sense from the gold."""
+    if "fused" in record:
+        return any(used_gold_sense(fused["record"]) for fused in record["fused"])
+    return any(llm.get("sense") == "given" for llm in record.get("models", {}).get("llms", ()))
 
 
 def part_column(part: Part) -> str:

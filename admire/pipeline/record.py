@@ -1,4 +1,4 @@
-"""Parts of the record of a run: source, versions of packages, gold sense, summary by language."""
+"""Parts of the record of a run: its source, versions of packages, and a summary by language."""
 
 from __future__ import annotations
 
@@ -34,13 +34,6 @@ PIECE = 1 << 20
 
 VERSION = 1
 """The version of the format of run folders, stored in run.json; others are refused."""
-
-
-def used_gold_sense(record: Mapping[str, Any]) -> bool:
-    """Return whether a run, or one fused into it, took the sense from the gold."""
-    if "fused" in record:
-        return any(used_gold_sense(fused["record"]) for fused in record["fused"])
-    return any(llm.get("sense") == "given" for llm in record.get("models", {}).get("llms", ()))
 
 
 def refuse_limited(run: object, record: Mapping[str, Any], count: int, of: int) -> None:

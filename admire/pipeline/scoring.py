@@ -22,8 +22,8 @@ from admire.metrics.figures import paired_difference, summarise
 from admire.metrics.item_figures import drop_missing_senses, score_item, score_items
 from admire.metrics.leakage import Leaks, describe_leaks, merge_leaks
 from admire.metrics.metrics import open_metrics
-from admire.pipeline.ranking import Ranking, Row, Run, blocks, run_figures
-from admire.pipeline.record import refuse_limited, used_gold_sense
+from admire.pipeline.ranking import Ranking, Row, Run, blocks, run_figures, used_gold_sense
+from admire.pipeline.record import refuse_limited
 from admire.pipeline.run_folder import (
     ITEMS,
     RECORD,

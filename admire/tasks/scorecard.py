@@ -218,7 +218,7 @@ def place_on_boards(
         record: of the run; empty for a submission without one.
     """
     from admire.metrics.published import boards, in_interval, published_systems, standings
-    from admire.pipeline.record import used_gold_sense
+    from admire.pipeline.ranking import used_gold_sense
     from admire.pipeline.scoring import judged_track
 
     gold_sense = used_gold_sense(record)

@@ -20,8 +20,7 @@ from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.languages import base_language
 from admire.metrics.figures import item_metrics
 from admire.metrics.metrics import BEST_DCG
-from admire.pipeline.ranking import Ranking, RunScores
-from admire.pipeline.record import used_gold_sense
+from admire.pipeline.ranking import Ranking, RunScores, used_gold_sense
 from admire.pipeline.score_parts import by_encoder, score_parts
 from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement

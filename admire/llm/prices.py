@@ -1,0 +1,48 @@
+"""Costs of questions, and estimates of their tokens."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from math import ceil
+
+from admire.core.errors import pip_install
+from admire.llm.chat import ChatModel, Image, Question, Usage
+from admire.llm.pictures import image_size
+
+TILE, LONGEST, SHORTEST = 512, 2048, 768
+
+
+def why_unknown(llm: ChatModel) -> str:
+    """Return why the cost of a model's replies is unknown."""
+    if llm.price(Usage()) is not None:
+        return "not all replies came with the number of their tokens"
+    if find_spec("genai_prices") is None:
+        return f"prices need genai-prices, of the extra 'rankers': {pip_install('rankers')}"
+    return f"genai-prices does not list {llm.identity}"
+
+
+def estimate(question: Question, llm: ChatModel) -> Usage:
+    """Estimate the tokens of a question, and the maximum of its reply.
+
+    A token is estimated as four bytes of UTF-8, with 8 more for a message; an image is counted in
+    tiles, by OpenAI's published rule.
+    """
+    texts = [*question.texts, str(question.schema or ""), question.target]
+    text = ceil(sum(len(text.encode(errors="replace")) for text in texts) / 4)
+    images = sum(image_tokens(image, llm.name) for image in question.images)
+    return Usage(8 + text + images, completion=llm.most_tokens(question), images=images)
+
+
+def image_tokens(image: Image, model: str = "") -> int:
+    """Return how many tokens OpenAI counts for an image, by
+    https://platform.openai.com/docs/guides/images
+
+    It is scaled down to fit 2048 x 2048 pixels and then to a shorter side of 768. Each tile of
+    512 x 512 pixels counts, and the image itself.
+    """
+    width, height = image_size(image.path)
+    scale = min(1.0, min(image.side, LONGEST) / max(width, height))
+    scale *= min(1.0, SHORTEST / (scale * min(width, height)))
+    tiles = ceil(scale * width / TILE) * ceil(scale * height / TILE)
+    whole, each = (2833, 5667) if "gpt-4o-mini" in model else (85, 170)
+    return whole + each * tiles
