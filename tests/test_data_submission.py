@@ -55,6 +55,12 @@ def test_a_submission_is_the_tsv_that_admires_scorer_reads(tmp_path):
     )
 
 
+def test_an_empty_expected_item_makes_no_submission_to_subtask_b(tmp_path):
+    path = tmp_path / "submission_en.tsv"
+    write(path, [Prediction("cat's eyes", "Cat's eyes, twice.", NAMES, "literal", "")])
+    assert read_submission(path)[0].order == NAMES
+
+
 def test_a_submission_to_subtask_b_is_its_three_columns_and_comes_back(tmp_path):
     path = tmp_path / "submission_en.tsv"
     written = [

@@ -148,6 +148,7 @@ RIGHT |= {"neutral": True}
         '{"weights": [1], "biases": [1]}',
         json.dumps(RIGHT | {"card": {}, "shift": 0.7}),
         json.dumps(RIGHT | {"card": {"other languages": {"tr": 1}}}),
+        json.dumps(RIGHT | {"card": {}, "encoders": [["marked", "marked:1"]]}),
     ],
 )
 def test_a_damaged_or_older_detector_file_is_named(tmp_path: Path, content):

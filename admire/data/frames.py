@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
-from itertools import chain, islice, product, repeat, starmap
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -130,7 +130,7 @@ def manifest_row(thing: Item | Mapping[str, Any], where: str, reader: RowReader)
 
 def plain_row(cells: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row in memory with cells as a file has them."""
-    return dict(zip(map(str, cells), map(_cell, cells.values()), strict=True))
+    return {str(name): _cell(value) for name, value in cells.items()}
 
 
 def items_to_frame(items: Iterable[Item]) -> pd.DataFrame:
@@ -188,7 +188,7 @@ def _cell(value: Any) -> Any:
         if value.keys() <= HUGGING_FACE and not value.get("bytes"):
             path = value.get("path") or ""  # of a dataset whose pictures are not decoded
             return Path(path) if os.path.isfile(path) else path
-        return dict(zip(value, map(_cell, value.values()), strict=True))
+        return {key: _cell(inner) for key, inner in value.items()}
     return "" if pd.api.types.is_scalar(value) and pd.isna(value) else value
 
 
@@ -270,7 +270,8 @@ def _candidate(row: Mapping[str, Any], key: str, k: int, reader: RowReader) -> d
     if key == "sequence" and not image:
         file = f"s{k}.png"  # as AdMIRe calls it
         folders = subfolders(str(row.get("compound", "")))
-        image = file if reader.find_files(map(os.path.join, folders, repeat(file))) else ""
+        places = [os.path.join(folder, file) for folder in folders]
+        image = file if reader.find_files(places) else ""
     return {"name": named if picture in row else "", "image": image, "caption": text}
 
 
@@ -293,8 +294,9 @@ def _known_columns(columns: tuple[str, ...], all_read: bool) -> tuple[tuple[str,
     """Return the columns that could be read, and what to say of others."""
     digits = set(re.findall("[0-9]+", " ".join(map(plain_name, columns))))
     candidates, sequence = candidate_columns(columns)
-    lists = ("sequence",) * (not sequence) + ("candidates", "images", "captions") * (not candidates)
-    known = (*FIELDS, *lists, *starmap(str.format, product(chain(*OF_NUMBER.values()), digits)))
+    lists = [name for name in LISTS if not (sequence if name == "sequence" else candidates)]
+    of_number = [column.format(k) for column in chain(*OF_NUMBER.values()) for k in digits]
+    known = (*FIELDS, *lists, *of_number)
     absent, unread, cure = sorted({*known} - {*columns}), [], ""
     for name in columns:
         if name.strip() and name not in (*known, *NOT_USED):

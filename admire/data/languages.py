@@ -46,7 +46,7 @@ ADMIRE_2 = (
 )
 """The codes of the tasks' languages, by which submissions are called."""
 
-_CODES = dict(zip(map(str.lower, LANGUAGES.values()), LANGUAGES, strict=True))  # Norwegian → no
+_CODES = {name.lower(): code for code, name in LANGUAGES.items()}  # Norwegian → no
 _VARIANTS = {"brazil": "br", "portugal": "pt", "ecuador": "ec", "cyrillic": "cyrl", "latin": "latn"}
 _ALIASES = {"xe": "en", "xp": "pt", "nb": "no"}  # xe, xp: AdMIRe's extended English and Portuguese
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
-from itertools import repeat, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import unquote
@@ -203,7 +203,7 @@ class RowReader:
                 if self.whole and not self.by_name:
                     raise UserError(f"{where}, image: {error}", "images") from None
             else:
-                places += [place, *map(os.path.join, subfolders(compound), repeat(place))]
+                places += [place, *(os.path.join(sub, place) for sub in subfolders(compound))]
         files = self.find_files(places) or self._files_named(name)
         if not files:
             return None
@@ -216,7 +216,7 @@ class RowReader:
         if self.by_name:
             if self.found.setdefault(files[0], name) != name:
                 self.note("another item names the same picture otherwise.", f"{where}, '{name}'")
-        elif files[0] not in map(os.path.join, repeat(self.folder), places):
+        elif files[0] not in [os.path.join(self.folder, place) for place in places]:
             differs = "in capitals, accents or slashes"
             note = f"the picture's name differs {differs}; the picture is used."
             self.note(note, f"{where}, '{name}'")
@@ -459,14 +459,15 @@ class Row(BaseModel):
                     raise ValueError(f"{key}: '{name}' appears more than once")
                 number += 1
                 name = f"{first} ({number})"
-            names[name], cells.name = None, name
+            names[name] = None
+            cells.name = name
         return names
 
     @model_validator(mode="before")
     @classmethod
     def _join_lists(cls, row: Any) -> Any:
         """Make candidates of the lists of images and captions."""
-        images, captions = map(_things, (row.get("images"), row.get("captions")))
+        images, captions = _things(row.get("images")), _things(row.get("captions"))
         if not (isinstance(images, list) and isinstance(captions, list) and (images or captions)):
             return row
         if row.get("candidates"):

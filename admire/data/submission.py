@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -68,15 +68,19 @@ def add_predictions(
         columns: those of :data:`HANDED_IN` that it has. None are ``compound``, ``expected_order``,
             ``sentence`` and ``sentence_type``; in Subtask B :data:`COMPLETED`.
     """
-    table = pd.DataFrame(list(predictions), columns=[column.name for column in fields(Prediction)])
-    has = table.notna().any()
-    if columns is None and has["expected_item"]:
-        columns = COMPLETED
-    elif columns is None:
-        sentence = ["sentence"] if has["sentence"] or table.empty else []
-        columns = ["compound", "expected_order", *sentence, "sentence_type"]
-    table["expected_order"] = table.pop("order").map(list).map(str)
-    add_table(file, table[list(columns)].fillna(""), separator="\t", header=header)
+    cells = {
+        "compound": [p.compound for p in predictions],
+        "expected_order": [str(list(p.order)) for p in predictions],
+        "sentence": [p.sentence or "" for p in predictions],
+        "sentence_type": [p.sentence_type or "" for p in predictions],
+    }
+    if any(p.expected_item for p in predictions):
+        del cells["expected_order"], cells["sentence"]
+        cells["expected_item"] = [p.expected_item or "" for p in predictions]
+    elif predictions and all(p.sentence is None for p in predictions):
+        del cells["sentence"]
+    table = pd.DataFrame(cells, columns=list(columns or cells))
+    add_table(file, table, separator="\t", header=header)
 
 
 def add_orders(file: IO[str], predictions: Iterable[Prediction]) -> None:

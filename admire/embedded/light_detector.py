@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,8 @@ BETTER = "Votes of a strong chat model are better there (--llm openai:MODEL --se
 Features = npt.NDArray[np.float64]
 
 
-class Reader(NamedTuple):
+@dataclass(frozen=True)
+class Reader:
     """An encoder that heads were trained on.
 
     Attributes:
@@ -108,8 +109,8 @@ class LightDetector:
         # The last bits of one product for all contexts would depend on their number.
         products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
         trained_on = trained_languages(self)
-        used = map(base_language, [item.language for item in items])
-        if trained_on and (new := sorted({*used} - {*trained_on})):
+        used = {base_language(item.language) for item in items}
+        if trained_on and (new := sorted(used - {*trained_on})):
             warning = f"{describe_untrained(new, trained_on)}: {expected_accuracy(self)}."
             log_once(logging.WARNING, f"{warning} {BETTER}")
         probabilities = 1 / (1 + np.exp(-(products + self.biases)))
@@ -122,7 +123,7 @@ class LightDetector:
 
     def _content(self) -> str:
         content = {
-            "encoders": [reader._asdict() for reader in self.encoders],
+            "encoders": [*map(asdict, self.encoders)],
             "weights": np.round(self.weights, 5).tolist(),
             "biases": np.round(self.biases, 5).tolist(),
             "neutral": self.neutral,
@@ -168,12 +169,12 @@ def read_contexts(
     if not neutral:
         return places
     ends = np.cumsum([len(items), *map(len, neutral_items.values())])[:-1]
-    groups_of = dict(zip(neutral_items, count()))
-    for k, place in enumerate(places):
+    subtracted = []
+    for place in places:
         own, *groups = np.split(place, ends)
-        means = np.array([group.mean(axis=0) for group in groups])
-        places[k] = own - means[[groups_of[key] for key in keys]]
-    return places
+        means = {key: group.mean(axis=0) for key, group in zip(neutral_items, groups, strict=True)}
+        subtracted.append(own - np.array([means[key] for key in keys]))
+    return subtracted
 
 
 def _in_prompt(item: Item, prompts: Prompts, start: int, end: int) -> list[Query]:

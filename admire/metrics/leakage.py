@@ -143,7 +143,7 @@ def describe_leaks(
     items: of ``columns``, or of those of :func:`admire.metrics.item_figures.score_items`.
     """
     sentences = []
-    for model in sorted(set[str]().union(*leaked)):
+    for model in sorted({model for item_leaks in leaked for model in item_leaks}):
         kinds = [
             (kind, k) for k, item_leaks in enumerate(leaked) for kind in item_leaks.get(model, ())
         ]

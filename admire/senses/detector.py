@@ -66,7 +66,7 @@ class Detector(Protocol):
 def trained_languages(detector: object) -> tuple[str, ...]:
     """Return the codes of the languages in a detector's training; none if its card has none."""
     tags = getattr(detector, "card", {}).get("languages", ())
-    return tuple(sorted(set(map(base_language, tags))))
+    return tuple(sorted({base_language(tag) for tag in tags}))
 
 
 def describe_untrained(languages: Iterable[str], trained: Iterable[str], guessed: str = "") -> str:

@@ -85,6 +85,11 @@ senses with the same weight, by ``python tools/fit_sequence.py ../shared/data``.
 """
 
 
+def shows_captions(item: Item) -> bool:
+    """Return whether both the sequence and the candidates have captions to compare."""
+    return all(any(part.caption for part in parts) for parts in (item.sequence, item.candidates))
+
+
 def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:
     """Return the sense that the sequence of each item with captions shows.
 

@@ -7,8 +7,6 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from admire.core import registry
@@ -21,7 +19,7 @@ from admire.llm.conversation import Conversation, converse
 from admire.prompts import Prompts
 from admire.senses.detector import Detector, Use, open_detector
 from admire.senses.dictionaries import NO_ENTRIES, Dictionary, Entries, look_up_item
-from admire.senses.evidence import add_evidence, read_sequences
+from admire.senses.evidence import add_evidence, read_sequences, shows_captions
 from admire.senses.meaning import NO_MEANING, REPEATS, Meaning, MeaningKind, describe
 from admire.senses.sense import NO_SENSE, Sense, given, likelier
 from admire.senses.settings import SenseSettings
@@ -155,7 +153,7 @@ def refuse_unusable(heard: Heard, name: str) -> None:
 
 def warn_of_unusable(items: Sequence[Item], heard: Heard, llm: ChatModel) -> None:
     """Warn about votes and meanings that cannot be used: how many, and of which compounds."""
-    places = dict(zip(items, count()))
+    places = {item: place for place, item in enumerate(items)}
     entries: list[Any]
     for entries in heard:  # replies come in any order
         entries.sort(key=lambda entry: places[entry[0]])
@@ -228,9 +226,7 @@ class Interpreter:
         """Return the senses by a detector, by the captions of sequences, and by dictionaries."""
         check_contexts(items)
         senses: dict[Item, Sense] = {}
-        caption = attrgetter("caption")
-        captioned = [item for item in items if any(map(caption, item.sequence))]
-        if sequences := [item for item in captioned if any(map(caption, item.candidates))]:
+        if sequences := [item for item in items if shows_captions(item)]:
             by_captions = read_sequences(sequences, self.encoder or open_encoder("e5"))
             senses |= zip(sequences, by_captions, strict=True)
         if others := [item for item in items if item not in senses]:
@@ -261,8 +257,10 @@ class Interpreter:
         if sense is None and item.has_sense:
             if not llm.recorded:
                 check_contexts([item])
-            how: Any = {"temperature": self.settings.vote_temperature, "seed": self.seed}
-            sense = yield from vote(item, self.prompts, votes=self.settings.votes, **how)
+            votes, temperature = self.settings.votes, self.settings.vote_temperature
+            sense = yield from vote(
+                item, self.prompts, votes=votes, temperature=temperature, seed=self.seed
+            )
             heard.votes.append((item, sense))
         sense = sense or NO_SENSE
         intended: SenseLabel = "literal" if sense.label == "literal" else "idiomatic"
@@ -297,7 +295,7 @@ class Interpreter:
                 "idiomatic": idiomatic or (both and votes),
                 "literal": both or every or literal,
             }
-        return [*filter(wanted.get, wanted)]
+        return [kind for kind, asks in wanted.items() if asks]
 
 
 def interpret(

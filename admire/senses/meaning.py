@@ -204,11 +204,12 @@ def _ask(
     the words count.
     """
     meaning = repeating = NO_MEANING
-    questions: list[Question] = []
+    question, asked = first, list[Question]()
     for attempt in range(1 if stand_in else ATTEMPTS):
-        again = replace(first, temperature=1.0, seed=first.seed + attempt)
-        questions.append(again if attempt else first)
-        (reply,) = yield questions[-1:]
+        if attempt:
+            question = replace(first, temperature=1.0, seed=first.seed + attempt)
+        asked.append(question)
+        (reply,) = yield [question]
         if isinstance(reply.data, Meaning):
             return reply.data
         text = without_invalid(reply.text[: LIMITS["reply"]])
@@ -217,7 +218,7 @@ def _ask(
             return meaning
         repeating = repeating or meaning
     if not repeating:
-        yield Unusable(questions)
+        yield Unusable(asked)
         return replace(meaning, definitions=stand_in, unread=text)
     if not stand_in:
         return replace(repeating, fault=REPEATS)

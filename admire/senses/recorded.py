@@ -195,8 +195,9 @@ def _add(reply: RecordedReply, stated: _Stated, row: _Row, path: Path, number: i
         if not label:
             raise UserError(f"{where}, sense: is empty. Give the sense of the meaning.")
         before = reply.meanings.get(label, NO_MEANING)
-        own = filter(None, [clean_gloss(row.meaning, row.compound)])
-        definitions = tuple(dict.fromkeys([*before.definitions, *own]))[:DEFINITIONS]
+        definitions, own = before.definitions, clean_gloss(row.meaning, row.compound)
+        if own and own not in definitions:
+            definitions = (*definitions, own)[:DEFINITIONS]
         reply.meanings[label] = Meaning(definitions, before.scene or row.scene or None)
 
 

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, compress, product, repeat
+from itertools import combinations, product
 from typing import Protocol
 
 from admire.core.progress import log_once
@@ -132,13 +132,13 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
     chicken. So the only entry of *flea market*, "an open-air market", is idiomatic. Beside entries
     of abstract things or persons, an entry of an animal, a plant or food is literal.
     """
-    written = [entry.expression for entry in entries]
-    words = max(map(_words, [*written, expression]), key=len)
+    expressions = [*(entry.expression for entry in entries), expression]
+    words = max(map(_words, expressions), key=len)
     others, last = _forms(words[:-1], language), _forms(words[-1:], language)
     distinct = list({entry.gloss: entry for entry in reversed(entries)}.values())[::-1]
     glosses = [_forms(_words(entry.gloss), language) for entry in distinct]
-    all_last = all(map(last.intersection, glosses))
-    all_concrete = all(map(CONCRETE_TAGS.intersection, [entry.tags for entry in distinct]))
+    all_last = all(gloss & last for gloss in glosses)
+    all_concrete = all(CONCRETE_TAGS & set(entry.tags) for entry in distinct)
     idiomatic: list[Entry] = []
     literal: list[Entry] = []
     for entry, gloss in zip(distinct, glosses, strict=True):
@@ -152,7 +152,7 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
 
 def _forms(words: list[str], language: str) -> set[str]:
     """Return the words with their lemmas."""
-    return {*words}.union(*map(_lemmas, words, repeat(language)))
+    return {form for word in words for form in (word, *_lemmas(word, language))}
 
 
 def key_of(expression: str) -> str:
@@ -180,11 +180,11 @@ def spellings(expression: str, language: str) -> Iterator[str]:
 
 def _changed(words: list[str], language: str) -> Iterator[list[str]]:
     """Yield the words unchanged, then with one of them changed, the last first, then two."""
-    lemmas = [*map(_lemmas, words, repeat(language))]
-    able = [*compress(range(len(words)), lemmas)][::-1]
+    lemmas = [_lemmas(word, language) for word in words]
+    able = [place for place in reversed(range(len(words))) if lemmas[place]]
     for count in range(3):
         for places in combinations(able, count):
-            for chosen in product(*map(lemmas.__getitem__, places)):
+            for chosen in product(*(lemmas[place] for place in places)):
                 changed = words.copy()
                 for place, lemma in zip(places, chosen, strict=True):
                     changed[place] = lemma

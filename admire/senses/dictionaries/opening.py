@@ -115,33 +115,40 @@ class WordNet:
     def __init__(self, folder: Path):
         self.folder = folder
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """The digest of WordNet's files."""
-        return f"wordnet:{self._files[0]}"
+        digest = hashlib.sha256()
+        for part in PARTS:
+            digest.update(self._read(f"index.{part}"))
+            digest.update(self._data[part])
+        return f"wordnet:{digest.hexdigest()}"
 
     @cached_property
-    def _files(self) -> tuple[str, dict[str, bytes], dict[str, list[tuple[str, bytes]]]]:
-        """The digest; each part's synsets; and key → parts of speech and their index's lines."""
-        digest, texts = hashlib.sha256(), dict[str, bytes]()
+    def _data(self) -> dict[str, bytes]:
+        """Each part's synsets."""
+        return {part: self._read(f"data.{part}") for part in PARTS}
+
+    @cached_property
+    def _index(self) -> dict[str, list[tuple[str, bytes]]]:
+        """Key → parts of speech and their index's lines."""
         index: dict[str, list[tuple[str, bytes]]] = {}
         for part in PARTS:
-            for name in (f"index.{part}", f"data.{part}"):
-                with open_file(self.folder / name) as file:
-                    texts[name] = file.read().replace(b"\r\n", b"\n") + b"\n"
-                digest.update(texts[name])
-            for line in texts.pop(f"index.{part}").splitlines():
+            for line in self._read(f"index.{part}").splitlines():
                 if not line.startswith(b"  "):  # not the licence
                     key = key_of(line.partition(b" ")[0].decode("utf-8", "replace"))
                     index.setdefault(key, []).append((part, line))
-        return digest.hexdigest(), texts, index
+        return index
+
+    def _read(self, name: str) -> bytes:
+        with open_file(self.folder / name) as file:
+            return file.read().replace(b"\r\n", b"\n") + b"\n"
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
         """See :class:`Dictionary`; the commonest come first."""
         entries = []
-        _, texts, index = self._files
-        for part, about in index.get(key, ()):
-            data, numbers = texts[f"data.{part}"], about.split()
+        for part, about in self._index.get(key, ()):
+            data, numbers = self._data[part], about.split()
             for number in numbers[-int(numbers[2]) :]:
                 # In some releases a synset does not begin at the byte that is its number.
                 at = int(number)
