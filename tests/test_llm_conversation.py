@@ -1,5 +1,7 @@
 """Conversations: what is asked when, once, by whom, and what happens if it fails."""
 
+import logging
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -172,6 +174,21 @@ def test_progress_tells_the_questions_of_a_kind_and_not_what_is_asked_again():
     with progress_told_to(lambda *told: heard.append(told)):
         converse([asking("a", "b"), asking("c")], ScriptedChat(str.upper))
     assert heard == [("Asking (model scripted)", done, 2) for done in range(3)]
+
+
+def test_progress_ends_before_an_error_of_a_conversation_is_told(monkeypatch, caplog, capsys):
+    def fails() -> Conversation[None]:
+        yield [Question("a", task="Asking")]
+        raise UserError("none can be read")
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    caplog.set_level(logging.INFO, logger="admire")
+    try:
+        converse([fails()], ScriptedChat(str.upper))
+    except UserError:  # which keeps alive what it went through, such as a bar
+        shown = capsys.readouterr().err
+    assert shown.rindex("\x1b[?25h") > shown.rindex("Asking"), "the cursor is not shown again"
 
 
 def test_a_recorded_model_is_asked_about_each_item_without_cache_or_account():

@@ -198,6 +198,18 @@ def test_a_server_that_changes_the_model_is_named_once(caplog):
     assert [entry.answered_by for entry in session.entries()] == [["a-1", "a-3"], ["a-1", "a-2"]]
 
 
+def test_a_server_that_changes_the_model_between_two_accounts_is_named_where_they_come_together(
+    caplog,
+):
+    account, worker = Session(), Session()
+    for model in ("a-1", "a-2"):
+        worker.bind(Told(Reply("A", model=model))).ask(Question("Which?"))
+        assert not caplog.messages
+        account.add_entries(worker.pop_entries())
+    (message,) = caplog.messages
+    assert "'a-1' answered first, and now also 'a-2'" in message
+
+
 def test_a_budget_ends_the_questions_once_it_is_spent_but_cached_replies_are_free():
     model = ScriptedChat(str.upper)
     model.price = lambda usage: Price(usage.completion / 100)

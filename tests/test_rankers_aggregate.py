@@ -109,3 +109,7 @@ def test_more_than_eight_candidates_are_put_in_order_by_borda(candidates, method
     rng = np.random.default_rng(0)
     stood = np.array([rng.permutation(candidates) for _ in range(3)])
     assert aggregate(stood).tolist() == method(stood).tolist()
+
+
+def test_orders_of_one_candidate_do_not_agree_or_disagree():
+    assert agreement(np.zeros((2, 1), dtype=int)) is None

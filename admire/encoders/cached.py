@@ -169,8 +169,9 @@ class CachedEncoder:
     def count_long(self, texts: Iterable[str]) -> dict[str, Any]:
         """Count the texts that are longer than the encoder reads, for records."""
         distinct = set(texts)
-        counts = {"texts": len(distinct), "longer": len([*filter(self._parts, distinct)])}
-        return {"encoder": self.name, "tokens": self.limit, "read": self.long_texts} | counts
+        longer = sum(bool(self._parts(text)) for text in distinct)
+        names = {"encoder": self.name, "tokens": self.limit, "read": self.long_texts}
+        return names | {"texts": len(distinct), "longer": longer}
 
     def _encode_images(self, images: Sequence[Path]) -> Vectors:
         """See :class:`admire.encoders.ImageEncoder`; images are identified by content.
@@ -211,7 +212,7 @@ class CachedEncoder:
 
         The longest go first: inputs of a batch are padded to the longest of them.
         """
-        vectors: dict[str, Any] = dict(zip(keys, map(self._cache.get, keys), strict=True))
+        vectors: dict[str, Any] = {key: self._cache.get(key) for key in keys}
         uncached = [pair for pair in zip(keys, inputs, strict=True) if vectors[pair[0]] is None]
         missing = dict(sorted(uncached, key=lambda pair: -length(pair[1])))
         names = getattr(self.encoder, "progress", PROGRESS)[kind]

@@ -16,7 +16,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from typing import Any, Generic, TypeVar, cast
 
 from admire.core.errors import UserError
@@ -154,23 +153,33 @@ class _Asking:
     def answer(self, purpose: str) -> None:
         """Answer the first kind of questions of a purpose, and those that join them meanwhile."""
         kind, waiting = next(iter(self.waiting[purpose].items()))
-        model, task, total, started = self.model, kind[0], len(waiting), time.perf_counter()
-        replies = self._answered(waiting)
-        first = show_progress(islice(replies, total), f"{task} (model {model.name})", total)
-        hides = model.recorded or model.imagines or not task
+        task, total, started = kind[0], len(waiting), time.perf_counter()
+        hides = self.model.recorded or self.model.imagines or not task
         with hidden_progress() if hides else nullcontext():
-            for (*_, key, question, again), reply in chain(first, replies):
-                model.record(question, reply, again=again)
-                self._replies[key] = reply
-                for talk, place in self._places.pop(key):
-                    assert talk.replies is not None
-                    talk.replies[place] = reply
-                    talk.missing -= 1
-                    self.proceed(talk)
+            replies = self._send_replies(waiting)
+            for _ in show_progress(replies, f"{task} (model {self.model.name})", total):
+                pass
         del self.waiting[purpose][kind]
-        if session := model.session:
+        if session := self.model.session:
             seconds = time.perf_counter() - started
             session.seconds[purpose] = session.seconds.get(purpose, 0.0) + seconds
+
+    def _send_replies(self, waiting: list[_Asked]) -> Iterator[None]:
+        """Answer questions; yield for each that waits already.
+
+        It is inside the progress that conversations go on, so that an error in one ends that first.
+        """
+        total = len(waiting)
+        for done, ((*_, key, question, again), reply) in enumerate(self._answered(waiting)):
+            self.model.record(question, reply, again=again)
+            self._replies[key] = reply
+            for talk, place in self._places.pop(key):
+                assert talk.replies is not None
+                talk.replies[place] = reply
+                talk.missing -= 1
+                self.proceed(talk)
+            if done < total:
+                yield
 
     def _answered(self, waiting: list[_Asked]) -> Iterator[tuple[_Asked, Reply]]:
         """Yield questions, and those that join them, with their replies as these come."""

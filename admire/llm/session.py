@@ -136,7 +136,8 @@ class Session:
     def pop_entries(self) -> list[Entry]:
         """Return what was recorded since the last call; see :meth:`add_entries`."""
         with self._lock:
-            entries, self._entries = list(self._entries.values()), {}
+            entries = list(self._entries.values())
+            self._entries, self._answered_by = {}, {}
         return entries
 
     def add_entries(self, entries: Iterable[Entry], spent: float = 0.0) -> None:
@@ -174,6 +175,32 @@ class Session:
                 "per command.",
                 "budget",
             )
+
+    def record(self, llm: BoundModel, question: Question, reply: Reply, *, cut: bool) -> None:
+        """Add a reply to the account; ``cut`` says whether the server cut off its question."""
+        usage = reply.usage
+        cost = llm.price(usage or Usage()) if usage or llm.free else None
+        tokens: Any = astuple(usage) if usage else (None,) * len(fields(Usage))
+        prompt, cached, completion, images = tokens
+        place = question.purpose, llm.name
+        entry = Entry(
+            *place,
+            answered_by=[reply.model] if reply.model else [],
+            calls=1,
+            from_cache=int(reply.cached),
+            cut_off=int(cut),
+            prompt_tokens=prompt,
+            cached_tokens=cached,
+            completion_tokens=completion,
+            # 0 is that of a server that does not count them
+            image_tokens=(images or None) if question.images else images,
+            seconds=reply.seconds or None,
+            price=cost,
+            price_now=Price(0.0) if reply.cached else cost,
+            why="" if place in self._entries else why_unknown(llm),  # which takes time
+        )
+        spent = None if reply.cached else cost or llm.price(estimate(question, llm))
+        self.add_entries([entry], spent.dollars if spent else 0.0)
 
 
 class BoundModel(ChatModel):
@@ -248,31 +275,9 @@ class BoundModel(ChatModel):
         Args:
             again: whether other replies may have decided that the question is asked.
         """
-        if not self.session:
-            return
-        usage = reply.usage
-        cost = self.price(usage or Usage()) if usage or self.free else None
-        tokens: Any = astuple(usage) if usage else (None,) * len(fields(Usage))
-        prompt, cached, completion, images = tokens
-        entry = Entry(
-            stage=question.purpose,
-            llm=self.name,
-            answered_by=[reply.model] if reply.model else [],
-            calls=1,
-            from_cache=int(reply.cached),
-            cut_off=int(not reply.cached and self._is_cut(question, reply)),
-            prompt_tokens=prompt,
-            cached_tokens=cached,
-            completion_tokens=completion,
-            # 0 is that of a server that does not count them
-            image_tokens=(images or None) if question.images else images,
-            seconds=reply.seconds or None,
-            price=cost,
-            price_now=Price(0.0) if reply.cached else cost,
-            why="" if cost else why_unknown(self),
-        )
-        spent = None if reply.cached else cost or self.price(estimate(question, self))
-        self.session.add_entries([entry], spent.dollars if spent else 0.0)
+        if self.session:
+            cut = not reply.cached and self._is_cut(question, reply)
+            self.session.record(self, question, reply, cut=cut)
 
     def _is_cut(self, question: Question, reply: Reply) -> bool:
         """Return whether the server cut the question off; then the reply leaves the cache.

@@ -185,11 +185,12 @@ class ChatStage:
                 judgement = yield from ranker.talk(item, reading)
                 judged[ranker.name].append((item, judgement))
             judgements.append(judgement)
-        for judgement in judgements:
-            if judgement.meaning and not (reading.idiomatic or reading.literal):
-                meant = "idiomatic" if reading.sense.label == "idiomatic" else "literal"
-                found: dict[str, Any] = {meant: Meaning((judgement.meaning,))}
-                reading = replace(reading, **found)
+        gloss = next((judgement.meaning for judgement in judgements if judgement.meaning), None)
+        if gloss and not (reading.idiomatic or reading.literal):  # it is in the answers alone
+            if reading.sense.label == "idiomatic":
+                reading = replace(reading, idiomatic=Meaning((gloss,)))
+            else:
+                reading = replace(reading, literal=Meaning((gloss,)))
         return reading, judgements
 
 

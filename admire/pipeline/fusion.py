@@ -193,10 +193,11 @@ def _fuse_item(
     scores = fuse_scores([ranking.scores for ranking in rankings], weights, method)
     interpretations = _fuse_senses(rankings, weights)
     own: dict[str, Any] = {}
-    for reading in interpretations:
-        own["predicted_type"] = reading.sense.label or ""
-        own["probability_idiomatic"] = reading.sense.probability_idiomatic
-        own["confidence"] = reading.sense.confidence
+    if interpretations:
+        sense = interpretations[0].sense
+        own["predicted_type"] = sense.label or ""
+        own["probability_idiomatic"] = sense.probability_idiomatic
+        own["confidence"] = sense.confidence
     columns: dict[str, Any] = {}
     shares: dict[str, Any] = {}
     for k, (weight, ranking) in enumerate(zip(weights, rankings, strict=True), start=1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, islice
+from itertools import islice
 from operator import attrgetter
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
@@ -198,7 +198,7 @@ class Ranking(Row):
         item: Item,
         scores: Scores,
         parts: Iterable[Mapping[str, Any]] = (),
-        interpretations: Sequence[Interpretation] = (),
+        interpretations: Iterable[Interpretation] = (),
         *,
         abstain_below: float | None = None,
         **fields: Any,
@@ -211,18 +211,18 @@ class Ranking(Row):
             abstain_below: the item is unsure if its confidence is lower.
             fields: other fields of a row.
         """
-        names, sense = item.names, agreed_sense(interpretations)
-        order = rank_names(names, scores)
+        names, interpretations = item.names, tuple(interpretations)
+        order, sense = rank_names(names, scores), agreed_sense(interpretations)
         if abstain_below is not None and item.has_sense:
             probability = mean_probability(reading.sense for reading in interpretations)
             fields["unsure"] = confidence(probability, sense) < abstain_below
-        ranks = dict(zip(order, count(1), strict=False))
         total = dict(zip(names, scores, strict=True))
+        ranks = {name: rank for rank, name in enumerate(order, start=1)}
         return cls(
             **vars(item),
             order=order,
             predicted_type=sense,
-            interpretations=tuple(interpretations),
+            interpretations=interpretations,
             tied=tied_names(names, scores),
             scores=scores,
             parts=tuple(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -248,9 +248,10 @@ class RankingPipeline:
             for ranker in speaker.rankers:
                 seen.update(ranker.tracks)
         compared = defaultdict(list)
-        for track, encoder in product(TRACKS, self.encoders):
-            if track in encoder.tracks:
-                compared[track].append(_named(encoder.tracks[track]))
+        for track in TRACKS:
+            for encoder in self.encoders:
+                if track in encoder.tracks:
+                    compared[track].append(_named(encoder.tracks[track]))
         saw = sorted({*compared, *seen}, key=TRACKS.index)
         settings["track"] = "+".join(compared or saw) or None
         return {
@@ -346,7 +347,7 @@ class RankingPipeline:
         with self._timed("encoding and scores"):
             repeated = [*items] * (len(readings) // len(items))
             judged = [ranker.judge_all(repeated, readings) for ranker in self.rankers]
-            pictures = "image" in self.record["models"]["encoders"]
+            pictures = any("image" in encoder.tracks for encoder in self.encoders)
             leaked = find_leaks(items, self._training_digests, pictures=pictures)
             for k, item in enumerate(items):
                 own, together = readings[k :: len(items)], list[Evidence]()
@@ -368,7 +369,7 @@ class RankingPipeline:
 def _training_digests(heads: Sequence[Any], detector: Detector | None) -> Mapping[str, Digests]:
     """Return what the heads and the detector of a run saw in training, by kind."""
     by_kind: dict[str, dict[str, Any]] = {}
-    for kind, model in [*product(("head",), heads), ("detector", detector)]:
+    for kind, model in [*(("head", head) for head in heads), ("detector", detector)]:
         if model and (digests := training_digests(model)) is not None:
             known = by_kind.setdefault(kind, {})
             for of, listed in digests.items():
@@ -415,7 +416,7 @@ def _rank_item(
     evidence, readings = [*together], list[Interpretation]()
     for own, judgements in said:
         readings.append(own)
-        evidence += product((own,), judgements)
+        evidence += [(own, judgement) for judgement in judgements]
     points, fused = _fuse(judgement for _, judgement in evidence)
     several = len({judgement.encoder for _, judgement in together}) > 1
     rows: list[dict[str, Any]] = []

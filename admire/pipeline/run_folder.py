@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import chain, count, groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -76,9 +76,9 @@ def submission_names(record: Mapping[str, Any], languages: Iterable[str]) -> dic
     source = Path(path).name
     if re.fullmatch(r"submission_.+\.tsv", source) and len(distinct) == 1:
         return {distinct[0]: source}
-    vwsd = reader == "vwsd" or (not reader and source.lower().endswith(".txt"))
-    pattern = "prediction.{}.txt" if vwsd else "submission_{}.tsv"
-    return dict(zip(distinct, map(pattern.format, distinct), strict=True))
+    if reader == "vwsd" or (not reader and source.lower().endswith(".txt")):
+        return {language: f"prediction.{language}.txt" for language in distinct}
+    return {language: f"submission_{language}.tsv" for language in distinct}
 
 
 def write_blocks(
@@ -93,7 +93,7 @@ def write_blocks(
     """
     columns: list[str] = []
     widths: set[int] = set()
-    numbers = count(1)
+    done = 0
     for name in submissions.values():  # contains a language, which is untrusted input
         path_inside(folder, name, follow_links=True)
     with replace_folder(folder, "run") as part:
@@ -103,13 +103,14 @@ def write_blocks(
             for block in rankings:
                 rows: list[dict[str, Any]] = []
                 predictions = defaultdict(list)
-                for ranking, number in zip(block, numbers, strict=False):
+                for number, ranking in enumerate(block, start=done + 1):
                     of_item = number, ranking.compound, ranking.language
                     own = dict(zip(OF_ITEM, of_item, strict=True))
                     rows += [own | of_candidate for of_candidate in ranking.parts]
                     line = json.dumps(ranking.model_dump(mode="json"), ensure_ascii=False)
                     files[ITEMS].write(f"{line}\n")
                     predictions[submissions[ranking.language]].append(ranking.prediction)
+                done += len(block)
                 table = pd.DataFrame(rows)
                 columns += [str(name) for name in table if name not in columns]
                 add_table(files[SCORES], table.reindex(columns=columns), header=not widths)
@@ -123,7 +124,7 @@ def write_blocks(
             _widen(part / SCORES, columns)
         with _create(part / RECORD) as file:
             json.dump(record(), file, indent=2)
-    return list(map(folder.joinpath, submissions.values()))
+    return [folder / name for name in submissions.values()]
 
 
 def _create(path: Path) -> IO[str]:
@@ -241,7 +242,7 @@ def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
 def with_scores(
     folder: Path, rows: Iterable[Row], columns: Iterable[str] = ()
 ) -> Iterator[Ranking]:
-    """Yield the first rows of a run with those of scores.csv, if these are of the same candidates.
+    """Yield rows with those of scores.csv, if these are in the same order of the same candidates.
 
     Args:
         columns: further ones that scores.csv must have.

@@ -90,9 +90,10 @@ def bradley_terry(wins: Scores) -> Scores:
 def agreement(places: Places) -> float | None:
     """Return how often two of the orders agree on two candidates, from 0 to 1.
 
-    Random orders agree in half of the cases. None if there are fewer than two orders.
+    Random orders agree in half of the cases. None if there are fewer than two orders or
+    candidates.
     """
-    if len(places) < 2:
+    if min(places.shape) < 2:
         return None
     signs = np.sign(places[:, :, None] - places[:, None, :])
     first, second = np.triu_indices(places.shape[1], 1)

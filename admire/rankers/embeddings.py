@@ -47,7 +47,7 @@ _Spaces = dict[str, list[dict[Any, Vectors]]]
 """By track, the unit vectors of the queries' texts, and of the candidates' images or captions."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class RunEncoder:
     """An encoder of a run.
 
@@ -241,9 +241,10 @@ def _encode(
     plain, headed, encoded = _Spaces(), _Spaces(), dict[str, Vectors]()
     head, known = run_encoder.head, run_encoder.tracks.keys() <= run_encoder.scales.keys()
     texts = list(dict.fromkeys([*texts, *([] if known else [item.phrase for item in items])]))
-    for track, encoder in run_encoder.tracks.items():
+    for encoder in run_encoder.tracks.values():
         if encoder.identity not in encoded:
             encoded[encoder.identity] = encoder.encode_texts(texts, role="query")
+    for track, encoder in run_encoder.tracks.items():
         every = [getattr(candidate, track) for item in items for candidate in item.things]
         things = list(dict.fromkeys(filter(None, every)))
         if track == "caption":
@@ -409,7 +410,7 @@ def _by_language(encoders: list[CachedEncoder], languages: list[str]) -> list[Ca
         if unknown and len(encoders) > 1:
             names = ", ".join(dict.fromkeys(map(language_name, unknown)))
             log.info("The encoder '%s' does not compare texts in %s.", encoder.name, names)
-        if not unknown or unknown != languages:
+        if len(unknown) < len(languages) or not languages:
             used.append(encoder)
     return used or encoders
 

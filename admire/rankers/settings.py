@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -279,7 +278,7 @@ class SetSummary:
             if not value:
                 self.first_missing.setdefault(name, (self.items, item))
         for candidate in item.candidates:
-            shown = set(compress(TRACKS, (candidate.image, candidate.caption)))
+            shown = {track for track in TRACKS if getattr(candidate, track)}
             self.candidates += 1
             self.images += "image" in shown
             self.captions += "caption" in shown
@@ -291,7 +290,7 @@ class SetSummary:
     @property
     def tracks(self) -> list[str]:
         """The tracks that any candidate has: images, captions or both."""
-        return list(compress(TRACKS, (self.images, self.captions)))
+        return [track for track in TRACKS if getattr(self, f"{track}s")]
 
 
 def summarise_set(items: Iterable[Item]) -> SetSummary:
