@@ -275,7 +275,7 @@ def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     for ranking in rankings:
         names.update(ranking.order)
     prefix = os.path.commonprefix([*names]) if len(names) > 1 else ""  # noqa: RUF071  no paths
-    prefix = prefix[: max(map(prefix.rfind, "/_-")) + 1]
+    prefix = prefix[: max(prefix.rfind(sign) for sign in "/_-") + 1]
     if _console().width < 120:
         for ranking in rankings:
             _print_block(ranking, prefix)
