@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 import pytest
-from commands import ended
+from commands import ended, run
 from conftest import admire_row
 
 from admire.apps.cli import main
@@ -107,6 +107,16 @@ def test_a_server_that_broke_the_connection_is_no_reader_of_stdout(capsys, monke
 
     monkeypatch.setattr("admire.apps.cli.app.load", fail)
     assert ended(capsys) == "admire: The server has gone."
+
+
+def test_control_characters_are_escaped_on_stderr_alone(capsys, caplog, monkeypatch):
+    def warn(_: object) -> None:
+        logging.getLogger("admire").warning("no %s", "\x1b[2J")
+        raise UserError("That is enough.")
+
+    monkeypatch.setattr("admire.apps.cli.app.load", warn)
+    assert r"no \u001b[2J" in run(capsys)[2]
+    assert caplog.messages == ["no \x1b[2J"]  # of a program or plug-in that has a handler
 
 
 def test_a_fault_of_admire_keeps_its_traceback(monkeypatch):

@@ -2,7 +2,7 @@ import math
 import pickle
 from dataclasses import asdict, field, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pytest
 from pydantic import BaseModel, Field
@@ -43,6 +43,14 @@ def test_settings_are_frozen_dataclasses_that_travel_and_can_be_changed():
     assert error.value.settings == ("litres",)
     with pytest.raises(AttributeError):
         tea.cups = 2
+
+
+def test_a_field_that_is_a_setting_no_more():
+    @settings(frozen=True)
+    class GreenTea(Tea):
+        kind: ClassVar = "green"
+
+    assert "kind" not in asdict(GreenTea())
 
 
 @pytest.mark.parametrize(

@@ -202,11 +202,13 @@ def test_a_metric_that_fails_is_blamed_with_its_item(value, words, data):
 def test_a_metric_has_its_figures_everywhere(capsys, tmp_path, data):
     register("metric", "hit-at-2", share=True)(hits)
     register("metric", "none")(lambda order, item: None)
+    register("metric", "n")(lambda order, item: len(order))  # as a column of the table is called
     one, other = tmp_path / "one", tmp_path / "other"
     run(capsys, "rank", data, "--out", one, *RANK)
     run(capsys, "rank", data, "--out", other, *RANK[2:], "--query", "compound")
     told, _ = passed(capsys, "score", one, other, "--metric", "hit-at-2", "--metric", "ndcg5")
     assert told.count("hit-at-2") == 3
+    assert "5.000" in passed(capsys, "score", one, "--metric", "n")[0]
     table = admire.compare_runs([one, other], metrics=("hit-at-2",))
     assert set(table["metric"]) >= {"top1", "hit-at-2"}
     assert "Did you mean 'hit-at-2'?" in ended(capsys, "score", one, "--metric", "hit-at-3")

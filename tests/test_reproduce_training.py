@@ -36,6 +36,7 @@ def test_a_table_of_several_seeds_has_deviations_and_a_run_folder_of_each(tmp_pa
         'paper = "P"\ntable = "T"\ntitle = "t"\ncommand = "train retriever"\n'
         'metrics = ["r_precision", "ndcg", "sense documents:ndcg"]\npicture = "points"\n'
         'sets.sentence.settings = { query = "sentence", split = "test" }\n'
+        'sets.sentence.files = ["for_rows_of_other_tasks.tsv"]\n'
         f'rows = [{{ name = "a", settings = {{ {settings}, keep = "last", batch_size = 6 }},'
         " published = { sentence = [50.0, 60.0, 12.3456] } }]\n"
     )

@@ -242,7 +242,7 @@ def _text_records(path: Path, quoting: Literal[0, 3]) -> Generator[list[Any]]:
         if path.suffix.lower() != ".tsv":  # where the comma is the decimal point: semicolons
             separator = ";" if first.count(";") > first.count(",") else ","
         options: Any = {"delimiter": separator, "quoting": quoting}
-        rest, again = tee(text)
+        rest, again = tee(text)  # a row's lines are read again once its cells are known
         reader = csv.reader(rest, strict=True, **options)
         try:
             for cells in reader:
@@ -316,7 +316,7 @@ def check_spelling(where: object, names: tuple[str, ...], known: tuple[str, ...]
         known: the columns that are read. Others may differ from them in more than capitals, spaces,
             signs and zeros before a number.
     """
-    spellings = dict(zip(map(plain_name, known), known, strict=True))
+    spellings = {plain_name(name): name for name in known}
     renamed = {}
     for name in names:
         meant = spellings.get(plain_name(name))

@@ -101,7 +101,7 @@ def take_settings(*sources: Any, unset: Container[str] = ()) -> dict[str, Settin
         types = hints(owner)
         for name, field in owner.__pydantic_fields__.items():
             for option in field.metadata:
-                if isinstance(option, Option) and name in (names or types):
+                if isinstance(option, Option) and (not names or name in names):
                     default = MISSING if field.is_required() else getattr(owner, name)
                     default = None if name in unset else default
                     about = " ".join(field.description.split())

@@ -293,9 +293,8 @@ def names(kind: Kind, *, foreign: bool = False) -> list[str]:
     """
     announced = _announced().get(kind, {})
     found = {*announced, *_REGISTERED[kind]}
-    for name, points in announced.items() if foreign else ():
-        if [*points] == [DISTRIBUTION]:
-            found.remove(name)
+    if foreign:
+        found -= {name for name, points in announced.items() if [*points] == [DISTRIBUTION]}
     return sorted(found)
 
 

@@ -83,8 +83,8 @@ else:
         checked: Any = pydantic.dataclasses.dataclass(cls, config=SETTINGS, **options)
         for parent in cls.__mro__:  # an inherited field has lost the text below it
             for name, field in getattr(parent, "__pydantic_fields__", {}).items():
-                own = checked.__pydantic_fields__[name]
-                own.description = own.description or field.description
+                if own := checked.__pydantic_fields__.get(name):  # else it is a ClassVar now
+                    own.description = own.description or field.description
         init = checked.__init__
 
         @wraps(init)

@@ -183,6 +183,13 @@ def load(words: Sequence[str]) -> None:
         command.help_epilogue = f"Examples:\n{examples}"
 
 
+class _Formatter(logging.Formatter):
+    """Log messages on one line each, with control characters escaped."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's name
+        return visible(super().formatMessage(record))
+
+
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run a command. An error that the user can fix ends it with one message and exit code 2.
 
@@ -193,17 +200,16 @@ def run(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, TextIOWrapper):  # characters that an encoding lacks are escaped
             stream.reconfigure(errors="backslashreplace")
     handler = logging.StreamHandler()
+    handler.setFormatter(_Formatter())
     printed: deque[str] = deque(maxlen=REMEMBERED)
 
-    def prepare(record: logging.LogRecord) -> bool:
-        """Write a message on one line, and return whether it is printed: a warning only once."""
-        message = visible(record.getMessage())
-        record.msg, record.args = message, None
+    def is_new(record: logging.LogRecord) -> bool:
+        message = record.getMessage()
         new = record.levelno < logging.WARNING or message not in printed
         printed.append(message)
         return new
 
-    handler.addFilter(prepare)
+    handler.addFilter(is_new)
     log.handlers = [handler]
     log.setLevel(logging.INFO)
     # Without a handler, open_clip's first message would make logging add its own, which would

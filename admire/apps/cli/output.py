@@ -9,7 +9,6 @@ import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
-from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -276,7 +275,7 @@ def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     for ranking in rankings:
         names.update(ranking.order)
     prefix = os.path.commonprefix([*names]) if len(names) > 1 else ""  # noqa: RUF071  no paths
-    prefix = prefix[: max(map(prefix.rfind, "/_-")) + 1]
+    prefix = prefix[: max(prefix.rfind(sign) for sign in "/_-") + 1]
     if _console().width < 120:
         for ranking in rankings:
             _print_block(ranking, prefix)
@@ -308,8 +307,12 @@ def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
             senses.append("unsure")
         for score, star, name, caption in _candidate_cells(ranking, prefix):
             candidates.append(f"{score} {star} {name}  {shortened(caption, 40)}")
-        columns = senses or ["–"], meanings or ["–"], candidates
-        table.add_row(cell(ranking.item.compound), *starmap(cell, columns))
+        table.add_row(
+            cell(ranking.item.compound),
+            cell(*senses or ["–"]),
+            cell(*meanings or ["–"]),
+            cell(*candidates),
+        )
     _console().print(table)
 
 
@@ -418,5 +421,5 @@ def print_figures(figures: pd.DataFrame, title: str) -> None:
     from admire.metrics.figures import wide_figures
 
     wide = wide_figures(figures, ["group", "n"])
-    rows = wide.reset_index().itertuples(index=False, name=None)
+    rows = [(*group, *cells) for group, *cells in wide.itertuples(name=None)]
     print_rows(("Items", "n", *wide.columns), rows, title)

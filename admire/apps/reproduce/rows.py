@@ -146,10 +146,11 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
     lacking = defaultdict[str, list[str]](list)
     find = partial(_find, data=data, language=group.settings.get("lang"), lacking=lacking[""])
     train = [*find(group.train)] if trains else []
-    files: list[Any] = [*find(group.files)]
     if task.takes == "benchmark":
-        files = [Path(data) if data else find(Path("a benchmark"))]
-    elif task.takes == "files" and files:
+        files: list[Any] = [Path(data) if data else find(Path("a benchmark"))]
+    else:
+        files = [*find(group.files)]
+    if task.takes == "files" and files:
         files = [files]
     for values in (options, measured):
         check_named_in_file(values.get("llm_url"), where)
