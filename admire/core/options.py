@@ -104,7 +104,7 @@ def take_settings(*sources: Any, unset: Container[str] = ()) -> dict[str, Settin
                 if isinstance(option, Option) and (not names or name in names):
                     default = MISSING if field.is_required() else getattr(owner, name)
                     default = None if name in unset else default
-                    about = " ".join(field.description.split())
+                    about = " ".join((field.description or "").split())
                     setting = Setting(name, types[name], default, about, option)
                     by_name.setdefault(name, setting)
     panels = get_args(Panel)
