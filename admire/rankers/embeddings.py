@@ -252,10 +252,7 @@ def _encode(
         else:
             of_things = encoder.encode_images(things)
         of_texts = encoded[encoder.identity]
-        narrow, wide = sorted([of_texts.shape[1], of_things.shape[1]])
-        if 0 < narrow < wide:
-            what = f"returned vectors of {narrow} and {wide} dimensions, which cannot be compared."
-            raise UserError(f"The encoder '{encoder.name}' {what}")
+        _check_widths(encoder.name, of_texts.shape[1], of_things.shape[1])
         pairs = [(texts, of_texts), (things, of_things)]
         plain[track] = [dict(zip(keys, vectors, strict=True)) for keys, vectors in pairs]
         if head:  # which projects no empty array
@@ -265,6 +262,14 @@ def _encode(
     if not known:
         _measure(items, headed, run_encoder)
     return plain, headed
+
+
+def _check_widths(name: str, *widths: int) -> None:
+    """Refuse an encoder whose vectors of texts and of other things differ in width, if not empty."""
+    narrow, wide = sorted(widths)
+    if 0 < narrow < wide:
+        wrong = f"returned vectors of {narrow} and {wide} dimensions, which cannot be compared."
+        raise UserError(f"The encoder '{name}' {wrong}")
 
 
 def _measure(items: Sequence[Item], spaces: _Spaces, run_encoder: RunEncoder) -> None:
