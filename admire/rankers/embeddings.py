@@ -265,7 +265,7 @@ def _encode(
 
 
 def _check_widths(name: str, *widths: int) -> None:
-    """Refuse an encoder whose vectors of texts and of other things differ in width, if not empty."""
+    """Refuse an encoder whose texts and pictures have vectors of different widths; 0 is of none."""
     narrow, wide = sorted(widths)
     if 0 < narrow < wide:
         wrong = f"returned vectors of {narrow} and {wide} dimensions, which cannot be compared."
