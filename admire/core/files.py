@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import lru_cache
-from itertools import dropwhile, islice, tee
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal
 
@@ -232,8 +232,9 @@ def _text_records(path: Path, quoting: Literal[0, 3]) -> Generator[list[Any]]:
 
     Blank lines are left out.
     """
+    lines: list[str] = []  # of the row
     header: list[str] = []
-    row = read = 0
+    row = 0
     with open_text(path, header=True) as text:
         text.reconfigure(newline="")  # a lone carriage return ends a line too
         first = next(filter(str.strip, text))
@@ -242,22 +243,25 @@ def _text_records(path: Path, quoting: Literal[0, 3]) -> Generator[list[Any]]:
         if path.suffix.lower() != ".tsv":  # where the comma is the decimal point: semicolons
             separator = ";" if first.count(";") > first.count(",") else ","
         options: Any = {"delimiter": separator, "quoting": quoting}
-        rest, again = tee(text)  # a row's lines are read again once its cells are known
-        reader = csv.reader(rest, strict=True, **options)
+
+        def noted() -> Iterator[str]:
+            for line in text:
+                lines.append(line)
+                yield line
+
         try:
-            for cells in reader:
-                lines, read = [*islice(again, reader.line_num - read)], reader.line_num
+            for cells in csv.reader(noted(), strict=True, **options):
                 if len(cells) > 1 or "".join(cells).strip():
                     header = header or cells
                     if _is_joined(cells, lines, separator, len(header)):
-                        raise _joined(path, row, header, lines, options)
+                        raise csv.Error
                     if len(cells) > len(header):
                         has = f"has {len(cells)} cells for {len(header)} columns"
                         raise UserError(f"{path}, row {row}: {has}.")
                     yield cells + [""] * (len(header) - len(cells))
                     row += 1
+                lines.clear()
         except csv.Error:
-            lines = [*islice(again, reader.line_num - read)]
             raise _joined(path, row, header, lines, options) from None
 
 
@@ -316,20 +320,25 @@ def check_spelling(where: object, names: tuple[str, ...], known: tuple[str, ...]
         known: the columns that are read. Others may differ from them in more than capitals, spaces,
             signs and zeros before a number.
     """
+    if fault := _spelling(names, known):
+        raise UserError(f"{where}: {fault}")
+
+
+@lru_cache(maxsize=64)
+def _spelling(names: tuple[str, ...], known: tuple[str, ...]) -> str:
     spellings = {plain_name(name): name for name in known}
     renamed = {}
     for name in names:
         meant = spellings.get(plain_name(name))
         if meant and names.count(name) > 1:
-            raise UserError(f"{where}: the column '{name}' appears twice. Remove one of them.")
+            return f"the column '{name}' appears twice. Remove one of them."
         if meant and name != meant:
             if meant in names:
-                fault = f"the column '{name}' is not read, beside '{meant}'. Remove one of them."
-                raise UserError(f"{where}: {fault}")
+                return f"the column '{name}' is not read, beside '{meant}'. Remove one of them."
             renamed[name] = meant
-    if renamed:
-        rename = f"not read: {listed([*renamed])}. Rename to {listed([*renamed.values()])}."
-        raise UserError(f"{where}: {rename}")
+    if not renamed:
+        return ""
+    return f"not read: {listed([*renamed])}. Rename to {listed([*renamed.values()])}."
 
 
 def listed(names: Sequence[str]) -> str:
@@ -337,7 +346,6 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names[:4]) + ", …" * (len(names) > 4)
 
 
-@lru_cache(maxsize=1024)  # of rows that name their columns each
 def plain_name(name: str) -> str:
     """Return a column's name without capitals, spaces, signs and zeros before a number."""
     name = unicodedata.normalize("NFKC", name).casefold()

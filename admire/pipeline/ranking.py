@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import islice
-from operator import attrgetter
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
@@ -77,9 +76,6 @@ def _name_and_caption(candidate: Candidate) -> dict[str, str]:
     return {"name": candidate.name} | caption
 
 
-_FIELDS_OF_ITEM = attrgetter(*Item.__match_args__)
-"""What a row has of its item, in the order in which it takes it."""
-
 Described = Annotated[Candidate, PlainSerializer(_name_and_caption)]
 """A candidate that is written without its image."""
 
@@ -144,7 +140,7 @@ class Row(BaseModel):
     @property
     def item(self) -> Item:
         """The item; without images if it was read from a run folder."""
-        return Item(*_FIELDS_OF_ITEM(self))
+        return Item(**{field.name: getattr(self, field.name) for field in fields(Item)})
 
     def with_item(self, item: Item) -> Self:
         """Return the row with another item, such as the same with images or other gold."""

@@ -29,9 +29,6 @@ PACKAGES = (
 )
 """Packages whose versions a run records."""
 
-PIECE = 1 << 20
-"""Bytes that are read at a time."""
-
 VERSION = 1
 """The version of the format of run folders, stored in run.json; others are refused."""
 
@@ -71,8 +68,7 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
     digest = hashlib.sha256()
     for part in parts:
         with open_file(part) as file:
-            while piece := file.read(PIECE):
-                digest.update(piece)
+            hashlib.file_digest(file, lambda: digest)
     return paths | {"sha256": digest.hexdigest() if parts else ""}
 
 

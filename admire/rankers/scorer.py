@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -146,7 +145,7 @@ def rank_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
     machine that computed it.
     """
     keyed = sorted(zip(-np.round(scores, 9), names, strict=True))
-    return tuple(map(itemgetter(1), keyed))
+    return tuple(name for _, name in keyed)
 
 
 def tied_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
