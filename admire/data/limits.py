@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from annotated_types import GroupedMetadata, MaxLen
@@ -65,12 +66,11 @@ def without_invalid(text: str) -> str:
     return _INVALID.sub("", text)
 
 
+@dataclass(frozen=True)
 class Limit(GroupedMetadata):
     """Makes pydantic check a text by :func:`check_text`: ``Annotated[str, Limit("caption")]``."""
 
-    def __init__(self, column: str) -> None:
-        """Take the name of a column of :data:`LIMITS`."""
-        self.column = column
+    column: str
 
     def __iter__(self) -> Iterator[object]:
         """Yield the maximum for JSON schemas, and the check itself, which runs first."""
