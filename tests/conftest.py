@@ -240,7 +240,7 @@ def words(monkeypatch: pytest.MonkeyPatch) -> None:
     """The words of captions in place of all encoders."""
     from toys import open_words
 
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
+    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", open_words)
 
 
 @pytest.fixture

@@ -185,7 +185,7 @@ def test_the_place_of_the_best_candidate_is_compared_with_chance():
 
 
 def test_equal_scores_are_counted_in_what_can_be_ranked(monkeypatch):
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
+    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", open_words)
     alike = replace(
         OWL,
         candidates=tuple(Candidate(f"{k}.png", caption="a night owl" + k * "!") for k in range(5)),

@@ -44,7 +44,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             lambda prompt: "Idiomatic" if "or literally" in prompt else "a woman awake late"
         )
 
-    for module in ("tasks.training.triplets", "rankers.embeddings"):
+    for module in ("tasks.training.triplets", "rankers.run_encoders"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
     monkeypatch.setattr("admire.tasks.training.triplets.open_llm", open_llm)
     monkeypatch.setattr(

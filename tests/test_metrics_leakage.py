@@ -43,7 +43,7 @@ def row(compound: str, made: str = "", **changes: str) -> dict[str, str]:
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Toys in place of the models."""
     llm = ScriptedChat(lambda prompt: "Idiomatic" if "or literally" in prompt else "a late woman")
-    for module in ("tasks.training.triplets", "rankers.embeddings"):
+    for module in ("tasks.training.triplets", "rankers.run_encoders"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_words)
     monkeypatch.setattr("admire.tasks.training.triplets.open_llm", lambda *_, **__: llm)
     monkeypatch.setattr("admire.llm.open_llm", lambda *_, **__: llm)

@@ -25,7 +25,7 @@ TIMES = ("started", "finished", "seconds")
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("admire.pipeline.ranking.BLOCK", 2)
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
+    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", open_words)
 
 
 @pytest.fixture

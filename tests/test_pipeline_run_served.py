@@ -148,7 +148,7 @@ def test_models_that_look_are_asked_with_pictures_and_once(
     capsys, tmp_path: Path, monkeypatch, served: StrictServer, options, ranking: int
 ):
     served.answer, served.faults = looked, FAULTS
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
+    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", open_words)
     item = pictured(tmp_path, ["dull.png", "good.png", "best.png"], captions=True)
     row = {"compound": item.compound, "sentence": item.sentence}
     row["candidates"] = [{"image": one.name, "caption": one.caption} for one in item.candidates]

@@ -143,7 +143,7 @@ def test_models_that_are_not_taken_name_the_argument(option, value, message):
 def test_a_name_in_place_of_an_object_stands_in_the_settings(monkeypatch):
     opened = []
     monkeypatch.setattr(
-        "admire.rankers.embeddings.open_encoder",
+        "admire.rankers.run_encoders.open_encoder",
         lambda name, **_: opened.append(name) or WordEncoder(),
     )
     run = rank([OWL], Settings(sense="vote"), llms=[explains("Idiomatic")], encoder="e5")

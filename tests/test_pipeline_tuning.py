@@ -43,8 +43,8 @@ def owl(k: int) -> Item:
 
 def rescored(folder: Path, scoring: Scoring) -> list[tuple[str, ...]]:
     """Each item's order in a run folder under a scoring."""
-    parts, scales = read_cosines(folder)[1], read_record(folder)["scales"]
-    return [order for (order,) in rescore_all(parts, [scoring], scales)]
+    parts, noise = read_cosines(folder)[1], read_record(folder)["noise"]
+    return [order for (order,) in rescore_all(parts, [scoring], noise)]
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def described_run(folder: Path, scoring: Scoring) -> Run:
 
 
 # Of a hard gate's run the glosses of literal items are not known, so the soft one is recorded.
-RECORDED = Scoring.paper(gate="soft", standardise=True)
+RECORDED = Scoring.paper(gate="soft", standardise="item")
 DESCRIBED = scorings(2, 1, ("hard", "soft"), (("gloss", "compound"), TEXTS))
 SOME = Scoring.paper(contrast=1, texts=("scene", "literal2", "literal_scene"))
 
@@ -246,8 +246,8 @@ def test_tune_prints_options_that_give_what_it_promises(
 
     items, parts, _ = read_cosines(tmp_path / "run")
     tried = scorings(1 if track else 2, encoders)
-    scales = read_record(tmp_path / "run")["scales"]
-    best = tried[cross_validate(items, rescore_all(parts, tried, scales))[1]]
+    noise = read_record(tmp_path / "run")["noise"]
+    best = tried[cross_validate(items, rescore_all(parts, tried, noise))[1]]
     ranked = Mock(side_effect=UserError("That is enough."))
     monkeypatch.setattr("admire.pipeline.run_blocks.rank_file", ranked)
     run(capsys, "rank", SAMPLES, *options.split())

@@ -52,7 +52,7 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> ScriptedChat:
     chat = ScriptedChat(lambda prompt: RIVER if '"bank erosion", "def' in prompt else "?")
     monkeypatch.setattr("admire.pipeline.chat_stage.open_models", opens(chat))
     encoder = PicturesThatSay()
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", opener(encoder))
+    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", opener(encoder))
     return chat
 
 

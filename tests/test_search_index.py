@@ -35,6 +35,7 @@ from admire.core.errors import UserError
 from admire.data.items import Candidate
 from admire.encoders import Vectors
 from admire.encoders.cached import CachedEncoder
+from admire.encoders.windows import Windows
 
 TEXTS = [
     Candidate("a", caption="an owl on the roof at night"),
@@ -125,7 +126,8 @@ def test_search_sorts_by_the_sum_of_standardised_cosines(size: int, k: int, seed
             expected += share * WEIGHTS[role] * np.where(present[track], standardised, usual)
     for track, mask in present.items():
         vectors[track][~mask] = np.nan
-    entries = EntriesInMemory([Entry(str(number)) for number in range(size)], vectors)
+    encoded = {track: Windows.of(own) for track, own in vectors.items()}
+    entries = EntriesInMemory([Entry(str(number)) for number in range(size)], encoded)
     index = Index(EncoderRecord(name="x", identity="x:1"), [*TRACKS], entries)
     results = index.search(queries, WEIGHTS, k, TRACKS)
     best = [int(text.name) for text, _ in results]
@@ -321,7 +323,7 @@ def text(content: str) -> Callable[[Path], object]:
         ("index.json", cut, "index: is not an index, or damaged"),
         ("index.json", Path.unlink, "index: .*No such file"),
         ("index.json", text('{"format": 3}'), "index: .*format 3"),
-        ("index.json", text('{"format": 4}'), r"index\.json, encoder: "),
+        ("index.json", text('{"format": 5}'), r"index\.json, encoder: "),
         ("table/*/_versions/*", cut, "index: "),
         ("table/*/data/*", cut, "index: "),
     ],

@@ -212,10 +212,10 @@ def nearly_silent(prompt: str) -> str:
 @pytest.mark.parametrize(
     "scoring",
     [
-        Scoring.paper(gate="soft", standardise=True),
-        Scoring.paper(gate="soft", contrast=1.0, standardise=True),
+        Scoring.paper(gate="soft", standardise="item"),
+        Scoring.paper(gate="soft", contrast=1.0, standardise="item"),
         Scoring.paper(gate="soft", contrast=0.5),
-        Scoring.paper(gate="hard", contrast=0.5, standardise=True),
+        Scoring.paper(gate="hard", contrast=0.5, standardise="item"),
         Scoring.paper(),
         Scoring.paper(caption_weight=2.0),
     ],

@@ -50,13 +50,12 @@ from admire.prompts import Prompts
 from admire.rankers import (
     Judgement,
     Part,
-    RunEncoder,
+    RunEncoders,
     judges_together,
     look_where_no_caption_is,
     open_encoders,
     open_ranker,
 )
-from admire.rankers.embeddings import Embeddings
 from admire.rankers.judgement import as_counted
 from admire.rankers.scorer import Scores, fuse_scores, rank_names
 from admire.rankers.settings import RequestOptions, SetSummary, Settings, check_items, summarise_set
@@ -216,7 +215,7 @@ class RankingPipeline:
         self.session = Session(resolved.asking.budget, fresh=resolved.asking.fresh)
         self.stage = ChatStage(summary, resolved, self.session, self.prompts)
         self.detector = self.stage.interpreter.detector
-        self.encoders: list[RunEncoder] = []
+        self.encoders = RunEncoders()
         if settings.compares:
             given_encoders = resolved.encoder, resolved.caption_encoder
             self.encoders = open_encoders(summary, settings, *given_encoders)
@@ -274,7 +273,7 @@ class RankingPipeline:
 
     def finish(self) -> dict[str, Any]:
         """Return the complete record of the run after its end."""
-        long_texts = Embeddings(self.encoders).count_long([])
+        long_texts = self.encoders.long_texts
         log_long(long_texts, "captions")
         record = self.record.copy()
         if self.skipped:
@@ -291,7 +290,10 @@ class RankingPipeline:
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             "asked": list(map(account_row, self.session.entries())),
             "long_texts": long_texts,
-            "scales": {encoder.name: dict(encoder.scales) for encoder in self.encoders},
+            "noise": {
+                encoder.name: noise
+                for encoder, noise in zip(self.encoders, self.encoders.noise, strict=True)
+            },
             "languages": summarise_languages(self.tallies, trained),
         }
 
@@ -299,7 +301,7 @@ class RankingPipeline:
         """Count rankings of the run as done."""
         self.done += len(rankings)
         count_items(self.tallies, rankings)
-        Embeddings(self.encoders).count_long(ranking.item for ranking in rankings)
+        self.encoders.count_long(ranking.item for ranking in rankings)
 
     def rank_blocks(self, items: Iterable[Item]) -> Iterator[list[Ranking]]:
         """Rank items block by block; only one block is in memory."""
@@ -418,6 +420,7 @@ def _rank_item(
         readings.append(own)
         evidence += [(own, judgement) for judgement in judgements]
     points, fused = _fuse(judgement for _, judgement in evidence)
+    leads = [j.leads for _, j in evidence if j.leads is not None]
     several = len({judgement.encoder for _, judgement in together}) > 1
     rows: list[dict[str, Any]] = []
     for reading, judgement in evidence:
@@ -439,6 +442,7 @@ def _rank_item(
         rows,
         readings,
         abstain_below=abstain_below,
+        leads=np.mean(leads, axis=0) if len(leads) == len(evidence) else None,
         judgements=tuple(j for _, j in evidence if not j.cells),
         seen=leaked,
         by_sense=by_sense,

@@ -27,7 +27,7 @@ from admire.pipeline.ranking import Ranking
 from admire.pipeline.record import source_record
 from admire.pipeline.run import RankingPipeline
 from admire.pipeline.run_folder import submission_names, write_blocks
-from admire.rankers.embeddings import Embeddings, reads_pictures
+from admire.rankers.run_encoders import reads_pictures
 from admire.rankers.settings import RequestOptions, SetSummary, Settings
 
 if TYPE_CHECKING:
@@ -130,9 +130,9 @@ def _rank_by_workers(
     """Rank like :meth:`admire.pipeline.run.RankingPipeline.rank_blocks`, with several processes."""
     from admire.core.workers import map_processes
 
-    Embeddings(run.encoders).measure(list(islice(items(), ranking.BLOCK)))
-    scales, models = [encoder.scales for encoder in run.encoders], run.record["models"]
-    shared = summary, resolved, models, scales, workers.count, run.skips_bad
+    run.encoders.measure(list(islice(items(), ranking.BLOCK)))
+    noise, models = run.encoders.noise, run.record["models"]
+    shared = summary, resolved, models, noise, workers.count, run.skips_bad
     open_worker = partial(_open_worker, *shared)
     units = ((block, not number) for number, block in enumerate(ranking.blocks(items())))
     count = ceil(run.record["items"] / ranking.BLOCK)
@@ -151,7 +151,7 @@ def _open_worker(
     summary: SetSummary,
     resolved: ResolvedModels,
     models: Mapping[str, Any],
-    scales: Sequence[Mapping[str, float]],
+    noise: list[dict[str, float]],
     count: int,
     skips_bad: bool,
 ) -> RankUnit:
@@ -159,7 +159,7 @@ def _open_worker(
 
     Args:
         models: from the record of the run.
-        scales: of the run's encoders.
+        noise: of the run's encoders.
         count: number of processes. They share the concurrent requests to a server.
     """
     from admire.core.workers import check_same
@@ -167,8 +167,7 @@ def _open_worker(
     share = ceil((resolved.asking.parallel or PARALLEL) / count)
     shared = resolved._replace(asking=replace(resolved.asking, parallel=share))
     run = RankingPipeline(summary, shared, skips_bad=skips_bad)
-    for encoder, measured in zip(run.encoders, scales, strict=True):
-        encoder.scales.update(measured)
+    run.encoders.noise = noise
     for kind, expected in models.items():
         check_same(kind, expected, run.record["models"][kind])
 

@@ -1,12 +1,13 @@
 from .aggregate import agreement, borda, bradley_terry, kemeny
-from .embeddings import (
+from .judgement import Answer, Judgement, Part
+from .ranker import Ranker, any_ranker, judges_together, open_ranker, open_rankers
+from .run_encoders import (
     RunEncoder,
+    RunEncoders,
     look_where_no_caption_is,
     open_encoders,
     shares_no_view,
 )
-from .judgement import Answer, Judgement, Part
-from .ranker import Ranker, any_ranker, judges_together, open_ranker, open_rankers
 
 __all__ = [
     "Answer",
@@ -14,6 +15,7 @@ __all__ = [
     "Part",
     "Ranker",
     "RunEncoder",
+    "RunEncoders",
     "agreement",
     "any_ranker",
     "borda",

@@ -73,8 +73,7 @@ def check(
     from admire.data.reader import data_files
     from admire.data.rows import RowReader
     from admire.encoders import open_encoder
-    from admire.rankers import RunEncoder
-    from admire.rankers.embeddings import Embeddings
+    from admire.rankers import RunEncoder, RunEncoders
 
     encoders = []
     with suppress(UserError) if "encoder" not in (options or {}) else nullcontext():
@@ -91,7 +90,9 @@ def check(
     counts, links = counted.counts, list(counted.links)
     faults = [fault._asdict() for fault in found]
     captioned = files.read(data, RowReader(skip=lambda fault: None)) if encoders else ()
-    long_texts = Embeddings(encoders).count_long(captioned)
+    reading = RunEncoders(encoders)
+    reading.count_long(captioned)
+    long_texts = reading.long_texts
     if json:
         shown = {"counts": counts, "faults": faults, "links": links, "long_texts": long_texts}
         print_json(shown)

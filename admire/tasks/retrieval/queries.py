@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from admire.core.choices import Meanings
 from admire.core.errors import UserError
 from admire.data.items import Item
-from admire.encoders import Query, QueryEncoder, TextEncoder, Vectors
+from admire.encoders import CachedEncoder, Query, QueryEncoder, TextEncoder
+from admire.encoders.cached import text_windows
+from admire.encoders.windows import Windows
 from admire.llm import ChatModel, Session, open_llm
 from admire.prompts import Prompts
 from admire.senses import Detector
@@ -59,13 +61,15 @@ def encode_queries(
     encoder: TextEncoder,
     form: QueryForm,
     instruction_format: InstructionFormat = "auto",
-) -> Vectors:
-    """Encode the queries' sentences or spans, shape (queries, width)."""
+) -> Windows:
+    """Encode the queries' sentences, window by window, or their spans."""
     if instruction_format == "auto":
         instruction_format = usual_instruction_format(encoder.name)
     inputs = [encoder_query(query, form, instruction_format) for query in queries]
     if isinstance(encoder, QueryEncoder):
-        return encoder.encode_queries(inputs)
+        if isinstance(encoder, CachedEncoder):
+            return encoder.query_windows(inputs)
+        return Windows.of(encoder.encode_queries(inputs))
     if form.endswith("span"):
         raise UserError(
             f"The encoder '{encoder.name}' has no vectors of spans. Use the query 'sentence' or "
@@ -73,7 +77,7 @@ def encode_queries(
             "query",
             "encoder",
         )
-    return encoder.encode_texts([(q.prompt or "") + q.text for q in inputs], role="query")
+    return text_windows(encoder, [(q.prompt or "") + q.text for q in inputs], role="query")
 
 
 def usual_instruction_format(name: str) -> InstructionFormat:

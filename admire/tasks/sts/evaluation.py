@@ -20,7 +20,7 @@ from admire.core.files import add_table, numbered_rows, read_table
 from admire.core.schema import read_as
 from admire.core.storage import write_whole
 from admire.encoders import TextEncoder, open_encoder
-from admire.encoders.cached import CachedEncoder, checked, log_long
+from admire.encoders.cached import CachedEncoder, checked, log_long, text_windows
 from admire.encoders.sentence import SentenceEncoder
 from admire.llm import ChatModel, Conversation, Question, Session, converse, open_llm
 from admire.metrics.figures import interval
@@ -128,16 +128,22 @@ def compare(
 ) -> dict[tuple[str, str], float]:
     """Compute the cosines of the pairs and of their references, in [-1, 1].
 
+    Each window of a sentence that is longer than the encoder reads counts by the other's best one;
+    the cosine is the mean of both sides' means.
+
     Args:
         as_read: changes a sentence before it is encoded, as :func:`reader` does.
     """
     comparisons = _comparisons(pairs)
     sentences = list(dict.fromkeys(sentence for pair in comparisons for sentence in pair))
-    vectors = encoder.encode_texts([as_read(s) for s in sentences], role="query")
-    place = {sentence: k for k, sentence in enumerate(sentences)}
-    first, second = (vectors[[place[pair[side]] for pair in comparisons]] for side in (0, 1))
-    cosines = np.einsum("nd,nd->n", first, second, dtype=np.float64)
-    return dict(zip(comparisons, cosines.tolist(), strict=True))
+    windows = text_windows(encoder, [as_read(s) for s in sentences], role="query").each
+    by_sentence = dict(zip(sentences, windows, strict=True))
+    similarities = {}
+    for first, second in comparisons:
+        cosines = by_sentence[first].astype(float) @ by_sentence[second].astype(float).T
+        both = cosines.max(axis=1).mean(), cosines.max(axis=0).mean()
+        similarities[first, second] = float(np.mean(both))
+    return similarities
 
 
 def rate(
