@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,6 +107,30 @@ def draw_vectors(n: int, width: int = 8, seed: int = 0) -> np.ndarray:
 
 WEIGHTS = {"gloss": 0.8, "compound": -0.6}
 TRACKS = {"image": 0.5, "caption": 1.0}
+
+
+class Short(WordEncoder):
+    """Reads four words."""
+
+    name = identity = "short"
+    max_tokens = 4
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+
+def test_a_long_text_is_found_by_its_best_window_in_an_index_on_disk_as_in_memory(tmp_path: Path):
+    rows = {"long": "a red bicycle stands near a person awake late", "short": "a person sleeps"}
+    path = tmp_path / "texts.jsonl"
+    path.write_text("\n".join(json.dumps({"id": k, "text": text}) for k, text in rows.items()))
+    write_index(path, Short(), tmp_path / "index")
+    texts = [Candidate(name, caption=text) for name, text in rows.items()]
+    disk, memory = search_all(tmp_path / "index"), search_all(index_texts(texts, Short()))
+    assert [entry.name for entry, _ in disk] == ["long", "short"]
+    assert [score for _, score in disk] == pytest.approx([score for _, score in memory])
+    export_index(tmp_path / "index", tmp_path / "index.parquet")
+    more = pd.read_parquet(tmp_path / "index.parquet")["caption_more"]
+    assert [None if own is None else len(own) for own in more] == [2 * 512, None]
 
 
 @given(st.integers(2, 40), st.integers(1, 12), st.integers(0, 99))

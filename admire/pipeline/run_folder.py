@@ -183,7 +183,10 @@ def read_record(folder: Path) -> dict[str, Any]:
             f"{path}: has format {record.get('version')}, but this version of admire reads "
             f"{VERSION}. Run admire rank again."
         )
-    read_as(Fused if "fused" in record else Made, text, path)
+    try:
+        read_as(Fused if "fused" in record else Made, text, path)
+    except UserError as error:  # such as a setting that older versions had
+        raise UserError(f"{error} Run admire rank again.") from None
     return record
 
 
