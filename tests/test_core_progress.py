@@ -1,5 +1,7 @@
 import logging
 import sys
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,16 +19,15 @@ def test_plain_lines_say_how_far_long_work_has_come(log, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
     assert list(show_progress("ab", "Writing")) == ["a", "b"]  # short work has one line
     assert list(show_progress("", "Nothing")) == []
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1.0)
-    clock = iter([0, 0, 4, 100])
+    clock = iter([0, 16, 17, 20, 36, 200])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    assert list(show_progress(iter("abc"), "Reading", 3)) == ["a", "b", "c"]
+    assert list(show_progress(iter("abcde"), "Reading", 5)) == [*"abcde"]
     assert log.messages == [
         "Writing",
         "Reading",
-        "Reading: 0 of 3",
-        "Reading: 1 of 3, 4.0 s each, about 0:08 min left",
-        "Reading: 2 of 3, 50 s each, about 0:50 min left",
+        "Reading: 0 of 5",
+        "Reading: 3 of 5, 12 s each, about 0:24 min left",
+        "Reading: 4 of 5, 50 s each, about 0:50 min left",
     ]
 
 
@@ -89,8 +90,9 @@ def test_a_notebook_shows_one_line_and_leaves_none(monkeypatch):
         monkeypatch.setattr(
             display.DisplayHandle, name, lambda self, data, raw: shown.append(data["text/plain"])
         )
-    monkeypatch.setattr("admire.core.progress.in_notebook", lambda: True)
-    monkeypatch.setattr("admire.core.progress.SECONDS_BETWEEN_UPDATES", -1.0)
+    kernel = SimpleNamespace(kernel=None)
+    monkeypatch.setattr("IPython.get_ipython", lambda: kernel)
+    monkeypatch.setattr(progress.time, "monotonic", count().__next__)
     with progress_as_wanted(None):
         assert list(show_progress("a", "Reading")) == ["a"]
         assert list(show_progress("b", "Writing")) == ["b"]

@@ -326,9 +326,9 @@ def test_a_full_disk_ends_with_one_message_and_loses_nothing(tmp_path, pictures)
         resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
 
     for change in (write_index, add_to_index):
+        encoder = Counting("t.png", fill_disk)
         try:
             with pytest.raises(UserError, match=r"/index: cannot be written \("):
-                encoder = Counting("t.png", fill_disk)
                 change(pictures, encoder, tmp_path / "index", encode=in_pairs)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
