@@ -180,7 +180,7 @@ def no_card() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def tried() -> Iterator[list[tuple]]:
-    """What of the network was asked for: it is refused."""
+    """What of the network was asked for: it is refused. Libraries swallow failures."""
     asked: list[tuple] = []
 
     def refuse(*address: object, **_: object) -> None:
@@ -190,6 +190,7 @@ def tried() -> Iterator[list[tuple]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket, "getaddrinfo", refuse)
         patch.setattr(socket, "create_connection", refuse)
+        patch.setattr(socket.socket, "connect", refuse)
         yield asked
 
 
@@ -277,11 +278,11 @@ def official(
 
 
 @pytest.fixture
-def served(official: StrictServer, monkeypatch: pytest.MonkeyPatch) -> StrictServer:
+def served(official: StrictServer) -> StrictServer:
     """The same, which answers as the runs of served.py need."""
     from served import answer
 
-    monkeypatch.setattr(logging.getLogger("admire"), "handlers", [])  # of another test's command
+    logging.getLogger("admire").handlers.clear()  # of another test's command
     official.answer = answer
     return official
 

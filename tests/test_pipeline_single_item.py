@@ -10,6 +10,7 @@ import pytest
 from toys import OWL, PAPER, WordEncoder, explains, says
 
 from admire import Settings, UserError, rank, rank_one
+from admire.core.registry import register
 from admire.core.storage import cache_dir
 from admire.encoders import TextEncoder, Vectors
 from admire.llm import ChatModel, Question, Reply
@@ -140,15 +141,12 @@ def test_models_that_are_not_taken_name_the_argument(option, value, message):
         rank([OWL], **given)
 
 
-def test_a_name_in_place_of_an_object_stands_in_the_settings(monkeypatch):
-    opened = []
-    monkeypatch.setattr(
-        "admire.rankers.run_encoders.open_encoder",
-        lambda name, **_: opened.append(name) or WordEncoder(),
-    )
-    run = rank([OWL], Settings(sense="vote"), llms=[explains("Idiomatic")], encoder="e5")
-    assert opened == ["e5"]
-    assert run.record["settings"]["encoder"] == ["e5"]
+@pytest.mark.usefixtures("forgotten")
+def test_a_name_in_place_of_an_object_stands_in_the_settings():
+    register("encoder", "toy")(WordEncoder)
+    run = rank([OWL], Settings(sense="vote"), llms=[explains("Idiomatic")], encoder="toy")
+    assert run.record["settings"]["encoder"] == ["toy"]
+    assert run.record["models"]["encoders"]["caption"][0]["identity"] == "words:1"
 
 
 def test_a_function_hears_the_progress_of_a_run():
