@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from itertools import count
@@ -310,6 +311,18 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the real data in {SHARED}")
     return SHARED
+
+
+@contextmanager
+def full_disk(left: int = 1000) -> Iterator[None]:
+    """Files may not grow beyond so many bytes: what a write to a full disk does."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (left, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def refused(path: Path, *words: str, read: Callable[[Path], Any] = read_items) -> str:

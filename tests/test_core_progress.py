@@ -1,5 +1,6 @@
 import logging
 import sys
+from collections.abc import Callable
 from itertools import count
 from types import SimpleNamespace
 
@@ -15,8 +16,19 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-def test_plain_lines_say_how_far_long_work_has_come(log, monkeypatch):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Says whether stderr is a terminal."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    def be(is_terminal: bool) -> None:
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
+
+    return be
+
+
+def test_plain_lines_say_how_far_long_work_has_come(log, monkeypatch, terminal):
+    terminal(False)
     assert list(show_progress("ab", "Writing")) == ["a", "b"]  # short work has one line
     assert list(show_progress("", "Nothing")) == []
     clock = iter([0, 16, 17, 20, 36, 200])
@@ -32,10 +44,9 @@ def test_plain_lines_say_how_far_long_work_has_come(log, monkeypatch):
 
 
 def test_a_terminal_gets_a_bar_and_a_program_that_only_uses_the_library_nothing(
-    log, monkeypatch, capsys
+    log, terminal, capsys
 ):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    terminal(True)
     for level in (logging.INFO, logging.WARNING):
         log.set_level(level, logger="admire")
         assert list(show_progress("ab", "Reading")) == ["a", "b"]
@@ -62,7 +73,7 @@ def test_a_listener_is_called_instead_and_can_stop_the_work(log):
     assert next(letters) == "b"
 
 
-def test_a_function_of_python_shows_progress_as_wanted(monkeypatch, capsys):
+def test_a_function_of_python_shows_progress_as_wanted(terminal, capsys):
     """Without the command line's INFO: on a terminal, or where it is asked for."""
 
     def work(progress: progress.Progress) -> str:
@@ -70,11 +81,10 @@ def test_a_function_of_python_shows_progress_as_wanted(monkeypatch, capsys):
             assert list(show_progress("ab", "Reading")) == ["a", "b"]
         return capsys.readouterr().err
 
-    monkeypatch.setenv("FORCE_COLOR", "1")
     told = []
-    for terminal in (False, True):
-        monkeypatch.setattr(sys.stderr, "isatty", lambda is_one=terminal: is_one, raising=False)
-        assert ("Reading" in work(None)) is terminal
+    for is_terminal in (False, True):
+        terminal(is_terminal)
+        assert ("Reading" in work(None)) is is_terminal
         assert work(False) == ""
         with progress_told_to(lambda *what: told.append(what)):
             assert work(None) == ""  # who listens around it hears it

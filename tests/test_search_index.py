@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -15,6 +16,7 @@ from unittest.mock import Mock
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import full_disk
 from hypothesis import given
 from hypothesis import strategies as st
 from toys import PictureEncoder, WordEncoder
@@ -316,22 +318,15 @@ def test_nothing_foreign_is_lost_to_an_index(tmp_path: Path, texts):
 
 
 def test_a_full_disk_ends_with_one_message_and_loses_nothing(tmp_path, pictures):
-    resource = pytest.importorskip("resource")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     write_index(pictures, PictureEncoder(), tmp_path / "index")
     before = search_all(tmp_path / "index")
     put(pictures, {"s.png": "an owl", "t.png": "a cat"})
 
-    def fill_disk() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
-
     for change in (write_index, add_to_index):
-        encoder = Counting("t.png", fill_disk)
-        try:
+        with ExitStack() as disk:
+            encoder = Counting("t.png", lambda: disk.enter_context(full_disk(500)))
             with pytest.raises(UserError, match=r"/index: cannot be written \("):
                 change(pictures, encoder, tmp_path / "index", encode=in_pairs)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert search_all(tmp_path / "index") == before
     assert add_to_index(pictures, PictureEncoder(), tmp_path / "index").entries == 7
 
