@@ -64,23 +64,16 @@ def test_pictures_are_paths_bytes_or_pils_and_models_of_ones_own_need_one_method
     assert kept == [candidate.image for candidate in ranking.item.candidates]  # by content
 
 
-def test_captions_alone_and_with_some_pictures(tmp_path):
-    captions = [candidate.caption for candidate in OWL.candidates]
-    run = rank_one(*ASKED, captions=captions, settings=PAPER, llms=[says("Literal")],
-                   encoder=WordEncoder(), language="pt-br")  # fmt: skip
-    assert run.rankings[0].order[0] == "candidate1"
-    assert run.rankings[0].item.language == "pt-br"
-
-
 @pytest.mark.parametrize("series", [tuple, pd.Series, lambda them: np.array(them, dtype=object)])
 def test_captions_and_pictures_may_be_columns_or_arrays(series):
     Image = pytest.importorskip("PIL.Image")  # noqa: N806
     captions, pictures = series(["An owl.", "A lamp."]), [Image.new("L", (4, 4)), np.nan]
-    run = rank_one(*ASKED, series(pictures), captions, settings=PAPER, llms=[says("Literal")],
-                   encoder=WordEncoder())  # fmt: skip
-    candidates = run.rankings[0].item.candidates
-    assert [candidate.caption for candidate in candidates] == ["An owl.", "A lamp."]
-    assert [bool(candidate.image) for candidate in candidates] == [True, False]
+    models = {"settings": PAPER, "llms": [says("Literal")], "encoder": WordEncoder()}
+    item = rank_one(*ASKED, series(pictures), captions, **models).rankings[0].item
+    assert [candidate.caption for candidate in item.candidates] == ["An owl.", "A lamp."]
+    assert [bool(candidate.image) for candidate in item.candidates] == [True, False]
+    (alone,) = rank_one(*ASKED, captions=captions, language="pt-br", **models).rankings
+    assert (alone.order[0], alone.item.language) == ("candidate1", "pt-br")
 
 
 def closed(of_file: bool, folder: Path) -> object:

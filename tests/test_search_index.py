@@ -19,7 +19,7 @@ import pytest
 from conftest import full_disk
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import PictureEncoder, WordEncoder
+from toys import Looking, PictureEncoder, WordEncoder
 
 from admire.apps.search import (
     Changes,
@@ -230,29 +230,22 @@ def test_an_index_that_is_interrupted_leaves_nothing_but_the_cache(tmp_path, pic
 def test_damaged_pictures_are_left_out_with_one_warning(tmp_path: Path, caplog):
     from PIL import Image
 
-    class Looks(PictureEncoder):
-        def encode_images(self, images):
-            from admire.data.image_files import read_image
-
-            colours = [str(read_image(image).getpixel((0, 0))) for image in images]
-            return self.encode_texts(colours, role="document")
-
     folder = tmp_path / "pictures"
     folder.mkdir()
     for k in range(4):
         Image.new("RGB", (8, 8), (k, 0, 0)).save(folder / f"{k}.png")
     cut(folder / "1.png")
     (folder / "2.png").write_bytes(b"")
-    changes = write_index(folder, Looks(), tmp_path / "index", encode=in_pairs)
+    changes = write_index(folder, Looking(), tmp_path / "index", encode=in_pairs)
     assert changes == Changes(2, 2, 0, 2)
     assert [entry.name for entry, _ in search_all(tmp_path / "index")] == ["0.png", "3.png"]
     (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert f"{folder}: 2 left out, such as {folder / '1.png'}: " in warning.getMessage()
-    assert add_to_index(folder, Looks(), tmp_path / "index") == Changes(2, 0, 0, 2)
+    assert add_to_index(folder, Looking(), tmp_path / "index") == Changes(2, 0, 0, 2)
     for k in range(4):
         (folder / f"{k}.png").write_bytes(b"")
     with pytest.raises(UserError, match=r"0\.png: "):
-        write_index(folder, Looks(), tmp_path / "index")
+        write_index(folder, Looking(), tmp_path / "index")
 
 
 def test_pictures_without_captions_need_an_encoder_that_sees(tmp_path: Path, pictures):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from admire import Candidate, Item, Scoring, Settings
+from admire.data.image_files import read_image
 from admire.encoders import Role, Vectors
 from admire.llm import ChatModel, Conversation, Question, Reply, converse
 from admire.senses.sense import likelier
@@ -41,6 +42,16 @@ class PictureEncoder(WordEncoder):
     def encode_images(self, images: Sequence[Path]) -> Vectors:
         shown = [image.read_bytes().removeprefix(PIXEL).decode() for image in images]
         return self.encode_texts(shown, role="document")
+
+
+class Looking(PictureEncoder):
+    """Reads pictures as the real ones do: the vector of a whole one is that of its first colour."""
+
+    name, identity = "looking", "looking:1"
+
+    def encode_images(self, images: Sequence[Path]) -> Vectors:
+        colours = [str(read_image(image).getpixel((0, 0))) for image in images]
+        return self.encode_texts(colours, role="document")
 
 
 class Reader:
