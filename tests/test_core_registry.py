@@ -88,6 +88,9 @@ def test_a_misspelt_name_is_told_the_nearest_and_all(capsys):
     register("ranker", "length")(length)
     with pytest.raises(UserError, match=r"Did you mean 'length'.*Available: embeddings, "):
         rank([OWL], admire.Settings(rankers=("lenght",)), llms=[says("Idiomatic")])
+    for named in ({"encoder": "lenght"}, {"llms": ["lenght"]}):
+        with pytest.raises(UserError, match=r"Unknown (encoder|chat model) 'lenght'.*Available: "):
+            rank([OWL], **{"encoder": WordEncoder(), "llms": [says("Literal")]} | named)
     with pytest.raises(UserError, match="'oops' is not a kind of plug-in"):
         register("oops", "length")
 

@@ -1,5 +1,7 @@
 """The embedded chat model's states at words in a text. The real model is never loaded."""
 
+import os
+import shutil
 from pathlib import Path
 
 import gguf
@@ -14,6 +16,7 @@ from admire.core.storage import cache_dir
 from admire.embedded.hidden_states import WEIGHTS, StateEncoder
 from admire.embedded.qwen_model import GgufFile
 from admire.encoders import Query
+from admire.llm.local import EMBEDDED_BYTES, embedded_file
 
 
 def write_qwen(path: Path, layers: int) -> Path:
@@ -60,11 +63,13 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def encoder(qwen: Path, monkeypatch: pytest.MonkeyPatch) -> StateEncoder:
-    """The encoder of its first two layers."""
+    """The encoder of its first two layers, in a file as large as the real model's."""
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tokenizers")
-    monkeypatch.setattr("admire.embedded.hidden_states.embedded_weights", lambda: qwen)
     monkeypatch.setattr("admire.embedded.hidden_states.LAYERS", 2)
+    embedded_file().parent.mkdir(parents=True)
+    shutil.copy(qwen, embedded_file())
+    os.truncate(embedded_file(), EMBEDDED_BYTES)
     return StateEncoder()
 
 
@@ -127,15 +132,14 @@ def test_a_prompt_stands_before_the_text(encoder: StateEncoder):
     assert np.abs(behind - alone).max() > 0.1
 
 
-def test_the_weights_are_written_once_when_the_model_is_pulled(encoder, qwen, capsys, monkeypatch):
-    monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(qwen))
+def test_the_weights_are_written_once_when_the_model_is_pulled(encoder, capsys):
     model, written = find_model("embedded-state"), cache_dir() / "models" / WEIGHTS
     assert model.status() == "yes (converted at first use)"
     assert run(capsys, "models", "pull", "embedded-state")[:2] == (0, f"{written}\n")
     assert model.status() == f"yes (file {written})"
     before = written.stat().st_mtime_ns
     encoder.encode_queries([Query("a night owl")])
-    assert [*(cache_dir() / "models").iterdir()] == [written]
+    assert {*(cache_dir() / "models").iterdir()} == {embedded_file(), written}
     assert written.stat().st_mtime_ns == before
 
 

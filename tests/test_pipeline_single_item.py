@@ -121,19 +121,6 @@ def test_what_is_not_taken_names_the_argument(arguments, message):
         rank_one(**{"compound": "owl", "sentence": "An owl."} | arguments)
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("encoder", "nonsense", "Unknown encoder 'nonsense'"),
-        ("llms", ["nonsense"], "Unknown chat model 'nonsense'"),
-    ],
-)
-def test_models_that_are_not_taken_name_the_argument(option, value, message):
-    given = {"llms": [says("Literal")], "encoder": WordEncoder(), option: value}
-    with pytest.raises(UserError, match=message):
-        rank([OWL], **given)
-
-
 @pytest.mark.usefixtures("forgotten")
 def test_a_name_in_place_of_an_object_stands_in_the_settings():
     register("encoder", "toy")(WordEncoder)
