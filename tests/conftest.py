@@ -246,6 +246,12 @@ def words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def blocks_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs rank two items at a time, so that a few have several blocks."""
+    monkeypatch.setattr("admire.pipeline.ranking.BLOCK", 2)
+
+
+@pytest.fixture
 def strict() -> Iterator[StrictServer]:
     """A chat server that checks what it is asked."""
     from strict_server import StrictServer

@@ -27,12 +27,21 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     return be
 
 
-def test_plain_lines_say_how_far_long_work_has_come(log, monkeypatch, terminal):
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The times that are told, first the first; then an hour later each time."""
+    times: list[float] = []
+    later = count(3600, 3600)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: times.pop(0) if times else next(later))
+    return times
+
+
+def test_plain_lines_say_how_far_long_work_has_come(log, clock, terminal):
     terminal(False)
+    clock += [0, 1, 2]
     assert list(show_progress("ab", "Writing")) == ["a", "b"]  # short work has one line
     assert list(show_progress("", "Nothing")) == []
-    clock = iter([0, 16, 17, 20, 36, 200])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    clock += [0, 16, 17, 20, 36, 200]
     assert list(show_progress(iter("abcde"), "Reading", 5)) == [*"abcde"]
     assert log.messages == [
         "Writing",
@@ -93,6 +102,7 @@ def test_a_function_of_python_shows_progress_as_wanted(terminal, capsys):
     assert told[6:] == told[:3]
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_notebook_shows_one_line_and_leaves_none(monkeypatch):
     display = pytest.importorskip("IPython.display", reason="needs the extra 'notebooks'")
     shown = []
@@ -102,7 +112,6 @@ def test_a_notebook_shows_one_line_and_leaves_none(monkeypatch):
         )
     kernel = SimpleNamespace(kernel=None)
     monkeypatch.setattr("IPython.get_ipython", lambda: kernel)
-    monkeypatch.setattr(progress.time, "monotonic", count().__next__)
     with progress_as_wanted(None):
         assert list(show_progress("a", "Reading")) == ["a"]
         assert list(show_progress("b", "Writing")) == ["b"]

@@ -193,8 +193,8 @@ def test_index_by_workers_is_that_of_one_process(tmp_path: Path):
     pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
-def test_ranking_by_workers_is_that_of_one_process(tmp_path, cache, monkeypatch):
-    monkeypatch.setattr("admire.pipeline.ranking.BLOCK", 3)
+@pytest.mark.usefixtures("blocks_of_two")
+def test_ranking_by_workers_is_that_of_one_process(tmp_path, cache):
     replies = tmp_path / "replies.jsonl"
     said = [
         {"compound": item.compound, "sense": sense, "meaning": f"{sense} {item.sentence}"}

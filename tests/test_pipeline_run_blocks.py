@@ -22,9 +22,7 @@ COMPOUNDS = ("night owl", "cold feet", "pipe dream", "black sheep", "hot air", "
 TIMES = ("started", "finished", "seconds")
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(words: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admire.pipeline.ranking.BLOCK", 2)
+pytestmark = pytest.mark.usefixtures("words", "blocks_of_two")
 
 
 @pytest.fixture

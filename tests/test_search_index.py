@@ -87,12 +87,15 @@ def put(folder: Path, pictures: dict[str, str] = PICTURES) -> Path:
     return folder
 
 
-@pytest.fixture
-def texts(tmp_path: Path) -> Path:
-    path = tmp_path / "texts.jsonl"
-    rows = [json.dumps({"id": text.name, "text": text.caption}) for text in TEXTS]
+def write_texts(path: Path, texts: Sequence[Candidate]) -> Path:
+    rows = [json.dumps({"id": text.name, "text": text.caption}) for text in texts]
     path.write_text("\n".join(rows))
     return path
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    return write_texts(tmp_path / "texts.jsonl", TEXTS)
 
 
 @pytest.fixture
@@ -170,10 +173,12 @@ def test_search_sorts_by_the_sum_of_standardised_cosines(size: int, k: int, seed
     assert best == sorted(best, key=lambda number: (-round(expected[number], 6), number))
 
 
-def test_an_index_answers_as_its_texts_in_memory_do(monkeypatch, tmp_path, texts):
-    monkeypatch.setattr(lance_table, "BLOCK", 3)
-    expected = search_all(index_texts(TEXTS, WordEncoder()))
-    assert write_index(texts, WordEncoder(), tmp_path / "index") == Changes(4, 4, 0, 0)
+def test_an_index_answers_as_its_texts_in_memory_do(tmp_path):
+    """Of so many that they are read in more than one block."""
+    many = [Candidate(f"{k}", caption=f"{TEXTS[k % 4].caption}, no. {k}") for k in range(4200)]
+    texts = write_texts(tmp_path / "many.jsonl", many)
+    expected = search_all(index_texts(many, WordEncoder()))
+    assert write_index(texts, WordEncoder(), tmp_path / "index") == Changes(4200, 4200, 0, 0)
     results = search_all(tmp_path / "index")
     assert [text for text, _ in results] == [text for text, _ in expected]
     assert dict(results) == pytest.approx(dict(expected))
@@ -364,11 +369,15 @@ class Numbered(PictureEncoder):
         return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype("f4")
 
 
-@pytest.mark.ci
-def test_a_large_collection_has_an_index_that_finds_nearly_what_comparing_all_finds(
-    monkeypatch, tmp_path: Path
-):
+@pytest.fixture
+def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collection of 1,500 has an approximate index."""
     monkeypatch.setattr(lance_table, "INDEXED", 1500)
+
+
+@pytest.mark.ci
+@pytest.mark.usefixtures("few_are_many")
+def test_a_large_collection_has_an_index_that_finds_nearly_what_comparing_all_finds(tmp_path: Path):
     folder = put(tmp_path / "pictures", {f"{k}.png": str(k) for k in range(1499)})
     for k in range(0, 1499, 3):
         (folder / f"{k}.txt").write_text(str((7 * k) % 6000))
@@ -392,11 +401,11 @@ def test_a_large_collection_has_an_index_that_finds_nearly_what_comparing_all_fi
     assert len(opened.search({"x": draw_vectors(1, 32)[0]}, {"x": 1.0}, 2600)) == 1499
 
 
+@pytest.mark.usefixtures("few_are_many")
 def test_a_few_captions_in_a_large_collection_count(monkeypatch, tmp_path: Path):
     """Once, all scores were NaN where a sample of the entries had no caption."""
-    monkeypatch.setattr(lance_table, "INDEXED", 300)
     monkeypatch.setattr(lance_table, "SAMPLE", 20)
-    folder = put(tmp_path / "pictures", {f"{k}.png": str(k) for k in range(300)})
+    folder = put(tmp_path / "pictures", {f"{k}.png": str(k) for k in range(1500)})
     for k in (7, 8):
         (folder / f"{k}.txt").write_text(str(k))
     write_index(folder, Numbered(), tmp_path / "index")

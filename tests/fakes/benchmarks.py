@@ -118,7 +118,7 @@ def toys_opened(monkeypatch: pytest.MonkeyPatch, module: str) -> list[Any]:
         opened.append((name, url))
         return ScriptedChat(answer)
 
-    monkeypatch.setattr("admire.encoders.open_encoder", open_encoder)
-    monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
+    for place in ("encoders", module):
+        monkeypatch.setattr(f"admire.{place}.open_encoder", open_encoder)
     monkeypatch.setattr("admire.tasks.retrieval.queries.open_llm", open_llm)
     return opened
