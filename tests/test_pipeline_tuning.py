@@ -1,18 +1,18 @@
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from commands import passed, run
+from conftest import admire_row
 from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
 
-from admire import SAMPLES, Candidate, Item, Run, Scoring, Settings, UserError, rank, write_run
+from admire import Candidate, Item, Run, Scoring, Settings, UserError, rank, write_run
 from admire.core.choices import Track
 from admire.pipeline.fusion import fuse
 from admire.pipeline.run_folder import read_cosines, read_record
@@ -218,7 +218,7 @@ def tune(capsys: pytest.CaptureFixture[str], folder: Path) -> str:
     [(None, 2, partial(pictured_run, **APART)), ("image", 1, partial(pictured_run, track="image"))],
 )
 def test_tune_prints_options_that_give_what_it_promises(
-    capsys, monkeypatch, tmp_path, track, encoders, made
+    capsys, tmp_path, write_table, words, track, encoders, made
 ):
     write_run(made(tmp_path, RECORDED), tmp_path / "run")
     options = tune(capsys, tmp_path / "run")
@@ -229,12 +229,17 @@ def test_tune_prints_options_that_give_what_it_promises(
 
     items, parts, _ = read_cosines(tmp_path / "run")
     tried = scorings(1 if track else 2, encoders)
-    noise = read_record(tmp_path / "run")["noise"]
-    best = tried[cross_validate(items, rescore_all(parts, tried, noise))[1]]
-    ranked = Mock(side_effect=UserError("That is enough."))
-    monkeypatch.setattr("admire.pipeline.run_blocks.rank_file", ranked)
-    run(capsys, "rank", SAMPLES, *options.split())
-    assert ranked.call_args.args[2].scoring == best
+    scales = read_record(tmp_path / "run")["scales"]
+    best = tried[cross_validate(items, rescore_all(parts, tried, scales))[1]]
+    ranked = (
+        "rank",
+        write_table(admire_row("owl1", sentence="An owl1.")),
+        "--llm",
+        f"run:{tmp_path / 'run'}",
+    )
+    passed(capsys, *ranked, *options.split(), "--out", tmp_path / "ranked")
+    kept = read_record(tmp_path / "ranked")["settings"]["scoring"]
+    assert kept == json.loads(json.dumps(asdict(best)))
     found = made(tmp_path, best)
     assert rescored(tmp_path / "run", best) == [r.order for r in found.rankings]
     paper = made(tmp_path, tried[0])

@@ -371,20 +371,20 @@ class Numbered(PictureEncoder):
 
 @pytest.fixture
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A collection of 1,500 has an approximate index."""
-    monkeypatch.setattr(lance_table, "INDEXED", 1500)
+    """A collection of 300 has an approximate index."""
+    monkeypatch.setattr(lance_table, "INDEXED", 300)
 
 
 @pytest.mark.ci
 @pytest.mark.usefixtures("few_are_many")
 def test_a_large_collection_has_an_index_that_finds_nearly_what_comparing_all_finds(tmp_path: Path):
-    folder = put(tmp_path / "pictures", {f"{k}.png": str(k) for k in range(1499)})
-    for k in range(0, 1499, 3):
+    folder = put(tmp_path / "pictures", {f"{k}.png": str(k) for k in range(299)})
+    for k in range(0, 299, 3):
         (folder / f"{k}.txt").write_text(str((7 * k) % 6000))
     write_index(folder, Numbered(), tmp_path / "index")
     opened = open_index(tmp_path / "index")
     assert not opened.table
-    put(folder, {f"{k}.png": str(k) for k in range(1499, 2600)})
+    put(folder, {f"{k}.png": str(k) for k in range(299, 2600)})
     add_to_index(folder, Numbered(), tmp_path / "index")
     near = open_index(tmp_path / "index")
     assert near.table
@@ -398,14 +398,14 @@ def test_a_large_collection_has_an_index_that_finds_nearly_what_comparing_all_fi
     remove_from_index(["*1.png"], tmp_path / "index")
     left = open_index(tmp_path / "index").search({"x": draw_vectors(1, 32)[0]}, {"x": 1.0}, 2600)
     assert {entry.name[-5] for entry, _ in left} == set("023456789")
-    assert len(opened.search({"x": draw_vectors(1, 32)[0]}, {"x": 1.0}, 2600)) == 1499
+    assert len(opened.search({"x": draw_vectors(1, 32)[0]}, {"x": 1.0}, 2600)) == 299
 
 
 @pytest.mark.usefixtures("few_are_many")
 def test_a_few_captions_in_a_large_collection_count(monkeypatch, tmp_path: Path):
     """Once, all scores were NaN where a sample of the entries had no caption."""
     monkeypatch.setattr(lance_table, "SAMPLE", 20)
-    folder = put(tmp_path / "pictures", {f"{k}.png": str(k) for k in range(1500)})
+    folder = put(tmp_path / "pictures", {f"{k}.png": str(k) for k in range(300)})
     for k in (7, 8):
         (folder / f"{k}.txt").write_text(str(k))
     write_index(folder, Numbered(), tmp_path / "index")
