@@ -229,8 +229,8 @@ def test_tune_prints_options_that_give_what_it_promises(
 
     items, parts, _ = read_cosines(tmp_path / "run")
     tried = scorings(1 if track else 2, encoders)
-    scales = read_record(tmp_path / "run")["scales"]
-    best = tried[cross_validate(items, rescore_all(parts, tried, scales))[1]]
+    noise = read_record(tmp_path / "run")["noise"]
+    best = tried[cross_validate(items, rescore_all(parts, tried, noise))[1]]
     ranked = (
         "rank",
         write_table(admire_row("owl1", sentence="An owl1.")),

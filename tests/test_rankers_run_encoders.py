@@ -74,7 +74,7 @@ def item(*candidates: str, compound: str = "night owl") -> Item:
 
 
 PAIRS = item("aA", "bB", "cC")
-WEIGHTED = Scoring.paper(image_weight=2, caption_weight=0.5, contrast=0.5, standardise=True)
+WEIGHTED = Scoring.paper(image_weight=2, caption_weight=0.5, contrast=0.5, standardise="item")
 BASELINE = Settings(query="compound")
 
 
@@ -88,7 +88,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
         made = {"eyes": eyes, "reader": reader, "sight": one_space}.get(name, reader)
         return opener(made())(name)
 
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", open_encoder)
     return opened
 
 
@@ -110,11 +110,10 @@ def test_images_and_captions_are_compared_by_encoders_of_their_own(opened):
         ("caption_gloss", [0.6, 0.6, 0]),
     ]:
         assert parts[column].tolist() == pytest.approx(cosines, abs=1e-6)
-    # Standardised: image ±√1.5 and 0, caption -√2 = -2√½ and √½; gloss less half of the compound,
-    # where that is above 0.
+    # Standardised: image ±√1.5 and 0, caption -√2 = -2√½ and √½; gloss less half of the compound.
     half = sqrt(0.5)
-    a = 2 * (-1.5 * sqrt(1.5)) + 0.5 * half
-    b = 2 * sqrt(1.5) + 0.5 * (half - half / 2)
+    a = 2 * (-1.5 * sqrt(1.5)) + 0.5 * (half + half)
+    b = 2 * (1.5 * sqrt(1.5)) + 0.5 * (half - half / 2)
     c = 0.5 * (-2 * half - half / 2)
     assert run.rankings[0].scores == pytest.approx([a, b, c], abs=1e-5)
     assert run.rankings[0].order == ("bB", "cC", "aA")
@@ -124,16 +123,22 @@ def test_images_and_captions_are_compared_by_encoders_of_their_own(opened):
     }
 
 
-def test_encoders_are_averaged_by_their_scales_or_by_their_standardised_scores(caplog):
-    """Without a scale that is stated, that of the first items counts: here, of the only one."""
+def test_encoders_are_averaged_with_their_noise_or_by_their_standardised_scores(caplog):
+    """Noise that is not stated is measured on other items; of a single item its own counts."""
     apart = reader()
-    apart.scales = {"caption": 2.0}  # of two encoders one alone states it, so both are measured
+    apart.noise = {"caption": 8.0}
     run = rank([PAIRS], BASELINE, encoder=[one_space(), apart])
     images, captions = np.array([sqrt(1.5), -sqrt(1.5), 0]), np.array([-sqrt(2), *[sqrt(0.5)] * 2])
-    assert run.rankings[0].scores == pytest.approx((images + 2 * captions) / 2, abs=1e-5)
+    usual = sqrt(1 + 1 / 16)
+    own = sqrt(0.08)  # of the captions' cosines
+    expected = (images / usual + captions / usual + captions * own / sqrt(0.08 + 4)) / 2
+    assert run.rankings[0].scores == pytest.approx(expected, abs=1e-5)
+    assert run.record["noise"] == {"both": {}, "reader": {"caption": 8.0}}
     alone = rank([PAIRS], BASELINE, encoder=apart)
-    assert alone.record["scales"] == {"reader": {"caption": 2.0}}
-    assert alone.rankings[0].scores == pytest.approx([-0.2, 0.1, 0.1], abs=1e-5)
+    assert alone.rankings[0].margin == pytest.approx(0, abs=1e-5)
+    other = replace(PAIRS, compound="late person")
+    measured = rank([PAIRS, other], BASELINE, encoder=one_space()).record["noise"]["both"]
+    assert measured == pytest.approx({"image": 0.4 * sqrt(2 / 3), "caption": own}, abs=1e-5)
 
     # Each encoder's sum over its tracks is standardised over the item.
     within = replace(BASELINE, scoring=Scoring(standardise="item"))
@@ -227,15 +232,16 @@ def test_where_some_captions_are_missing_pictures_count_half(opened, caplog):
     # The compound's cosines: images 0.8, 0 and 0.4; captions B and C 0.6, A 0.
     mixed = item("a-", "bB", "cA")
     run = rank([mixed], BASELINE)
-    half = sqrt(1.5) / 2
-    assert run.rankings[0].scores == pytest.approx([half, 1 - half, -1], abs=1e-5)
+    half, usual = sqrt(1.5) / 2, sqrt(1 + 1 / 16)  # with a quarter of the item's own as the noise
+    expected = np.array([half, 1 - half, -1]) / usual
+    assert run.rankings[0].scores == pytest.approx(expected, abs=1e-5)
     assert [name for name, *_ in opened] == ["sight", "minilm"]
     kept = run.record["settings"]
     assert (kept["track"], kept["scoring"]["image_weight"]) == ("image+caption", 0.5)
     assert "1 of 3 candidates have no caption" in caplog.text
     assert "with weight 0.5 relative to captions" in caplog.text
     # A weight of the user's own is halved, not replaced.
-    heavy = Settings(query="compound", scoring=Scoring.paper(image_weight=4, standardise=True))
+    heavy = Settings(query="compound", scoring=Scoring.paper(image_weight=4, standardise="item"))
     assert rank([mixed], heavy).rankings[0].scores[0] == pytest.approx(2 * sqrt(1.5), abs=1e-5)
 
 
