@@ -36,7 +36,7 @@ def test_a_process_opens_the_network_once_and_nothing_that_holds_it_is_in_a_cycl
     from onnxruntime import InferenceSession
 
     def count() -> int:
-        return sum(isinstance(thing, InferenceSession) for thing in gc.get_objects())
+        return sum(type(thing) is InferenceSession for thing in gc.get_objects())
 
     gc.collect()
     gc.disable()
