@@ -1,5 +1,6 @@
 from .classifier import Classifier
 from .detector import Detector, Setting, Use, context_columns, open_detector
+from .recording import Known, Recording
 from .sense import Sense, given, known_senses, majority, read_senses, sense_table, write_senses
 from .task2a import (
     detect_uses,
@@ -15,6 +16,8 @@ from .votes import read_label, vote
 __all__ = [
     "Classifier",
     "Detector",
+    "Known",
+    "Recording",
     "Sense",
     "Setting",
     "Use",

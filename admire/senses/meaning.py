@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import Annotated, Literal
 
 from admire.core.choices import TEXTS
+from admire.core.errors import UserError
 from admire.core.schema import UNLESS_NONE
 from admire.data.items import Item
 from admire.data.languages import base_language
 from admire.data.limits import LIMITS, without_invalid
-from admire.llm.chat import Question, thinks_aloud
-from admire.llm.conversation import Conversation, Unusable
+from admire.llm.chat import Conversation, Question, Reply, Unusable, thinks_aloud
+from admire.llm.conversation import FEW, Reading, ask_until, unusable_model
 from admire.prompts import Prompts, quoted
 from admire.prompts.quotations import (
     data_of,
@@ -73,31 +74,28 @@ def _stems(text: str) -> list[str]:
     return [ending.sub("", word) for word in words_of(text) if word not in _FRAME]
 
 
-def translate_words(
-    item: Item, prompts: Prompts, *, seed: int = 0
-) -> Conversation[tuple[str, ...]]:
-    """Return the compound, and its words in English, one by one, if it is in another language.
-
-    A reply that cannot be parsed counts as none.
-    """
+def ask_for_words(item: Item, prompts: Prompts, *, seed: int = 0) -> list[Question]:
+    """Return the question for a compound's words in English; none if they are English."""
     if base_language(item.language) == "en":
-        return (item.phrase,)
-    prompt = prompts.about(item, "words")
-    (reply,) = yield [
-        Question(
-            prompt,
-            max_tokens=WORDS_TOKENS,
-            seed=seed,
-            purpose="meanings",
-            about=item,
-            task="Translating the words",
-        )
-    ]
-    for *_, answer in json_objects(reply.text):
+        return []
+    question = Question(
+        prompts.about(item, "words"),
+        max_tokens=WORDS_TOKENS,
+        seed=seed,
+        purpose="meanings",
+        about=item,
+        task="Translating the words",
+    )
+    return [question]
+
+
+def read_words(reply: str, item: Item, prompt: str) -> tuple[str, ...]:
+    """Return the compound, and its words in English, one by one, if the reply has them."""
+    for *_, answer in json_objects(reply):
         words = answer.get("words")
         if isinstance(words, str) and words_of(str(answer.get("phrase"))) == words_of(item.phrase):
             return tuple(filter(None, (item.phrase, words)))
-    line = (prompt.rpartition("\n")[2] + reply.text).partition("}")[0]  # a reply may continue it
+    line = (prompt.rpartition("\n")[2] + reply).partition("}")[0]  # a reply may continue it
     try:
         return tuple(filter(None, (item.phrase, str(json.loads(line + "}")["words"]))))
     except (ValueError, LookupError, TypeError):
@@ -172,7 +170,10 @@ def describe(
         gloss_tokens: the most tokens of a ``gloss``.
     """
     repeats = kind == "gloss" or (kind == "idiomatic" and item.has_sense)
-    own = (yield from translate_words(item, prompts, seed=seed)) if repeats else ()
+    words = ask_for_words(item, prompts, seed=seed) if repeats else []
+    own: tuple[str, ...] = (item.phrase,) if repeats else ()
+    for question, reply in zip(words, (yield words), strict=True):
+        own = read_words(reply.text, item, question.text)
     stand_in = tuple(hint)[:DEFINITIONS] if item.has_sense else ()
     template = kind if item.has_sense else "word"
     first = Question(
@@ -185,45 +186,42 @@ def describe(
         task="Writing the literal meaning" if kind == "literal" else "Writing the meaning",
     )
     read = _read_gloss if kind == "gloss" else read_meaning
-    reading = partial(read, item=item, prompt=prompts.about(item, template, hint=()))
-    meaning = yield from _ask(first, reading, own, stand_in)
-    if kind == "gloss":
-        return replace(meaning, definitions=meaning.definitions[:1], scene=None)
-    return meaning
+    prompt = prompts.about(item, template, hint=())
 
-
-def _ask(
-    first: Question,
-    read: Callable[..., Meaning],
-    own: Sequence[str],
-    stand_in: tuple[str, ...],
-) -> Conversation[Meaning]:
-    """Ask a question, and again, until a reply can be used and does not repeat own words.
-
-    Without such a reply the dictionary's definitions stand in; if there are none, those that repeat
-    the words count.
-    """
-    meaning = repeating = NO_MEANING
-    question, asked = first, list[Question]()
-    for attempt in range(1 if stand_in else ATTEMPTS):
-        if attempt:
-            question = replace(first, temperature=1.0, seed=first.seed + attempt)
-        asked.append(question)
-        (reply,) = yield [question]
-        if isinstance(reply.data, Meaning):
-            return reply.data
+    def read_reply(_: Question, reply: Reply) -> Reading[Meaning]:
         text = without_invalid(reply.text[: LIMITS["reply"]])
-        meaning = read(text, cut=reply.cut)
-        if meaning and not repeats_words(meaning.definitions[0], own):
-            return meaning
-        repeating = repeating or meaning
-    if not repeating:
-        yield Unusable(asked)
-        return replace(meaning, definitions=stand_in, unread=text)
+        meaning = read(text, item, prompt, cut=reply.cut)
+        if not meaning:
+            return Reading(replace(meaning, unread=text), usable=False, enough=False)
+        repeats = repeats_words(meaning.definitions[0], own)
+        return Reading(meaning, usable=True, enough=not repeats)
+
+    def again(_: Question, __: Reply, asked: int) -> Question | None:
+        more = asked < (1 if stand_in else ATTEMPTS)
+        return replace(first, temperature=1.0, seed=seed + asked) if more else None
+
+    (meaning,) = yield from ask_until([first], read_reply, again, refuse_meanings)
+    if meaning.unread is not None:
+        yield Unusable(words)  # those of a server that is broken may be useless as well
+        return replace(meaning, definitions=stand_in)
+    if not repeats_words(meaning.definitions[0], own):
+        return meaning
     if not stand_in:
-        return replace(repeating, fault=REPEATS)
+        return replace(meaning, fault=REPEATS)
     # A dictionary's gloss with the same words is right.
-    return repeating if repeats_words(stand_in[0], own) else Meaning(stand_in)
+    return meaning if repeats_words(stand_in[0], own) else Meaning(stand_in)
+
+
+def refuse_meanings(name: str, meanings: Sequence[Meaning]) -> UserError | None:
+    """Return the error about a chat model none of whose meanings can be used, if not too few."""
+    if len(meanings) < FEW:
+        return None
+    first = meanings[0]
+    example = textwrap.shorten(first.unread or "", 80, placeholder="…")
+    said = f"the first reply is {f'“{example}”' if example else 'empty'}"
+    if example and first.fault:
+        said += f": {first.fault}"
+    return unusable_model(name, f"none of the {len(meanings)} meanings is usable ({said})")
 
 
 def _read_gloss(reply: str, item: Item, prompt: str = "", *, cut: bool = False) -> Meaning:

@@ -63,6 +63,7 @@ def rank_item(
     return rank(
         [item],
         settings,
+        asking=models.asking,
         llms=recorded if readings else models.llms(settings),
         encoder=encoders,
         caption_encoder=caption_encoder,
