@@ -45,9 +45,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     llm = ScriptedChat(lambda prompt: "Idiomatic" if "or literally" in prompt else "a late woman")
     for module in ("tasks.training.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_words)
-    monkeypatch.setattr("admire.tasks.training.triplets.open_llm", lambda *_, **__: llm)
-    monkeypatch.setattr("admire.llm.open_llm", lambda *_, **__: llm)
-    monkeypatch.setattr("admire.pipeline.chat_stage.open_models", opens(llm))
+    opens(monkeypatch, llm)
     monkeypatch.setattr("admire.tasks.training.sweep.cores", lambda: 1)
 
 

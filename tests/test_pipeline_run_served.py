@@ -17,7 +17,7 @@ from strict_server import SLOW, Answer, Body, StrictServer, prompt_of
 from toys import WordEncoder, open_words
 
 from admire import Settings, UserError, rank, write_run
-from admire.llm.session import NUMBER
+from admire.llm.probes import NUMBER
 from admire.pipeline.run_folder import read_run
 
 FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SLOW)]

@@ -9,7 +9,7 @@ import pytest
 from conftest import refused
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import PictureEncoder, ScriptedChat, WordEncoder
+from toys import PictureEncoder, ScriptedChat, WordEncoder, open_pictures, opens
 
 from admire.core.errors import UserError
 from admire.data.items import Candidate, Item
@@ -147,10 +147,8 @@ def test_captions_in_other_words_are_a_modality_for_each_maker(tmp_path):
 
 def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(monkeypatch, tmp_path):
     chat = ScriptedChat(lambda prompt: "a late worker")
-    for name, model in (("open_encoder", PictureEncoder()), ("open_llm", chat)):
-        monkeypatch.setattr(
-            f"admire.tasks.training.triplets.{name}", lambda *_, model=model, **__: model
-        )
+    opens(monkeypatch, chat)
+    monkeypatch.setattr("admire.tasks.training.triplets.open_encoder", open_pictures)
     literal = replace(captioned("bad apple", ["one", "two"]), sentence_type="literal")
     items = [captioned("night owl", ["one", "two"]), literal]
     write(tmp_path / "gloss_en.j2", "My template about {{ compound }}.")

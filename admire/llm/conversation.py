@@ -24,7 +24,7 @@ from admire.llm.bound_model import BoundModel
 from admire.llm.chat import ChatModel, Question, Reply, Result
 from admire.llm.chat import Conversation as Conversation
 from admire.llm.chat import Unusable as Unusable
-from admire.llm.probes import lost_words, measure_cuts, prove_eyes
+from admire.llm.probes import DIGITS, lost_words, measure_cuts, prove_eyes
 
 Read = TypeVar("Read")
 FEW = 3
@@ -37,7 +37,7 @@ def converse(
     conversations: Iterable[Conversation[Result]],
     model: ChatModel | BoundModel,
     *,
-    strict: bool = True,
+    strict: bool = False,
 ) -> list[Result]:
     """Ask a chat model what the conversations ask, and return their results in their order.
 
@@ -270,7 +270,7 @@ class _Asking:
     def _is_cut(self, question: Question, reply: Reply) -> bool:
         """Return whether the server cut the question off; then the reply leaves the cache."""
         model = self.model
-        lost = None if model.cuts is False else lost_words(question, reply)
+        lost = model.account and model.cuts is not False and lost_words(question, reply)
         if lost and model.cuts is None:
             converse([measure_cuts(model, question, lost)], model)
         if lost and model.cuts:
@@ -295,7 +295,8 @@ class _Asking:
                     questions = [question for *_, question, _ in together]
                     with _naming(questions[0]):
                         self.model.check_budget()
-                    if not self.model.sees and any(question.images for question in questions):
+                    looks = any(question.images for question in questions)
+                    if looks and not self.model.sees and questions != [DIGITS]:
                         converse([prove_eyes(self.model)], self.model)
                     self.pool = self.pool or ThreadPoolExecutor(slots)
                     under_way[self.pool.submit(self._ask, questions)] = together

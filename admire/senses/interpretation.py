@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from admire.core import registry
 from admire.core.choices import TEXTS, Meanings, SenseMethod
@@ -46,7 +48,7 @@ class Interpretation:
     Attributes:
         idiomatic: also the meaning of a word in a phrase, which has no sense to decide.
         known: the compound's entries in dictionaries.
-        asked: the senses whose meaning the model was asked for.
+        asked: the senses whose meaning the model was asked for; not in run folders.
     """
 
     llm: str
@@ -54,7 +56,7 @@ class Interpretation:
     idiomatic: Meaning = NO_MEANING
     literal: Meaning = NO_MEANING
     known: Entries = NO_ENTRIES
-    asked: tuple[SenseLabel, ...] = field(default=(), compare=False)
+    asked: Annotated[tuple[SenseLabel, ...], Field(exclude=True)] = field(default=(), compare=False)
 
     @property
     def gloss(self) -> str | None:

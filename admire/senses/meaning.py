@@ -74,11 +74,31 @@ def _stems(text: str) -> list[str]:
     return [ending.sub("", word) for word in words_of(text) if word not in _FRAME]
 
 
-def ask_for_words(item: Item, prompts: Prompts, *, seed: int = 0) -> list[Question]:
-    """Return the question for a compound's words in English; none if they are English."""
+def translate_words(
+    item: Item, prompts: Prompts, *, seed: int = 0
+) -> Conversation[tuple[str, ...]]:
+    """Return the compound, and its words in English, one by one, if it is in another language.
+
+    A reply that cannot be parsed counts as none.
+    """
     if base_language(item.language) == "en":
-        return []
-    question = Question(
+        return (item.phrase,)
+    question = _words_question(item, prompts, seed)
+    (reply,) = yield [question]
+    for *_, answer in json_objects(reply.text):
+        words = answer.get("words")
+        if isinstance(words, str) and words_of(str(answer.get("phrase"))) == words_of(item.phrase):
+            return tuple(filter(None, (item.phrase, words)))
+    # A reply may continue the prompt's last line.
+    line = (question.text.rpartition("\n")[2] + reply.text).partition("}")[0]
+    try:
+        return tuple(filter(None, (item.phrase, str(json.loads(line + "}")["words"]))))
+    except (ValueError, LookupError, TypeError):
+        return (item.phrase,)
+
+
+def _words_question(item: Item, prompts: Prompts, seed: int) -> Question:
+    return Question(
         prompts.about(item, "words"),
         max_tokens=WORDS_TOKENS,
         seed=seed,
@@ -86,20 +106,6 @@ def ask_for_words(item: Item, prompts: Prompts, *, seed: int = 0) -> list[Questi
         about=item,
         task="Translating the words",
     )
-    return [question]
-
-
-def read_words(reply: str, item: Item, prompt: str) -> tuple[str, ...]:
-    """Return the compound, and its words in English, one by one, if the reply has them."""
-    for *_, answer in json_objects(reply):
-        words = answer.get("words")
-        if isinstance(words, str) and words_of(str(answer.get("phrase"))) == words_of(item.phrase):
-            return tuple(filter(None, (item.phrase, words)))
-    line = (prompt.rpartition("\n")[2] + reply).partition("}")[0]  # a reply may continue it
-    try:
-        return tuple(filter(None, (item.phrase, str(json.loads(line + "}")["words"]))))
-    except (ValueError, LookupError, TypeError):
-        return (item.phrase,)
 
 
 MEANING_TOKENS = 90
@@ -170,10 +176,7 @@ def describe(
         gloss_tokens: the most tokens of a ``gloss``.
     """
     repeats = kind == "gloss" or (kind == "idiomatic" and item.has_sense)
-    words = ask_for_words(item, prompts, seed=seed) if repeats else []
-    own: tuple[str, ...] = (item.phrase,) if repeats else ()
-    for question, reply in zip(words, (yield words), strict=True):
-        own = read_words(reply.text, item, question.text)
+    own = (yield from translate_words(item, prompts, seed=seed)) if repeats else ()
     stand_in = tuple(hint)[:DEFINITIONS] if item.has_sense else ()
     template = kind if item.has_sense else "word"
     first = Question(
@@ -202,7 +205,8 @@ def describe(
 
     (meaning,) = yield from ask_until([first], read_reply, again, refuse_meanings)
     if meaning.unread is not None:
-        yield Unusable(words)  # those of a server that is broken may be useless as well
+        if repeats:  # the words by a server that is broken may be useless as well
+            yield Unusable([_words_question(item, prompts, seed)])
         return replace(meaning, definitions=stand_in)
     if not repeats_words(meaning.definitions[0], own):
         return meaning
