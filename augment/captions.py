@@ -65,14 +65,13 @@ class Rewriter:
     """Turns texts into other texts of the same meaning; into empty ones where that failed.
 
     Attributes:
-        batch: how many texts it gets at a time; None for all, if it caches what it writes.
+        identity: all that its texts depend on; empty for a chat model, whose replies are cached.
     """
 
     name: str
     identity: str
     kind: Kind
     rewrite: Callable[[Sequence[str]], list[str]]
-    batch: int | None = CAPTIONS_AT_ONCE
 
 
 def open_rewriter(name: str, session: Session | None = None, url: str | None = None) -> Rewriter:
@@ -134,7 +133,7 @@ def rewrite_items(
             written.
     """
     rewriters = [open_rewriter(name, session, url) for name in by]
-    rows = rewrite_captions(_captions(items), rewriters)
+    rows = rewrite_captions(distinct_captions(items), rewriters)
     write_rewritten(out, rows)
     return rows
 
@@ -143,18 +142,14 @@ def rehearse_rewriting(
     items: Sequence[Item], by: Sequence[str], url: str | None, session: Session
 ) -> None:
     """Ask in a dry run what :func:`rewrite_items` would ask chat models."""
-    captions = _distinct(_captions(items))
     for name in by:
         if name.partition(":")[0] in CHAT_MODELS:
-            open_rewriter(name, session, url).rewrite(captions)
+            open_rewriter(name, session, url).rewrite(distinct_captions(items))
 
 
-def _captions(items: Sequence[Item]) -> list[str]:
-    return [c.caption for item in items for c in item.candidates if c.caption]
-
-
-def _distinct(captions: Sequence[str]) -> list[str]:
-    return [caption for caption in dict.fromkeys(captions) if caption.strip()]
+def distinct_captions(items: Sequence[Item]) -> list[str]:
+    """Return the captions of all candidates, each once, in their order."""
+    return list(dict.fromkeys(c.caption for item in items for c in item.candidates if c.caption))
 
 
 def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> list[Rewritten]:
@@ -163,13 +158,11 @@ def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> 
     Each text is cached on disk at once and never asked for again. Texts that are empty or differ
     from the caption only in case and spaces are left out.
     """
-    distinct = _distinct(captions)
+    distinct = [caption for caption in dict.fromkeys(captions) if caption.strip()]
     with closing(Cache(cache_dir() / "rewrites.sqlite")) as cache:
         rewritten = [
-            _cached(distinct, rewriter, cache, rewriter.batch)
-            if rewriter.batch
-            else rewriter.rewrite(distinct)
-            for rewriter in rewriters
+            _cached(distinct, each, cache) if each.identity else each.rewrite(distinct)
+            for each in rewriters
         ]
     rows, same, empty = [], 0, 0
     for caption, *texts in zip(distinct, *rewritten, strict=True):
@@ -186,15 +179,15 @@ def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> 
     return rows
 
 
-def _cached(captions: Sequence[str], rewriter: Rewriter, cache: Cache, size: int) -> list[str]:
+def _cached(captions: Sequence[str], rewriter: Rewriter, cache: Cache) -> list[str]:
     def key(caption: str) -> str:
         return hashlib.sha256(json.dumps([rewriter.identity, caption]).encode()).hexdigest()
 
     kept = {caption: cache.get(key(caption)) for caption in captions}
     missing = [caption for caption, value in kept.items() if value is None]
-    starts = range(0, len(missing), size)
+    starts = range(0, len(missing), CAPTIONS_AT_ONCE)
     for start in show_progress(starts, f"Rewriting captions with {rewriter.name}"):
-        batch = missing[start : start + size]
+        batch = missing[start : start + CAPTIONS_AT_ONCE]
         texts = [text.encode(errors="replace") for text in rewriter.rewrite(batch)]
         new = dict(zip(batch, texts, strict=True))
         cache.put_all({key(caption): text for caption, text in new.items()}, rewriter.name)
@@ -318,7 +311,7 @@ def chat_rewriter(llm: ChatModel | BoundModel, prompts: Prompts | None = None) -
     def rewrite(texts: Sequence[str]) -> list[str]:
         return converse(map(paraphrase, texts), llm)
 
-    return Rewriter(llm.name, llm.identity, "paraphrase", rewrite, batch=None)
+    return Rewriter(llm.name, "", "paraphrase", rewrite)
 
 
 _LEAD_IN = re.compile(
