@@ -301,11 +301,8 @@ def chat_rewriter(llm: ChatModel | BoundModel, prompts: Prompts | None = None) -
 
     def paraphrase(caption: str) -> Conversation[str]:
         prompt = prompts.render("paraphrase", "en", caption=caption)
-        task = f"Rewriting captions with {llm.name}"
-        question = Question(
-            prompt, max_tokens=CHAT_TOKENS, purpose="paraphrases", about=caption, task=task
-        )
-        (reply,) = yield [question]
+        about: dict[str, Any] = {"about": caption, "task": "Rewriting captions"}
+        (reply,) = yield [Question(prompt, max_tokens=CHAT_TOKENS, purpose="paraphrases", **about)]
         return clean_paraphrase(without_lines(reply.text, prompt))
 
     def rewrite(texts: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ import json
 from importlib.util import find_spec
 
 import pytest
-from commands import chat_server, ended, passed, run
+from commands import chat_server, passed, run
 from conftest import admire_row
 
 from admire.augment import read_rewritten
@@ -60,7 +60,9 @@ def test_a_chat_model_that_rewrites_is_counted_paid_and_asked_once(
     (row,) = json.loads(printed)
     assert (row["stage"], row["questions"], row["kept"]) == ("paraphrases", 5, 0)
     assert prompts == []
-    assert "budget of $2 exhausted ($2.0000 spent)" in ended(capsys, *shared, "--budget", 2)
+    code, _, err = run(capsys, *shared, "--budget", 2)
+    assert code == 2
+    assert "budget of $2 exhausted ($2.0000 spent)" in err
     assert len(prompts) == 2
     _, err = passed(capsys, *shared)
     assert "$5.00" in err

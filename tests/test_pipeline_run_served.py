@@ -203,6 +203,7 @@ def test_what_cannot_be_read_is_asked_again_once_the_server_is_repaired(
     ("sense", "reply", "message"),
     [
         ("vote", None, "none of the 20 votes could be parsed"),
+        ("vote", "Idiomatic", "none of the 8 meanings is"),
         ("given", "Banana! 🍌", "none of the 8 meanings is"),
         ("given", '{"answer": "yes"}', "none of the 8 meanings is"),
     ],

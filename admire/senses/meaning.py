@@ -294,7 +294,11 @@ def _fault(text: str, item: Item, examples: str) -> str | None:
 
 
 def _read_json(reply: str, compound: str) -> tuple[list[str], str]:
-    """Parse definitions and scene of a JSON object about the compound, which may be cut off."""
+    """Parse definitions and scene of a JSON object about the compound, which may be cut off.
+
+    Not by ``pydantic_core.from_json(allow_partial=…)``: replies begin inside an object, close a
+    list with a brace, or have text around it; and a cut definition is dropped, but not a cut scene.
+    """
     parts = re.split(rf"(?={_NAME})", reply)
     names = [re.match(rf'{_NAME}"({_INSIDE})"', part) for part in parts]
     if any(names):
