@@ -15,7 +15,7 @@ from admire.pipeline.chat_stage import interpret_items
 from admire.prompts import Prompts
 from admire.senses.interpretation import Approach
 from admire.senses.meaning import Meaning
-from admire.senses.recorded import open_replies
+from admire.senses.recorded_replies import open_replies
 from admire.senses.sense import Sense
 from admire.senses.settings import SenseSettings
 

@@ -64,7 +64,7 @@ def converse(
         while purposes := [purpose for purpose, kinds in asking.waiting.items() if kinds]:
             asking.answer(purposes[0])
             if strict and not asking.waiting[purposes[0]]:
-                asking.refuse_unusable(purposes[0], talks)
+                asking.refuse(purposes[0], talks)
     except (KeyboardInterrupt, Cancelled):
         waits = False  # replies that are under way are cached when they come
         raise
@@ -233,7 +233,7 @@ class _Asking:
         if account:  # the seconds of probes meanwhile are among these
             account.seconds[purpose] = before + time.perf_counter() - started
 
-    def refuse_unusable(self, purpose: str, talks: Sequence[_Talk[Any]]) -> None:
+    def refuse(self, purpose: str, talks: Sequence[_Talk[Any]]) -> None:
         """Refuse the model if no reply to the questions of a purpose could be used."""
         keys = self.asked.get(purpose, set())
         if not keys <= self.lost:

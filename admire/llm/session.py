@@ -103,7 +103,7 @@ def open_llm(
     - ``gguf:PATH``: a local file, run by llama.cpp;
     - ``openai:MODEL``: the official API, or the compatible server at ``url`` or
       ``OPENAI_BASE_URL``;
-    - ``recorded:FILE``: replies in a file, see :func:`admire.senses.recorded.open_replies`;
+    - ``recorded:FILE``: replies in a file, see :func:`admire.senses.recorded_replies.open_replies`;
     - ``run:FOLDER``: the replies of a run's chat model;
     - ``dictionary``: the dictionaries only.
 

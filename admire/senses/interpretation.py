@@ -16,10 +16,12 @@ from admire.data.items import Item, SenseLabel
 from admire.encoders import TextEncoder, open_encoder
 from admire.llm.chat import Capabilities, Conversation
 from admire.prompts import Prompts
-from admire.senses.detector import Detector, Use, open_detector
+from admire.senses.describing import describe
+from admire.senses.detector import Detector, Use
 from admire.senses.dictionaries import NO_ENTRIES, Entries
 from admire.senses.evidence import add_evidence, read_sequences, shows_captions
-from admire.senses.meaning import NO_MEANING, REPEATS, Meaning, MeaningKind, describe
+from admire.senses.meaning import NO_MEANING, REPEATS, Meaning, MeaningKind
+from admire.senses.opening import open_detector
 from admire.senses.recording import Known, Recording, describe_uses, name_compounds
 from admire.senses.sense import NO_SENSE, Sense
 from admire.senses.settings import SenseSettings
