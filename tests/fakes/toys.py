@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from admire import Candidate, Item, Scoring, Settings
 from admire.data.image_files import read_image
 from admire.encoders import Role, Vectors
-from admire.llm import ChatModel, Conversation, Question, Reply, converse
+from admire.llm import ChatModel, Conversation, Question, Reply, Session, ask, converse
 from admire.senses.sense import likelier
 
 
@@ -123,9 +124,18 @@ class Replies(ScriptedChat):
         return [(one.temperature, one.seed) for one in self.questions]
 
 
-def opens(*llms: ChatModel) -> Callable[..., list[ChatModel]]:
-    """Open these models by any name, in place of :func:`admire.llm.session.open_models`."""
-    return lambda *_, session, **__: [session.bind(llm) for llm in llms]
+def opens(monkeypatch: pytest.MonkeyPatch, llm: ChatModel) -> list[tuple[str, str | None]]:
+    """Let sessions open this model by any name; return the names and addresses."""
+    opened = []
+
+    def open_toy(session: Session, model: Any, url: str | None = None, *_: Any) -> list[Any]:
+        if isinstance(model, str):
+            opened.append((model, url))
+            model = llm
+        return [session.bind(model)]
+
+    monkeypatch.setattr(Session, "open", open_toy)
+    return opened
 
 
 def talk(conversation: Conversation[Any], llm: ChatModel) -> Any:
@@ -135,7 +145,7 @@ def talk(conversation: Conversation[Any], llm: ChatModel) -> Any:
 
 def said(llm: ChatModel, text: str, **settings: Any) -> str:
     """What a chat model answers."""
-    return llm.ask(Question(text, **settings)).text
+    return ask(llm, Question(text, **settings))[0].text
 
 
 OWL = Item(
