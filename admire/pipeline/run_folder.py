@@ -290,7 +290,8 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     check_columns(folder / SCORES, table, required)
     rankers = dict.fromkeys(table["ranker"])
     cosines = [f"{track}_{role}" for track in TRACKS for role in TEXTS]
-    table = table[table.reindex(columns=cosines).notna().any(axis=1)]
+    compared = table.reindex(columns=cosines).notna().any(axis=1)
+    table = table[table["ranker"].isin(table["ranker"][compared])]
     if table.empty:
         raise UserError(
             f"{folder}: has no cosines, only scores of {' and '.join(rankers)}. Add embeddings.",
