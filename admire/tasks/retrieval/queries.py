@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel
 
 from admire.core.choices import Meanings
 from admire.core.errors import UserError
+from admire.core.files import read_text
+from admire.core.schema import read_as
 from admire.data.items import Item
 from admire.encoders import Query, QueryEncoder, TextEncoder, Vectors
 from admire.llm import ChatModel, Session, open_llm
@@ -53,6 +58,16 @@ DOCUMENTED: dict[str, InstructionFormat] = {
 """The form of instructions that the makers of a model document, by its name; the first pattern
 counts."""
 
+TRAINED = "retriever.json"
+"""File in the folder of a trained retriever: how it got its queries, a :class:`TrainedOn`."""
+
+
+class TrainedOn(BaseModel):
+    """How a retriever got its queries in training, and gets them since (IdioLink, section 4.3)."""
+
+    query: QueryForm
+    instruction_format: InstructionFormat
+
 
 def encode_queries(
     queries: Sequence[Passage],
@@ -60,9 +75,22 @@ def encode_queries(
     form: QueryForm,
     instruction_format: InstructionFormat = "auto",
 ) -> Vectors:
-    """Encode the queries' sentences or spans, shape (queries, width)."""
+    """Encode the queries' sentences or spans, shape (queries, width).
+
+    Raises:
+        UserError: the encoder has no vectors of spans, or learned from another form of instruction.
+    """
+    usual = usual_instruction_format(encoder.name)
     if instruction_format == "auto":
-        instruction_format = usual_instruction_format(encoder.name)
+        instruction_format = usual
+    elif instruction_format != usual and form.startswith("instruction"):
+        learned = trained_on(encoder.name)
+        if learned and learned.query.startswith("instruction"):
+            raise UserError(
+                f"The encoder '{encoder.name}' learned from instructions of the form '{usual}', and "
+                f"would get them as '{instruction_format}'. Leave it on auto.",
+                "instruction_format",
+            )
     inputs = [encoder_query(query, form, instruction_format) for query in queries]
     if isinstance(encoder, QueryEncoder):
         return encoder.encode_queries(inputs)
@@ -77,10 +105,21 @@ def encode_queries(
 
 
 def usual_instruction_format(name: str) -> InstructionFormat:
-    """Return the form of instructions that a model of this name was trained with."""
+    """Return the form of instructions that a model of this name was trained with.
+
+    The folder of a retriever that admire trained tells it; else the name does.
+    """
+    if learned := trained_on(name):
+        return learned.instruction_format
     name = name.rpartition("/")[2].lower()  # folders above it say nothing about the model
     forms = (form for pattern, form in DOCUMENTED.items() if re.search(pattern, name))
     return next(forms, "plain")
+
+
+def trained_on(name: str) -> TrainedOn | None:
+    """Return how an encoder got its queries in training; None if admire did not train it for it."""
+    path = Path(name.partition(":")[2]).expanduser() / TRAINED
+    return read_as(TrainedOn, read_text(path), path) if path.is_file() else None
 
 
 def encoder_query(query: Passage, form: QueryForm, instruction_format: InstructionFormat) -> Query:
