@@ -87,8 +87,8 @@ def encode_queries(
         learned = trained_on(encoder.name)
         if learned and learned.query.startswith("instruction"):
             raise UserError(
-                f"The encoder '{encoder.name}' learned from instructions of the form '{usual}', and "
-                f"would get them as '{instruction_format}'. Leave it on auto.",
+                f"The encoder '{encoder.name}' learned from instructions of the form '{usual}', "
+                f"and would get them as '{instruction_format}'. Leave it on auto.",
                 "instruction_format",
             )
     inputs = [encoder_query(query, form, instruction_format) for query in queries]
