@@ -143,6 +143,40 @@ def paired_difference(
     return summarise(difference, columns=both, seed=seed, shares=())
 
 
+def tied_figures(scored: pd.DataFrame) -> pd.DataFrame:
+    """Return which part of each mean figure rests on items with a tie at the top.
+
+    The order of tied candidates is that of their names, so this part is by chance.
+
+    Args:
+        scored: see :func:`admire.metrics.item_figures.score_items`.
+
+    Returns:
+        ``metric``, ``tied`` (how many items have such a tie), ``n``, ``part`` and ``mean``. No rows
+        if there is none, or where that is not known, as of another system's submission.
+    """
+    rows = []
+    if "tied_first" in scored and scored["tied_first"].eq(True).any():
+        for metric in item_metrics(scored):
+            values = scored[metric].dropna()
+            tied = values[scored["tied_first"].eq(True)]
+            n, mean = len(values), float(values.mean())
+            rows.append((metric, len(tied), n, float(tied.sum()) / n, mean))
+    return pd.DataFrame(rows, columns=["metric", "tied", "n", "part", "mean"])
+
+
+def describe_ties(scored: pd.DataFrame) -> str:
+    """Say what :func:`tied_figures` has, for every place that shows figures; empty for no ties."""
+    table = tied_figures(scored)
+    if table.empty:
+        return ""
+    parts = [f"{row.part:.3f} of {row.metric} {row.mean:.3f}" for row in table.itertuples()]
+    return (
+        f"{table['tied'].max()} of {table['n'].max()} items have a tie at the top, decided by the "
+        f"names of files. On these rest {', '.join(parts)}."
+    )
+
+
 def figure_text(mean: float, low: float, high: float, *, signed: bool = False) -> str:
     """Write a figure with its interval: ``0.543 [0.414, 0.671]``.
 

@@ -78,6 +78,13 @@ class Task(ABC):
             UserError: a setting is wrong, or something cannot be read, opened, asked or written.
         """
 
+    def lacks(self, data: Data, settings: Values, *, trains: bool = False) -> Sequence[str]:
+        """Return which files of a folder or file :meth:`run` would read, or a training, and miss.
+
+        By default it reads what it is given.
+        """
+        return ()
+
     def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:  # noqa: B027
         """Ask in a dry run what :meth:`run` would ask chat models; nothing by default.
 

@@ -11,16 +11,18 @@ import numpy as np
 import pandas as pd
 
 from admire.apps.report.plots import BAD, GOOD, MARKERS, MUTED, RUNS, draw, legend, short
-from admire.apps.report.report import Plot, Report, Table, render
+from admire.apps.report.report import Plot, Report, Table, describe_figure, render
 from admire.apps.reproduce.recipe import Recipe
 from admire.apps.reproduce.rows import Items, figures_of
 from admire.core.storage import write_whole
 from admire.metrics.agreement import shared_items
-from admire.metrics.figures import NOTHING, figure_text, paired_difference
+from admire.metrics.figures import INTERVALS, NOTHING, figure_text, paired_difference
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from admire.apps.reproduce.rows import Job
 
 TABLE, PAGE = "table.csv", "table.html"
 HEADINGS = ("Row", "Set", "n")
@@ -130,6 +132,34 @@ def wide_table(recipe: Recipe, table: pd.DataFrame) -> pd.DataFrame:
     wide = texts.set_index(["row", "set", "n", "note", "metric"])["text"].unstack(sort=False)
     wide = wide[list(recipe.metrics)].reset_index()
     return wide[["row", "set", "n", *recipe.metrics, "note"]]
+
+
+def paper_table(
+    recipe: Recipe, table: pd.DataFrame, jobs: Sequence[Job]
+) -> tuple[pd.DataFrame, str]:
+    """Return :func:`wide_table` as a paper has it, and the caption, with the notes on its rows."""
+    wide = wide_table(recipe, table)
+    records = wide.to_dict("records")
+    noted = [row for row in records if row["note"]]
+    notes = ["{row}, {set}: {note}".format(**row).removesuffix(".") + "." for row in noted]
+    options = [job.options for job in jobs if job.trains]
+    seeds = {own.get("seed", 0): own.get("seeds", 1) for own in options}
+    drawn = [f"seed {k}" if n == 1 else f"seeds {k} to {k + n - 1}" for k, n in seeds.items()]
+    trained = [f"Trained with {' and '.join(drawn)}."] if drawn else []
+    heads = {"row": "Row", "set": "Set"}
+    for metric in recipe.metrics:
+        group, colon, name = metric.rpartition(":")
+        heads[metric] = f"{group}{colon}{' ' * bool(colon)}{describe_figure(name)[0]}"
+    said = {
+        "low": f"In brackets: 95 % intervals {INTERVALS} (10,000 resamples, seed 0).",
+        "deviation": "±: the deviation over the seeds.",
+        "published": "Below a figure is the paper's, and ours minus the paper's.",
+        "minus_first": "Minus first: the mean of the differences from the first row of a set, item "
+        "by item.",
+    }
+    text = [f"{recipe.paper}, {recipe.table}: {recipe.title}, on n items."]
+    text += [sentence for column, sentence in said.items() if table[column].notna().any()]
+    return wide.drop(columns="note").rename(columns=heads), " ".join([*text, *trained, *notes])
 
 
 def write_results(

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,15 @@ def _find(value: Any, *, data: str | None, language: str | None, lacking: list[s
     if not matches:
         lacking.append(f"{value} in {language}" if language else str(value))
     return Path(f"{reader}:{matches[0]}" if reader else matches[0]) if matches else value
+
+
+def missing_files(job: Job) -> Sequence[str]:
+    """Return what a row that has its data would not find of what it reads of these."""
+    if any(job.lacking.values()):
+        return ()
+    files = [path for entry in job.files for path in as_tuple(entry)]
+    missing = [job.task.lacks(path, job.used(), trains=job.trains) for path in files]
+    return [*dict.fromkeys(chain(*missing))]
 
 
 def run(

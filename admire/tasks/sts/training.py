@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from sentence_transformers import SentenceTransformer
-from torch.nn import functional
 
 from admire.core.errors import UserError, needs_extra
 from admire.encoders.sentence import SentenceEncoder, query_prompt
@@ -29,6 +26,22 @@ from admire.tasks.sts.rows import (
     triples,
 )
 from admire.tasks.sts.settings import FROM_PAIRS, TRIPLET_LOSSES, Objective, SentenceTraining
+
+with needs_extra("finetune", "Fine-tuning"):
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.losses import (
+        CoSENTLoss,
+        CosineSimilarityLoss,
+        MultipleNegativesRankingLoss,
+        SoftmaxLoss,
+        TripletDistanceMetric,
+        TripletLoss,
+    )
+    from torch.nn import functional
+
+    from admire.encoders.trainer import Batches, Figures, Row, TrainingSet, fine_tune
+    from admire.tasks.sts.vectors import change_vectors
 
 
 class AdaptiveTripletLoss(torch.nn.Module):
@@ -127,21 +140,6 @@ class WeightedLoss(torch.nn.Module):
         loss: torch.Tensor = self.loss(features, labels)
         return self.weight * loss
 
-
-with needs_extra("finetune", "Fine-tuning"):
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.losses import (
-        CoSENTLoss,
-        CosineSimilarityLoss,
-        MultipleNegativesRankingLoss,
-        SoftmaxLoss,
-        TripletDistanceMetric,
-        TripletLoss,
-    )
-
-    from admire.encoders.trainer import Batches, Figures, Row, TrainingSet, fine_tune
-    from admire.tasks.sts.vectors import change_vectors
 
 BATCHES: dict[Objective, Batches] = {
     **dict.fromkeys((*FROM_PAIRS, "self-labelled"), "like lengths"),
