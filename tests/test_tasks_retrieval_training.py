@@ -102,7 +102,7 @@ def test_training_is_validated_like_evaluation(folder, tmp_path, form):
     # What it learned from is kept in its folder, and another form of instruction is refused.
     assert max(after) == pytest.approx(validated(tmp_path / "out", form, "auto"), abs=1e-6)
     if form != "sentence":
-        with pytest.raises(UserError, match="form 'instruct', and would get them as 'qwen3'"):
+        with pytest.raises(UserError, match="form 'instruct', not 'qwen3'"):
             validated(tmp_path / "out", form, "qwen3")
 
 

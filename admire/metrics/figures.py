@@ -144,25 +144,18 @@ def paired_difference(
 
 
 def tied_figures(scored: pd.DataFrame) -> pd.DataFrame:
-    """Return which part of each mean figure rests on items with a tie at the top.
-
-    The order of tied candidates is that of their names, so this part is by chance.
-
-    Args:
-        scored: see :func:`admire.metrics.item_figures.score_items`.
+    """Return which part of each mean rests on items with a tie at the top, decided by file names.
 
     Returns:
-        ``metric``, ``tied`` (how many items have such a tie), ``n``, ``part`` and ``mean``. No rows
-        if there is none, or where that is not known, as of another system's submission.
+        ``metric``, ``tied`` (how many items have a tie), ``n``, ``part`` and ``mean``. No rows if
+        none has, or where that is not known, as of another system's submission.
     """
-    rows = []
-    if "tied_first" in scored and scored["tied_first"].eq(True).any():
-        for metric in item_metrics(scored):
-            values = scored[metric].dropna()
-            tied = values[scored["tied_first"].eq(True)]
-            n, mean = len(values), float(values.mean())
-            rows.append((metric, len(tied), n, float(tied.sum()) / n, mean))
-    return pd.DataFrame(rows, columns=["metric", "tied", "n", "part", "mean"])
+    values = scored[item_metrics(scored)]
+    ties = values[scored["tied_first"].eq(True)] if "tied_first" in scored else values.iloc[:0]
+    n = values.notna().sum()
+    parts = {"tied": ties.notna().sum(), "n": n, "part": ties.sum() / n, "mean": values.mean()}
+    table = pd.DataFrame(parts).rename_axis("metric").reset_index()
+    return table if len(ties) else table.iloc[:0]
 
 
 def describe_ties(scored: pd.DataFrame) -> str:
@@ -171,10 +164,8 @@ def describe_ties(scored: pd.DataFrame) -> str:
     if table.empty:
         return ""
     parts = [f"{row.part:.3f} of {row.metric} {row.mean:.3f}" for row in table.itertuples()]
-    return (
-        f"{table['tied'].max()} of {table['n'].max()} items have a tie at the top, decided by the "
-        f"names of files. On these rest {', '.join(parts)}."
-    )
+    many = f"{table['tied'].max()} of {table['n'].max()} items have a tie at the top"
+    return f"{many}, decided by the names of files. On these rest {', '.join(parts)}."
 
 
 def figure_text(mean: float, low: float, high: float, *, signed: bool = False) -> str:

@@ -17,7 +17,7 @@ from admire.apps.cli.output import (
     print_ties,
     print_unsure,
 )
-from admire.apps.cli.paper_tables import Form, Format, labels, print_table
+from admire.apps.cli.paper_tables import Form, Format, print_table
 from admire.tasks.scorecard import Score, Scorecards
 
 if TYPE_CHECKING:
@@ -126,34 +126,30 @@ def print_for_paper(scores: Scorecards, form: Form) -> None:
     """Print the figures of all submissions in one table, and their differences in another."""
     import pandas as pd
 
-    from admire.apps.report.report import describe_figure
     from admire.metrics.figures import INTERVALS, describe_ties, wide_figures
 
-    paths = [Path(path) for path in scores.record["submissions"]]
-    names, seed = labels(paths), scores.record["seed"]
-    first, *others = names.values()
-    ties = {names[card.path]: describe_ties(card.scored) for card in scores.cards}
-    figures = {names[card.path]: card.all_figures for card in scores.cards}
-    notes = "".join(f" {name}: {note}" for name, note in ties.items() if note)
-    notes += f" Gold is corrected: {scores.gold}" * bool(scores.gold)
-    for title, tables, note in (
-        ("Figures", figures, notes),
-        (f"Mean differences from {first}, item by item,", scores.differences, ""),
-        (f"Agreement with {first}", scores.agreements, ""),
+    first, *others = scores.record["submissions"]
+    ties = {str(card.path): describe_ties(card.scored) for card in scores.cards}
+    figures = {str(card.path): card.all_figures for card in scores.cards}
+    notes = [f"{name}: {note}" for name, note in ties.items() if note]
+    notes += [f"Gold is corrected: {scores.gold}"] * bool(scores.gold)
+    paired = "by bootstrap over the items; none for fewer than 3 items or where all are alike"
+    for title, tables, how, more in (
+        ("Figures", figures, INTERVALS, notes),
+        (f"Mean differences from {first}, item by item,", scores.differences, paired, []),
+        (f"Agreement with {first}", scores.agreements, INTERVALS, []),
     ):
-        if not tables:
-            continue
-        rows = zip(tables.values(), names.values() if tables is figures else others, strict=True)
-        every = pd.concat([table.assign(run=name) for table, name in rows])
-        signed = tables is scores.differences
-        wide = wide_figures(every, ["run", "group", "n"], signed=signed).reset_index()
-        heads = {n: describe_figure(str(n))[0] for n in wide} | {"run": "Run", "group": "Items"}
-        paired = "by bootstrap over the items; none for fewer than 3 items or where all are alike"
-        caption = (
-            f"{title} on {every['n'].max()} items. In brackets: 95 % intervals "
-            f"{paired if signed else INTERVALS} (10,000 resamples, seed {seed}).{note}"
-        )
-        print_table(wide.rename(columns=heads), caption, form)
+        rows = zip(figures if tables is figures else others, tables.values(), strict=False)
+        every = [table.assign(run=name) for name, table in rows]
+        if every:
+            table, signed = pd.concat(every), tables is scores.differences
+            wide = wide_figures(table, ["run", "group", "n"], signed=signed).reset_index()
+            said = [
+                f"{title} on {table['n'].max()} items. In brackets: 95 % intervals {how} "
+                f"(10,000 resamples, seed {scores.record['seed']}).",
+                *more,
+            ]
+            print_table(wide, " ".join(said), form)
 
 
 def _print_senses(senses: Mapping[str, Any], items: int, name: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from admire.apps.report.plots import BAD, GOOD, MARKERS, MUTED, RUNS, draw, legend, short
-from admire.apps.report.report import Plot, Report, Table, describe_figure, render
+from admire.apps.report.report import Plot, Report, Table, render
 from admire.apps.reproduce.recipe import Recipe
 from admire.apps.reproduce.rows import Items, figures_of
 from admire.core.storage import write_whole
@@ -139,27 +139,19 @@ def paper_table(
 ) -> tuple[pd.DataFrame, str]:
     """Return :func:`wide_table` as a paper has it, and the caption, with the notes on its rows."""
     wide = wide_table(recipe, table)
-    records = wide.to_dict("records")
-    noted = [row for row in records if row["note"]]
-    notes = ["{row}, {set}: {note}".format(**row).removesuffix(".") + "." for row in noted]
-    options = [job.options for job in jobs if job.trains]
-    seeds = {own.get("seed", 0): own.get("seeds", 1) for own in options}
-    drawn = [f"seed {k}" if n == 1 else f"seeds {k} to {k + n - 1}" for k, n in seeds.items()]
-    trained = [f"Trained with {' and '.join(drawn)}."] if drawn else []
-    heads = {"row": "Row", "set": "Set"}
-    for metric in recipe.metrics:
-        group, colon, name = metric.rpartition(":")
-        heads[metric] = f"{group}{colon}{' ' * bool(colon)}{describe_figure(name)[0]}"
     said = {
         "low": f"In brackets: 95 % intervals {INTERVALS} (10,000 resamples, seed 0).",
         "deviation": "±: the deviation over the seeds.",
-        "published": "Below a figure is the paper's, and ours minus the paper's.",
-        "minus_first": "Minus first: the mean of the differences from the first row of a set, item "
-        "by item.",
+        "published": "Below: the paper's figure, and ours minus the paper's.",
+        "minus_first": "Minus first: the mean difference from a set's first row, item by item.",
     }
     text = [f"{recipe.paper}, {recipe.table}: {recipe.title}, on n items."]
     text += [sentence for column, sentence in said.items() if table[column].notna().any()]
-    return wide.drop(columns="note").rename(columns=heads), " ".join([*text, *trained, *notes])
+    options = [job.options for job in jobs if job.trains]
+    seeds = {own.get("seed", 0) + k for own in options for k in range(own.get("seeds", 1))}
+    text += [f"Seeds of the trainings: {', '.join(map(str, sorted(seeds)))}."] * bool(seeds)
+    notes = wide["row"] + ", " + wide["set"] + ": " + wide["note"].str.removesuffix(".") + "."
+    return wide.drop(columns="note"), " ".join([*text, *notes[wide["note"] != ""]])
 
 
 def write_results(

@@ -59,7 +59,7 @@ DOCUMENTED: dict[str, InstructionFormat] = {
 counts."""
 
 TRAINED = "retriever.json"
-"""File in the folder of a trained retriever: how it got its queries, a :class:`TrainedOn`."""
+"""File in the folder of a trained retriever, with its :class:`TrainedOn`."""
 
 
 class TrainedOn(BaseModel):
@@ -75,22 +75,8 @@ def encode_queries(
     form: QueryForm,
     instruction_format: InstructionFormat = "auto",
 ) -> Vectors:
-    """Encode the queries' sentences or spans, shape (queries, width).
-
-    Raises:
-        UserError: the encoder has no vectors of spans, or learned from another form of instruction.
-    """
-    usual = usual_instruction_format(encoder.name)
-    if instruction_format == "auto":
-        instruction_format = usual
-    elif instruction_format != usual and form.startswith("instruction"):
-        learned = trained_on(encoder.name)
-        if learned and learned.query.startswith("instruction"):
-            raise UserError(
-                f"The encoder '{encoder.name}' learned from instructions of the form '{usual}', "
-                f"and would get them as '{instruction_format}'. Leave it on auto.",
-                "instruction_format",
-            )
+    """Encode the queries' sentences or spans, shape (queries, width)."""
+    instruction_format = instruction_format_of(encoder.name, form, instruction_format)
     inputs = [encoder_query(query, form, instruction_format) for query in queries]
     if isinstance(encoder, QueryEncoder):
         return encoder.encode_queries(inputs)
@@ -104,22 +90,32 @@ def encode_queries(
     return encoder.encode_texts([(q.prompt or "") + q.text for q in inputs], role="query")
 
 
-def usual_instruction_format(name: str) -> InstructionFormat:
-    """Return the form of instructions that a model of this name was trained with.
+def instruction_format_of(
+    name: str, form: QueryForm, asked: InstructionFormat = "auto"
+) -> InstructionFormat:
+    """Return the form of instructions for an encoder: what it was trained with, unless asked.
 
-    The folder of a retriever that admire trained tells it; else the name does.
+    The folder of a retriever that admire trained tells it, or else the encoder's name.
+
+    Raises:
+        UserError: it learned from instructions, and is asked to get them in another form.
     """
-    if learned := trained_on(name):
-        return learned.instruction_format
+    path = Path(name.partition(":")[2]).expanduser() / TRAINED
+    learned = read_as(TrainedOn, read_text(path), path) if path.is_file() else None
+    if learned:
+        instructed = form.startswith("instruction") and learned.query.startswith("instruction")
+        if instructed and asked not in ("auto", learned.instruction_format):
+            raise UserError(
+                f"The encoder '{name}' learned from instructions of the form "
+                f"'{learned.instruction_format}', not '{asked}'. Leave it on auto.",
+                "instruction_format",
+            )
+        asked = learned.instruction_format if asked == "auto" else asked
+    if asked != "auto":
+        return asked
     name = name.rpartition("/")[2].lower()  # folders above it say nothing about the model
     forms = (form for pattern, form in DOCUMENTED.items() if re.search(pattern, name))
     return next(forms, "plain")
-
-
-def trained_on(name: str) -> TrainedOn | None:
-    """Return how an encoder got its queries in training; None if admire did not train it for it."""
-    path = Path(name.partition(":")[2]).expanduser() / TRAINED
-    return read_as(TrainedOn, read_text(path), path) if path.is_file() else None
 
 
 def encoder_query(query: Passage, form: QueryForm, instruction_format: InstructionFormat) -> Query:
