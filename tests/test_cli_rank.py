@@ -391,13 +391,14 @@ TOP1 = "all", "top1"
 
 
 def test_tables_for_a_paper_have_an_interval_in_each_cell_and_say_how_it_was_made(
-    capsys, write_table
+    capsys, monkeypatch, tmp_path, write_table
 ):
+    monkeypatch.chdir(tmp_path)
     pytest.importorskip("tabulate", reason="needs the extra 'tables'")
     rows = [admire_row(f"compound {k}", sentence=f"A {k}.") for k in range(4)]
     gold = write_table(*rows)
     runs = [
-        write_table(*rows[:k], *(row | LAST for row in rows[k:]), name=name)
+        write_table(*rows[:k], *(row | LAST for row in rows[k:]), name=name).name
         for k, name in ((4, "all_right.tsv"), (3, "a|b.tsv"), (2, "50%.tsv"))
     ]
     call = ("score", *runs, "--gold", gold, "--seed", 7, "--format")
