@@ -228,16 +228,13 @@ def sampled_macro_f1(
     def scores(drawn: Drawn) -> npt.NDArray[np.float64]:
         of_gold, of_predicted = (side[:, drawn] for side in sides)  # (senses, samples, rows)
         hits = (of_gold & of_predicted).sum(axis=2)
-        counts = [side.sum(axis=2) for side in (of_predicted, of_gold)]
+        counts = of_predicted.sum(axis=2), of_gold.sum(axis=2)
         present = np.maximum((sum(counts) > 0).sum(axis=0), 1)
-        # F1 is the harmonic mean of precision and recall: of each sense, or of their means.
-        figures = [hits / np.maximum(count, 1) for count in counts]
+        precision, recall = (hits / np.maximum(count, 1) for count in counts)
         if of_averages:
-            figures = [figure.sum(axis=0, keepdims=True) / present for figure in figures]
-            present = np.ones_like(present)
-        precision, recall = figures
-        f1 = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
-        means: npt.NDArray[np.float64] = f1.sum(axis=0) / present
-        return means
+            precision, recall = (part.sum(axis=0) / present for part in (precision, recall))
+        f1: npt.NDArray[np.float64] = 2 * precision * recall
+        f1 /= np.maximum(precision + recall, np.finfo(float).tiny)
+        return f1 if of_averages else f1.sum(axis=0) / present
 
     return scores

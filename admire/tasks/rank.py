@@ -69,19 +69,6 @@ class Rank(Task):
         several = len(results) > 1 or metrics
         return join_runs([r.files[0] for r in results], metrics) if several else results[0]
 
-    def lacks(self, data: Data, settings: Values, *, trains: bool = False) -> Sequence[str]:
-        """See :class:`Task`. Pictures are read if the track names them."""
-        from admire.data.rows import RowReader
-
-        seeing = "image" in str(run_settings(settings).track)
-        rows = RowReader(look=lambda path: None)  # so that a missing picture is an error
-        try:
-            for _ in make(ItemFiles, settings).read(data, rows) if seeing else ():
-                pass
-        except UserError as error:
-            return [str(error).rstrip(".")]
-        return ()
-
     def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
         """See :class:`Task`."""
         from admire.data.image_files import check_image

@@ -208,11 +208,11 @@ def _losses(row: str, epochs: pd.DataFrame) -> Plot:
 
     def paint(figure: Figure) -> None:
         above, below = figure.subplots(2, 1, sharex=True)
-        lines = [
-            *above.plot(epochs["epoch"], epochs["training"], color=RUNS[0]),
-            *above.plot(epochs["epoch"], epochs["validation"], color=BAD, linestyle="dashed"),
-            *below.plot(epochs["epoch"], epochs["top1"], color=GOOD),
-        ]
+        by_epoch = epochs.set_index("epoch")
+        losses = by_epoch[["training", "validation"]]
+        losses.plot(ax=above, color=[RUNS[0], BAD], style=["-", "--"], legend=False)
+        by_epoch["top1"].plot(ax=below, color=GOOD)
+        lines = [*above.lines, *below.lines]
         for axes, label in ((above, "loss"), (below, "top-1")):
             axes.axvline(best["epoch"], color=MUTED, linewidth=0.8, linestyle="dotted")
             _plain(axes, label)

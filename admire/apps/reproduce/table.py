@@ -167,7 +167,7 @@ def _slug(name: str) -> str:
 def list_recipes(data: str | None) -> list[dict[str, Any]]:
     """Return each recipe with what its rows need, and how many of them have it here."""
     from admire.apps.reproduce.recipe import read_recipe, recipe_names
-    from admire.apps.reproduce.rows import missing_files, prepare
+    from admire.apps.reproduce.rows import missing_pictures, prepare
     from admire.apps.reproduce.stand_ins import missing_models
 
     lists: list[dict[str, Any]] = []
@@ -181,7 +181,7 @@ def list_recipes(data: str | None) -> list[dict[str, Any]]:
                 rows.append([str(error)])
                 continue
             lacking = ([*job.lacking.values(), missing_models(job).values()] for job in jobs)
-            rows.append([*chain(*chain(*lacking)), *chain(*map(missing_files, jobs))])
+            rows.append([*chain(*chain(*lacking)), *chain(*map(missing_pictures, jobs))])
         lists.append(
             {
                 "recipe": name,

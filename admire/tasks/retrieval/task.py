@@ -5,14 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from admire.core.errors import UserError
 from admire.core.options import make
 from admire.core.registry import register
-from admire.core.schema import as_tuple
 from admire.encoders.training_settings import FitSettings
 from admire.tasks.retrieval.settings import (
     SPLITS,
@@ -35,6 +32,7 @@ class RetrieveTask(Task):
 
     settings: ClassVar[Sequence[Any]] = (RetrieveSettings, (Output, "out"))
     learns, takes, written = "retriever", "benchmark", "run"
+    splits, parts = SPLITS, ("queries", "indexes")
 
     @classmethod
     def training(cls) -> Sequence[Any]:
@@ -61,22 +59,6 @@ class RetrieveTask(Task):
     def effective(self, settings: Values) -> Values:
         """See :class:`Task`."""
         return settings if settings.get("query") == "meaning" else {**settings, "llm": None}
-
-    def lacks(self, data: Data, settings: Values, *, trains: bool = False) -> Sequence[str]:
-        """See :class:`Task`. BM25 is tuned on ``val`` unless its parameters are given."""
-        from admire.tasks.retrieval.passages import find_file
-
-        splits = [*SPLITS] if trains else [settings.get("split", "test")]
-        if "bm25" in as_tuple(settings.get("encoder", ())) and "k1" not in settings:
-            splits.append("val")
-        missing = []
-        for split, name in product(dict.fromkeys(splits), ("queries", "indexes")):
-            try:
-                if Path(data).is_dir():
-                    find_file(str(data), split, name)
-            except UserError:
-                missing.append(f"{split}/{name}.json")
-        return missing
 
     def join(self, results: Sequence[Result], metrics: Sequence[str] = ()) -> Result:
         """See :class:`Task`. The figures of each usage of documents are added."""

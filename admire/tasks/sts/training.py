@@ -128,19 +128,6 @@ class ConsistencyLoss(torch.nn.Module):
         return ranked + self.scale * (other - reference).square().mean()
 
 
-class WeightedLoss(torch.nn.Module):
-    """Another loss, multiplied by a weight."""
-
-    def __init__(self, loss: torch.nn.Module, weight: float):
-        super().__init__()
-        self.loss, self.weight = loss, weight
-
-    def forward(self, features: list[dict[str, Any]], labels: torch.Tensor) -> torch.Tensor:
-        """Compute the weighted loss of a batch."""
-        loss: torch.Tensor = self.loss(features, labels)
-        return self.weight * loss
-
-
 BATCHES: dict[Objective, Batches] = {
     **dict.fromkeys((*FROM_PAIRS, "self-labelled"), "like lengths"),
     **dict.fromkeys((*TRIPLET_LOSSES, "consistent"), "neighbours"),
@@ -280,7 +267,8 @@ def _tasks(
         tasks["pairs"] = _pair_task(model, pairs, settings)
     elif pairs:
         rows, sts = _pair_task(model, pairs, settings)
-        tasks["pairs"] = mixed(rows, equal(groups), rng), WeightedLoss(sts, settings.sts_weight)
+        sts.register_forward_hook(lambda module, features, loss: settings.sts_weight * loss)
+        tasks["pairs"] = mixed(rows, equal(groups), rng), sts
     return tasks
 
 
