@@ -123,7 +123,7 @@ def test_without_extras_the_rest_of_the_audit_stands(capsys, other, monkeypatch)
         raise metadata.PackageNotFoundError(package)
 
     hide(monkeypatch, "imagehash")
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", open_encoder)
     monkeypatch.setattr("admire.embedded.e5.installed_version", none)
     told = json_of(capsys, "audit", other, "--against", SAMPLES, "--json")
     (samples,) = told["against"]

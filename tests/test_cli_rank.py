@@ -155,7 +155,7 @@ def test_the_first_items_are_enough_for_a_first_try(
 
 def test_one_item_is_ranked_on_the_command_line(capsys, tmp_path, monkeypatch):
     encoder = PictureEncoder()
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", opener(encoder))
+    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", opener(encoder))
     lamp, owl = tmp_path / "lamp.png", tmp_path / "owl.png"
     draw(lamp, "a lamp at a desk")
     draw(owl, "a night owl")

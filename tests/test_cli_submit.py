@@ -39,7 +39,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         opened.append(name)
         return open_words(name)
 
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", open_encoder)
     return opened
 
 

@@ -28,7 +28,7 @@ def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
     def open_encoder(name: str, **_: Any) -> WordEncoder:
         return opener(WordEncoder() if name == "e5" else PictureEncoder())(name)
 
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", open_encoder)
 
 
 def item(*candidates: dict[str, str], **more: Any) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def test_a_set_is_begun_filled_in_checked_and_ranked(capsys, monkeypatch, tmp_pa
     manifest.write_text(MANIFEST.replace("ß,,", "ß,Ein Gruß.,").replace("l,,", "l,A night owl.,"))
     assert run(capsys, "check", folder)[0] == 0
     assert [len(item.candidates) for item in read_items(folder)] == [2, 2]
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_pictures)
+    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", open_pictures)
     out_folder = ("--out", tmp_path / "run")
     assert run(capsys, "rank", folder, "--query", "compound", *out_folder)[0] == 0
 

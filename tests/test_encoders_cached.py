@@ -14,6 +14,7 @@ from admire.data.image_files import read_image
 from admire.embedded.hidden_states import StateEncoder
 from admire.encoders import Query, Role, TextEncoder, Vectors
 from admire.encoders.cached import CachedEncoder, checked, describe_long
+from admire.encoders.windows import Windows, compare
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'clip'")
 
@@ -255,16 +256,22 @@ class Short(Watched):
 LONG = "An owl sits on a tree. It looks at the sea. A red boat is there (at night). "
 
 
-def test_a_long_text_is_the_mean_of_its_parts_at_sentence_ends():
-    encoder = Short()
-    vectors = encode(encoder, [LONG, "an owl", LONG[:-5]])
-    parts = ["An owl sits on a tree.", "It looks at the sea.", "A red boat is there (at night)."]
-    assert {*parts, "an owl"} <= {*encoder.texts}
-    mean = WordEncoder().encode_texts(parts, role="document").mean(axis=0)
-    assert vectors[0] == pytest.approx(mean / np.linalg.norm(mean), abs=1e-6)
-    assert not np.allclose(vectors[0], vectors[2])  # they differ at the end
+def test_a_long_text_counts_by_its_best_window_and_the_first_is_what_the_encoder_reads():
+    encoder, texts = Short(), [LONG, "an owl", LONG[:-5]]
+    windows = CachedEncoder(encoder).text_windows(texts, role="document")
+    parts = ["An owl sits on a tree. It looks", "at the sea. A red boat is there"]
+    assert {*parts, "(at night).", "(at nig", "an owl"} == {*encoder.texts}
+    assert [len(own) for own in windows.each] == [3, 1, 3]
+    owl, boat = Windows.of(WordEncoder().encode_texts(["owl tree", "red boat"], role="query")).each
+    first, second, _ = WordEncoder().encode_texts([*parts, "(at night)."], role="document")
+    for query, best in ((owl, first), (boat, second)):
+        found = compare(Windows.of(query), windows)
+        assert found[0, 0] == pytest.approx(query[0] @ best, abs=1e-6)
+    both = compare(windows, windows)  # a query counts by its best window, too
+    assert both.shape == (3, 3)
+    assert both.diagonal() == pytest.approx(1)
     later = Short()
-    assert (encode(later, [LONG, "an owl"])[0] == vectors[0]).all()
+    assert (encode(later, texts) == windows.first).all()
     assert not later.texts
     assert not later.counted
 
@@ -299,7 +306,7 @@ def test_what_cannot_be_divided_is_left_to_the_encoder():
     assert encoder.texts == [LONG]
 
 
-def test_the_part_with_the_span_counts_of_a_long_query():
+def test_the_window_with_the_span_counts_of_a_long_query_and_else_the_first():
     encoder = Short()
     span = LONG.index("red boat"), LONG.index("red boat") + len("red boat")
     cached = CachedEncoder(encoder)
@@ -310,9 +317,11 @@ def test_the_part_with_the_span_counts_of_a_long_query():
             Query(LONG, "find: "),
         ]
     )
-    assert {"red boat", "tree. It looks", "find: It looks at the sea."} <= {*encoder.texts}
-    assert own == pytest.approx(WordEncoder().encode_texts(["red boat"], role="query")[0])
-    assert np.linalg.norm(whole) == pytest.approx(1)
+    assert {"red boat", "tree. It looks", "find: An owl sits on a tree. It"} <= {*encoder.texts}
+    plain = WordEncoder().encode_texts(
+        ["red boat", "find: An owl sits on a tree. It"], role="query"
+    )
+    assert [own, whole] == [pytest.approx(vector) for vector in plain]
 
 
 def test_long_texts_are_counted_once_each():

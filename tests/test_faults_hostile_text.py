@@ -29,7 +29,7 @@ from admire.core.progress import visible
 from admire.llm import Reply
 from admire.prompts import FOLDER, Prompts, quoted
 from admire.rankers.pointwise import read_letters
-from admire.senses.meaning import describe
+from admire.senses.describing import describe
 from admire.tasks.sts.evaluation import rate
 from admire.tasks.sts.pairs import Pair
 
@@ -273,7 +273,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         server.answer = answer
         patch.setenv("ADMIRE_CACHE", str(folder / "cache"))
         patch.setenv("OPENAI_API_KEY", "x")
-        patch.setattr("admire.rankers.embeddings.open_encoder", open_words)
+        patch.setattr("admire.rankers.run_encoders.open_encoder", open_words)
         llm = ["--llm", "openai:[red]<img src=x onerror=hacked=1>", "--llm-url", server.url]
         ranked = ["rank", data, *llm, "--track", "caption", "--votes", "1"]
         shown = ["report", folder / "run", folder / "list", "--images", "link"]

@@ -17,7 +17,7 @@ from strict_server import SLOW, Answer, Body, StrictServer, prompt_of
 from toys import WordEncoder, open_words
 
 from admire import Settings, UserError, rank, write_run
-from admire.llm.session import NUMBER
+from admire.llm.probes import NUMBER
 from admire.pipeline.run_folder import read_run
 
 FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SLOW)]
@@ -148,7 +148,7 @@ def test_models_that_look_are_asked_with_pictures_and_once(
     capsys, tmp_path: Path, monkeypatch, served: StrictServer, options, ranking: int
 ):
     served.answer, served.faults = looked, FAULTS
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_words)
+    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", open_words)
     item = pictured(tmp_path, ["dull.png", "good.png", "best.png"], captions=True)
     row = {"compound": item.compound, "sentence": item.sentence}
     row["candidates"] = [{"image": one.name, "caption": one.caption} for one in item.candidates]
@@ -203,6 +203,7 @@ def test_what_cannot_be_read_is_asked_again_once_the_server_is_repaired(
     ("sense", "reply", "message"),
     [
         ("vote", None, "none of the 20 votes could be parsed"),
+        ("vote", "Idiomatic", "none of the 8 meanings is"),
         ("given", "Banana! 🍌", "none of the 8 meanings is"),
         ("given", '{"answer": "yes"}', "none of the 8 meanings is"),
     ],

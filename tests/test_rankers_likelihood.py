@@ -8,7 +8,7 @@ from toys import OWL, WordEncoder, explains
 
 from admire import UserError, rank, read_run, write_run
 from admire.llm import ChatModel, Question, Reply, Session, open_llm
-from admire.llm.session import DIGITS, NUMBER
+from admire.llm.probes import DIGITS, NUMBER
 from admire.pipeline.forecast import plan
 
 LIKELIHOODS = {
@@ -46,11 +46,12 @@ def test_likelihoods_are_compared_as_similarities_are(tmp_path):
     run = rank([OWL], settings("likelihood", meanings="meant"), llms=[reader])
     rows = np.array(list(LIKELIHOODS.values()))
     differences = rows - rows.mean(axis=1, keepdims=True)
-    first, second, scene, compound = differences / rows.std(axis=1).mean()
-    expected = (first + second + scene) / 3 - compound.clip(0)
+    own = rows.std(axis=1, keepdims=True)
+    first, second, scene, compound = differences / np.hypot(own, own.mean() / 4)
+    expected = (first + second + scene) / 3 - compound
     (judgement,) = run.rankings[0].judgements
     assert judgement.scores == pytest.approx(expected)
-    assert run.rankings[0].order == ("person.png", "bird.png", "bike.png")
+    assert run.rankings[0].order == ("person.png", "bike.png", "bird.png")
     assert judgement.answers[1].likelihoods == pytest.approx(
         {"gloss": -1.0, "gloss2": -2.5, "scene": -3.0, "compound": -3.0}
     )

@@ -42,7 +42,9 @@ def runs_of_every_kind(folder: Path) -> dict[str, Run]:
     )
     item = replace(OWL, candidates=candidates)
     plain = Scoring.paper(image_weight=0.5)
-    soft = Scoring.paper(gate="soft", contrast=1, standardise=True, texts=Settings().scoring.texts)
+    soft = Scoring.paper(
+        gate="soft", contrast=1, standardise="item", texts=Settings().scoring.texts
+    )
     sequence = (Candidate("s1.png", caption="a desk"), Candidate("s2.png", caption="a clock late"))
     shown = replace(OWL, sentence="", sequence=sequence, expected_item="bird.png")
     votes = iter(["Idiomatic", "Literal", "Idiomatic", "Idiomatic", "Literal"])

@@ -110,7 +110,7 @@ def test_by_meaning_a_chat_model_or_the_data_decides_the_senses(data, sense, usa
         Interpretation("toy", Sense(usage, float(usage == "idiomatic")), meaning)
         for usage in usages
     ]
-    scoring = Scoring.paper(gate="soft", contrast=0.5, standardise=True)
+    scoring = Scoring.paper(gate="soft", contrast=0.5, standardise="item")
     assert_similarities(retrieval, by_meaning(split, WordEncoder(), readings, scoring), split)
     recorded = {"llm": "embedded", "sense": sense, "contrast": 0.5, "lang": "en"}
     assert recorded.items() <= retrieval.record.items()

@@ -37,9 +37,9 @@ decides, ``both`` leaves out the idiomatic sense of literal uses. With a soft ga
 Gate = Literal["hard", "soft"]
 """Whether one sense is followed, or both are weighed by their probability."""
 
-Standardise = Literal["encoder", "item", "no"]
-"""How cosines become comparable before they are added: by the encoder's own scale, one number for
-each encoder; by their deviation within the item, each query apart; or not at all, as in the
+Standardise = Literal["noise", "item", "no"]
+"""How cosines become comparable before they are added: by each query's deviation within the item,
+with the encoder's noise added in quadrature; by the former alone; or not at all, as in the
 paper."""
 
 Fusion = Literal["scores", "borda", "rrf"]
@@ -60,7 +60,8 @@ Images = Literal["embed", "link"]
 """Whether a report holds thumbnails of the pictures, or names their files."""
 
 LongTexts = Literal["parts", "cut"]
-"""How encoders read texts that are longer than their limit: in parts, or cut at their end."""
+"""How encoders read texts that are longer than their limit: in parts, of which the one counts that
+is most like what they are compared with; or cut at their end."""
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 """The device of torch; ``auto`` is a GPU if there is one."""

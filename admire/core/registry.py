@@ -74,7 +74,7 @@ PROTOCOLS: dict[Kind, tuple[str, ...]] = {
     "encoder": ("admire.encoders.TextEncoder", "encode_texts", "name", "batch"),
     "dictionary": ("admire.senses.dictionaries.Dictionary", "entries", "languages"),
     "detector": ("admire.senses.Detector", "classify"),
-    "ranker": ("admire.rankers.Ranker", "scores", "judge"),
+    "ranker": ("admire.rankers.Ranker", "scores"),
     "task": ("admire.tasks.task.Task", "settings", "run"),
 }
 """The base class of a kind's plug-ins, and the attributes that they must have."""
@@ -193,7 +193,7 @@ class Plugin:
             instance = self.make(*([source] if source else []), **chosen)
         if self.ships:
             return instance
-        base, *needed = PROTOCOLS.get(self.kind, ("",))
+        base, *needed = getattr(instance, "plugs_in_as", PROTOCOLS.get(self.kind, ("",)))
         missing = [name for name in needed if name != "name" and not hasattr(instance, name)]
         if missing:
             raise self.error(f"has no {' and no '.join(missing)}. Derive it from {base}.")

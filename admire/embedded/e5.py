@@ -82,7 +82,7 @@ class E5Encoder(_Encoder):
 
     name = network = "e5"
     companion = "sight"
-    scales: ClassVar = {"caption": 0.0592}
+    noise: ClassVar = {"caption": 0.0193}
     max_tokens = 512
 
     def count_tokens(self, text: str) -> int:

@@ -74,7 +74,7 @@ class MiniLMEncoder:
     name = "minilm"
     batch = 16
     languages = ("en",)
-    scales: ClassVar = {"caption": 0.2332}
+    noise: ClassVar = {"caption": 0.0566}
     identity = f"minilm:{SHA256}"
     max_tokens = LIMIT
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +76,7 @@ class SightEncoder:
     name = "sight"
     batch = 8
     picture_weight = 0.5
+    noise: ClassVar = {"caption": E5Encoder.noise["caption"], "image": 0.0037}
     limits = "recognises things and animals in photographs, but no drawings, acts or moods"
 
     def __init__(self) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 import textwrap
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import cached_property
 from itertools import chain, islice, pairwise
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +22,8 @@ from admire.core.machine import cores, prefetch
 from admire.core.progress import log_once, show_progress
 from admire.data.image_files import read_bytes
 from admire.data.languages import base_language
-from admire.encoders.protocols import Query, QueryEncoder, Role, Vectors, reads_images
+from admire.encoders.protocols import Query, QueryEncoder, Role, TextEncoder, Vectors, reads_images
+from admire.encoders.windows import Windows, divide
 
 if TYPE_CHECKING:
     from admire.encoders.sentence import SentenceEncoder
@@ -41,14 +39,6 @@ PROGRESS = {
 }
 """Texts of the progress bar, for one and for several, by the kind of input; an encoder may have
 its own, in ``progress``."""
-BREAKS = (
-    re.compile(r"""[.!?…][])"'’”»]*\s+|[。！？।؟]+[」』”）]*\s*|\n\s*"""),
-    re.compile(r"\s+"),
-)
-"""Where texts are divided: at the ends of sentences, or else between words."""
-CHARACTERS = 16
-"""How many characters a part has at most for each token that an encoder reads."""
-
 NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 Input = TypeVar("Input")
@@ -60,9 +50,8 @@ class CachedEncoder:
     Args:
         encoder: a :class:`admire.encoders.TextEncoder`, which may also encode images and
             queries; of images, in one step or in two.
-        long_texts: what happens to texts that are longer than the encoder reads. The vector of
-            one in parts is the mean of theirs; of a query with a span, the part with the span
-            counts.
+        long_texts: what happens to texts that are longer than the encoder reads. One in parts has
+            several :class:`Windows`; of a query with a span, the window with the span counts.
     """
 
     def __init__(self, encoder: Any, cache: Cache | None = None, long_texts: LongTexts = "parts"):
@@ -85,19 +74,27 @@ class CachedEncoder:
         return not languages or base_language(language) in languages
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        """See :class:`admire.encoders.TextEncoder`."""
+        """See :class:`admire.encoders.TextEncoder`; of a long text the first window counts."""
+        return self.text_windows(texts, role=role).first
+
+    def text_windows(self, texts: Sequence[str], *, role: Role) -> Windows:
+        """Encode texts window by window; see :class:`admire.encoders.TextEncoder`."""
         rows = [[text[part].strip() for part in self._read(text)] or [text] for text in texts]
-        parts = list(chain.from_iterable(rows))
+        windows = list(chain.from_iterable(rows))
         vectors = self._through_cache(
-            parts,
-            [self._key(role, part.encode()) for part in parts],
+            windows,
+            [self._key(role, window.encode()) for window in windows],
             encode=lambda batch: self.encoder.encode_texts(batch, role=role),
             kind="texts",
             length=len,
         )
-        return self._means(vectors, rows)
+        return Windows.of(vectors, map(len, rows))
 
     def _encode_queries(self, queries: Sequence[Query]) -> Vectors:
+        return self.query_windows(queries).first
+
+    def query_windows(self, queries: Sequence[Query]) -> Windows:
+        """Encode queries window by window; see :class:`admire.encoders.QueryEncoder`."""
         rows = []
         for query in queries:
             row, text = [query], query.text
@@ -111,42 +108,33 @@ class CachedEncoder:
                 span = start - piece.start, end - piece.start
                 row = [replace(query, text=text[piece], span=span)]
             rows.append(row)
-        parts = list(chain.from_iterable(rows))
+        windows = list(chain.from_iterable(rows))
         vectors = self._through_cache(
-            parts,
-            [self._key("asked", repr(astuple(part)).encode()) for part in parts],
+            windows,
+            [self._key("asked", repr(astuple(window)).encode()) for window in windows],
             encode=self.encoder.encode_queries,
             kind="queries",
             length=lambda query: len(query.text),
         )
-        return self._means(vectors, rows)
-
-    def _means(self, vectors: Vectors, rows: Sequence[Sequence[Any]]) -> Vectors:
-        """Return the mean vector of each row of parts, of unit length."""
-        if len(vectors) == len(rows):
-            return vectors
-        counts = np.array(list(map(len, rows)))
-        first = counts.cumsum() - counts
-        means = self._unit(np.add.reduceat(vectors, first), [row[0] for row in rows])
-        return np.where(counts[:, None] > 1, means, vectors[first])
+        return Windows.of(vectors, map(len, rows))
 
     def _read(self, text: str, prompt: str = "") -> list[slice]:
-        """Return the parts in which a text is read; none if it is read as it is."""
-        return self._parts(text, prompt) if self.long_texts == "parts" else []
+        """Return the windows in which a text is read; none if it is read as it is."""
+        return self._windows(text, prompt) if self.long_texts == "parts" else []
 
-    def _parts(self, text: str, prompt: str = "") -> list[slice]:
-        """Return the parts of a text that is longer than the encoder reads; none if it is not.
+    def _windows(self, text: str, prompt: str = "") -> list[slice]:
+        """Return the windows of a text that is longer than the encoder reads; none if it is not.
 
         They are cached, because counting tokens may take loading the model.
         """
         # So short a text fits: a token has a byte at least, special tokens are few.
         if not self.limit or 2 * len(f"{prompt}{text}".encode()) <= self.limit:
             return []
-        key = self._key("parts", f"{self.limit}\0{prompt}\0{text}".encode())
+        key = self._key("windows", f"{self.limit}\0{prompt}\0{text}".encode())
         stored = self._cache.get(key)
         if stored is None:
             with registry.blamed(self.encoder):
-                ends = _divide(
+                ends = divide(
                     text, lambda part: self.encoder.count_tokens(prompt + part), self.limit
                 )
             stored = np.array(ends, "<i8").tobytes()
@@ -169,7 +157,7 @@ class CachedEncoder:
     def count_long(self, texts: Iterable[str]) -> dict[str, Any]:
         """Count the texts that are longer than the encoder reads, for records."""
         distinct = set(texts)
-        longer = sum(bool(self._parts(text)) for text in distinct)
+        longer = sum(bool(self._windows(text)) for text in distinct)
         names = {"encoder": self.name, "tokens": self.limit, "read": self.long_texts}
         return names | {"texts": len(distinct), "longer": longer}
 
@@ -333,30 +321,11 @@ def log_long(counted: Iterable[Mapping[str, Any]], texts: str) -> None:
         log.info("%s", note)
 
 
-def _divide(text: str, count: Callable[[str], int], limit: int) -> list[int]:
-    """Return where the parts of a text end, each within an encoder's limit; one end if it fits.
-
-    The parts are about as long as each other, so that none counts for more than it says. What
-    cannot be divided is left to the encoder.
-    """
-    ends: list[int] = []
-    start, stop = 0, len(text.rstrip())
-    parts = ceil(count(text) / limit)
-    while parts > 1 and start < stop:
-        last = min(stop, start + CHARACTERS * limit)
-        fits = bisect_left(
-            range(start + 1, last + 1), True, key=lambda end: count(text[start:end]) > limit
-        )
-        if start + fits == stop or not fits:
-            break
-        wish = start + (stop - start) / max(2, parts - len(ends))
-        for place in BREAKS:
-            breaks = [found.end() for found in place.finditer(text, start, start + fits)]
-            if breaks := [end for end in breaks if text[start:end].strip()]:
-                break
-        start = min(breaks or [start + fits], key=lambda end: abs(end - wish))
-        ends.append(start)
-    return [*ends, stop]
+def text_windows(encoder: TextEncoder, texts: Sequence[str], *, role: Role) -> Windows:
+    """Encode texts window by window; one window each if the encoder is not a cached one."""
+    if isinstance(encoder, CachedEncoder):
+        return encoder.text_windows(texts, role=role)
+    return Windows.of(encoder.encode_texts(texts, role=role))
 
 
 def open_encoder(

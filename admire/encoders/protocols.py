@@ -34,13 +34,14 @@ class TextEncoder(Identified, Protocol):
     An encoder may have ``languages``: the base languages of the texts that it knows, such as
     ``("en",)``. Without it, it knows any. Items in other languages are left out of its mean.
 
-    It may have ``scales``: for each track (``caption``, ``image``) the mean deviation of a text's
-    cosines with an item's candidates, by which they are divided before the mean of several
-    encoders. If an encoder of a run has none, all are measured on the run's first items.
+    It may have ``noise``: for each track (``caption``, ``image``) the mean deviation of a text's
+    cosines with captions or pictures that have nothing to do with it. Smaller differences mean
+    little, see :func:`admire.rankers.scorer.contributions`. If it has none, it is measured on the
+    run's first items.
 
     One that reads only the beginning of long texts should have ``max_tokens`` (how many tokens it
     reads, with special tokens and its own prompt) and the method ``count_tokens`` (how many a text
-    has, counted in the same way). Then longer texts are read in parts.
+    has, counted in the same way). Then longer texts are read in windows.
 
     Encoders with a small network for pictures may also have ``companion`` (the name of an encoder
     with the same vectors for texts that also encodes pictures; it replaces this one if candidates

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from admire.core.errors import UserError
-from admire.core.schema import STRICT, UNLESS_EMPTY
+from admire.core.schema import STRICT, UNLESS_EMPTY, UNLESS_NONE
 from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.overlap import Kind
 from admire.data.submission import Prediction
@@ -97,6 +97,9 @@ class Row(BaseModel):
         unsure: whether the confidence is lower than the run requires, see
             :attr:`admire.rankers.settings.Settings.abstain_below`.
         tied: the candidates with tied scores, from best to worst.
+        margin: how far the first candidate is ahead of the second, in units of the encoders' noise
+            (a mean over encoders and chat models); negative if it is first for other reasons. None
+            if others rank, or cosines were standardised otherwise.
         by_sense: the order that either sense would have, if it is unsure which one is meant and
             both have been read; see :attr:`admire.senses.sense.Sense.is_unsure`.
     """
@@ -121,6 +124,7 @@ class Row(BaseModel):
     seen: Annotated[dict[str, list[Kind]], UNLESS_EMPTY] = {}
     unsure: Annotated[bool, UNLESS_EMPTY] = False
     tied: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+    margin: Annotated[float | None, UNLESS_NONE] = None
     by_sense: Annotated[dict[SenseLabel, tuple[str, ...]], UNLESS_EMPTY] = {}
 
     @model_validator(mode="after")
@@ -201,6 +205,7 @@ class Ranking(Row):
         interpretations: Iterable[Interpretation] = (),
         *,
         abstain_below: float | None = None,
+        leads: Scores | None = None,
         **fields: Any,
     ) -> Self:
         """Rank an item's candidates by their scores.
@@ -209,6 +214,7 @@ class Ranking(Row):
             scores: shape (candidates,), in the item's order.
             parts: rows of scores.csv without the columns ``score`` and ``rank``, which are added.
             abstain_below: the item is unsure if its confidence is lower.
+            leads: the scores in units that are comparable between items, for the margin.
             fields: other fields of a row.
         """
         names, interpretations = item.names, tuple(interpretations)
@@ -216,6 +222,9 @@ class Ranking(Row):
         if abstain_below is not None and item.has_sense:
             probability = mean_probability(reading.sense for reading in interpretations)
             fields["unsure"] = confidence(probability, sense) < abstain_below
+        if leads is not None and len(order) > 1:
+            first, second = (leads[names.index(name)] for name in order[:2])
+            fields["margin"] = round(float(first - second), 9)
         total = dict(zip(names, scores, strict=True))
         ranks = {name: rank for rank, name in enumerate(order, start=1)}
         return cls(

@@ -19,15 +19,15 @@ from admire.data.check import check_set, report_faults
 from admire.data.image_files import check_header, check_image
 from admire.data.items import Item
 from admire.data.settings import ItemFiles
+from admire.llm.account import Entry
 from admire.llm.chat import PARALLEL
-from admire.llm.session import Entry
 from admire.pipeline import ranking
 from admire.pipeline.chat_stage import ResolvedModels, resolve_models
 from admire.pipeline.ranking import Ranking
 from admire.pipeline.record import source_record
 from admire.pipeline.run import RankingPipeline
 from admire.pipeline.run_folder import submission_names, write_blocks
-from admire.rankers.embeddings import Embeddings, reads_pictures
+from admire.rankers.run_encoders import reads_pictures
 from admire.rankers.settings import RequestOptions, SetSummary, Settings
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def rank_file(
     if files.limit:
         run.record["limit"] = files.limit
     for speaker in run.stage.speakers:
-        if speaker.llm.recorded:  # before anything is asked or encoded
-            speaker.llm.check(list(items()), speaker.purposes)
+        if speaker.recording:  # before anything is asked or encoded
+            speaker.check(list(items()))
     if workers:
         ranked = _rank_by_workers(items, run, workers, summary, resolved)
     else:
@@ -130,9 +130,9 @@ def _rank_by_workers(
     """Rank like :meth:`admire.pipeline.run.RankingPipeline.rank_blocks`, with several processes."""
     from admire.core.workers import map_processes
 
-    Embeddings(run.encoders).measure(list(islice(items(), ranking.BLOCK)))
-    scales, models = [encoder.scales for encoder in run.encoders], run.record["models"]
-    shared = summary, resolved, models, scales, workers.count, run.skips_bad
+    run.encoders.measure(list(islice(items(), ranking.BLOCK)))
+    noise, models = run.encoders.noise, run.record["models"]
+    shared = summary, resolved, models, noise, workers.count, run.skips_bad
     open_worker = partial(_open_worker, *shared)
     units = ((block, not number) for number, block in enumerate(ranking.blocks(items())))
     count = ceil(run.record["items"] / ranking.BLOCK)
@@ -151,7 +151,7 @@ def _open_worker(
     summary: SetSummary,
     resolved: ResolvedModels,
     models: Mapping[str, Any],
-    scales: Sequence[Mapping[str, float]],
+    noise: list[dict[str, float]],
     count: int,
     skips_bad: bool,
 ) -> RankUnit:
@@ -159,7 +159,7 @@ def _open_worker(
 
     Args:
         models: from the record of the run.
-        scales: of the run's encoders.
+        noise: of the run's encoders.
         count: number of processes. They share the concurrent requests to a server.
     """
     from admire.core.workers import check_same
@@ -167,8 +167,7 @@ def _open_worker(
     share = ceil((resolved.asking.parallel or PARALLEL) / count)
     shared = resolved._replace(asking=replace(resolved.asking, parallel=share))
     run = RankingPipeline(summary, shared, skips_bad=skips_bad)
-    for encoder, measured in zip(run.encoders, scales, strict=True):
-        encoder.scales.update(measured)
+    run.encoders.noise = noise
     for kind, expected in models.items():
         check_same(kind, expected, run.record["models"][kind])
 

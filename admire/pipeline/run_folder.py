@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel
 
-from admire.core.choices import TRACKS, Fusion
+from admire.core.choices import TEXTS, TRACKS, Fusion
 from admire.core.errors import UserError
 from admire.core.files import (
     ROWS,
@@ -42,7 +42,7 @@ from admire.rankers.scorer import Scores, tied_names
 from admire.rankers.settings import Settings
 
 if TYPE_CHECKING:
-    from admire.senses.recorded import Recorded
+    from admire.senses.recorded_replies import Recorded
 
 
 SCORES, ITEMS, RECORD = "scores.csv", "items.jsonl", "run.json"
@@ -187,7 +187,10 @@ def read_record(folder: Path) -> dict[str, Any]:
             f"{path}: has format {record.get('version')}, but this version of admire reads "
             f"{VERSION}. Run admire rank again."
         )
-    read_as(Fused if "fused" in record else Made, text, path)
+    try:
+        read_as(Fused if "fused" in record else Made, text, path)
+    except UserError as error:  # such as a setting that older versions had
+        raise UserError(f"{error} Run admire rank again.") from None
     return record
 
 
@@ -290,7 +293,9 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     table = _numbers(folder, read_table(folder / SCORES, ()))
     check_columns(folder / SCORES, table, required)
     rankers = dict.fromkeys(table["ranker"])
-    table = table[table["ranker"] == "embeddings"]
+    cosines = [f"{track}_{role}" for track in TRACKS for role in TEXTS]
+    compared = table.reindex(columns=cosines).notna().any(axis=1)
+    table = table[table["ranker"].isin(table["ranker"][compared])]
     if table.empty:
         raise UserError(
             f"{folder}: has no cosines, only scores of {' and '.join(rankers)}. Add embeddings.",
@@ -332,7 +337,7 @@ def with_gold(item: Item, folder: Path | str, number: int) -> Item:
 @register("chat", "run", takes="FOLDER")
 def open_run(name: str) -> list[Recorded]:
     """Replies of the chat models of an earlier run."""
-    from admire.senses.recorded import Recorded, RecordedReply, key_of
+    from admire.senses.recorded_replies import Recorded, RecordedReply, key_of
 
     folder = Path(name).expanduser()
     read_record(folder)

@@ -26,7 +26,7 @@ METRICS = ("top1", "dcg", "corr_official", "corr_rank")
 """The figures of items with a whole order."""
 GLOSS: tuple[TextRole, ...] = ("gloss", "compound")
 GATES: tuple[Gate, ...] = ("hard", "soft")
-STANDARDISED: tuple[Standardise, ...] = ("no", "encoder", "item")
+STANDARDISED: tuple[Standardise, ...] = ("no", "noise", "item")
 WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
 """Weights of images and captions to try if there are both."""
 
@@ -43,8 +43,8 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Sc
         raise UserError(f"{folder}: is of Subtask B or V-WSD. Tuning needs gold orders.")
     tracks = sum(f"{track}_compound" in parts[0] for track in TRACKS)
     tried = scorings(tracks, encoders, gates(parts), sides(parts))
-    scales = read_record(folder).get("scales", {})
-    table, best = cross_validate(items, rescore_all(parts, tried, scales), seed=seed)
+    noise = read_record(folder).get("noise", {})
+    table, best = cross_validate(items, rescore_all(parts, tried, noise), seed=seed)
     return _figures(items, [row.order for row in read_rows(folder)]), table, tried[best]
 
 
@@ -145,14 +145,14 @@ def scorings(
 def rescore_all(
     parts: Sequence[pd.DataFrame],
     scorings: Sequence[Scoring],
-    scales: Mapping[str, Mapping[str, float]] | None = None,
+    noise: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[list[tuple[str, ...]]]:
     """Return each item's order under each of several scorings, from the rows of scores.csv.
 
     Args:
-        scales: of each encoder, from run.json.
+        noise: of each encoder, from run.json.
     """
-    known = dict(scales or {})
+    known = dict(noise or {})
     known[""] = next(iter(known.values()), {})  # one encoder has no column
     orders = []
     for part in parts:
@@ -182,14 +182,14 @@ class _Recorded:
 
 
 def _order(
-    models: Sequence[_Recorded], scoring: Scoring, scales: Mapping[str, Mapping[str, float]]
+    models: Sequence[_Recorded], scoring: Scoring, noise: Mapping[str, Mapping[str, float]]
 ) -> tuple[str, ...]:
-    apart = len({model.encoder for model in models}) > 1 and scoring.standardise != "encoder"
+    apart = len({model.encoder for model in models}) > 1 and scoring.standardise != "noise"
     rows = []
     for model in models:
         by_role = query_weights(scoring, model.sense, model.roles)
         weights = [by_role.get(role, 0.0) for role in model.roles]
-        row = score(model.cosines, weights, scoring, scales.get(model.encoder))
+        row = score(model.cosines, weights, scoring, noise.get(model.encoder))
         rows.append(comparable(row) if apart else row)
     return rank_names(models[-1].names, np.mean(rows, axis=0))
 

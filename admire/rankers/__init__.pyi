@@ -1,28 +1,30 @@
 from .aggregate import agreement, borda, bradley_terry, kemeny
-from .embeddings import (
+from .judgement import Answer, Judgement, Part
+from .ranker import ComparingRanker, Ranker, any_ranker, open_comparing, open_rankers
+from .run_encoders import (
     RunEncoder,
+    RunEncoders,
     look_where_no_caption_is,
     open_encoders,
     shares_no_view,
 )
-from .judgement import Answer, Judgement, Part
-from .ranker import Ranker, any_ranker, judges_together, open_ranker, open_rankers
 
 __all__ = [
     "Answer",
+    "ComparingRanker",
     "Judgement",
     "Part",
     "Ranker",
     "RunEncoder",
+    "RunEncoders",
     "agreement",
     "any_ranker",
     "borda",
     "bradley_terry",
-    "judges_together",
     "kemeny",
     "look_where_no_caption_is",
+    "open_comparing",
     "open_encoders",
-    "open_ranker",
     "open_rankers",
     "shares_no_view",
 ]

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
+from admire.core import registry
 from admire.core.choices import (
     TEXTS,
     TRACKS,
@@ -34,9 +35,6 @@ from admire.data.items import Candidate, Context, Item
 from admire.llm.chat import IMAGE_SIDE
 from admire.senses.settings import SenseSettings
 
-FORMERLY: dict[Any, Standardise] = {True: "item", False: "no"}
-"""What the values of ``standardise`` in older run folders and settings mean."""
-
 
 @settings(frozen=True)
 class Scoring:
@@ -48,14 +46,13 @@ class Scoring:
         p · (I − contrast · L) + (1 − p) · C.
 
     For a literal use, candidates are compared with the compound. Texts of the literal sense lower
-    the score where the idiomatic sense is meant. In Subtask B the similarity to the sequence, by
-    the mean vector of its pictures or captions, is added. For a word in a
+    the score where the idiomatic sense is meant. In Subtask B the similarity to the sequence, the
+    mean of those to its pictures or captions, is added. For a word in a
     phrase (V-WSD) the score is the mean over all texts, of which the phrase is one.
 
-    Each term is a cosine less its mean over the item's candidates, divided by a constant of the
-    encoder and the track, so scores are comparable between items, and the encoder with the larger
-    differences counts more. A term of L below 0 counts as 0: a candidate that shows neither sense
-    does not gain by being unlike the literal one.
+    Each term is a cosine less its mean over the item's candidates, divided by its deviation over
+    them, with the encoder's noise added in quadrature; see
+    :func:`admire.rankers.scorer.contributions`.
 
     The defaults are those of :class:`admire.Settings`; :meth:`paper` is the UoR-NCL paper's.
     """
@@ -68,11 +65,9 @@ class Scoring:
     """Weight the senses by their probability (soft), or use only the likelier one (hard)."""
     contrast: Annotated[float, Option("Scoring")] = 1.0
     """Penalty for similarity to the literal sense (0: none, as in the paper)."""
-    standardise: Annotated[
-        Standardise, BeforeValidator(lambda value: FORMERLY.get(value, value)), Option("Scoring")
-    ] = "encoder"
-    """Divide differences of cosines by the encoder's constant, or by each query's own deviation
-    over the item's candidates, before they are added; or add plain cosines, as in the paper."""
+    standardise: Annotated[Standardise, Option("Scoring")] = "noise"
+    """Divide cosines by their deviation over the item's candidates before they are added, with the
+    encoder's noise (noise) or without it (item); or add plain cosines, as in the paper (no)."""
     texts: Annotated[tuple[TextRole, ...], Option("Scoring")] = TEXTS
     """Texts that count, separated by commas (the paper's: gloss,compound). Missing texts are
     skipped; without any text of the idiomatic sense the compound is used."""
@@ -173,12 +168,18 @@ class Settings(SenseSettings, RankerSettings):
     @property
     def compares(self) -> bool:
         """True if an encoder compares candidates with texts."""
-        return "embeddings" in self.rankers
+        return any(map(compares_vectors, self.rankers))
 
     @property
     def looks(self) -> bool:
-        """True if a ranker other than ``embeddings`` scores the candidates."""
-        return self.rankers != ("embeddings",)
+        """True if a ranker does not compare vectors, but looks at candidates in another way."""
+        return not all(map(compares_vectors, self.rankers))
+
+
+def compares_vectors(ranker: str) -> bool:
+    """Return whether a ranker compares the vectors of encoders (``uses_encoders`` of its class)."""
+    there = ranker in registry.names("ranker")
+    return there and getattr(registry.find("ranker", ranker).make, "uses_encoders", False)
 
 
 @settings(frozen=True)

@@ -51,7 +51,7 @@ def with_settings(
     def extend(command: Command) -> Command:
         update = partial(_set_options, command, by_field.values(), headings=headings)
         update()
-        if "rankers" in by_field:
+        if "parallel" in by_field:  # it asks chat models
             PLUGGED[command_name] = update
         return command
 
@@ -88,7 +88,7 @@ PLUGGED: dict[str, Callable[[], None]] = {}
 
 @cache
 def add_plugin_settings(command_name: str) -> None:
-    """Give a command that makes runs the options of the installed plug-ins.
+    """Give a command that asks chat models the options of the installed plug-ins.
 
     This imports the plug-ins of other distributions, so it is called for such a command only.
     """

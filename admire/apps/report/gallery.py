@@ -179,7 +179,7 @@ def result(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str,
     names = item.names
     mine = [*map(ranking.item.names.index, names)]
     scores = ranking.scores[mine]
-    top = np.sort(scores)[::-1]
+    lead = float(np.subtract(*np.sort(scores)[-1:-3:-1])) if len(scores) > 1 else 0.0
     parts = score_parts(ranking)
     return {
         **_sense(item, ranking, record),
@@ -202,7 +202,7 @@ def result(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str,
         "figures": None,
         "loss": None,
         "right": None if item.best is None else ranking.order[0] == item.best,
-        "margin": float(top[0] - top[1]) if len(top) > 1 else 0.0,
+        "margin": ranking.margin if ranking.margin is not None else lead,
     }
 
 

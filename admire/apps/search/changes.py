@@ -19,7 +19,7 @@ from admire.apps.search.lance_table import Table
 from admire.core.errors import UserError
 from admire.core.storage import check_folder, only_writer, replace_folder, split_sheet
 from admire.encoders import TextEncoder
-from admire.rankers.embeddings import encoder_attribute
+from admire.rankers.run_encoders import encoder_attribute
 from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")

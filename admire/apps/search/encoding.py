@@ -20,14 +20,15 @@ from admire.core.errors import UserError
 from admire.core.machine import cores
 from admire.core.workers import Workers, check_same, map_processes
 from admire.data.image_files import read_image
-from admire.encoders import ImageEncoder, TextEncoder, Vectors, open_encoder
+from admire.encoders import ImageEncoder, TextEncoder, open_encoder
 from admire.encoders.cached import checked
+from admire.encoders.windows import Windows
 
 Rows = npt.NDArray[np.int64]
 """Numbers of entries: places in memory, or LanceDB's numbers of rows."""
 
-Encoded = Mapping[str, Vectors]
-"""Unit vectors of some entries by track, shape (entries, width); NaN for what an entry lacks."""
+Encoded = Mapping[str, Windows]
+"""Unit vectors of some entries by track; one of NaN for what an entry lacks."""
 
 
 class EncoderRecord(BaseModel):
@@ -126,18 +127,19 @@ def encode_batch(entries: Sequence[Entry], encoder: TextEncoder) -> Batch:
 def encode(entries: Sequence[Entry], encoder: TextEncoder) -> Encoded:
     """Return the vectors of entries, in the tracks that they have and the encoder reads."""
     encoder = checked(encoder)
-    encoded: dict[str, Vectors] = {}
+    encoded: dict[str, Windows] = {}
     for track in tracks_of(encoder):
         rows = [row for row, entry in enumerate(entries) if getattr(entry, track)]
         if not rows:
             continue
         things: list[Any] = [getattr(entries[row], track) for row in rows]
         if track == "image":
-            vectors = cast("ImageEncoder", encoder).encode_images(things)
+            windows = Windows.of(cast("ImageEncoder", encoder).encode_images(things))
         else:
-            vectors = encoder.encode_texts(things, role="document")
-        encoded[track] = np.full((len(entries), vectors.shape[1]), np.nan, dtype=np.float32)
-        encoded[track][rows] = vectors
+            windows = encoder.text_windows(things, role="document")
+        missing = np.full((1, windows.vectors.shape[1]), np.nan, dtype=np.float32)
+        by_row = dict(zip(rows, windows.each, strict=True))
+        encoded[track] = Windows.joined([by_row.get(row, missing) for row in range(len(entries))])
     return encoded
 
 

@@ -19,12 +19,13 @@ from admire.core.schema import read_as
 from admire.core.storage import write_whole
 from admire.data.items import Candidate
 from admire.encoders import TextEncoder, Vectors
+from admire.encoders.windows import Windows
 from admire.rankers.scorer import SMALLEST
 
 if TYPE_CHECKING:
     from admire.apps.search.lance_table import Table
 
-FORMAT = 4
+FORMAT = 5
 """The version of the layout of index folders."""
 MADE_BY = "of an index of admire"
 """What an exported file says of itself."""
@@ -119,29 +120,31 @@ class Index:
     ) -> list[tuple[Entry, float]]:
         """Return the k best entries with their scores, best first; of equal ones the first.
 
-        As in :func:`admire.rankers.scorer.score`, an entry d scores Σ w (q·d − μ) / σ over tracks
-        and queries q, with the mean μ and deviation σ of the query's cosines in the whole
-        collection (in a sample of it, if it has an approximate index). Where w is negative, what
-        is below μ counts as 0. What an entry lacks adds what others have on average.
+        An entry d scores Σ w (q·d − μ) / σ over tracks and queries q, with the mean μ and deviation
+        σ of the query's cosines in the whole collection (in a sample of it, if it has an
+        approximate index). Of a long text the window counts that is most like the query. Where w is
+        negative, what is below μ counts as 0: nearly all of a collection has nothing to do with
+        either sense. What an entry lacks adds what others have on average.
 
         Args:
-            queries: vectors of unit length, shape (width,), by role.
+            queries: vectors of unit length by role, shape (width,), or (windows, width) of a text
+                that is longer than the encoder reads.
             weights: of each role; a missing one counts 0.
             tracks: weights of ``image`` and ``caption``; a missing one counts 1.
         """
-        matrix = np.stack(list(queries.values()))
+        windows = Windows.joined(list(map(np.atleast_2d, queries.values())))
         by_role = np.array([weights.get(role, 0.0) for role in queries])
         by_track = {track: (tracks or {}).get(track, 1.0) * by_role for track in self.tracks}
         if self.table:  # compare what LanceDB's index finds
-            spreads = _spreads(_cosines(self.table.sample, matrix))
+            spreads = _spreads(_cosines(self.table.sample, windows))
             combined = {
-                track: ((by_track[track] / deviation) @ matrix).astype(np.float32)
+                track: ((by_track[track] / deviation) @ windows.first).astype(np.float32)
                 for track, (_, deviation, _) in spreads.items()
             }
             rows, encoded = self.table.nearest(combined, k)
-            cosines = _cosines(encoded, matrix)
+            cosines = _cosines(encoded, windows)
         else:
-            blocks = [(rows, _cosines(e, matrix)) for rows, e in self.entries.blocks(self.tracks)]
+            blocks = [(rows, _cosines(e, windows)) for rows, e in self.entries.blocks(self.tracks)]
             cosines = {t: np.concatenate([c[t] for _, c in blocks]) for t in self.tracks}
             rows = np.concatenate([rows for rows, _ in blocks])
             spreads = _spreads(cosines)
@@ -154,12 +157,13 @@ class Index:
         return list(zip(candidates, scores[order].tolist(), strict=True))
 
 
-def _cosines(encoded: Encoded, queries: Vectors) -> dict[str, Vectors]:
+def _cosines(encoded: Encoded, queries: Windows) -> dict[str, Vectors]:
     """Return the cosines with each query, shape (entries, queries), NaN for what one lacks."""
     cosines = {}
-    for track, vectors in encoded.items():
+    for track, windows in encoded.items():
         # einsum: threads of BLAS wait long for each other on a busy machine
-        cosines[track] = np.einsum("ij,kj->ik", vectors, queries)
+        every = np.einsum("ij,kj->ik", windows.vectors, queries.vectors)
+        cosines[track] = queries.best(windows.best(every, 0), 1)
     return cosines
 
 
@@ -221,14 +225,17 @@ def export_index(index: Path, out: Path) -> None:
     """Write all entries of an index with their vectors, a row an entry, in the index's order.
 
     The columns are ``id``, ``image`` (its path), ``caption``, and ``image_vector`` and
-    ``caption_vector`` if there are any, as lists of float32 of a fixed length; what an entry lacks
+    ``caption_vector`` if there are any, as lists of float32 of a fixed length, and
+    ``caption_more``, the further windows of long captions one after the other; what an entry lacks
     is null.
     """
     from pyarrow.parquet import ParquetWriter
 
+    from admire.apps.search.lance_table import vector_columns
+
     opened = open_index(index)
     table = cast("Table", opened.entries)
-    columns = ["id", "image", "caption", *(f"{track}_vector" for track in opened.tracks)]
+    columns = ["id", "image", "caption", *vector_columns(opened.tracks)]
     with write_whole(out, "wb") as file, ParquetWriter(file, table.schema(columns)) as writer:
         for batch in table.batches(columns):
             writer.write_batch(batch.select(columns))

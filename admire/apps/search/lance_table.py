@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from admire.apps.search.entries import Entry
 from admire.core.choices import TRACKS
 from admire.core.errors import needs_extra
 from admire.encoders import Vectors
+from admire.encoders.windows import Windows
 
 os.environ.setdefault("LANCEDB_LOG", "error")  # it would warn of each new table
 os.environ.setdefault("LANCE_DEFAULT_IO_BUFFER_SIZE", str(16 * 2**20))  # else it reads far ahead
@@ -40,6 +41,9 @@ INDEXED = 250_000
 """From so many vectors on, a track has an approximate index: comparing every vector would take more
 than a tenth of a second."""
 
+MORE = "caption_more"
+"""The column of the windows of long captions after their first."""
+
 PROBES = 64
 """How many partitions of the index are searched."""
 
@@ -51,7 +55,9 @@ class Table:
     """Entries with their vectors in ``FOLDER/table``, a LanceDB table.
 
     A row has the entry's name, the path of its picture, its caption and source, the digest of its
-    content, and ``image_vector`` and ``caption_vector``, null where it lacks one.
+    content, and ``image_vector`` and ``caption_vector``, null where it lacks one. Of a caption that
+    is longer than the encoder reads, ``caption_vector`` is the first window, and ``caption_more``
+    has the others, one after the other.
 
     Args:
         version: the state to read, whatever is changed later; None is the newest, for writing.
@@ -102,9 +108,13 @@ class Table:
             "digest": [entry.digest for entry in batch.entries],
         }
         columns = {name: pyarrow.array(values, pyarrow.string()) for name, values in texts.items()}
-        missing = np.full_like(next(iter(batch.encoded.values())), np.nan)
+        missing = np.full_like(next(iter(batch.encoded.values())).first, np.nan)
         for track in tracks:
-            vectors = batch.encoded.get(track, missing)
+            windows = batch.encoded.get(track, Windows.of(missing))
+            if track == "caption":
+                more = [rest[1:].reshape(-1) if len(rest) > 1 else None for rest in windows.each]
+                columns[MORE] = pyarrow.array(more, pyarrow.list_(pyarrow.float32()))
+            vectors = windows.first
             mask = pyarrow.array(np.isnan(vectors).any(axis=1))  # null where they are NaN
             columns[f"{track}_vector"] = pyarrow.FixedSizeListArray.from_arrays(
                 pyarrow.array(vectors.reshape(-1)), vectors.shape[1], mask=mask
@@ -156,21 +166,21 @@ class Table:
 
     def blocks(self, tracks: Sequence[str]) -> Iterator[tuple[Rows, Encoded]]:
         """Yield rows of entries with their vectors."""
-        for batch in self.batches([f"{track}_vector" for track in tracks]):
+        for batch in self.batches(vector_columns(tracks)):
             rows = np.array(batch["_rowid"])  # a view would keep the vectors
             yield rows, _encoded(batch, tracks)
 
     @cached_property
     def sample(self) -> Encoded:
         """At most :data:`SAMPLE` vectors of each track, evenly spread over the table."""
-        sample: dict[str, Vectors] = {}
+        sample: dict[str, Windows] = {}
         for track, count in self.counts.items():
             search = self._table.search().where(f"{track} IS NOT NULL").select(["_rowid"])
             rows = search.with_row_id(True).to_arrow()["_rowid"]
             chosen = rows.take(
                 np.linspace(0, count - 1, min(count, SAMPLE)).astype(int)
             ).to_pylist()
-            vectors = self._table.take_row_ids(chosen).select([f"{track}_vector"]).to_arrow()
+            vectors = self._table.take_row_ids(chosen).select(vector_columns([track])).to_arrow()
             sample |= _encoded(vectors.combine_chunks().to_batches()[0], [track])
         return sample
 
@@ -182,7 +192,7 @@ class Table:
         below twice that.
         """
         limit = max(WIDER * k, self.size // SHARE)
-        columns = [f"{track}_vector" for track in queries]
+        columns = vector_columns(queries)
         parts = []
         for track, query in queries.items():
             search = self._table.search(query, vector_column_name=f"{track}_vector")
@@ -208,6 +218,11 @@ class Table:
         ]
 
 
+def vector_columns(tracks: Collection[str]) -> list[str]:
+    """Return the columns of vectors of some tracks."""
+    return [f"{track}_vector" for track in tracks] + [MORE] * ("caption" in tracks)
+
+
 def _encoded(batch: Any, tracks: Sequence[str]) -> Encoded:
     """Return the vectors in an Arrow batch; those that are null are NaN."""
     encoded = {}
@@ -218,5 +233,13 @@ def _encoded(batch: Any, tracks: Sequence[str]) -> Encoded:
             present, valid = column.is_valid().to_numpy(zero_copy_only=False), vectors
             vectors = np.full((len(column), valid.shape[1]), np.nan, dtype=np.float32)
             vectors[present] = valid
-        encoded[track] = vectors
+        encoded[track] = Windows.of(vectors)
+        if track == "caption" and batch[MORE].null_count < len(batch):
+            width = vectors.shape[1]
+            rest = [
+                np.array(more or (), np.float32).reshape(-1, width)
+                for more in batch[MORE].to_pylist()
+            ]
+            each = [np.concatenate(pair) for pair in zip(vectors[:, None], rest, strict=True)]
+            encoded[track] = Windows.joined(each)
     return encoded

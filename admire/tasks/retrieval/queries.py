@@ -13,12 +13,15 @@ from admire.core.errors import UserError
 from admire.core.files import read_text
 from admire.core.schema import read_as
 from admire.data.items import Item
-from admire.encoders import Query, QueryEncoder, TextEncoder, Vectors
+from admire.encoders import CachedEncoder, Query, QueryEncoder, TextEncoder
+from admire.encoders.cached import text_windows
+from admire.encoders.windows import Windows
 from admire.llm import ChatModel, Session, open_llm
+from admire.pipeline.chat_stage import interpret_items
 from admire.prompts import Prompts
 from admire.senses import Detector
 from admire.senses.dictionaries import open_dictionaries
-from admire.senses.interpretation import Interpretation, interpret
+from admire.senses.interpretation import Approach, Interpretation
 from admire.senses.settings import SenseSettings
 from admire.tasks.retrieval.passages import Passage
 from admire.tasks.retrieval.settings import InstructionFormat, QueryForm, QuerySettings
@@ -74,12 +77,14 @@ def encode_queries(
     encoder: TextEncoder,
     form: QueryForm,
     instruction_format: InstructionFormat = "auto",
-) -> Vectors:
-    """Encode the queries' sentences or spans, shape (queries, width)."""
+) -> Windows:
+    """Encode the queries' sentences, window by window, or their spans."""
     instruction_format = instruction_format_of(encoder.name, form, instruction_format)
     inputs = [encoder_query(query, form, instruction_format) for query in queries]
     if isinstance(encoder, QueryEncoder):
-        return encoder.encode_queries(inputs)
+        if isinstance(encoder, CachedEncoder):
+            return encoder.query_windows(inputs)
+        return Windows.of(encoder.encode_queries(inputs))
     if form.endswith("span"):
         raise UserError(
             f"The encoder '{encoder.name}' has no vectors of spans. Use the query 'sentence' or "
@@ -87,7 +92,7 @@ def encode_queries(
             "query",
             "encoder",
         )
-    return encoder.encode_texts([(q.prompt or "") + q.text for q in inputs], role="query")
+    return text_windows(encoder, [(q.prompt or "") + q.text for q in inputs], role="query")
 
 
 def instruction_format_of(
@@ -151,21 +156,17 @@ def interpret_queries(
     Raises:
         UserError: the model cannot be opened or asked.
     """
-    dictionaries = settings.dictionaries
-    (interpretations,) = interpret(
+    model = open_llm(llm or settings.llm, session, settings.llm_url, settings.dictionaries)
+    (interpretations,) = interpret_items(
         items,
-        [
-            (session or Session()).bind(llm)
-            if llm
-            else open_llm(
-                settings.llm, url=settings.llm_url, dictionaries=dictionaries, session=session
-            )
-        ],
-        Prompts(settings.prompts),
-        SenseSettings(sense=settings.sense, meanings=meanings),
-        seed=settings.seed,
-        glosses="all",
+        [model],
+        Approach(
+            Prompts(settings.prompts),
+            SenseSettings(sense=settings.sense, meanings=meanings),
+            settings.seed,
+            "all",
+        ),
+        dictionaries=open_dictionaries(settings.dictionaries),
         detector=detector,
-        dictionaries=open_dictionaries(dictionaries),
     )
     return interpretations

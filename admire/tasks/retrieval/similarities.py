@@ -10,6 +10,8 @@ from typing import Literal
 import numpy as np
 
 from admire.encoders import TextEncoder
+from admire.encoders.cached import text_windows
+from admire.encoders.windows import Windows, compare
 from admire.rankers.scorer import query_weights, score
 from admire.rankers.settings import Scoring
 from admire.senses.interpretation import Interpretation
@@ -36,19 +38,19 @@ def dense(
 ) -> Similarities:
     """Compute the cosines of queries and documents, shape (queries, documents).
 
-    Documents are always whole sentences without instruction (section 4.1).
+    Documents are always whole sentences without instruction (section 4.1). Long ones count by
+    their best window, unless the encoder cuts them.
 
     Raises:
         UserError: the form needs spans, and the encoder has no vectors of spans.
     """
     queries = encode_queries(split.queries, encoder, form, instruction_format)
-    cosines: Similarities = queries.astype(float) @ _encode_documents(split, encoder).T
-    return cosines
+    return compare(queries, _encode_documents(split, encoder))
 
 
-def _encode_documents(split: Split, encoder: TextEncoder) -> Similarities:
+def _encode_documents(split: Split, encoder: TextEncoder) -> Windows:
     sentences = [document.sentence for document in split.documents]
-    return encoder.encode_texts(sentences, role="document").astype(float)
+    return text_windows(encoder, sentences, role="document")
 
 
 def by_meaning(
@@ -66,9 +68,9 @@ def by_meaning(
     rows = []
     pies = [query.idiom for query in split.queries]
     glosses = [reading.gloss or pie for reading, pie in zip(readings, pies, strict=True)]
-    vectors = [encoder.encode_texts(texts, role="query") for texts in (glosses, pies)]
-    for reading, gloss, pie in zip(readings, *vectors, strict=True):
-        cosines = np.stack([gloss, pie]).astype(float) @ documents.T
+    queries = [text_windows(encoder, texts, role="query").each for texts in (glosses, pies)]
+    for reading, gloss, pie in zip(readings, *queries, strict=True):
+        cosines = compare(Windows.joined([gloss, pie]), documents)
         roles = ("gloss", "compound")
         weights = query_weights(scoring, reading.sense, roles if reading.gloss else roles[1:])
         rows.append(score({"caption": cosines}, [weights.get(r, 0.0) for r in roles], scoring))

@@ -6,7 +6,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,9 +20,10 @@ from admire.core.files import add_table, numbered_rows, read_table
 from admire.core.schema import read_as
 from admire.core.storage import write_whole
 from admire.encoders import TextEncoder, open_encoder
-from admire.encoders.cached import CachedEncoder, checked, log_long
+from admire.encoders.cached import CachedEncoder, checked, log_long, text_windows
 from admire.encoders.sentence import SentenceEncoder
-from admire.llm import ChatModel, Conversation, Question, Session, converse, open_llm
+from admire.llm import ChatModel, Conversation, Question, Reply, Session, converse, open_llm
+from admire.llm.conversation import Reading, ask_until
 from admire.metrics.figures import interval
 from admire.metrics.metrics import Drawn, Statistic, bootstrap_intervals, sums_in_samples
 from admire.prompts import Prompts
@@ -80,7 +81,7 @@ def measure_similarity(
     settings = settings or SimilaritySettings()
     similarities: Similarities
     if llm or (settings.llm and not encoder):
-        llm = llm or open_llm(settings.llm or "", url=settings.llm_url, session=session)
+        llm = llm or open_llm(settings.llm, session, settings.llm_url)
         similarities = rate(pairs, llm, Prompts(settings.prompts), seed=settings.seed)
         missing = sum(not set(_comparisons([pair])) <= similarities.keys() for pair in pairs)
         if missing:
@@ -128,16 +129,22 @@ def compare(
 ) -> dict[tuple[str, str], float]:
     """Compute the cosines of the pairs and of their references, in [-1, 1].
 
+    Each window of a sentence that is longer than the encoder reads counts by the other's best one;
+    the cosine is the mean of both sides' means.
+
     Args:
         as_read: changes a sentence before it is encoded, as :func:`reader` does.
     """
     comparisons = _comparisons(pairs)
     sentences = list(dict.fromkeys(sentence for pair in comparisons for sentence in pair))
-    vectors = encoder.encode_texts([as_read(s) for s in sentences], role="query")
-    place = {sentence: k for k, sentence in enumerate(sentences)}
-    first, second = (vectors[[place[pair[side]] for pair in comparisons]] for side in (0, 1))
-    cosines = np.einsum("nd,nd->n", first, second, dtype=np.float64)
-    return dict(zip(comparisons, cosines.tolist(), strict=True))
+    windows = text_windows(encoder, [as_read(s) for s in sentences], role="query").each
+    by_sentence = dict(zip(sentences, windows, strict=True))
+    similarities = {}
+    for first, second in comparisons:
+        cosines = by_sentence[first].astype(float) @ by_sentence[second].astype(float).T
+        both = cosines.max(axis=1).mean(), cosines.max(axis=0).mean()
+        similarities[first, second] = float(np.mean(both))
+    return similarities
 
 
 def rate(
@@ -158,21 +165,25 @@ def rate(
 
 
 def _rating(pair: tuple[str, str], prompts: Prompts, seed: int) -> Conversation[float | None]:
-    for attempt in range(ATTEMPTS):
-        question = Question(
-            prompts.render("similarity", "en", first=pair[0], second=pair[1]),
-            temperature=float(attempt > 0),
-            max_tokens=20,
-            seed=seed + attempt,
-            purpose="similarities",
-            about=pair[0],
-            task="Rating similarities",
-        )
-        (reply,) = yield [question]
+    first = Question(
+        prompts.render("similarity", "en", first=pair[0], second=pair[1]),
+        max_tokens=20,
+        seed=seed,
+        purpose="similarities",
+        about=pair[0],
+        task="Rating similarities",
+    )
+
+    def read(_: Question, reply: Reply) -> Reading[float | None]:
         rating = read_rating(without_words(reply.text, pair))
-        if rating is not None:
-            return rating
-    return None
+        return Reading(rating, rating is not None, rating is not None)
+
+    def again(_: Question, __: Reply, asked: int) -> Question | None:
+        more = asked < ATTEMPTS
+        return replace(first, temperature=1.0, seed=seed + asked) if more else None
+
+    (rating,) = yield from ask_until([first], read, again)
+    return rating
 
 
 def read_rating(reply: str) -> float | None:
