@@ -50,8 +50,7 @@ def score(
 
     Examples:
         admire score runs/my_set
-        admire score runs/a runs/b --gold dev.tsv
-        admire score runs/a runs/b runs/c --format latex
+        admire score runs/a runs/b runs/c --gold dev.tsv --format latex
     """
     from admire.pipeline.scoring import warn_if_runs_leaked
 

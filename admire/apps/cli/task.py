@@ -95,8 +95,7 @@ def reproduce(
 
     Examples:
         admire reproduce uor-ncl:2 --data FOLDER --llm openai:gpt-6.1-sol --dry-run
-        admire reproduce admire:ablation --data shared/data/admire_en
-        admire reproduce my_table.toml --data my_set --format latex
+        admire reproduce my_table.toml --data shared/data/admire_en --format latex
     """
     from admire.apps.reproduce.results import paper_table, result_table, wide_table
     from admire.apps.reproduce.table import brief, forecast, list_recipes, read_jobs, run_jobs
