@@ -8,8 +8,7 @@ import pytest
 from conftest import admire_row, refused
 
 from admire.core.errors import UserError
-from admire.data.frames import items_from_frame
-from admire.data.reader import read_items
+from admire.data.reader import items_from_frame, read_items
 
 ROW = {"compound": "night owl", "sentence": "A night owl.", "image1_caption": "an owl"}
 

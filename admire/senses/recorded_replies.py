@@ -18,7 +18,7 @@ from admire.core.schema import read_as
 from admire.core.storage import open_file, suffix_of
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
-from admire.data.rows import SenseCell, parse_order
+from admire.data.schema import SenseCell, parse_order
 from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, clean_gloss
 from admire.senses.recording import Known, Recording, describe_uses
 from admire.senses.sense import Sense, likelier, majority
