@@ -34,6 +34,8 @@ _LOOKS_SO = re.compile(
 )
 
 OF_CANDIDATE = tuple(CandidateCells.model_fields)
+OF_THINGS = {*OF_CANDIDATE, *HUGGING_FACE}
+"""The keys of a candidate, and those of a picture in memory."""
 
 
 class Columns(NamedTuple):
@@ -104,7 +106,7 @@ def unread_cells(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]
             if isinstance(cells, Mapping):
                 place = f"{where}, {key.removesuffix('s')} {k}"
                 check_spelling(place, tuple(map(str, cells)), OF_CANDIDATE)
-                for name in map(str, cells.keys() - {*OF_CANDIDATE, *HUGGING_FACE}):
+                for name in map(str, cells.keys() - OF_THINGS):
                     has = "It has 'image', 'caption' or both"
                     yield f"not read: {_meant(name, OF_CANDIDATE, 0.6)}. {has}.", place
 
@@ -118,6 +120,8 @@ def join_columns(
         sequence: the pictures of a sequence that no column names, by number.
         ragged: the row may have fewer candidates than it has columns for.
     """
+    if not columns.candidates and not columns.sequence:
+        return dict(row)
     lists: dict[str, Any] = {"images": [], "captions": []} if columns.candidates else {}
     for key, numbers in (("candidates", columns.candidates), ("sequence", columns.sequence)):
         things = [_candidate(row, key, k) for k in numbers]
