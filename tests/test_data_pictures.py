@@ -68,7 +68,7 @@ def test_a_compound_does_not_lead_to_images_outside_the_folder(write_table, tmp_
     [
         ("1.png", "1.PNG"),
         ("É.png", unicodedata.normalize("NFD", "é.png")),
-        ("1.png", f"{NFD}/1.png"),  # the compound's folder
+        ("1.png", "PÉ FRIO/1.png"),  # the compound's folder
         ("sub\\1.png", "Sub/1.png"),
     ],
 )
@@ -87,6 +87,16 @@ def test_a_picture_whose_name_is_spelt_otherwise_is_found_with_a_warning(
     pictures(tmp_path, "1.Png", "é.Png")  # now there are two
     with pytest.raises(UserError, match=r"row 1 .*candidate 1: .* have similar names"):
         read_items(tmp_path / "manifest.csv")
+
+
+def test_names_are_compared_in_nfc(write_table, tmp_path, caplog):
+    name = "maçã.png"
+    pictures(tmp_path, unicodedata.normalize("NFD", name), "b.png")
+    images = [unicodedata.normalize("NFD", name), "b.png"]
+    row = ROW | {"images": images, "expected_order": [name, "b.png"]}
+    (item,) = read_items(write_table(row, name="x.jsonl"))
+    assert (item.best, item.candidates[0].image) == (name, tmp_path / images[0])
+    assert caplog.messages == []
 
 
 def test_no_other_spelling_leads_out_of_the_folder(write_table, tmp_path):
@@ -111,6 +121,9 @@ def test_no_other_spelling_leads_out_of_the_folder(write_table, tmp_path):
         ("https://example.org/set/owl.png?token=a/b#top", "owl.png"),
         ("../set/Owl.PNG", "a/owl.png"),
         ("a%20b?.png", "x/a%20b?.png"),
+        ("/data/upload/3/0a1b2c3d-owl.png", "a/owl.png"),
+        ("/data/upload/3/0a1b2c3d-my_owl_1.png", "a/my owl (1).png"),
+        ("s3://bucket/set/my owl (1).png", "a/my owl (1).png"),
     ],
 )
 @pytest.mark.parametrize("from_file", [True, False])

@@ -36,11 +36,10 @@ def test_a_row_with_gold_gives_an_item_with_its_candidates(write_table):
 
 
 def test_texts_are_kept_but_backslash_n_in_a_caption_is_a_line_break(write_table):
-    sentence = 'The "night owl",\tsaid: I\'m up – não é?'
+    sentence = 'The "night owl", said: I\'m up – não é?'
     row = admire_row(sentence=sentence, image1_caption=r" **Owl**\n\nat night\n")
-    items = read_items(write_table(row, row | {"sentence": "The\nowl"}))
-    assert [item.sentence for item in items] == [sentence, "The\nowl"]
-    item = items[0]
+    (item,) = read_items(write_table(row))
+    assert item.sentence == sentence
     assert item.candidates[0].caption == "**Owl**\n\nat night"
 
 
@@ -74,6 +73,7 @@ def test_what_a_person_says_of_a_meaning_is_a_text_or_a_list_of_two(write_table,
         ("items.json", b"[{]", "is not JSON"),
         ("items.tsv", b"compound\tsubset\nowl\tTrain\n", "'sentence' is missing"),
         ("items.tsv", b"sentence\nAn owl.\n", "'compound' is missing"),
+        ("items.csv", b"compound,sentance\na,A.\n", "'sentence' is missing. Rename 'sentance'"),
         ("items.tsv", b"compound\tsentence\n", "no items"),
         *(("items.tsv", content, "empty") for content in (b"", b"\n \n", b"\xef\xbb\xbf")),
         ("items.jsonl", b"compound\tsentence\nma\xe7\xe3\tUma.\n", "row 2: is not UTF-8"),
@@ -222,17 +222,26 @@ def test_null_and_missing_keys_are_empty_in_json_lines_and_in_a_json_list(write_
 
 
 def test_blank_lines_and_line_separators_of_unicode_do_not_matter_in_jsonl(tmp_path):
-    sentence = "A night owl.\u2028Another\u2029and\u0085another."
+    caption = "A night owl.\u2028Another\u2029and\u0085another."
+    changed = ROW | {"captions": [caption, "x"], "candidates": []}
     path = tmp_path / "items.jsonl"
-    rows = (json.dumps(row, ensure_ascii=False) for row in (ROW | {"sentence": sentence}, ROW))
+    rows = (json.dumps(row, ensure_ascii=False) for row in (changed, ROW))
     path.write_text("\r\n\r\n".join(rows) + "\r\n", encoding="utf-8", newline="")
-    assert [item.sentence for item in read_items(path)] == [sentence, "She is a night owl."]
+    captions = [item.candidates[0].caption for item in read_items(path)]
+    assert captions == ["A night owl.\nAnother\nand\nanother.", "a lamp"]
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
         ('{"compound": "night owl"', "row 3: is not JSON"),
+        ({"candidates": ["x", "NaN"]}, "row 3 ('night owl'), candidate 2, caption: is 'NaN'"),
+        ({"candidates": ["null", "x"]}, "row 3 ('night owl'), candidate 1, caption: is 'null'"),
+        ({"definitions": ["None"]}, "row 3 ('night owl'), definition 1: is 'None'"),
+        (
+            {"candidates": [{"image": name, "caption": "x"} for name in ("a.png", "./a.png")]},
+            "row 3 ('night owl'), candidates: 'a.png' and './a.png' are one picture",
+        ),
         ('{"compound": ' + "1" * 5000 + "}", "row 3: is not JSON"),
         ('["night owl"]', "row 3: is not a JSON object"),
         (
@@ -249,6 +258,15 @@ def test_a_bad_jsonl_line_is_refused_with_its_number(tmp_path, line, words):
     line = line if isinstance(line, str) else json.dumps(ROW | line)
     (tmp_path / "items.jsonl").write_text("\n".join([json.dumps(ROW), "", line]))
     refused(tmp_path / "items.jsonl", words)
+
+
+def test_a_header_or_an_item_that_comes_again_with_other_gold_is_refused(write_table):
+    path = write_table(admire_row(), admire_row(), admire_row(sentence_type="literal"))
+    refused(path, "row 3 ('night owl'): is the item of ", "row 1 ('night owl') again, with other")
+    assert len(read_items(write_table(admire_row(), admire_row()))) == 2
+    text = path.read_text()
+    path.write_text(text + "\ufeff" + text)
+    refused(path, "row 3: repeats the header, as in joined files")
 
 
 def test_a_row_of_subtask_b_has_a_sequence_and_no_sentence(write_table, tmp_path, caplog):

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from admire.core.files import check_spelling, plain_name
+from admire.data.limits import fold
 from admire.data.schema import HUGGING_FACE, CandidateCells, Row
 
 LISTS = ("candidates", "sequence", "images", "captions")
@@ -76,7 +77,9 @@ def _read_columns(columns: tuple[str, ...], keyed: bool) -> Columns:
     absent, unread, cure = sorted({*known} - {*columns}), [], ""
     for name in columns:
         if name.strip() and name not in (*known, *NOT_USED):
-            meant = _meant(name, absent, 0.6 if keyed else 0.8)
+            caption = re.fullmatch(r"(?i)(?:image|img)?[ _]?caption[ _]?(\d+)", name)
+            near = [f"image{int(caption[1])}_caption"] if caption else absent
+            meant = _meant(name, near, 0.6 if keyed or caption else 0.8)
             looks_so = _LOOKS_SO.fullmatch(name)
             if keyed or looks_so or "?" in meant:
                 unread.append(meant)
@@ -96,6 +99,14 @@ def _meant(name: str, known: Sequence[str], cutoff: float) -> str:
     """Return a name in quotation marks with the known one that is most like it, if one is."""
     similar = get_close_matches(name, known, n=1, cutoff=cutoff)
     return f"'{name}'" + "".join(f" (did you mean '{meant}'?)" for meant in similar)
+
+
+def is_header(row: Mapping[str, Any]) -> bool:
+    """Return whether a row's cells are the names of its columns, as where files were joined."""
+    if not str(row.get("compound", "")).endswith("compound"):  # nearly all rows
+        return False
+    filled = {name: fold(cell) for name, cell in row.items() if isinstance(cell, str) and cell}
+    return len(filled) > 1 and all(name == cell for name, cell in filled.items())
 
 
 def unread_cells(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +21,18 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "AVIF", "TIFF", "BMP")
 """The formats that are read, by Pillow's names; others are rare or, like EPS, need a program."""
 
-SUFFIXES = (".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+SUFFIXES = (
+    *(".avif", ".bmp", ".gif", ".jpe", ".jpeg", ".jfif", ".jpg", ".mpo", ".png", ".tif", ".tiff"),
+    ".webp",
+)
 """Those by which pictures are known in folders."""
+
+PLACEHOLDERS = {
+    b"version https://git-lfs": "is a pointer of Git LFS, not the picture. Run git lfs pull.",
+    b"<!doctype html": "is a web page, not the picture. Download it again.",
+    b"<html": "is a web page, not the picture. Download it again.",
+}
+"""What files that stand for a picture begin with, and what they are."""
 
 FORMAT_NAMES = "PNG, JPEG, WebP, GIF, AVIF, TIFF or BMP"
 OTHER_FORMAT = f"is not a picture in {FORMAT_NAMES}. Save it as PNG or JPEG."
@@ -175,7 +186,10 @@ def _decoding(path: Path) -> Iterator[ImageFile]:
         except Image.DecompressionBombError:
             raise UserError(f"{path}: the image has too many pixels. Scale it down.") from None
         except UnidentifiedImageError:
-            raise UserError(f"{path}: {OTHER_FORMAT}") from None
+            file.seek(0)
+            begins = file.read(100).removeprefix(codecs.BOM_UTF8).lstrip().lower()
+            told = (text for start, text in PLACEHOLDERS.items() if begins.startswith(start))
+            raise UserError(f"{path}: {next(told, OTHER_FORMAT)}") from None
         except Exception as error:  # damaged files make the decoders raise nearly anything
             reason = str(error) or type(error).__name__
             raise UserError(

@@ -1,4 +1,4 @@
-"""How long texts may be, and what they may not contain: the same in files, over REST and in Python.
+"""What texts may be, and how they are folded: the same in files, over REST and in Python.
 
 Without limits, one row could take the time and the memory of all others. They are at least twice
 the longest text of AdMIRe, SemEval-2022 Task 2 and the other sets that admire reads.
@@ -7,6 +7,7 @@ the longest text of AdMIRe, SemEval-2022 Task 2 and the other sets that admire r
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -40,21 +41,69 @@ _INVALID = re.compile("[\0\ud800-\udfff]")
 CONTEXTS = ("sentence", "text")
 """The texts that a compound is in."""
 
+_UNSEEN = (
+    r"\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e"
+    r"\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+)
+"""Characters that nobody sees. ZWNJ and ZWJ are none of them: Persian and Hindi are spelt so."""
+_BREAKS = r"\r\v\f\x85\u2028\u2029"
+_BLANKS = r"\t\x1c-\x1f\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000\u3164\uffa0"
+_ODD = re.compile(f"[{_UNSEEN}{_BREAKS}{_BLANKS}]")
+_SEEN = re.compile(f"([{_BREAKS}])|[{_BLANKS}]")
+
+ONE_LINE = ("compound", "word", "sentence", "span")
+"""Texts in which every run of white space is one space."""
+OF_LINES = ("caption", "definition", "text")
+"""Texts that keep their lines and spaces, because Markdown has them; other blanks are spaces."""
+NAMES = ("image", "expected_order")
+"""Names of files, which are compared in NFC."""
+
+_NO_TEXT = re.compile(r"nan|nat|none|null|<na>|#n/a", re.IGNORECASE)
+FILLED = ("caption", "definition", "sentence")
+"""Texts that programs write as :data:`_NO_TEXT` where there is none."""
+
+
+def fold(text: str, *, lines: bool = False) -> str:
+    """Return a text as it looks: in NFC, with spaces for other blanks, without unseen characters.
+
+    Args:
+        lines: keep line breaks and runs of spaces.
+    """
+    if not (text.isascii() and text.replace("\n", "").isprintable()):
+        text = _ODD.sub(_plain, text.replace("\r\n", "\n"))
+        text = unicodedata.normalize("NFC", text)
+    return text if lines else " ".join(text.split())
+
+
+def _plain(odd: re.Match[str]) -> str:
+    seen = _SEEN.fullmatch(odd[0])
+    return "" if not seen else "\n" if seen[1] else " "
+
 
 def check_text(column: str, text: object) -> object:
-    """Return a text, or a value of another type, as it is; refuse what no model can read.
+    """Return a text as it is read into an item, and a value of another type as it is.
 
     Raises:
-        ValueError: the text is too long, or contains NUL or half a surrogate pair.
+        ValueError: the text is too long, contains NUL or half a surrogate pair, or is a program's
+            word for no text.
     """
     if not isinstance(text, str):
         return text
+    if len(text) <= LIMITS[column]:
+        if column in NAMES:
+            text = unicodedata.normalize("NFC", text)
+        elif column in OF_LINES:
+            text = fold(text, lines=True)
+        elif column in ONE_LINE:
+            text = fold(text)
     if len(text) > LIMITS[column]:
         cure = "Keep what is around the compound" if column in CONTEXTS else "Shorten it"
         raise ValueError(f"has {len(text):,} characters, more than {LIMITS[column]:,}. {cure}")
     if invalid := _INVALID.search(text):
         nul, half = "a NUL character (\\u0000)", "half a surrogate pair (\\ud800 to \\udfff)"
         raise ValueError(f"contains {nul if invalid[0] == chr(0) else half}. Remove it")
+    if len(text) < 9 and column in FILLED and _NO_TEXT.fullmatch(text.strip()):
+        raise ValueError(f"is '{text.strip()}', which programs write for no text. Leave it empty")
     return text
 
 

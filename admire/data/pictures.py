@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from admire.core.errors import UserError
 from admire.core.files import path_inside
+from admire.data.limits import fold
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Pictures:
         if self.by_name:
             if self.named.setdefault(files[0], name) != name:
                 note = "another item names the same picture otherwise."
-        elif files[0] not in [os.path.join(self.folder, place) for place in places]:
+        elif _nfc(files[0]) not in [_nfc(os.path.join(self.folder, place)) for place in places]:
             differs = "in capitals, accents or slashes"
             note = f"the picture's name differs {differs}; the picture is used."
         return files[0], note
@@ -105,12 +106,14 @@ class Pictures:
 
     def _files_named(self, name: str) -> list[str]:
         """Return the files of this name anywhere below the folder, or else of a similar name."""
-        for path in (name, tool_path(name)) if self.by_name else ():
-            wanted = re.split(r"[/\\]", path)[-1]
-            files = self._listing(str(self.folder), below=True).get(spelling_key(wanted), [])
-            if files := [*filter(os.path.isfile, files)]:
+        ends = [re.split(r"[/\\]", path)[-1] for path in (name, tool_path(name))]
+        listing = self._listing(str(self.folder), below=True) if self.by_name else {}
+        for wanted in (*ends, *(_UPLOADED.sub("", end) for end in ends)):
+            if files := [*filter(os.path.isfile, listing.get(spelling_key(wanted), []))]:
                 return [file for file in files if os.path.basename(file) == wanted] or files
-        return []
+        wanted = _uploaded(_UPLOADED.sub("", ends[1]))  # tools drop what is no letter
+        names = (key for key in listing if wanted and _uploaded(key) == wanted)
+        return [file for key in names for file in listing[key] if os.path.isfile(file)]
 
     def _listing(self, folder: str, *, below: bool = False) -> dict[str, list[str]]:
         place = os.path.join(folder, "**") if below else folder
@@ -123,6 +126,15 @@ class Pictures:
         return self.listings[place]
 
 
+_UPLOADED = re.compile(r"^[0-9a-f]{8}-")
+"""What annotation tools put before the name of a file that was uploaded."""
+
+
+def _uploaded(name: str) -> str:
+    """Return the name by which tools store a file: spaces are underscores, other signs left out."""
+    return re.sub(r"[^-\w.]", "", spelling_key(name).replace(" ", "_"))
+
+
 def tool_path(name: str) -> str:
     """Return the path in a picture's name that an annotation tool wrote: in a URL, after ?d=."""
     query = re.search(r"[?&]d=([^&#]*)", name)
@@ -131,8 +143,12 @@ def tool_path(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def spelling_key(name: str) -> str:
-    """Return what names have in common that differ in capitals or in how accents are encoded."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+    """Return what names have in common that differ in capitals, blanks or how they are encoded."""
+    return _nfc(fold(name).casefold())
+
+
+def _nfc(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
 
 
 @lru_cache(maxsize=1)

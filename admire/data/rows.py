@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import ValidationError
 
 from admire.core.errors import UserError
-from admire.data.columns import join_columns, read_columns, unread_cells
+from admire.data.columns import is_header, join_columns, read_columns, unread_cells
 from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item
 from admire.data.languages import check_language
@@ -53,6 +53,7 @@ class RowReader:
             fewer than two is left out.
         pictures: finds those that rows name.
         notes: by warning, the first row that it is about and the number of rows.
+        gold: by its key, the first row of an item with gold, and what it says.
     """
 
     language: str = "en"
@@ -61,6 +62,7 @@ class RowReader:
     skip: Callable[[Fault], object] | None = None
     pictures: Pictures = field(default_factory=Pictures)
     notes: dict[str, tuple[str, int]] = field(default_factory=dict)
+    gold: dict[int, tuple[str, tuple[object, ...]]] = field(default_factory=dict)
 
     def at(self, language: str, folder: Path, images: str | Path | None) -> RowReader:
         """Return a reader of this language, with the pictures of a folder.
@@ -96,6 +98,8 @@ class RowReader:
             where: what messages begin with, such as the file and the row; if empty, the column.
             ragged, keyed: see :class:`admire.data.sources.Source`.
         """
+        if is_header(row):
+            raise UserError(f"{where}: repeats the header, as in joined files. Remove it.")
         columns = read_columns(row, where, keyed=keyed)
         if columns.unread:
             self.note(columns.unread, where)
@@ -126,9 +130,19 @@ class RowReader:
         )
         if len(item.things) < len(cells.candidates) + len(cells.sequence):
             item = _without_dropped(item, cells, start)
+        if self.whole and item.candidates and item.best:
+            self._check_gold(item, where)
         if item.sentence and find_compound(item.sentence, item.phrase) is None:
             self.note("the compound is not in its sentence.", where)
         return item
+
+    def _check_gold(self, item: Item, where: str) -> None:
+        """Refuse an item that came before with other gold."""
+        gold = item.sentence_type, item.expected_order, item.expected_item
+        key = hash((item.compound, item.sentence, item.sequence, frozenset(item.names)))
+        first, other = self.gold.setdefault(key, (where, gold))
+        if any(a and b and a != b for a, b in zip(gold, other, strict=True)):
+            raise UserError(f"{where}: is the item of {first} again, with other gold. Keep one.")
 
     def _candidates(
         self, row: Row, key: Literal["candidates", "sequence"], start: str
@@ -137,15 +151,15 @@ class RowReader:
 
         One that has neither image nor caption is dropped, if items have to be whole.
         """
-        candidates: list[Candidate] = []
+        candidates, found = list[Candidate](), set[Path | None]()
         for number, cells in enumerate(getattr(row, key), start=1):
             image, place = None, f"{start}{key.removesuffix('s')} {number}"
             try:
                 image = self._image(cells, row.compound, place)
-                others = [other.image for other in candidates] if self.pictures.by_name else ()
-                if image and image in others:
+                if image and not isinstance(cells.image, Path) and image in found:
                     same = f"'{cells.name}' and another candidate are both {image}"
                     raise UserError(f"{place}: {same}.")
+                found.add(image)
             except UserError as error:
                 self.report(error, "picture" if cells.caption else "candidate")
             if image or cells.caption or not self.whole:

@@ -37,24 +37,24 @@ def language_cell(tag: str) -> str:
 
 
 def _order(value: Any, names: Collection[str]) -> tuple[str, ...]:
-    check_text("expected_order", value)
+    value = check_text("expected_order", value)
     if isinstance(value, str):
         value = _literal(value)
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise ValueError("is not a list of image names like ['1.png', '2.png']")
     if len(value) < 2 and not names:
         raise ValueError(f"names {len(value)} candidates, not 2 or more")
-    seen: set[str] = set()
+    order: dict[str, None] = {}
     for name in value:
-        check_text("image", name)
-        if name in seen:
+        name = str(check_text("image", name))
+        if name in order:
             raise ValueError(f"names '{name}' more than once")
         if names and name not in names:
             raise ValueError(f"names '{name}', which is not a candidate")
-        seen.add(name)
-    if names and len(value) != len(names):
-        raise ValueError(f"has {len(value)} names for {len(names)} candidates")
-    return tuple(value)
+        order[name] = None
+    if names and len(order) != len(names):
+        raise ValueError(f"has {len(order)} names for {len(names)} candidates")
+    return tuple(order)
 
 
 def _literal(text: str) -> object:
@@ -186,6 +186,7 @@ class Row(BaseModel):
         Pictures in memory may have one name, so repeated ones get a number.
         """
         names: dict[str, None] = {}
+        paths: dict[str, str] = {}
         for k, cells in enumerate(getattr(self, key), start=1):
             held = isinstance(cells.image, Path)
             place = f"{'image' if held and key == 'candidates' else key.removesuffix('s')}{k}"
@@ -198,6 +199,9 @@ class Row(BaseModel):
                 name = f"{first} ({number})"
             names[name] = None
             cells.name = name
+            other = paths.setdefault(os.path.normpath(name.replace("\\", "/")), name)
+            if other != name:
+                raise ValueError(f"{key}: '{other}' and '{name}' are one picture")
         return names
 
     @model_validator(mode="before")
