@@ -58,10 +58,6 @@ OF_LINES = ("caption", "definition", "text")
 NAMES = ("image", "expected_order")
 """Names of files, which are compared in NFC."""
 
-_NO_TEXT = re.compile(r"nan|nat|none|null|<na>|#n/a", re.IGNORECASE)
-FILLED = ("caption", "definition", "sentence")
-"""Texts that programs write as :data:`_NO_TEXT` where there is none."""
-
 
 def fold(text: str, *, lines: bool = False) -> str:
     """Return a text as it looks: in NFC, with spaces for other blanks, without unseen characters.
@@ -84,8 +80,7 @@ def check_text(column: str, text: object) -> object:
     """Return a text as it is read into an item, and a value of another type as it is.
 
     Raises:
-        ValueError: the text is too long, contains NUL or half a surrogate pair, or is a program's
-            word for no text.
+        ValueError: the text is too long, or contains NUL or half a surrogate pair.
     """
     if not isinstance(text, str):
         return text
@@ -102,8 +97,6 @@ def check_text(column: str, text: object) -> object:
     if invalid := _INVALID.search(text):
         nul, half = "a NUL character (\\u0000)", "half a surrogate pair (\\ud800 to \\udfff)"
         raise ValueError(f"contains {nul if invalid[0] == chr(0) else half}. Remove it")
-    if len(text) < 9 and column in FILLED and _NO_TEXT.fullmatch(text.strip()):
-        raise ValueError(f"is '{text.strip()}', which programs write for no text. Leave it empty")
     return text
 
 

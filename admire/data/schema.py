@@ -76,8 +76,18 @@ def parse_order(
 
 Cell = Annotated[str, BeforeValidator(lambda cell: "" if cell is None else cell)]
 Trimmed = Annotated[Cell, AfterValidator(str.strip)]
+
+
+def _filled(text: str) -> str:
+    if text.lower() in ("nan", "nat", "none", "null", "<na>", "#n/a"):
+        raise ValueError(f"is '{text}', which programs write for no text. Leave it empty")
+    return text
+
+
+Filled = Annotated[Trimmed, AfterValidator(_filled)]
+Definition = Annotated[Filled, Limit("definition")]
 # AdMIRe's captions hold line breaks as the two characters backslash and n.
-Caption = Annotated[Cell, AfterValidator(lambda text: text.replace("\\n", "\n").strip())]
+Caption = Annotated[Filled, AfterValidator(lambda text: text.replace("\\n", "\n").strip())]
 
 
 def _sense(cell: object) -> object:
@@ -150,7 +160,7 @@ def _at_most_two(texts: list[str]) -> list[str]:
 
 
 Definitions = Annotated[
-    list[Annotated[Trimmed, Limit("definition")]],
+    list[Definition],
     BeforeValidator(_listed),
     AfterValidator(_at_most_two),
 ]
@@ -168,7 +178,7 @@ class Row(BaseModel):
     model_config = ConfigDict(strict=True)
 
     compound: Annotated[Text, Limit("compound")]
-    sentence: Annotated[Cell, Limit("sentence")] = ""
+    sentence: Annotated[Filled, Limit("sentence")] = ""
     sentence_type: SenseCell = None
     candidates: Things = []
     sequence: Things = []
