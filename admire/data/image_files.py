@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -28,11 +28,10 @@ SUFFIXES = (
 """Those by which pictures are known in folders."""
 
 PLACEHOLDERS = {
-    b"version https://git-lfs": "is a pointer of Git LFS, not the picture. Run git lfs pull.",
-    b"<!doctype html": "is a web page, not the picture. Download it again.",
-    b"<html": "is a web page, not the picture. Download it again.",
+    rb"version https://git-lfs": "is a pointer of Git LFS, not the picture. Run git lfs pull.",
+    rb"(\xef\xbb\xbf)?\s*<(!doctype )?html": "is a web page, not the picture. Download it again.",
 }
-"""What files that stand for a picture begin with, and what they are."""
+"""What files in place of a picture begin with, and what they are."""
 
 FORMAT_NAMES = "PNG, JPEG, WebP, GIF, AVIF, TIFF or BMP"
 OTHER_FORMAT = f"is not a picture in {FORMAT_NAMES}. Save it as PNG or JPEG."
@@ -187,9 +186,9 @@ def _decoding(path: Path) -> Iterator[ImageFile]:
             raise UserError(f"{path}: the image has too many pixels. Scale it down.") from None
         except UnidentifiedImageError:
             file.seek(0)
-            begins = file.read(100).removeprefix(codecs.BOM_UTF8).lstrip().lower()
-            told = (text for start, text in PLACEHOLDERS.items() if begins.startswith(start))
-            raise UserError(f"{path}: {next(told, OTHER_FORMAT)}") from None
+            start = file.read(100)
+            kinds = (text for kind, text in PLACEHOLDERS.items() if re.match(kind, start, re.I))
+            raise UserError(f"{path}: {next(kinds, OTHER_FORMAT)}") from None
         except Exception as error:  # damaged files make the decoders raise nearly anything
             reason = str(error) or type(error).__name__
             raise UserError(

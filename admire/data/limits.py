@@ -41,22 +41,17 @@ _INVALID = re.compile("[\0\ud800-\udfff]")
 CONTEXTS = ("sentence", "text")
 """The texts that a compound is in."""
 
-_UNSEEN = (
-    r"\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e"
-    r"\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+_ODD = re.compile(
+    r"[\x01-\t\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u1680\u180e\u2000-\u200b\u200e\u200f\u2028-\u202f\u205f-\u206f"
+    r"\u2800\u3000\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-"""Characters that nobody sees. ZWNJ and ZWJ are none of them: Persian and Hindi are spelt so."""
-_BREAKS = r"\r\v\f\x85\u2028\u2029"
-_BLANKS = r"\t\x1c-\x1f\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000\u3164\uffa0"
-_ODD = re.compile(f"[{_UNSEEN}{_BREAKS}{_BLANKS}]")
-_SEEN = re.compile(f"([{_BREAKS}])|[{_BLANKS}]")
+"""All blanks but the space and the line break, and what nobody sees. ZWNJ and ZWJ are not among
+these, because Persian and Hindi are spelt with them."""
 
 ONE_LINE = ("compound", "word", "sentence", "span")
 """Texts in which every run of white space is one space."""
 OF_LINES = ("caption", "definition", "text")
-"""Texts that keep their lines and spaces, because Markdown has them; other blanks are spaces."""
-NAMES = ("image", "expected_order")
-"""Names of files, which are compared in NFC."""
+"""Texts that keep their lines and spaces, because Markdown has them."""
 
 
 def fold(text: str, *, lines: bool = False) -> str:
@@ -72,8 +67,9 @@ def fold(text: str, *, lines: bool = False) -> str:
 
 
 def _plain(odd: re.Match[str]) -> str:
-    seen = _SEEN.fullmatch(odd[0])
-    return "" if not seen else "\n" if seen[1] else " "
+    if odd[0] in "\r\v\f\x85\u2028\u2029":
+        return "\n"
+    return " " if odd[0].isspace() or odd[0] in "\u2800\u3164\uffa0" else ""
 
 
 def check_text(column: str, text: object) -> object:
@@ -85,7 +81,7 @@ def check_text(column: str, text: object) -> object:
     if not isinstance(text, str):
         return text
     if len(text) <= LIMITS[column]:
-        if column in NAMES:
+        if column in ("image", "expected_order"):  # names of files
             text = unicodedata.normalize("NFC", text)
         elif column in OF_LINES:
             text = fold(text, lines=True)

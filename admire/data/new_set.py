@@ -16,7 +16,7 @@ import pandas as pd
 from admire.core.errors import UserError
 from admire.core.files import add_table
 from admire.core.storage import open_file, write_whole
-from admire.data.image_files import SUFFIXES, read_sidecar
+from admire.data.image_files import OTHER_FORMAT, SUFFIXES, read_sidecar
 
 log = logging.getLogger("admire")
 
@@ -24,8 +24,6 @@ OTHERS = (".heic", ".heif", ".jxl")
 """Suffixes of pictures that are not read, besides those that Python knows."""
 OF_TOOLS = ("@eadir", "__macosx")
 """Folders with the thumbnails and notes of a storage system."""
-NAMED = 10
-"""How many pictures that are left out are named."""
 
 
 def init_set(folder: Path, pictures: Sequence[Path] = ()) -> pd.DataFrame:
@@ -49,9 +47,8 @@ def init_set(folder: Path, pictures: Sequence[Path] = ()) -> pd.DataFrame:
             raise UserError(f"{path}: already exists. Edit it, or choose another folder.")
     found = {file for path in pictures or [folder] for file in _picture_files(path)}
     files = {file for file in found if file.suffix.lower() in SUFFIXES}
-    if others := sorted(map(str, found - files)):
-        more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
-        log.warning("Left out: %s%s. Save as PNG or JPEG.", ", ".join(others[:NAMED]), more)
+    for file in sorted(found - files):
+        log.warning("Left out: %s %s", file, OTHER_FORMAT)
     if not files:
         raise UserError(
             f"{', '.join(map(str, pictures)) or folder}: contains no pictures. Put those of each "
