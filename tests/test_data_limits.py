@@ -163,6 +163,12 @@ def test_a_file(tmp_path: Path, name: str):
         assert len(message) < 300 + len(str(path))
 
 
+def test_a_recorded_meaning_is_a_text(tmp_path: Path):
+    path = tmp_path / "recorded.csv"
+    path.write_text("compound,sense,meaning\nelbow grease,idiomatic,x\nowl,idiomatic,nan\n")
+    refused(path, "row 2, meaning: is 'nan', which programs write for no text", read=open_replies)
+
+
 @pytest.mark.parametrize(("spoil", "why"), [("\0", "NUL"), ("\ud800", "half a surrogate pair")])
 def test_json_with_escapes_that_are_no_text(tmp_path: Path, spoil: str, why: str):
     path = tmp_path / "manifest.jsonl"

@@ -103,10 +103,10 @@ def _meant(name: str, known: Sequence[str], cutoff: float) -> str:
 
 def is_header(row: Mapping[str, Any]) -> bool:
     """Return whether a row's cells are the names of its columns, as where files were joined."""
-    if not str(row.get("compound", "")).endswith("compound"):  # nearly all rows
+    if str(row.get("compound", "")).strip("\ufeff ") not in row:  # nearly all rows
         return False
-    filled = {name: fold(cell) for name, cell in row.items() if isinstance(cell, str) and cell}
-    return len(filled) > 1 and all(name == cell for name, cell in filled.items())
+    filled = {fold(cell) for cell in row.values() if isinstance(cell, str) and cell}
+    return len(filled) > 1 and filled <= row.keys()
 
 
 def unread_cells(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:

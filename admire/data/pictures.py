@@ -106,8 +106,10 @@ class Pictures:
 
     def _files_named(self, name: str) -> list[str]:
         """Return the files of this name anywhere below the folder, or else of a similar name."""
+        if not self.by_name:
+            return []
         ends = [re.split(r"[/\\]", path)[-1] for path in (name, tool_path(name))]
-        listing = self._listing(str(self.folder), below=True) if self.by_name else {}
+        listing = self._listing(str(self.folder), below=True)
         for wanted in (*ends, *(_UPLOADED.sub("", end) for end in ends)):
             if files := [*filter(os.path.isfile, listing.get(spelling_key(wanted), []))]:
                 return [file for file in files if os.path.basename(file) == wanted] or files

@@ -130,7 +130,7 @@ class RowReader:
         )
         if len(item.things) < len(cells.candidates) + len(cells.sequence):
             item = _without_dropped(item, cells, start)
-        if self.whole and item.candidates and item.best:
+        if self.whole and item.candidates and (item.best or item.sentence_type):
             self._check_gold(item, where)
         if item.sentence and find_compound(item.sentence, item.phrase) is None:
             self.note("the compound is not in its sentence.", where)

@@ -264,6 +264,6 @@ def complain(error: ValidationError) -> str:
 def place_of(where: str, compound: object) -> str:
     """Return the place of a row with its compound, unless that is invalid itself."""
     with suppress(ValueError):
-        if isinstance(check_text("compound", compound), str):
-            return f"{where} ('{compound}')"
+        if isinstance(text := check_text("compound", compound), str):
+            return f"{where} ('{text}')"
     return where
