@@ -209,7 +209,8 @@ class Row(BaseModel):
                 name = f"{first} ({number})"
             names[name] = None
             cells.name = name
-            other = paths.setdefault(os.path.normpath(name.replace("\\", "/")), name)
+            plain = name.replace("\\", "/")
+            other = paths.setdefault(os.path.normpath(plain) if "/" in plain else plain, name)
             if other != name:
                 raise ValueError(f"{key}: '{other}' and '{name}' are one picture")
         return names
