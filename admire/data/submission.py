@@ -15,7 +15,7 @@ from admire.core.files import add_table, check_columns, check_spelling, numbered
 from admire.core.schema import read_as
 from admire.data.items import SenseLabel
 from admire.data.limits import Limit
-from admire.data.rows import ImageName, SenseCell, parse_order, place_of
+from admire.data.schema import ImageName, SenseCell, parse_order, place_of
 
 HANDED_IN = ("compound", "sentence", "expected_order", "sentence_type")
 """The columns of a submission to Subtask A."""

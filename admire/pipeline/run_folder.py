@@ -34,7 +34,7 @@ from admire.core.registry import register
 from admire.core.schema import read_as
 from admire.core.storage import replace_folder
 from admire.data.items import Item
-from admire.data.reader import split_name
+from admire.data.sources import split_name
 from admire.data.submission import add_orders, add_predictions
 from admire.pipeline.ranking import Ranking, Row, Run, blocks
 from admire.pipeline.record import VERSION

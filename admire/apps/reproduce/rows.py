@@ -23,8 +23,9 @@ from admire.core.registry import Kind
 from admire.core.schema import as_tuple
 from admire.core.storage import write_whole
 from admire.data.languages import base_language, named_language
-from admire.data.reader import iter_items, split_name
+from admire.data.reader import iter_items
 from admire.data.rows import RowReader
+from admire.data.sources import split_name
 from admire.llm.address import check_named_in_file
 from admire.tasks.task import Result, Task, check_entries, known_settings
 

@@ -249,4 +249,4 @@ def _read(row: Row, folder: Path, limits: Limits, language: str) -> Item:
             candidate.image = None  # the file is enough
             check_picture(path, name, limits.megapixels)
             cells["image"] = path
-    return RowReader(folder, language).item(plain, "")
+    return RowReader(language).item(plain, "")
