@@ -12,7 +12,6 @@ from toys import OWL, PAPER, WordEncoder, says
 
 import admire
 from admire import UserError, rank, read_run, write_run
-from admire.apps.cli import options
 from admire.core import registry
 from admire.core.registry import PluginError, register
 from admire.encoders import TextEncoder, open_encoder
@@ -196,7 +195,6 @@ def test_a_plugin_that_ends_the_process_or_prints_at_its_import_spoils_nothing(
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("loud", "quitting"):
         announce(f"ranker.{name}", f"{name}_module:{name}", f"admire-{name}")
-    monkeypatch.setattr(options, "add_plugin_settings", options.add_plugin_settings.__wrapped__)
     dry = ("rank", admire.SAMPLES, "--dry-run", "--json", "--llm", "embedded")
     for words in (("plugins", "ranker", "--json"), dry):
         code, out, err = run(capsys, *words)

@@ -10,7 +10,6 @@ import pytest
 from commands import passed, run
 
 import admire
-from admire.apps.cli import options
 from admire.core import registry
 
 SOURCES = Path(__file__).parent / "plugins"
@@ -38,16 +37,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _found(installed: Path, forgotten: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(installed)
     registry._announced.cache_clear()
-    options.add_plugin_settings.cache_clear()
     yield
     monkeypatch.undo()
     registry._announced.cache_clear()
-    for command, update in options.PLUGGED.items():
-        settings = options.SETTINGS[command]
-        for name in [name for name, setting in settings.items() if setting.option.plugin]:
-            del settings[name]
-        update()
-    options.add_plugin_settings.cache_clear()
     for name in [name for name in sys.modules if name.startswith("admire_flat")]:
         del sys.modules[name]
 

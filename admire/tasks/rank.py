@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from admire.core.errors import UserError
-from admire.core.options import Setting, make
+from admire.core.options import Option, make
 from admire.core.registry import register
 from admire.core.schema import as_tuple
 from admire.data.settings import ItemFiles
@@ -207,7 +207,7 @@ def run_settings(options: Values | None = None) -> Settings:
     return _changed(settings, options, known)
 
 
-def _changed(settings: Settings, changes: Values, known: Mapping[str, Setting]) -> Settings:
+def _changed(settings: Settings, changes: Values, known: Mapping[str, Option]) -> Settings:
     """Return settings with other values of some fields of Settings, Scoring and plug-ins."""
     if "encoder" in changes:  # else a profile's would go on reading the captions
         changes = {"caption_encoder": None, **changes}
@@ -221,7 +221,7 @@ def _changed(settings: Settings, changes: Values, known: Mapping[str, Setting]) 
             scoring[name] = value
         elif name in vars(settings):
             own[name] = value
-        elif name in known and (owner := known[name].option.plugin):
+        elif name in known and (owner := known[name].plugin):
             plugin, field = owner
             plugins[plugin] = {**plugins.get(plugin, {}), field: value}
     scored = replace(settings.scoring, **scoring)

@@ -7,13 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import create_model
 
 from admire.core.choices import ProfileName, nearest
 from admire.core.errors import UserError, check_extra
-from admire.core.options import Option, Panel, Setting, hints, make, plugin_settings, take_settings
-from admire.core.schema import Count, read_as, settings
+from admire.core.options import Option, Panel, make, plugin_settings, take_settings
+from admire.core.schema import STRICT, Count, read_as, settings
 from admire.rankers.settings import Settings
 
 if TYPE_CHECKING:
@@ -130,9 +131,9 @@ class Task(ABC):
 class Output:
     """Where a task writes."""
 
-    out: Path | None = None
+    out: Annotated[Path | None, Option("Data and output", in_file=False)] = None
     """File or folder to write; None writes none."""
-    force: bool = False
+    force: Annotated[bool, Option("Data and output", in_file=False)] = False
     """Replace a file there even if admire did not write it."""
 
 
@@ -180,7 +181,7 @@ def open_workers(values: Mapping[str, Any] | None, device: str | None) -> Worker
     return Workers(sharing.workers, sharing.ray_address, gpus=device != "cpu")
 
 
-def known_settings(sources: Sequence[Any]) -> dict[str, Setting]:
+def known_settings(sources: Sequence[Any]) -> dict[str, Option]:
     """Return the options of settings classes by field; of a run also those of plug-ins."""
     own = take_settings(*sources)
     return own | plugin_settings(own) if Settings in sources else own
@@ -192,17 +193,8 @@ def as_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def field_types(sources: Sequence[Any]) -> dict[str, Any]:
-    """Return the types of all fields of settings classes, options or not."""
-    types: dict[str, Any] = {}
-    for source in sources:
-        owner, *names = source if isinstance(source, tuple) else (source,)
-        types |= {n: hint for n, hint in hints(owner).items() if not names or n in names}
-    return types
-
-
 def check_entries(
-    entries: Values, command: str, known: Mapping[str, Setting], where: object
+    entries: Values, command: str, known: Mapping[str, Option], where: object
 ) -> dict[str, Any]:
     """Return settings by name, with the types that they have.
 
@@ -215,22 +207,19 @@ def check_entries(
     Raises:
         UserError: a setting or its value is wrong.
     """
-    types = {setting.name: setting.hint for setting in known.values() if setting.option.in_file}
+    types = {option.name: option.hint for option in known.values() if option.in_file}
     if "profile" in known:
         types |= {"profile": ProfileName, "lang": str | None}
-    values: dict[str, Any] = {}
-    for name, value in entries.items():
-        if name not in types:
-            lists = f" admire config {command} lists all." if "config" in known else ""
-            raise UserError(f"{where}: '{name}' is no setting.{nearest(name, [*types])}{lists}")
-        entry = json.dumps({name: value}, default=str)  # JSON, for paths and tuples
-        kind: Any = GenericAlias(dict, (str, types[name]))
-        values |= read_as(kind, entry, where)
-    return values
+    for name in [name for name in entries if name not in types][:1]:
+        lists = f" admire config {command} lists all." if "config" in known else ""
+        raise UserError(f"{where}: '{name}' is no setting.{nearest(name, [*types])}{lists}")
+    fields: dict[str, Any] = {name: (types[name], ...) for name in entries}
+    kind = create_model("Entries", __config__=STRICT, **fields)
+    return dict(read_as(kind, json.dumps(entries, default=str), where))  # JSON, for paths
 
 
 def read_options(
-    file: Path, command: str, known: Mapping[str, Setting], options: Values
+    file: Path, command: str, known: Mapping[str, Option], options: Values
 ) -> dict[str, Any]:
     """Return the settings of a command in a TOML file, by field.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
@@ -59,7 +58,7 @@ def sweep(
     /,
     *,
     out: Path = Path("sweep.jsonl"),
-    json: Annotated[opt.Json, opt.RARE] = False,
+    json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
     """Train heads over a grid of settings, by default the paper's 162, and print the best ten.

@@ -88,7 +88,7 @@ def serve(
 
     changes: dict[str, Any] = {}
     for name, value in (options or {}).items():
-        if owner := opt.SETTINGS["serve"][name].option.plugin:
+        if owner := opt.SETTINGS["serve"][name].plugin:
             plugin, field = owner
             changes.setdefault("plugins", {}).setdefault(plugin, {})[field] = value
         else:

@@ -11,8 +11,8 @@ from typing import Annotated
 from cyclopts import Parameter, Token
 
 from admire.apps.cli import options as opt
-from admire.apps.cli.app import convert
 from admire.apps.cli.output import print_account, print_forecasts, print_json, print_rows
+from admire.apps.cli.parameters import convert
 from admire.core import registry
 from admire.core.choices import not_among
 from admire.core.errors import UserError
@@ -38,16 +38,16 @@ def task(
     Examples:
         admire task sense my_set/ --set out=my_senses.tsv --json
     """
-    from admire.tasks.task import Result, Task, field_types
+    from admire.tasks.task import Result, Task, known_settings
 
     plugin = registry.find("task", name)
     task: Task = plugin.open()
-    types, values = field_types(task.settings), {}
+    options, values = known_settings(task.settings), {}
     for entry in set_ or ():
         field, _, value = entry.partition("=")
-        if field not in types:
-            raise UserError(f"The field of {name} {not_among(field, [*types])}", "set")
-        values[field] = convert(types[field], [Token(keyword=f"--{field}", value=value)])
+        if field not in options:
+            raise UserError(f"The field of {name} {not_among(field, [*options])}", "set")
+        values[field] = convert(options[field].hint, [Token(keyword=f"--{field}", value=value)])
     with plugin.blamed(data):
         result = task.run(data, values)
     if json:
