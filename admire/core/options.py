@@ -7,7 +7,7 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from admire.core import registry
@@ -46,7 +46,8 @@ class Option(NamedTuple):
         completes: the kind of plug-ins whose names a shell completes.
         in_file: whether a file for ``--config`` can contain it.
         plugin: the plug-in that it belongs to, and its name there.
-        name, hint, default, help: of the field; MISSING if it is required.
+        name, hint, default: of the field; MISSING if it is required.
+        help: the text below the field, unless the mark says it.
     """
 
     panel: Panel
@@ -67,7 +68,7 @@ class Option(NamedTuple):
             name=name,
             hint=Annotated[(field.annotation, self, *field.metadata)],
             default=MISSING if field.is_required() else field.get_default(),
-            help=" ".join((field.description or "").split()),
+            help=self.help or " ".join((field.description or "").split()),
         )
 
 
@@ -136,54 +137,52 @@ CHAT_MODELS: Panel = "Chat models and costs"
 
 LlmUrl = Annotated[
     str | None,
-    Field(description="Address of an OpenAI-compatible server, for openai: models."),
-    Option(CHAT_MODELS),
+    Option(CHAT_MODELS, help="Address of an OpenAI-compatible server, for openai: models."),
 ]
 PromptFolder = Annotated[
     str | Path | None,
-    Field(
-        description="Folder of prompt templates that replace the built-in ones of the same name."
+    Option(
+        "Senses and meanings",
+        help="Folder of prompt templates that replace the built-in ones of the same name.",
     ),
-    Option("Senses and meanings"),
 ]
 Dictionaries = Annotated[
     tuple[str, ...],
-    Field(
-        description="Dictionary to use with the chat model: wordnet, kaikki:FILE, "
-        "glossary:FILE, or none. Repeat for several."
+    Option(
+        "Senses and meanings",
+        "dictionary",
+        help="Dictionary to use with the chat model: wordnet, kaikki:FILE, "
+        "glossary:FILE, or none. Repeat for several.",
     ),
-    Option("Senses and meanings", "dictionary"),
 ]
 DecidedBy = Annotated[
     SenseMethod,
-    Field(
-        description="How the sense is decided: by votes of the chat model, by the detector (auto: "
+    Option(
+        "Senses and meanings",
+        daily=True,
+        help="How the sense is decided: by votes of the chat model, by the detector (auto: "
         "for the embedded model; others vote, or state it when they rank), or as given in the "
-        "file."
+        "file.",
     ),
-    Option("Senses and meanings", daily=True),
 ]
 EncoderDevice = Annotated[
     Device,
-    Field(description="Device for torch (auto: a GPU if there is one)."),
-    Option("Models"),
+    Option("Models", help="Device for torch (auto: a GPU if there is one)."),
 ]
 ReadingOfLongTexts = Annotated[
     LongTexts,
-    Field(
-        description="How texts are read that are longer than the encoder's limit: in parts, of "
-        "whose vectors the mean counts, or cut at their end, as in the papers."
+    Option(
+        "Models",
+        help="How texts are read that are longer than the encoder's limit: in parts, of "
+        "whose vectors the mean counts, or cut at their end, as in the papers.",
     ),
-    Option("Models"),
 ]
 RemoteCode = Annotated[
     bool,
-    Field(
-        description="Run custom code from an sbert: model, with your user's permissions. Some "
-        "models need it; read it first."
+    Option(
+        "Models",
+        help="Run custom code from an sbert: model, with your user's permissions. Some "
+        "models need it; read it first.",
     ),
-    Option("Models"),
 ]
-SampleSeed = Annotated[
-    Seed, Field(description="Seed for sampled replies."), Option("All settings at once")
-]
+SampleSeed = Annotated[Seed, Option("All settings at once", help="Seed for sampled replies.")]

@@ -116,11 +116,3 @@ def open_detector(name: str | Path | None = None) -> Detector:
     plugin, source = registry.resolve("detector", str(name))
     detector: Detector = plugin.open(source)
     return detector
-
-
-@registry.register("detector", "classifier", takes="FOLDER", needs=("clip",))
-def open_folder(folder: str) -> Detector:
-    """A fine-tuned encoder with a head, from a folder of admire train classifier."""
-    from admire.senses.classifier import open_classifier
-
-    return open_classifier(Path(folder))

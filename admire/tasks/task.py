@@ -131,9 +131,9 @@ class Task(ABC):
 class Output:
     """Where a task writes."""
 
-    out: Annotated[Path | None, Option("Data and output", in_file=False)] = None
+    out: Path | None = None
     """File or folder to write; None writes none."""
-    force: Annotated[bool, Option("Data and output", in_file=False)] = False
+    force: bool = False
     """Replace a file there even if admire did not write it."""
 
 
@@ -191,6 +191,17 @@ def as_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a table as in JSON, where NaN is None."""
     rows: list[Any] = table.astype(object).where(table.notna(), None).to_dict("records")
     return rows
+
+
+def field_types(sources: Sequence[Any]) -> dict[str, Any]:
+    """Return the types of all fields of settings classes, options or not."""
+    owners = [source if isinstance(source, tuple) else (source,) for source in sources]
+    return {
+        name: field.annotation
+        for owner, *names in owners
+        for name, field in owner.__pydantic_fields__.items()
+        if not names or name in names
+    }
 
 
 def check_entries(

@@ -37,23 +37,15 @@ def with_settings(
 ) -> Callable[[Command], Command]:
     """Give a command the options of settings classes; its ``options`` gets their values by field.
 
-    Those that the command has as parameters of its own are left out.
-
     Args:
         sources, unset: see :func:`admire.core.options.take_settings`.
         headings: whether ``--help`` shows only the common options, and ``--help-all`` all options
             below headings.
     """
-
-    def extend(command: Command) -> Command:
-        options = take_settings(*sources, unset=unset)
-        own = command.__annotations__
-        SETTINGS[command_name] = {n: option for n, option in options.items() if n not in own}
-        if headings:
-            UNDER_HEADINGS.add(command_name)
-        return command
-
-    return extend
+    SETTINGS[command_name] = take_settings(*sources, unset=unset)
+    if headings:
+        UNDER_HEADINGS.add(command_name)
+    return lambda command: command
 
 
 def add_options(command: Callable[..., None], command_name: str, *, everything: bool) -> None:

@@ -38,16 +38,16 @@ def task(
     Examples:
         admire task sense my_set/ --set out=my_senses.tsv --json
     """
-    from admire.tasks.task import Result, Task, known_settings
+    from admire.tasks.task import Result, Task, field_types
 
     plugin = registry.find("task", name)
     task: Task = plugin.open()
-    options, values = known_settings(task.settings), {}
+    types, values = field_types(task.settings), {}
     for entry in set_ or ():
         field, _, value = entry.partition("=")
-        if field not in options:
-            raise UserError(f"The field of {name} {not_among(field, [*options])}", "set")
-        values[field] = convert(options[field].hint, [Token(keyword=f"--{field}", value=value)])
+        if field not in types:
+            raise UserError(f"The field of {name} {not_among(field, [*types])}", "set")
+        values[field] = convert(types[field], [Token(keyword=f"--{field}", value=value)])
     with plugin.blamed(data):
         result = task.run(data, values)
     if json:
