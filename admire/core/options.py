@@ -93,13 +93,13 @@ def take_settings(*sources: Any, unset: Container[str] = ()) -> dict[str, Option
     return dict(sorted(by_name.items(), key=lambda pair: panels.index(pair[1].panel)))
 
 
-def plugin_settings(taken: Container[str] = ()) -> dict[str, Option]:
+def plugin_settings(reserved: Container[str] = ()) -> dict[str, Option]:
     """Return the settings of plug-ins of other distributions by name, as ``length_longest``.
 
     This imports these plug-ins.
 
     Args:
-        taken: names that other settings have; plug-ins cannot use them.
+        reserved: names that other settings have; plug-ins cannot use them.
     """
     options: dict[str, Option] = {}
     kinds: tuple[Kind, ...] = ("chat", "encoder", "ranker")
@@ -112,7 +112,7 @@ def plugin_settings(taken: Container[str] = ()) -> dict[str, Option]:
             fields = getattr(plugin.settings, "__pydantic_fields__", {})
             for name, field in fields.items():
                 full = f"{plugin.name}_{name}".replace("-", "_")
-                if full not in taken:
+                if full not in reserved:
                     option = Option("Plug-ins", plugin=(plugin.name, name)).of(full, field)
                     about = option.help or f"Setting of {plugin.title}."
                     options[full] = option._replace(help=about)

@@ -45,8 +45,8 @@ def open_file(path: Path) -> BufferedReader:
 
 def split_sheet(path: Path) -> tuple[Path, str]:
     """Return the file and the sheet of ``set.xlsx#Sheet``; any other path, and no sheet."""
-    named = re.fullmatch(r"(.+\.xlsx)#(.+)", str(path), re.IGNORECASE | re.DOTALL)
-    return (Path(named[1]), named[2]) if named and not os.path.lexists(path) else (path, "")
+    parts = re.fullmatch(r"(.+\.xlsx)#(.+)", str(path), re.IGNORECASE | re.DOTALL)
+    return (Path(parts[1]), parts[2]) if parts and not os.path.lexists(path) else (path, "")
 
 
 def suffix_of(path: Path) -> str:

@@ -205,24 +205,24 @@ def field_types(sources: Sequence[Any]) -> dict[str, Any]:
 
 
 def check_entries(
-    entries: Values, command: str, known: Mapping[str, Option], where: object
+    entries: Values, command: str, allowed: Mapping[str, Option], where: object
 ) -> dict[str, Any]:
     """Return settings by name, with the types that they have.
 
     Args:
         entries: as in TOML.
         command: what they are settings of, for messages.
-        known: its settings.
+        allowed: its options.
         where: the file, and what in it, for messages.
 
     Raises:
         UserError: a setting or its value is wrong.
     """
-    types = {option.name: option.hint for option in known.values() if option.in_file}
-    if "profile" in known:
+    types = {option.name: option.hint for option in allowed.values() if option.in_file}
+    if "profile" in allowed:
         types |= {"profile": ProfileName, "lang": str | None}
     for name in [name for name in entries if name not in types][:1]:
-        lists = f" admire config {command} lists all." if "config" in known else ""
+        lists = f" admire config {command} lists all." if "config" in allowed else ""
         raise UserError(f"{where}: '{name}' is no setting.{nearest(name, [*types])}{lists}")
     fields: dict[str, Any] = {name: (types[name], ...) for name in entries}
     kind = create_model("Entries", __config__=STRICT, **fields)
@@ -230,7 +230,7 @@ def check_entries(
 
 
 def read_options(
-    file: Path, command: str, known: Mapping[str, Option], options: Values
+    file: Path, command: str, allowed: Mapping[str, Option], options: Values
 ) -> dict[str, Any]:
     """Return the settings of a command in a TOML file, by field.
 
@@ -244,7 +244,7 @@ def read_options(
     from admire.core.files import read_toml
     from admire.llm.address import check_named_in_file
 
-    values = check_entries(read_toml(file), command, known, file)
+    values = check_entries(read_toml(file), command, allowed, file)
     if "llm_url" not in options:
         check_named_in_file(values.get("llm_url"), file)
     if values.get("trust_remote_code") and not options.get("trust_remote_code"):

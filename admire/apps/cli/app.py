@@ -130,10 +130,10 @@ def load(words: Sequence[str]) -> None:
     from admire.apps.cli.options import add_options
 
     add_options(function, " ".join(names), everything="--help-all" in words)
-    text, found, examples = cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
+    text, has_examples, examples = cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
     function.__doc__ = re.sub(r"(?<=\S)\n(?: {8,})?(?=\S)", " ", text)
     command.help = None
-    if found:
+    if has_examples:
         command.help_epilogue = f"Examples:\n{examples}"
 
 

@@ -50,12 +50,12 @@ def search(
                 "confidence": sense.confidence,
                 "gloss": reading.gloss,
             }
-        found = content["pictures" if pictures else "texts"] = []
+        entries = content["pictures" if pictures else "texts"] = []
         for entry, score in result.entries:
             image = str(entry.image) if entry.image else None
             picture = {"image": image, "caption": entry.caption}
-            shown = picture if pictures else {"text": entry.caption}
-            found.append({"id": entry.name, "score": score} | shown)
+            fields = picture if pictures else {"text": entry.caption}
+            entries.append({"id": entry.name, "score": score} | fields)
         return print_json(content)
     title = f"{span}, {settings.query}"
     if reading:

@@ -349,8 +349,8 @@ def _candidate_cells(ranking: Ranking, prefix: str) -> Iterator[tuple[str, str, 
     for name in ranking.order:
         candidate, score = by_name[name]
         star = "★" if name == item.best else " "
-        shown = _short(name.removeprefix(prefix)) + " (tied)" * (name in ranking.tied)
-        yield f"{score:+z.2f}", star, shown, candidate.caption or ""
+        label = _short(name.removeprefix(prefix)) + " (tied)" * (name in ranking.tied)
+        yield f"{score:+z.2f}", star, label, candidate.caption or ""
 
 
 def _short(name: str) -> str:
