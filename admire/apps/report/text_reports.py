@@ -10,7 +10,7 @@ import pandas as pd
 
 from admire.apps.report.gallery import card_data, card_head, decided, pieces
 from admire.apps.report.plots import draw_plots
-from admire.apps.report.report import Report, file_name, short_name, run_names
+from admire.apps.report.report import Report, file_name, run_names, short_name
 from admire.apps.report.tables import figure_tables, long_texts, settings_table
 from admire.data.items import Item, item_keys
 from admire.data.languages import base_language, named_language
