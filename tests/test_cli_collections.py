@@ -54,6 +54,7 @@ def pictures(tmp_path: Path) -> Path:
     return tmp_path / "pictures"
 
 
+@pytest.mark.usefixtures("wide")
 def test_pictures_are_indexed_by_sight_and_found_with_path_and_caption(
     capsys, tmp_path, pictures, opened
 ):

@@ -84,6 +84,7 @@ def test_a_run_finds_its_data_from_any_folder(capsys, tmp_path, monkeypatch, wri
     assert (code, "--data" in err) == (0, False), err
 
 
+@pytest.mark.usefixtures("wide")
 def test_a_run_over_languages_is_scored_by_language_and_by_their_mean(
     capsys, tmp_path, write_table, opened
 ):
