@@ -90,6 +90,9 @@ def test_a_program_reads_where_the_run_is_and_its_figures(capsys, tmp_path, writ
     )
     assert f"Next: admire report '{out}' --data {data}\nNo gold: judge the items" in err
     assert err.endswith(f"admire score '{out}' --judgements judgements.json\n")
+    assert f"{out}: replaced a run that differed in data. Its replies are cached." in err
+    _, err = passed(capsys, "rank", data, "--query", "sentence", "--out", out)
+    assert "that differed in query." in err
 
 
 @pytest.mark.usefixtures("wide")

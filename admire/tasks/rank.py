@@ -146,7 +146,29 @@ def write_ranking(data: Data, out: Path, settings: Values) -> list[Path]:
 
     own, files = run_settings(settings), make(ItemFiles, settings)
     asking, workers = make(RequestOptions, settings), open_workers(settings, own.device)
-    return rank_file(data, out, own, files, asking=asking, workers=workers)
+    before = _inputs(out)
+    written = rank_file(data, out, own, files, asking=asking, workers=workers)
+    after = _inputs(out)
+    if differ := [name for name in before if before[name] != after.get(name)]:
+        log.warning(
+            "%s: replaced a run that differed in %s. Its replies are cached.",
+            *(out, ", ".join(differ)),
+        )
+    return written
+
+
+def _inputs(run: Path) -> dict[str, Any]:
+    """Return the data and settings of a run folder by name; nothing of one that is not there."""
+    from admire.pipeline.run_folder import read_record
+
+    try:
+        record = read_record(run)
+    except UserError:
+        return {}
+    settings: dict[str, Any] = dict(record.get("settings", {}))
+    scoring: dict[str, Any] = settings.pop("scoring", {})
+    data = record.get("source", {}).get("sha256")
+    return {"data": data, "limit": record.get("limit")} | scoring | settings
 
 
 def join_runs(runs: Sequence[Path], metrics: Sequence[str] = ()) -> Result:
