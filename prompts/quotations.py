@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -19,9 +20,7 @@ from admire.prompts import quoted
 RUN = 4
 """How many words in a row are a quotation."""
 DEEPEST = 200
-"""How deep JSON may be nested; Python's own limit is about 1,000."""
-STEP = 1 << 14
-"""After so many characters a text is cut, because json counts the lines before an error."""
+"""How deep JSON may be nested; Python's own limit differs by version."""
 
 
 def data_of(item: Item) -> tuple[str, ...]:
@@ -91,27 +90,23 @@ def json_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """
     decoder = json.JSONDecoder(parse_int=float, strict=False)  # int refuses many digits
     unreadable: set[int] = set()
-    cut = at = 0
+    at = 0
     while beginning := _BEGINNING.search(text, at):
         at = beginning.start()
-        if at > STEP:  # an error of json counts all lines before it
-            text, cut, at = text[at:], cut + at, 0
         end = at + 1
-        if cut + at not in unreadable:
-            value, stop = None, len(text)
-            try:
-                value, stop = decoder.raw_decode(text, at)
-            except json.JSONDecodeError as error:
-                stop = error.pos
-            except RecursionError:
-                pass
-            opened = [cut + place for place in _opened(text, at, stop)]
-            if value is not None and not opened:
-                yield cut + at, cut + stop, value
-                end = stop
-            # What begins at these places cannot be read either, for the same reason. To try it
-            # would take quadratic time.
+        if at not in unreadable:
+            # Brackets come first: json would take seconds for what is nested deep or not closed.
+            opened, stop = _brackets(text, at)
+            # What begins at these places is not closed either, or is too deep as well.
             unreadable.update(opened if len(opened) < DEEPEST else opened[: DEEPEST // 2])
+            try:
+                value = None if opened else decoder.decode(text[at:stop])
+            except json.JSONDecodeError as error:  # so cannot what contains this place
+                value = None
+                unreadable.update(_brackets(text, at, at + error.pos)[0])
+            if value is not None:
+                yield at, stop, value
+                end = stop
         at = end
 
 
@@ -119,20 +114,22 @@ _BEGINNING = re.compile(r'\{(?=\s*+["}])')
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[][{}]', re.DOTALL)
 
 
-def _opened(text: str, start: int, end: int) -> list[int]:
-    """Return where the objects and lists begin that JSON has opened and not closed at its end.
+def _brackets(text: str, start: int, end: int = sys.maxsize) -> tuple[list[int], int]:
+    """Return where an object's parts begin that are not closed, and where it ends.
 
-    There are at most :data:`DEEPEST`.
+    There are none if it is closed, and at most :data:`DEEPEST`.
     """
     opened: list[int] = []
     for bracket in _BRACKETS.finditer(text, start, end):
         if bracket[0] in "[{":
             opened.append(bracket.start())
         elif bracket[0] in "]}":
-            del opened[-1:]
+            opened.pop()
+            if not opened:
+                return [], bracket.end()
         if len(opened) == DEEPEST:
             break
-    return opened
+    return opened, len(text)
 
 
 def words_of(text: str) -> list[str]:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from itertools import count
@@ -180,7 +181,7 @@ def no_card() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def tried() -> Iterator[list[tuple]]:
-    """What of the network was asked for: it is refused."""
+    """What of the network was asked for: it is refused. Libraries swallow failures."""
     asked: list[tuple] = []
 
     def refuse(*address: object, **_: object) -> None:
@@ -190,6 +191,7 @@ def tried() -> Iterator[list[tuple]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket, "getaddrinfo", refuse)
         patch.setattr(socket, "create_connection", refuse)
+        patch.setattr(socket.socket, "connect", refuse)
         yield asked
 
 
@@ -250,6 +252,12 @@ def words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def blocks_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs rank two items at a time, so that a few have several blocks."""
+    monkeypatch.setattr("admire.pipeline.ranking.BLOCK", 2)
+
+
+@pytest.fixture
 def strict() -> Iterator[StrictServer]:
     """A chat server that checks what it is asked."""
     from strict_server import StrictServer
@@ -283,11 +291,11 @@ def official(
 
 
 @pytest.fixture
-def served(official: StrictServer, monkeypatch: pytest.MonkeyPatch) -> StrictServer:
+def served(official: StrictServer) -> StrictServer:
     """The same, which answers as the runs of served.py need."""
     from served import answer
 
-    monkeypatch.setattr(logging.getLogger("admire"), "handlers", [])  # of another test's command
+    logging.getLogger("admire").handlers.clear()  # of another test's command
     official.answer = answer
     return official
 
@@ -315,6 +323,18 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the real data in {SHARED}")
     return SHARED
+
+
+@contextmanager
+def full_disk(left: int = 1000) -> Iterator[None]:
+    """Files may not grow beyond so many bytes: what a write to a full disk does."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (left, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def refused(path: Path, *words: str, read: Callable[[Path], Any] = read_items) -> str:

@@ -8,7 +8,7 @@ from judges import ITEM, WORTHS, Judge, settings
 from lexica import SYNSETS, wordnet
 from PIL import Image
 from scipy import stats
-from toys import OWL, open_words
+from toys import OWL
 
 from admire import SAMPLES, Candidate, Item, UserError, rank, read_items, write_run
 from admire.apps.audit.audit import Audit, audit, check_order, evenness
@@ -184,8 +184,8 @@ def test_the_place_of_the_best_candidate_is_compared_with_chance():
     assert audit([replace(OWL, expected_order=None)]).best is None
 
 
-def test_equal_scores_are_counted_in_what_can_be_ranked(monkeypatch):
-    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", open_words)
+@pytest.mark.usefixtures("words")
+def test_equal_scores_are_counted_in_what_can_be_ranked():
     alike = replace(
         OWL,
         candidates=tuple(Candidate(f"{k}.png", caption="a night owl" + k * "!") for k in range(5)),

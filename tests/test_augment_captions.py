@@ -25,7 +25,7 @@ from admire.augment.captions import (
     write_rewritten,
 )
 from admire.data.limits import LIMITS
-from admire.prompts import quoted
+from admire.prompts import Prompts, quoted
 
 OWL = "An owl sits on a bare branch. Behind it there is a full moon in the background."
 LONG = (
@@ -205,15 +205,9 @@ def test_a_chat_model_is_asked_with_the_template():
     assert quoted(OWL) in llm.prompts[0]
 
 
-def test_model_and_template_are_the_identity(tmp_path: Path):
-    from admire.prompts import Prompts
-
+def test_a_template_of_ones_own_asks_for_the_paraphrase(tmp_path: Path):
     (tmp_path / "paraphrase_en.j2").write_text("Say it otherwise: {{ caption }}")
-    one = chat_rewriter(ScriptedChat(str, "a"))
-    assert one.identity == chat_rewriter(ScriptedChat(str, "a")).identity
-    assert one.identity != chat_rewriter(ScriptedChat(str, "b")).identity
-    own = chat_rewriter(ScriptedChat(str.upper, "a"), Prompts(tmp_path))
-    assert one.identity != own.identity
+    own = chat_rewriter(ScriptedChat(str.upper), Prompts(tmp_path))
     assert own.rewrite(["an owl"]) == ["SAY IT OTHERWISE: AN OWL"]
 
 

@@ -305,13 +305,13 @@ def slow_server(seconds: float) -> Iterator[str]:
 )
 def test_a_chat_server_is_kept_busy(seconds: float, parallel: int, share: float):
     with slow_server(seconds) as url:
-        llm = Session().bind(open_llm("openai:slow", url=url, parallel=parallel))
-        llm.ask(Question("to load the client"))
+        llm = open_llm("openai:slow", Session(parallel=parallel), url)
 
         def ask(number: int) -> Conversation[str]:
             (reply,) = yield [Question(f"{number} " + "word " * 300, purpose="senses")]
             return reply.text
 
+        converse([ask(-1)], llm)  # to load the client
         numbers = range(25 * parallel)
         taken, _ = measured(
             f"{parallel} at a time, {seconds:g} s each",

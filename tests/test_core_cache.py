@@ -3,9 +3,9 @@
 import signal
 import subprocess
 import sys
+import time
 import weakref
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -30,6 +30,7 @@ def test_where_one_entry_cannot_be_put_none_is(path):
 
 PUT_MANY = """
 import sys
+import time
 import weakref
 from pathlib import Path
 from admire.core.cache import Cache
@@ -86,13 +87,17 @@ def test_a_damaged_file_and_a_place_for_none_are_named_with_what_to_do(path, con
     assert path.read_bytes() == content
 
 
-def test_what_is_kept_is_counted_and_removed_by_model_and_age(path, monkeypatch):
-    cache = Cache(path)
-    for key, model, day in (("a", "e5", 1), ("b", "e5", 2), ("c", "gpt", 3)):
-        monkeypatch.setattr("admire.core.cache.time", SimpleNamespace(time=lambda day=day: day))
+def test_what_is_kept_is_counted_and_removed_by_model_and_age(path):
+    cache, times = Cache(path), [time.time()]
+    for key, model in (("a", "e5"), ("b", "e5"), ("c", "gpt")):
         cache.put(key, b"1234", model)
-    assert cache.by_model() == {"e5": Share(2, 8, 1, 2), "gpt": Share(1, 4, 3, 3)}
-    assert cache.clear("e5", before=2) == 1
-    assert cache.by_model() == {"e5": Share(1, 4, 2, 2), "gpt": Share(1, 4, 3, 3)}
+        times.append(time.time())
+    kept = cache.by_model()
+    e5, gpt = kept["e5"], kept["gpt"]
+    assert (e5[:2], gpt[:2]) == ((2, 8), (1, 4))
+    written = [times[0], e5.oldest, times[1], e5.newest, times[2], gpt.oldest, times[3]]
+    assert written == sorted(written)
+    assert cache.clear("e5", before=e5.newest) == 1
+    assert cache.by_model() == {"e5": Share(1, 4, e5.newest, e5.newest), "gpt": gpt}
     assert (cache.clear("gpt"), cache.clear(None)) == (1, 1)
     assert cache.by_model() == {}

@@ -1,5 +1,8 @@
 import logging
 import sys
+from collections.abc import Callable
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,28 +16,46 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-def test_plain_lines_say_how_far_long_work_has_come(log, monkeypatch):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Says whether stderr is a terminal."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    def be(is_terminal: bool) -> None:
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
+
+    return be
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The times that are told, first the first; then an hour later each time."""
+    times: list[float] = []
+    later = count(3600, 3600)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: times.pop(0) if times else next(later))
+    return times
+
+
+def test_plain_lines_say_how_far_long_work_has_come(log, clock, terminal):
+    terminal(False)
+    clock += [0, 1, 2]
     assert list(show_progress("ab", "Writing")) == ["a", "b"]  # short work has one line
     assert list(show_progress("", "Nothing")) == []
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1.0)
-    clock = iter([0, 0, 4, 100])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    assert list(show_progress(iter("abc"), "Reading", 3)) == ["a", "b", "c"]
+    clock += [0, 16, 17, 20, 36, 200]
+    assert list(show_progress(iter("abcde"), "Reading", 5)) == [*"abcde"]
     assert log.messages == [
         "Writing",
         "Reading",
-        "Reading: 0 of 3",
-        "Reading: 1 of 3, 4.0 s each, about 0:08 min left",
-        "Reading: 2 of 3, 50 s each, about 0:50 min left",
+        "Reading: 0 of 5",
+        "Reading: 3 of 5, 12 s each, about 0:24 min left",
+        "Reading: 4 of 5, 50 s each, about 0:50 min left",
     ]
 
 
 def test_a_terminal_gets_a_bar_and_a_program_that_only_uses_the_library_nothing(
-    log, monkeypatch, capsys
+    log, terminal, capsys
 ):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    terminal(True)
     for level in (logging.INFO, logging.WARNING):
         log.set_level(level, logger="admire")
         assert list(show_progress("ab", "Reading")) == ["a", "b"]
@@ -61,7 +82,7 @@ def test_a_listener_is_called_instead_and_can_stop_the_work(log):
     assert next(letters) == "b"
 
 
-def test_a_function_of_python_shows_progress_as_wanted(monkeypatch, capsys):
+def test_a_function_of_python_shows_progress_as_wanted(terminal, capsys):
     """Without the command line's INFO: on a terminal, or where it is asked for."""
 
     def work(progress: progress.Progress) -> str:
@@ -69,11 +90,10 @@ def test_a_function_of_python_shows_progress_as_wanted(monkeypatch, capsys):
             assert list(show_progress("ab", "Reading")) == ["a", "b"]
         return capsys.readouterr().err
 
-    monkeypatch.setenv("FORCE_COLOR", "1")
     told = []
-    for terminal in (False, True):
-        monkeypatch.setattr(sys.stderr, "isatty", lambda is_one=terminal: is_one, raising=False)
-        assert ("Reading" in work(None)) is terminal
+    for is_terminal in (False, True):
+        terminal(is_terminal)
+        assert ("Reading" in work(None)) is is_terminal
         assert work(False) == ""
         with progress_told_to(lambda *what: told.append(what)):
             assert work(None) == ""  # who listens around it hears it
@@ -82,6 +102,7 @@ def test_a_function_of_python_shows_progress_as_wanted(monkeypatch, capsys):
     assert told[6:] == told[:3]
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_notebook_shows_one_line_and_leaves_none(monkeypatch):
     display = pytest.importorskip("IPython.display", reason="needs the extra 'notebooks'")
     shown = []
@@ -89,8 +110,8 @@ def test_a_notebook_shows_one_line_and_leaves_none(monkeypatch):
         monkeypatch.setattr(
             display.DisplayHandle, name, lambda self, data, raw: shown.append(data["text/plain"])
         )
-    monkeypatch.setattr("admire.core.progress.in_notebook", lambda: True)
-    monkeypatch.setattr("admire.core.progress.SECONDS_BETWEEN_UPDATES", -1.0)
+    kernel = SimpleNamespace(kernel=None)
+    monkeypatch.setattr("IPython.get_ipython", lambda: kernel)
     with progress_as_wanted(None):
         assert list(show_progress("a", "Reading")) == ["a"]
         assert list(show_progress("b", "Writing")) == ["b"]

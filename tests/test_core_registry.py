@@ -2,8 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable
-from importlib.metadata import EntryPoint
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,18 +24,25 @@ pytestmark = pytest.mark.usefixtures("forgotten")
 
 
 @pytest.fixture
-def announce(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]:
+def announce(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str, str, str], None]]:
     """Announces an entry point, as a distribution that is installed does."""
-    announced = {kind: dict(points) for kind, points in registry._announced().items()}
+    (site := tmp_path / "site").mkdir()
+
+    def look_again() -> None:
+        registry._announced.cache_clear()
 
     def add(name: str, value: str, distribution: str) -> None:
-        kind, _, plain = name.partition(".")
-        point = {distribution: EntryPoint(name, value, "admire")}
-        announced[kind][plain] = {**announced[kind].get(plain, {}), **point}
+        (about := site / f"{distribution.replace('-', '_')}-1.0.dist-info").mkdir()
+        (about / "METADATA").write_text(f"Name: {distribution}\nVersion: 1.0\n")
+        (about / "entry_points.txt").write_text(f"[admire]\n{name} = {value}\n")
+        monkeypatch.syspath_prepend(site)
+        look_again()
 
-    monkeypatch.setattr(registry, "_announced", lambda: announced)
-    monkeypatch.setattr(registry.metadata, "version", lambda name: "1.0")
-    return add
+    yield add
+    monkeypatch.undo()
+    look_again()
 
 
 def length(item, reading):
@@ -79,6 +86,9 @@ def test_a_misspelt_name_is_told_the_nearest_and_all(capsys):
     register("ranker", "length")(length)
     with pytest.raises(UserError, match=r"Did you mean 'length'.*Available: embeddings, "):
         rank([OWL], admire.Settings(rankers=("lenght",)), llms=[says("Idiomatic")])
+    for named in ({"encoder": "lenght"}, {"llms": ["lenght"]}):
+        with pytest.raises(UserError, match=r"Unknown (encoder|chat model) 'lenght'.*Available: "):
+            rank([OWL], **{"encoder": WordEncoder(), "llms": [says("Literal")]} | named)
     with pytest.raises(UserError, match="'oops' is not a kind of plug-in"):
         register("oops", "length")
 
@@ -211,9 +221,11 @@ def test_a_plugin_that_ends_the_process_or_prints_at_its_import_spoils_nothing(
 
 
 @pytest.mark.parametrize("code", ["None", "0", "'text'"])
-def test_what_ends_the_process_elsewhere_is_named(capsys, monkeypatch, code):
-    register("task", "quit")(lambda: None)
-    monkeypatch.setattr(registry.Plugin, "open", lambda *_: exec(f"raise SystemExit({code})"))
+def test_what_ends_the_process_elsewhere_is_named(capsys, code):
+    @register("task", "quit")
+    class Quitting:
+        settings = property(lambda self: exec(f"raise SystemExit({code})"))
+
     message = ended(capsys, "task", "quit", "data")
     assert f"line 1: ended admire (SystemExit({code if code != 'None' else ''}" in message
 

@@ -4,12 +4,11 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
+from conftest import full_disk
 
 from admire.core.errors import UserError
 from admire.core.storage import (
@@ -32,18 +31,6 @@ def content(folder: Path) -> dict[str, str]:
         for path in folder.rglob("*")
         if path.is_file() and path.name != MARKER
     }
-
-
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """Files may not grow beyond a thousand bytes: what a write to a full disk does."""
-    resource = pytest.importorskip("resource")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def write(path: Path, text: str = "new") -> None:

@@ -4,10 +4,11 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
+from itertools import chain, islice
 from pathlib import Path
 
 import pandas as pd
@@ -15,14 +16,14 @@ import pytest
 from commands import hide, run
 
 from admire import SAMPLES, Settings, read_items
-from admire.apps.search import changes, write_index
-from admire.apps.search.encoding import encode_batches
+from admire.apps.search import Entry, write_index
+from admire.apps.search.encoding import Batch, encode_batches
 from admire.apps.search.index import export_index
 from admire.core.errors import UserError
 from admire.core.machine import cores
 from admire.core.progress import progress_told_to
 from admire.core.workers import STORE, SURROUNDINGS, Workers, map_processes
-from admire.encoders import open_encoder
+from admire.encoders import TextEncoder, open_encoder
 from admire.pipeline.run_blocks import rank_file
 from admire.pipeline.run_folder import read_record
 from admire.rankers.settings import RequestOptions
@@ -117,13 +118,12 @@ def test_without_units_nothing_is_started():
 
 
 def test_a_unit_of_a_killed_worker_is_done_by_another_and_one_that_kills_each_ends_the_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog, capfd
+    tmp_path: Path, caplog, capfd
 ):
-    monkeypatch.setattr("admire.core.workers.TRIES", 2)
     found = map_processes([0, 1, 2, 3, 4, 13, 5], partial(open_squares, tmp_path), TWO)
     assert [next(found) for _ in range(5)] == [0, 1, 4, 9, 16]
     assert (tmp_path / "killed").exists()
-    with pytest.raises(UserError, match="2 workers were lost by the same unit") as error:
+    with pytest.raises(UserError, match="3 workers were lost by the same unit") as error:
         next(found)
     assert error.value.settings == ("workers",)
     assert caplog.messages == ["Squares are large."]
@@ -174,22 +174,27 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_index_by_workers_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def by_workers(batches: Iterable[Sequence[Entry]], encoder: TextEncoder) -> Iterator[Batch]:
+    """Encode by workers, four entries at a time."""
+    entries = chain.from_iterable(batches)
+    return encode_batches(iter(lambda: [*islice(entries, 4)], []), encoder, workers=TWO)
+
+
+def test_index_by_workers_is_that_of_one_process(tmp_path: Path):
     (tmp_path / "pictures").mkdir()
     for picture in sorted((SAMPLES / "images").iterdir())[:10]:
         shutil.copy(picture, tmp_path / "pictures")
-    monkeypatch.setattr(changes, "BATCH", 4)
     tables = []
-    for name, options in (("one", {}), ("two", {"encode": partial(encode_batches, workers=TWO)})):
-        write_index(tmp_path / "pictures", open_encoder("sight"), tmp_path / name, **options)
+    for name, encode in (("one", encode_batches), ("two", by_workers)):
+        write_index(tmp_path / "pictures", open_encoder("sight"), tmp_path / name, encode=encode)
         export_index(tmp_path / name, tmp_path / f"{name}.parquet")
         tables.append(pd.read_parquet(tmp_path / f"{name}.parquet"))
     assert len(tables[0]) == 10
     pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
-def test_ranking_by_workers_is_that_of_one_process(tmp_path, cache, monkeypatch):
-    monkeypatch.setattr("admire.pipeline.ranking.BLOCK", 3)
+@pytest.mark.usefixtures("blocks_of_two")
+def test_ranking_by_workers_is_that_of_one_process(tmp_path, cache):
     replies = tmp_path / "replies.jsonl"
     said = [
         {"compound": item.compound, "sense": sense, "meaning": f"{sense} {item.sentence}"}

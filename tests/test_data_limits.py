@@ -19,8 +19,8 @@ from admire.augment.captions import read_rewritten
 from admire.data.limits import LIMITS, check_text
 from admire.data.submission import read_submission
 from admire.senses.dictionaries import Glossary
-from admire.senses.recorded import open_replies
-from admire.senses.sense import read_senses
+from admire.senses.recorded_replies import open_replies
+from admire.senses.sense_table import read_senses
 from admire.senses.task2a import read_uses
 from admire.tasks.retrieval.passages import read_passages
 from admire.tasks.sts.pairs import read_pairs

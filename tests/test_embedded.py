@@ -14,7 +14,7 @@ import pytest
 from conftest import Demo, run_demo
 
 from admire import SAMPLES, rank, read_items, read_submission
-from admire.llm import Question, open_llm
+from admire.llm import Question, ask, open_llm
 from admire.senses import Use, open_detector
 
 README = Path(__file__).parents[1] / "README.md"
@@ -101,10 +101,10 @@ def test_the_detector_finds_the_idiomatic_use_of_two_of_the_same_compound():
 def test_the_likelihood_of_a_reply_is_that_with_which_it_was_written():
     llm = open_llm("embedded")
     question = Question("What is a night owl? Answer in a few words.", max_tokens=12, logprobs=1)
-    written = llm.ask(question)
+    (written,) = ask(llm, question)
     assert llm.unbound._server().address.startswith("http://127.0.0.1:")  # others cannot ask it
-    unlike = llm.ask(Question(question.parts, target="Bananas are yellow."))
-    rated = llm.ask(Question(question.parts, target=written.text))
+    targets = "Bananas are yellow.", written.text
+    unlike, rated = ask(llm, *(Question(question.parts, target=target) for target in targets))
     assert [*map(sorted, rated.logprobs or ())] == [*map(sorted, written.logprobs or ())]
     told, expected, other = (
         np.mean([value for place in reply.logprobs or () for value in place.values()])

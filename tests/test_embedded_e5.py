@@ -4,7 +4,6 @@ import gc
 import os
 import subprocess
 import sys
-import weakref
 from importlib import metadata
 from pathlib import Path
 
@@ -12,10 +11,7 @@ import numpy as np
 import pytest
 from repeats import quickly
 
-from admire.core.cache import Opened
-from admire.embedded import e5 as e5_module
-from admire.embedded import onnx_session
-from admire.embedded.e5 import E5Encoder, E5StateEncoder, open_network
+from admire.embedded.e5 import _NETWORK, E5Encoder, E5StateEncoder, open_network
 from admire.encoders import Query
 
 TEXTS = ["a red bird", "a blue bird", "the sea at night", "an owl", "an old red boat"]
@@ -36,23 +32,22 @@ def test_e5_vectors_do_not_depend_on_their_company(e5: E5Encoder):
     assert (together == alone).all()
 
 
-def test_a_process_opens_the_network_once_and_nothing_that_holds_it_is_in_a_cycle(monkeypatch):
-    sessions, open_network = [], onnx_session.open_session
+def test_a_process_opens_the_network_once_and_nothing_that_holds_it_is_in_a_cycle(e5: E5Encoder):
+    from onnxruntime import InferenceSession
 
-    def open_session(*arguments, **named):
-        session = open_network(*arguments, **named)
-        sessions.append(weakref.ref(session))
-        return session
+    def count() -> int:
+        return sum(type(thing) is InferenceSession for thing in gc.get_objects())
 
-    monkeypatch.setattr(onnx_session, "open_session", open_session)
-    monkeypatch.setattr(e5_module, "_NETWORK", Opened(1))
-    for _ in range(3):
-        E5Encoder().encode_texts(TEXTS, role="query")
-    assert len(sessions) == 1
+    gc.collect()
     gc.disable()
     try:
-        e5_module._NETWORK.clear()
-        assert sessions[0]() is None
+        _NETWORK.clear()
+        before = count()
+        for _ in range(3):
+            E5Encoder().encode_texts(TEXTS, role="query")
+        assert count() == before + 1
+        _NETWORK.clear()
+        assert count() == before
     finally:
         gc.enable()
 

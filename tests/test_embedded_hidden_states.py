@@ -1,18 +1,22 @@
 """The embedded chat model's states at words in a text. The real model is never loaded."""
 
-from io import BytesIO
+import os
+import shutil
 from pathlib import Path
 
 import gguf
 import numpy as np
 import pytest
+from commands import run
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from admire.apps.catalogue import find_model
 from admire.core.errors import UserError
 from admire.core.storage import cache_dir
-from admire.embedded.hidden_states import StateEncoder
-from admire.embedded.qwen_model import GgufFile, to_numbers
+from admire.embedded.hidden_states import WEIGHTS, StateEncoder
+from admire.embedded.qwen_model import GgufFile
 from admire.encoders import Query
+from admire.llm.local import EMBEDDED_BYTES, embedded_file
 
 
 def write_qwen(path: Path, layers: int) -> Path:
@@ -59,11 +63,13 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def encoder(qwen: Path, monkeypatch: pytest.MonkeyPatch) -> StateEncoder:
-    """The encoder of its first two layers."""
+    """The encoder of its first two layers, in a file as large as the real model's."""
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tokenizers")
-    monkeypatch.setattr("admire.embedded.hidden_states.embedded_weights", lambda: qwen)
     monkeypatch.setattr("admire.embedded.hidden_states.LAYERS", 2)
+    embedded_file().parent.mkdir(parents=True)
+    shutil.copy(qwen, embedded_file())
+    os.truncate(embedded_file(), EMBEDDED_BYTES)
     return StateEncoder()
 
 
@@ -126,35 +132,15 @@ def test_a_prompt_stands_before_the_text(encoder: StateEncoder):
     assert np.abs(behind - alone).max() > 0.1
 
 
-def test_the_weights_are_written_once(encoder: StateEncoder):
-    (first,) = encoder.encode_queries([Query("a night owl")])
-    (written,) = (cache_dir() / "models").iterdir()
+def test_the_weights_are_written_once_when_the_model_is_pulled(encoder, capsys):
+    model, written = find_model("embedded-state"), cache_dir() / "models" / WEIGHTS
+    assert model.status() == "yes (converted at first use)"
+    assert run(capsys, "models", "pull", "embedded-state")[:2] == (0, f"{written}\n")
+    assert model.status() == f"yes (file {written})"
     before = written.stat().st_mtime_ns
-    (second,) = StateEncoder().encode_queries([Query("a night owl")])
-    assert (first == second).all()
-    assert [*(cache_dir() / "models").iterdir()] == [written]
+    encoder.encode_queries([Query("a night owl")])
+    assert {*(cache_dir() / "models").iterdir()} == {embedded_file(), written}
     assert written.stat().st_mtime_ns == before
-
-
-def test_after_ctrl_c_no_more_weights_are_converted(qwen: Path, monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("onnx")
-    from admire.embedded.qwen_model import QwenModel
-
-    converted = []
-
-    class Interrupted(BytesIO):
-        def write(self, content: bytes) -> int:
-            raise KeyboardInterrupt
-
-    def convert(*rows) -> np.ndarray:
-        converted.append(rows)
-        return to_numbers(*rows)
-
-    monkeypatch.setattr("admire.embedded.qwen_model.cores", lambda: 1)
-    monkeypatch.setattr("admire.embedded.qwen_model.to_numbers", convert)
-    with pytest.raises(KeyboardInterrupt):
-        QwenModel(GgufFile(qwen), 3, 64).write_weights(Interrupted())
-    assert len(converted) <= 3  # of 21 matrices
 
 
 def test_a_text_that_is_too_long_is_a_message(encoder: StateEncoder):

@@ -5,9 +5,11 @@ import shutil
 
 import pytest
 from clips import COMMIT, CPU, LONG, TEXTS, complaint, encode, labse, opened, same, texts_of
+from commands import run
 
 from admire.encoders import open_encoder
 from admire.encoders.mclip import IMAGE_TOWERS, MClipEncoder
+from admire.encoders.torch_models import LOADED
 
 pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "network")
@@ -59,7 +61,9 @@ def test_mclip_belongs_to_openais_tower_of_its_width(hub, copied, width, tower, 
     assert open_clip.pretrained.get_pretrained_cfg(model, tag)["quick_gelu"] is True
 
 
-def test_what_is_not_cached_is_fetched_file_by_file(hub, tiny, monkeypatch, mclip_folder, tmp_path):
+def test_what_is_not_cached_is_fetched_file_by_file(
+    hub, tiny, monkeypatch, mclip_folder, tmp_path, capsys
+):
     local, remote = (labse(tmp_path / name, mclip_folder / "image") for name in ("here", "there"))
     base = (remote / "LaBSE").rename(tmp_path / "base")
     shutil.rmtree(remote / "image")
@@ -70,6 +74,13 @@ def test_what_is_not_cached_is_fetched_file_by_file(hub, tiny, monkeypatch, mcli
     assert same(encoder.encode_texts(TEXTS, role="query"), encode(f"mclip:{local}"))
     # Of the base model, which is larger than M-CLIP itself, the config is enough.
     assert [name for place, name, _ in hub.asked if place.endswith("/LaBSE")] == ["config.json"]
+    for _ in range(2):  # at the second time the vector is known; the weights may not be here
+        LOADED.clear()
+        shutil.rmtree(hub.cache / "models--M-CLIP--LABSE-Vit-L-14")
+        hub.asked.clear()
+        pulled = run(capsys, "models", "pull", "mclip:LABSE-Vit-L-14")[:2]
+        assert pulled == (0, f"{hub.cache}\n")
+        assert "pytorch_model.bin" in {name for _, name, _ in hub.asked}
     hub.online.clear()
     asked = len(hub.asked)
     assert same(encode("mclip:LABSE-Vit-L-14", ["my owl"]), encode(f"mclip:{local}", ["my owl"]))

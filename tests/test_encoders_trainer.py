@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import full_disk
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 for package in ("sentence_transformers", "datasets", "accelerate"):
@@ -169,31 +170,34 @@ def test_some_weights_can_have_a_learning_rate_of_their_own(folder, tmp_path):
     assert len(still) < len(moved) / 2
 
 
-def test_the_learning_rate_rises_for_some_steps_or_for_a_share_of_all(
-    folder, tmp_path, monkeypatch
-):
-    seen: list[float] = []
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
+    """The groups of weights at each step of the optimizer, which does nothing."""
+    steps: list[list[dict[str, Any]]] = []
 
     def step(self: torch.optim.Optimizer, *_: object, **__: object) -> None:
-        seen.append(self.param_groups[0]["lr"] / QUICK.learning_rate)
+        steps.append([dict(group) for group in self.param_groups])
 
     monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    return steps
+
+
+def test_the_learning_rate_rises_for_some_steps_or_for_a_share_of_all(folder, tmp_path, steps):
     for warmup in (3, 0.5, 0.0):  # of 6 steps
         fitted(folder, tmp_path / "out", figures(0, 1, 2, 3), replace(QUICK, warmup=warmup))
     rises, falls = [0, 1 / 3, 2 / 3, 1, 2 / 3, 1 / 3], [k / 6 for k in range(6, 0, -1)]
-    assert seen == pytest.approx([*rises, *rises, *falls])
+    rates = [groups[0]["lr"] / QUICK.learning_rate for groups in steps]
+    assert rates == pytest.approx([*rises, *rises, *falls])
 
 
 def test_norms_and_biases_do_not_decay_nor_do_weights_with_a_rate_of_their_own(
-    folder, tmp_path, monkeypatch
+    folder, tmp_path, steps
 ):
-    seen: list[list[dict[str, Any]]] = []
-    monkeypatch.setattr(torch.optim.AdamW, "step", lambda self, *_: seen.append(self.param_groups))
     settings, rates = replace(QUICK, epochs=1, weight_decay=0.1), {r"word_embeddings": 1e-4}
     fitted(folder, tmp_path / "out", figures(0, 1), settings, learning_rates=rates)
-    found = [(group["initial_lr"], group["weight_decay"]) for group in seen[0]]
+    found = [(group["initial_lr"], group["weight_decay"]) for group in steps[0]]
     assert found == [(2e-3, 0.1), (2e-3, 0.0), (1e-4, 0.0)]
-    norms, (embeddings,) = seen[0][1]["params"], seen[0][2]["params"]
+    norms, (embeddings,) = steps[0][1]["params"], steps[0][2]["params"]
     assert ({weight.ndim for weight in norms}, embeddings.ndim) == ({1}, 2)
 
 
@@ -247,12 +251,8 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_computed(fol
     assert (tmp_path / "out" / "thesis.txt").read_text() == "years of work"
 
 
-def test_a_full_disk_ends_with_one_message(folder, tmp_path, monkeypatch):
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError("PytorchStreamWriter failed writing")
-
-    monkeypatch.setattr(SentenceTransformer, "save_pretrained", fail)
-    with pytest.raises(UserError, match="out: cannot be written"):
+def test_a_full_disk_ends_with_one_message(folder, tmp_path):
+    with full_disk(), pytest.raises(UserError, match="out: cannot be written"):
         fitted(folder, tmp_path / "out", figures(0, 1))
 
 

@@ -29,7 +29,7 @@ from admire.core.progress import visible
 from admire.llm import Reply
 from admire.prompts import FOLDER, Prompts, quoted
 from admire.rankers.pointwise import read_letters
-from admire.senses.meaning import describe
+from admire.senses.describing import describe
 from admire.tasks.sts.evaluation import rate
 from admire.tasks.sts.pairs import Pair
 

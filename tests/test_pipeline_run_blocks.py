@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,10 @@ import pytest
 from commands import passed
 from conftest import manifest_row
 from strict_server import Body, StrictServer, prompt_of
-from toys import open_words
 
 from admire import Settings, UserError, rank, read_items, write_run
+from admire.core.progress import progress_told_to
 from admire.core.storage import cache_dir
-from admire.pipeline.run import RankingPipeline
 from admire.pipeline.run_blocks import rank_file
 from admire.pipeline.run_folder import read_run
 
@@ -22,10 +22,7 @@ COMPOUNDS = ("night owl", "cold feet", "pipe dream", "black sheep", "hot air", "
 TIMES = ("started", "finished", "seconds")
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admire.pipeline.ranking.BLOCK", 2)
-    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", open_words)
+pytestmark = pytest.mark.usefixtures("words", "blocks_of_two")
 
 
 @pytest.fixture
@@ -80,15 +77,16 @@ def test_blocks_leave_the_files_of_a_whole_run(tmp_path, data, settings):
     ],
 )
 def test_a_bad_row_of_a_later_block_is_told_before_the_first(
-    tmp_path, monkeypatch, data, settings, change, message
+    tmp_path, data, settings, change, message
 ):
     rows = [json.loads(line) for line in data.read_text().splitlines()]
     rows[5] |= change
     data.write_text("\n".join(map(json.dumps, rows)))
-    monkeypatch.setattr(RankingPipeline, "rank_block", None)
-    with pytest.raises(UserError) as caught:
+    told: list[Any] = []
+    with pytest.raises(UserError) as caught, progress_told_to(lambda *what: told.append(what)):
         rank_file(data, tmp_path / "run", settings)
     assert message in str(caught.value)
+    assert told == []
 
 
 ASKED = 7
@@ -119,33 +117,26 @@ def test_answers_that_cannot_be_read_end_a_run_in_its_first_block_alone(
     assert "no reply about 'pipe dream' could be parsed" in caplog.text
 
 
-def test_the_command_prints_what_a_whole_run_prints(capsys, tmp_path, monkeypatch, data, settings):
-    monkeypatch.setattr("admire.apps.cli.output.SHOWN", 3)
-    # Else a scale would be measured on the first block.
-    command = ["rank", data, "--llm", settings.llms[0], "--sense", "given", "--standardise", "item"]
-    printed = []
-    for size in (2, 512):
-        monkeypatch.setattr("admire.pipeline.ranking.BLOCK", size)
-        out, _ = passed(capsys, *command, "--out", tmp_path / "run")
-        printed.append(out)
-    assert printed[0] == printed[1]
-    assert [t for t in ("… and 4 more", "top1", "pipe dream") if t not in printed[0]] == []
-    assert "black sheep" not in printed[0]
+def test_the_command_prints_the_first_rankings_of_the_folder(capsys, tmp_path, data, settings):
+    rows = data.read_text()
+    data.write_text("\n".join(rows.replace("again", f"again {k} times") for k in range(4)))
+    command = ("rank", data, "--llm", settings.llms[0], "--sense", "given")
+    out, _ = passed(capsys, *command, "--out", tmp_path / "run")
+    assert [t for t in ("… and 8 more", "top1") if t not in out] == []
+    assert len(re.findall(r"^│ big fish ", out, re.MULTILINE)) == 3
 
 
 def test_a_stop_leaves_caches_alone_and_the_same_command_asks_only_the_rest(
-    tmp_path, monkeypatch, data, served: StrictServer, caplog
+    tmp_path, data, served: StrictServer, caplog
 ):
-    def pressed(run: RankingPipeline, items: list[Any], **named: Any) -> Any:
-        if items[0].compound == "hot air":
-            raise KeyboardInterrupt
-        return rank_block(run, items, **named)
+    votes = count()
 
-    rank_block = RankingPipeline.rank_block
-    with monkeypatch.context() as patch:
-        patch.setattr(RankingPipeline, "rank_block", pressed)
-        with pytest.raises(KeyboardInterrupt):
-            rank_file(data, tmp_path / "run", SERVED)
+    def press(task: str, done: int, total: int) -> None:
+        if task.startswith("Asking for the sense") and not done and next(votes) == 2:
+            raise KeyboardInterrupt
+
+    with progress_told_to(press), pytest.raises(KeyboardInterrupt):
+        rank_file(data, tmp_path / "run", SERVED)
     assert "4 of 7 items are done." in caplog.text
     assert [path for path in tmp_path.iterdir() if "run" in path.name] == []
     assert len(served.requests) == 4 * ASKED + 1
@@ -154,13 +145,8 @@ def test_a_stop_leaves_caches_alone_and_the_same_command_asks_only_the_rest(
     assert len(read_run(tmp_path / "run").rankings) == 7
 
 
-def test_data_that_are_changed_meanwhile_leave_no_run(tmp_path, monkeypatch, data, settings):
-    def changing(*arguments: Any, **named: Any) -> Any:
-        data.write_text(data.read_text() + "\n")
-        return rank_block(*arguments, **named)
-
-    rank_block = RankingPipeline.rank_block
-    monkeypatch.setattr(RankingPipeline, "rank_block", changing)
-    with pytest.raises(UserError, match="changed while it was being ranked"):
+def test_data_that_are_changed_meanwhile_leave_no_run(tmp_path, data, settings):
+    change = progress_told_to(lambda *_: data.write_text(data.read_text() + "\n"))
+    with change, pytest.raises(UserError, match="changed while it was being ranked"):
         rank_file(data, tmp_path / "run", settings)
     assert not (tmp_path / "run").exists()

@@ -17,7 +17,7 @@ from strict_server import SLOW, Answer, Body, StrictServer, prompt_of
 from toys import WordEncoder, open_words
 
 from admire import Settings, UserError, rank, write_run
-from admire.llm.session import NUMBER
+from admire.llm.probes import NUMBER
 from admire.pipeline.run_folder import read_run
 
 FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SLOW)]
@@ -203,6 +203,7 @@ def test_what_cannot_be_read_is_asked_again_once_the_server_is_repaired(
     ("sense", "reply", "message"),
     [
         ("vote", None, "none of the 20 votes could be parsed"),
+        ("vote", "Idiomatic", "none of the 8 meanings is"),
         ("given", "Banana! 🍌", "none of the 8 meanings is"),
         ("given", '{"answer": "yes"}', "none of the 8 meanings is"),
     ],

@@ -10,6 +10,7 @@ import pytest
 from toys import OWL, PAPER, WordEncoder, explains, says
 
 from admire import Settings, UserError, rank, rank_one
+from admire.core.registry import register
 from admire.core.storage import cache_dir
 from admire.encoders import TextEncoder, Vectors
 from admire.llm import ChatModel, Question, Reply
@@ -63,23 +64,16 @@ def test_pictures_are_paths_bytes_or_pils_and_models_of_ones_own_need_one_method
     assert kept == [candidate.image for candidate in ranking.item.candidates]  # by content
 
 
-def test_captions_alone_and_with_some_pictures(tmp_path):
-    captions = [candidate.caption for candidate in OWL.candidates]
-    run = rank_one(*ASKED, captions=captions, settings=PAPER, llms=[says("Literal")],
-                   encoder=WordEncoder(), language="pt-br")  # fmt: skip
-    assert run.rankings[0].order[0] == "candidate1"
-    assert run.rankings[0].item.language == "pt-br"
-
-
 @pytest.mark.parametrize("series", [tuple, pd.Series, lambda them: np.array(them, dtype=object)])
 def test_captions_and_pictures_may_be_columns_or_arrays(series):
     Image = pytest.importorskip("PIL.Image")  # noqa: N806
     captions, pictures = series(["An owl.", "A lamp."]), [Image.new("L", (4, 4)), np.nan]
-    run = rank_one(*ASKED, series(pictures), captions, settings=PAPER, llms=[says("Literal")],
-                   encoder=WordEncoder())  # fmt: skip
-    candidates = run.rankings[0].item.candidates
-    assert [candidate.caption for candidate in candidates] == ["An owl.", "A lamp."]
-    assert [bool(candidate.image) for candidate in candidates] == [True, False]
+    models = {"settings": PAPER, "llms": [says("Literal")], "encoder": WordEncoder()}
+    item = rank_one(*ASKED, series(pictures), captions, **models).rankings[0].item
+    assert [candidate.caption for candidate in item.candidates] == ["An owl.", "A lamp."]
+    assert [bool(candidate.image) for candidate in item.candidates] == [True, False]
+    (alone,) = rank_one(*ASKED, captions=captions, language="pt-br", **models).rankings
+    assert (alone.order[0], alone.item.language) == ("candidate1", "pt-br")
 
 
 def closed(of_file: bool, folder: Path) -> object:
@@ -127,28 +121,12 @@ def test_what_is_not_taken_names_the_argument(arguments, message):
         rank_one(**{"compound": "owl", "sentence": "An owl."} | arguments)
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("encoder", "nonsense", "Unknown encoder 'nonsense'"),
-        ("llms", ["nonsense"], "Unknown chat model 'nonsense'"),
-    ],
-)
-def test_models_that_are_not_taken_name_the_argument(option, value, message):
-    given = {"llms": [says("Literal")], "encoder": WordEncoder(), option: value}
-    with pytest.raises(UserError, match=message):
-        rank([OWL], **given)
-
-
-def test_a_name_in_place_of_an_object_stands_in_the_settings(monkeypatch):
-    opened = []
-    monkeypatch.setattr(
-        "admire.rankers.run_encoders.open_encoder",
-        lambda name, **_: opened.append(name) or WordEncoder(),
-    )
-    run = rank([OWL], Settings(sense="vote"), llms=[explains("Idiomatic")], encoder="e5")
-    assert opened == ["e5"]
-    assert run.record["settings"]["encoder"] == ["e5"]
+@pytest.mark.usefixtures("forgotten")
+def test_a_name_in_place_of_an_object_stands_in_the_settings():
+    register("encoder", "toy")(WordEncoder)
+    run = rank([OWL], Settings(sense="vote"), llms=[explains("Idiomatic")], encoder="toy")
+    assert run.record["settings"]["encoder"] == ["toy"]
+    assert run.record["models"]["encoders"]["caption"][0]["identity"] == "words:1"
 
 
 def test_a_function_hears_the_progress_of_a_run():

@@ -1,16 +1,18 @@
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
-from unittest.mock import Mock
+from typing import Any
 
 import numpy as np
 import pytest
 from commands import passed, run
+from conftest import admire_row
 from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
 
-from admire import SAMPLES, Candidate, Item, Run, Scoring, Settings, UserError, rank, write_run
+from admire import Candidate, Item, Run, Scoring, Settings, UserError, rank, write_run
 from admire.core.choices import Track
 from admire.pipeline.fusion import fuse
 from admire.pipeline.run_folder import read_cosines, read_record
@@ -132,25 +134,18 @@ def chats() -> list[ScriptedChat]:
 
 
 def pictured_run(
-    folder: Path, track: Track | None, scoring: Scoring, *encoders: WordEncoder
+    folder: Path, scoring: Scoring, track: Track | None = None, **encoders: Any
 ) -> Run:
     return rank(
         [pictured(folder, k) for k in range(5)],
         Settings(sense="vote", meanings="gloss", votes=3, track=track, scoring=scoring),
         llms=chats(),
-        encoder=[PictureEncoder(), *encoders],
+        **{"encoder": PictureEncoder()} | encoders,
     )
 
 
-def apart_run(folder: Path, scoring: Scoring) -> Run:
-    """Captions have an encoder of their own."""
-    return rank(
-        [pictured(folder, k) for k in range(5)],
-        Settings(sense="vote", meanings="gloss", votes=3, scoring=scoring),
-        llms=chats(),
-        encoder=PictureEncoder(),
-        caption_encoder=OtherWords(),
-    )
+APART = {"caption_encoder": OtherWords()}
+TWO = {"encoder": [PictureEncoder(), OtherWords()]}
 
 
 def described_run(folder: Path, scoring: Scoring) -> Run:
@@ -180,19 +175,9 @@ SOME = Scoring.paper(contrast=1, texts=("scene", "literal2", "literal_scene"))
 @pytest.mark.parametrize(
     ("ranked", "recorded", "encoders", "tried"),
     [
-        (
-            lambda f, scoring: pictured_run(f, "image+caption", scoring),
-            RECORDED,
-            1,
-            scorings(2)[::19],
-        ),
-        (apart_run, RECORDED, 2, scorings(2, 2)[::13]),
-        (
-            lambda f, scoring: pictured_run(f, None, scoring, OtherWords()),
-            RECORDED,
-            1,
-            scorings(2)[::19],
-        ),
+        (partial(pictured_run, track="image+caption"), RECORDED, 1, scorings(2)[::19]),
+        (partial(pictured_run, **APART), RECORDED, 2, scorings(2, 2)[::13]),
+        (partial(pictured_run, **TWO), RECORDED, 1, scorings(2)[::19]),
         (described_run, Scoring.paper(), 1, [*DESCRIBED[::43], SOME]),
     ],
     ids=["both", "captions apart", "two encoders", "both senses described"],
@@ -228,15 +213,13 @@ def tune(capsys: pytest.CaptureFixture[str], folder: Path) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize(("track", "encoders"), [(None, 2), ("image", 1)])
+@pytest.mark.parametrize(
+    ("track", "encoders", "made"),
+    [(None, 2, partial(pictured_run, **APART)), ("image", 1, partial(pictured_run, track="image"))],
+)
 def test_tune_prints_options_that_give_what_it_promises(
-    capsys, monkeypatch, tmp_path, track, encoders
+    capsys, tmp_path, write_table, words, track, encoders, made
 ):
-    def made(folder: Path, scoring: Scoring) -> Run:
-        if encoders == 2:
-            return apart_run(folder, scoring)
-        return pictured_run(folder, track, scoring)
-
     write_run(made(tmp_path, RECORDED), tmp_path / "run")
     options = tune(capsys, tmp_path / "run")
     assert ("--image-weight" in options) == (track is None)
@@ -248,10 +231,15 @@ def test_tune_prints_options_that_give_what_it_promises(
     tried = scorings(1 if track else 2, encoders)
     noise = read_record(tmp_path / "run")["noise"]
     best = tried[cross_validate(items, rescore_all(parts, tried, noise))[1]]
-    ranked = Mock(side_effect=UserError("That is enough."))
-    monkeypatch.setattr("admire.pipeline.run_blocks.rank_file", ranked)
-    run(capsys, "rank", SAMPLES, *options.split())
-    assert ranked.call_args.args[2].scoring == best
+    ranked = (
+        "rank",
+        write_table(admire_row("owl1", sentence="An owl1.")),
+        "--llm",
+        f"run:{tmp_path / 'run'}",
+    )
+    passed(capsys, *ranked, *options.split(), "--out", tmp_path / "ranked")
+    kept = read_record(tmp_path / "ranked")["settings"]["scoring"]
+    assert kept == json.loads(json.dumps(asdict(best)))
     found = made(tmp_path, best)
     assert rescored(tmp_path / "run", best) == [r.order for r in found.rankings]
     paper = made(tmp_path, tried[0])
@@ -260,7 +248,7 @@ def test_tune_prints_options_that_give_what_it_promises(
 
 def test_tune_keeps_a_default_that_other_compounds_would_make_worse(capsys, tmp_path):
     """Each compound wants what the others do not, and the run already has it."""
-    write_run(pictured_run(tmp_path, "image", RECORDED), tmp_path / "run")
+    write_run(pictured_run(tmp_path, RECORDED, "image"), tmp_path / "run")
     path = tmp_path / "run" / "items.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     gold = [row | {"expected_order": row["order"]} for row in rows]
@@ -277,7 +265,7 @@ def test_tune_keeps_a_default_that_other_compounds_would_make_worse(capsys, tmp_
 def test_a_run_without_glosses_of_literal_uses_tells_nothing_of_the_soft_gate(
     capsys, tmp_path, scoring, expected
 ):
-    write_run(pictured_run(tmp_path, None, scoring), tmp_path / "run")
+    write_run(pictured_run(tmp_path, scoring), tmp_path / "run")
     assert gates(read_cosines(tmp_path / "run")[1]) == expected
     assert "soft" in expected or "--gate hard" in tune(capsys, tmp_path / "run")
 

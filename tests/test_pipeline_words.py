@@ -50,7 +50,7 @@ def data(tmp_path: Path) -> Path:
 def chat(monkeypatch: pytest.MonkeyPatch) -> ScriptedChat:
     """Toys in place of the models that the embedded profile opens."""
     chat = ScriptedChat(lambda prompt: RIVER if '"bank erosion", "def' in prompt else "?")
-    monkeypatch.setattr("admire.pipeline.chat_stage.open_models", opens(chat))
+    opens(monkeypatch, chat)
     encoder = PicturesThatSay()
     monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", opener(encoder))
     return chat

@@ -5,12 +5,16 @@ import shutil
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import passed, run
+from pydantic import BaseModel
 
 import admire
+from admire.apps.cli import options
 from admire.core import registry
+from admire.llm import ChatModel, Question, Reply
 
 SOURCES = Path(__file__).parent / "plugins"
 CHOSEN = (
@@ -94,3 +98,31 @@ def test_a_file_of_settings_and_a_dry_run_take_the_names(capsys, tmp_path):
         2,
         "admire: overlap_yes cannot be 0.0: it should be greater than 0. (--overlap-yes)",
     )
+
+
+def test_every_command_that_asks_passes_on_how_and_the_settings_of_plugins(capsys, tmp_path):
+    opened: list[tuple[Any, ...]] = []
+
+    class OwnSettings(BaseModel):
+        word: str = "Idiomatic"
+
+    @registry.register("chat", "own", settings=OwnSettings)
+    class Own(ChatModel):
+        name = identity = "own"
+        free = True
+
+        def __init__(self, settings: OwnSettings, timeout: float | None, parallel: int | None):
+            opened.append((settings.word, timeout, parallel))
+
+        def ask(self, question: Question) -> Reply:
+            return Reply(opened[-1][0])
+
+    for words in ("rank", "one", "sense", "search", "retrieve", "sts", "serve", "train head"):
+        run(capsys, *words.split(), "--help")
+    asking = {name for name, known in options.SETTINGS.items() if {"llm", "llms"} & {*known}}
+    assert {"rank", "one", "sense", "search", "retrieve", "sts", "serve", "train head"} <= asking
+    assert asking <= {name for name, known in options.SETTINGS.items() if "parallel" in known}
+    call = ("sense", admire.SAMPLES, "--llm", "own", "--out", tmp_path / "senses.tsv", "--json")
+    out, _ = passed(capsys, *call, "--own-word", "Literal", "--timeout", "5", "--parallel", "2")
+    assert {row["predicted_type"] for row in json.loads(out)["senses"]} == {"literal"}
+    assert opened == [("Literal", 5.0, 2)]

@@ -12,7 +12,9 @@ from admire import Item, Scoring, Settings, plan, rank
 from admire.core.registry import PluginError, register
 from admire.llm import ChatModel, Question, Reply
 from admire.pipeline.forecast import imagine
-from admire.senses.meaning import Meaning
+from admire.rankers import Judgement, Ranker
+from admire.senses import Known, Recording
+from admire.senses.sense import likelier
 
 ITEMS = [
     Item(compound, f"A {compound} again.", sentence_type="idiomatic", candidates=OWL.candidates)
@@ -96,17 +98,36 @@ def test_a_dry_run_counts_what_is_asked_if_replies_are_as_imagined_and_never_les
     assert answers or model.asked == told
 
 
-@pytest.mark.parametrize("data", [None, ("bird.png",), 7])
-def test_a_recorded_model_without_an_order_is_blamed(data):
+@pytest.mark.parametrize("order", [("bird.png",), 7])
+def test_a_recording_with_a_wrong_order_is_blamed(order):
     @register("chat", "own")
-    class Own(ChatModel):
-        name = identity = "own"
-        recorded = True
+    class Own(Recording):
+        def known(self, item: Item) -> Known:
+            return Known("idiomatic", {"idiomatic": "late riser"})
 
-        def ask(self, question: Question) -> Reply:
-            meant = question.purpose != "ranking"
-            return Reply("Well", data=Meaning("late riser") if meant else data)
+        def order(self, item: Item) -> Any:
+            return order
 
-    settings = Settings(llms=("own",), rankers=("listwise",), sense="given")
-    with pytest.raises(PluginError, match="'cold feet': the chat model 'own' raised"):
+    settings = Settings(llms=("own",), rankers=("listwise",))
+    with pytest.raises(PluginError, match="'own' raised"):
         rank(ITEMS, settings)
+
+
+def test_a_ranker_that_is_called_as_a_method_of_senses_decides_them_or_not():
+    """Its name says nothing: here the votes do not decide, although it is called "vote"."""
+
+    @register("ranker", "vote")
+    class Own(Ranker):
+        decides_senses = True
+
+        def scores(self, item, reading):
+            yield [Question("Which sense?", purpose="ranking")]
+            scores = tuple(range(len(item.candidates)))
+            return Judgement("", "", scores, (), sense=likelier(0.1, "given"))
+
+    for sense, decided, votes in (("auto", "literal", 0), ("vote", "idiomatic", 15)):
+        model = Model()
+        run = rank(ITEMS, Settings(rankers=("vote",), sense=sense), llms=[model])
+        assert {ranking.predicted_type for ranking in run.rankings} == {decided}
+        assert model.asked["senses"] == votes
+        assert model.asked["ranking"] == 1

@@ -8,7 +8,7 @@ from toys import OWL, WordEncoder, explains
 
 from admire import UserError, rank, read_run, write_run
 from admire.llm import ChatModel, Question, Reply, Session, open_llm
-from admire.llm.session import DIGITS, NUMBER
+from admire.llm.probes import DIGITS, NUMBER
 from admire.pipeline.forecast import plan
 
 LIKELIHOODS = {

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from PIL import Image
-from toys import PictureEncoder
+from toys import Looking, PictureEncoder
 
 from admire.apps.search import (
     Changes,
@@ -19,7 +19,6 @@ from admire.apps.search import (
     write_index,
 )
 from admire.core.errors import UserError
-from admire.data.image_files import read_image
 from admire.data.items import Candidate
 
 LATE = ["Someone who works late at night.", "A bird on a branch.", "A night owl on a branch."]
@@ -162,14 +161,9 @@ def test_pictures_inside_parquet_files_are_indexed(monkeypatch, tmp_path, make, 
 
 
 def test_a_damaged_picture_in_a_parquet_file_is_named(tmp_path, caplog):
-    class Looks(PictureEncoder):
-        def encode_images(self, images):
-            shown = [str(read_image(image).size) for image in images]
-            return self.encode_texts(shown, role="document")
-
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     source = bytes_rows(tmp_path, [(tmp_path / "a.png").read_bytes()] * 2 + [b"x", b"", b"y"])
-    assert write_index(source, Looks(), tmp_path / "index") == Changes(2, 2, 0, 3)
+    assert write_index(source, Looking(), tmp_path / "index") == Changes(2, 2, 0, 3)
     assert f"3 left out, such as {source}/3: is not a picture in" in caplog.text
 
 

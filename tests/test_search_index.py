@@ -5,8 +5,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -14,27 +16,27 @@ from unittest.mock import Mock
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import full_disk
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import PictureEncoder, WordEncoder
+from toys import Looking, PictureEncoder, WordEncoder
 
 from admire.apps.search import (
     Changes,
     Entry,
     Index,
     add_to_index,
-    changes,
     index_texts,
     lance_table,
     open_index,
     remove_from_index,
     write_index,
 )
-from admire.apps.search.encoding import EncoderRecord
+from admire.apps.search.encoding import Batch, EncoderRecord, encode_batches
 from admire.apps.search.index import EntriesInMemory, export_index
 from admire.core.errors import UserError
 from admire.data.items import Candidate
-from admire.encoders import Vectors
+from admire.encoders import TextEncoder, Vectors
 from admire.encoders.cached import CachedEncoder
 from admire.encoders.windows import Windows
 
@@ -70,6 +72,12 @@ class Counting(PictureEncoder):
         return super().encode_images(images)
 
 
+def in_pairs(batches: Iterable[Sequence[Entry]], encoder: TextEncoder) -> Iterator[Batch]:
+    """Encode two entries at a time, so that a few have several batches."""
+    entries = chain.from_iterable(batches)
+    return encode_batches(iter(lambda: [*islice(entries, 2)], []), encoder)
+
+
 def put(folder: Path, pictures: dict[str, str] = PICTURES) -> Path:
     for name, shows in pictures.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -79,12 +87,15 @@ def put(folder: Path, pictures: dict[str, str] = PICTURES) -> Path:
     return folder
 
 
-@pytest.fixture
-def texts(tmp_path: Path) -> Path:
-    path = tmp_path / "texts.jsonl"
-    rows = [json.dumps({"id": text.name, "text": text.caption}) for text in TEXTS]
+def write_texts(path: Path, texts: Sequence[Candidate]) -> Path:
+    rows = [json.dumps({"id": text.name, "text": text.caption}) for text in texts]
     path.write_text("\n".join(rows))
     return path
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    return write_texts(tmp_path / "texts.jsonl", TEXTS)
 
 
 @pytest.fixture
@@ -162,10 +173,12 @@ def test_search_sorts_by_the_sum_of_standardised_cosines(size: int, k: int, seed
     assert best == sorted(best, key=lambda number: (-round(expected[number], 6), number))
 
 
-def test_an_index_answers_as_its_texts_in_memory_do(monkeypatch, tmp_path, texts):
-    monkeypatch.setattr(lance_table, "BLOCK", 3)
-    expected = search_all(index_texts(TEXTS, WordEncoder()))
-    assert write_index(texts, WordEncoder(), tmp_path / "index") == Changes(4, 4, 0, 0)
+def test_an_index_answers_as_its_texts_in_memory_do(tmp_path):
+    """Of so many that they are read in more than one block."""
+    many = [Candidate(f"{k}", caption=f"{TEXTS[k % 4].caption}, no. {k}") for k in range(4200)]
+    texts = write_texts(tmp_path / "many.jsonl", many)
+    expected = search_all(index_texts(many, WordEncoder()))
+    assert write_index(texts, WordEncoder(), tmp_path / "index") == Changes(4200, 4200, 0, 0)
     results = search_all(tmp_path / "index")
     assert [text for text, _ in results] == [text for text, _ in expected]
     assert dict(results) == pytest.approx(dict(expected))
@@ -174,12 +187,11 @@ def test_an_index_answers_as_its_texts_in_memory_do(monkeypatch, tmp_path, texts
 ADDING = """
 import sys, time
 from pathlib import Path
-from test_search_index import CachedEncoder, Counting
-from admire.apps.search import add_to_index, changes
+from test_search_index import CachedEncoder, Counting, in_pairs
+from admire.apps.search import add_to_index
 
-changes.BATCH = 2
 encoder = CachedEncoder(Counting("a bat", lambda: time.sleep(600)))
-add_to_index(Path(sys.argv[1]), encoder, Path(sys.argv[2]))
+add_to_index(Path(sys.argv[1]), encoder, Path(sys.argv[2]), encode=in_pairs)
 """
 
 
@@ -187,9 +199,8 @@ add_to_index(Path(sys.argv[1]), encoder, Path(sys.argv[2]))
 def test_an_addition_that_is_killed_shows_nothing_and_is_undone_by_the_next_change(
     monkeypatch, tmp_path: Path, pictures: Path
 ):
-    monkeypatch.setattr(changes, "BATCH", 2)
     index, copy = tmp_path / "index", tmp_path / "copy"
-    write_index(pictures, PictureEncoder(), index)
+    write_index(pictures, PictureEncoder(), index, encode=in_pairs)
     animals = ("a cat", "a dog", "a bat", "an elk")
     before, source = search_all(index), tmp_path / "more"
     put(source, {f"{number}.png": animal for number, animal in enumerate(animals)})
@@ -210,44 +221,36 @@ def test_an_addition_that_is_killed_shows_nothing_and_is_undone_by_the_next_chan
     assert encoder.encoded == ["a bat", "an elk"], "the others are in the cache of vectors"
 
 
-def test_an_index_that_is_interrupted_leaves_nothing_but_the_cache(monkeypatch, tmp_path, pictures):
-    monkeypatch.setattr(changes, "BATCH", 2)
+def test_an_index_that_is_interrupted_leaves_nothing_but_the_cache(tmp_path, pictures):
     index, encoder = tmp_path / "index", Counting()
     stopped = Counting("red", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        write_index(pictures, CachedEncoder(stopped), index)
+        write_index(pictures, CachedEncoder(stopped), index, encode=in_pairs)
     assert [path.name for path in tmp_path.iterdir()] == ["pictures"]
     write_index(pictures, CachedEncoder(encoder), index)
     assert encoder.encoded == ["a red bicycle"]
     assert len(search_all(index)) == len(PICTURES)
 
 
-def test_damaged_pictures_are_left_out_with_one_warning(monkeypatch, tmp_path: Path, caplog):
+def test_damaged_pictures_are_left_out_with_one_warning(tmp_path: Path, caplog):
     from PIL import Image
 
-    class Looks(PictureEncoder):
-        def encode_images(self, images):
-            from admire.data.image_files import read_image
-
-            colours = [str(read_image(image).getpixel((0, 0))) for image in images]
-            return self.encode_texts(colours, role="document")
-
-    monkeypatch.setattr(changes, "BATCH", 2)
     folder = tmp_path / "pictures"
     folder.mkdir()
     for k in range(4):
         Image.new("RGB", (8, 8), (k, 0, 0)).save(folder / f"{k}.png")
     cut(folder / "1.png")
     (folder / "2.png").write_bytes(b"")
-    assert write_index(folder, Looks(), tmp_path / "index") == Changes(2, 2, 0, 2)
+    changes = write_index(folder, Looking(), tmp_path / "index", encode=in_pairs)
+    assert changes == Changes(2, 2, 0, 2)
     assert [entry.name for entry, _ in search_all(tmp_path / "index")] == ["0.png", "3.png"]
     (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert f"{folder}: 2 left out, such as {folder / '1.png'}: " in warning.getMessage()
-    assert add_to_index(folder, Looks(), tmp_path / "index") == Changes(2, 0, 0, 2)
+    assert add_to_index(folder, Looking(), tmp_path / "index") == Changes(2, 0, 0, 2)
     for k in range(4):
         (folder / f"{k}.png").write_bytes(b"")
     with pytest.raises(UserError, match=r"0\.png: "):
-        write_index(folder, Looks(), tmp_path / "index")
+        write_index(folder, Looking(), tmp_path / "index")
 
 
 def test_pictures_without_captions_need_an_encoder_that_sees(tmp_path: Path, pictures):
@@ -259,12 +262,12 @@ def test_pictures_without_captions_need_an_encoder_that_sees(tmp_path: Path, pic
     assert search_all(tmp_path / "index"), "the index before it is still there"
 
 
-def test_adding_encodes_only_what_is_new_by_content(monkeypatch, tmp_path: Path, pictures):
-    monkeypatch.setattr(changes, "BATCH", 2)
+def test_adding_encodes_only_what_is_new_by_content(tmp_path: Path, pictures):
     write_index(pictures, PictureEncoder(), tmp_path / "index")
     put(pictures, PICTURES | {"red.png": "a blue bicycle", "new.png": "an owl"})
     encoder = Counting()
-    assert add_to_index(pictures, encoder, tmp_path / "index") == Changes(6, 2, 1, 0)
+    changes = add_to_index(pictures, encoder, tmp_path / "index", encode=in_pairs)
+    assert changes == Changes(6, 2, 1, 0)
     assert encoder.encoded == ["an owl", "a blue bicycle"]
     write_index(pictures, PictureEncoder(), tmp_path / "peer")
     entries, peer = (dict(search_all(tmp_path / name)) for name in ("index", "peer"))
@@ -282,11 +285,10 @@ def test_a_second_source_is_added_but_not_under_names_that_are_taken(tmp_path: P
 
 
 def test_entries_are_removed_by_name_or_pattern_but_not_from_an_open_index(
-    monkeypatch, tmp_path: Path, pictures: Path
+    tmp_path: Path, pictures: Path
 ):
-    monkeypatch.setattr(changes, "BATCH", 3)
     index = tmp_path / "index"
-    write_index(pictures, PictureEncoder(), index)
+    write_index(pictures, PictureEncoder(), index, encode=in_pairs)
     opened, before = open_index(index), search_all(index)
     for names, message in ((["owls/*", "cats"], "'cats'"), (["*"], "left")):
         with pytest.raises(UserError, match=message):
@@ -313,23 +315,16 @@ def test_nothing_foreign_is_lost_to_an_index(tmp_path: Path, texts):
     assert (index / "thesis.txt").exists()
 
 
-def test_a_full_disk_ends_with_one_message_and_loses_nothing(monkeypatch, tmp_path, pictures):
-    resource = pytest.importorskip("resource")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    monkeypatch.setattr(changes, "BATCH", 2)
+def test_a_full_disk_ends_with_one_message_and_loses_nothing(tmp_path, pictures):
     write_index(pictures, PictureEncoder(), tmp_path / "index")
     before = search_all(tmp_path / "index")
     put(pictures, {"s.png": "an owl", "t.png": "a cat"})
 
-    def fill_disk() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
-
     for change in (write_index, add_to_index):
-        try:
+        with ExitStack() as disk:
+            encoder = Counting("t.png", lambda: disk.enter_context(full_disk(500)))
             with pytest.raises(UserError, match=r"/index: cannot be written \("):
-                change(pictures, Counting("t.png", fill_disk), tmp_path / "index")
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+                change(pictures, encoder, tmp_path / "index", encode=in_pairs)
         assert search_all(tmp_path / "index") == before
     assert add_to_index(pictures, PictureEncoder(), tmp_path / "index").entries == 7
 
@@ -374,18 +369,22 @@ class Numbered(PictureEncoder):
         return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype("f4")
 
 
+@pytest.fixture
+def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collection of 300 has an approximate index."""
+    monkeypatch.setattr(lance_table, "INDEXED", 300)
+
+
 @pytest.mark.ci
-def test_a_large_collection_has_an_index_that_finds_nearly_what_comparing_all_finds(
-    monkeypatch, tmp_path: Path
-):
-    monkeypatch.setattr(lance_table, "INDEXED", 1500)
-    folder = put(tmp_path / "pictures", {f"{k}.png": str(k) for k in range(1499)})
-    for k in range(0, 1499, 3):
+@pytest.mark.usefixtures("few_are_many")
+def test_a_large_collection_has_an_index_that_finds_nearly_what_comparing_all_finds(tmp_path: Path):
+    folder = put(tmp_path / "pictures", {f"{k}.png": str(k) for k in range(299)})
+    for k in range(0, 299, 3):
         (folder / f"{k}.txt").write_text(str((7 * k) % 6000))
     write_index(folder, Numbered(), tmp_path / "index")
     opened = open_index(tmp_path / "index")
     assert not opened.table
-    put(folder, {f"{k}.png": str(k) for k in range(1499, 2600)})
+    put(folder, {f"{k}.png": str(k) for k in range(299, 2600)})
     add_to_index(folder, Numbered(), tmp_path / "index")
     near = open_index(tmp_path / "index")
     assert near.table
@@ -399,12 +398,12 @@ def test_a_large_collection_has_an_index_that_finds_nearly_what_comparing_all_fi
     remove_from_index(["*1.png"], tmp_path / "index")
     left = open_index(tmp_path / "index").search({"x": draw_vectors(1, 32)[0]}, {"x": 1.0}, 2600)
     assert {entry.name[-5] for entry, _ in left} == set("023456789")
-    assert len(opened.search({"x": draw_vectors(1, 32)[0]}, {"x": 1.0}, 2600)) == 1499
+    assert len(opened.search({"x": draw_vectors(1, 32)[0]}, {"x": 1.0}, 2600)) == 299
 
 
+@pytest.mark.usefixtures("few_are_many")
 def test_a_few_captions_in_a_large_collection_count(monkeypatch, tmp_path: Path):
     """Once, all scores were NaN where a sample of the entries had no caption."""
-    monkeypatch.setattr(lance_table, "INDEXED", 300)
     monkeypatch.setattr(lance_table, "SAMPLE", 20)
     folder = put(tmp_path / "pictures", {f"{k}.png": str(k) for k in range(300)})
     for k in (7, 8):

@@ -6,10 +6,11 @@ from toys import OWL, WordEncoder
 
 from admire import Item
 from admire.llm import open_llm
+from admire.pipeline.chat_stage import interpret_items
 from admire.prompts import Prompts
 from admire.senses.dictionaries import open_dictionaries
 from admire.senses.dictionary_model import NO_ENTRY, DictionaryModel
-from admire.senses.interpretation import interpret
+from admire.senses.interpretation import Approach
 from admire.senses.sense import NO_SENSE
 from admire.senses.settings import SenseSettings
 
@@ -17,8 +18,8 @@ from admire.senses.settings import SenseSettings
 def looked_up(item: Item) -> dict[str, str]:
     """The texts that a dictionary alone has of an item."""
     item = replace(item, sentence_type="idiomatic")
-    settings = SenseSettings("given")
-    (found,) = interpret([item], [open_llm("dictionary")], Prompts(), settings)
+    how = Approach(Prompts(), SenseSettings("given"))
+    (found,) = interpret_items([item], [open_llm("dictionary")], how)
     return found[0].texts()
 
 
@@ -47,8 +48,8 @@ def test_its_scene_is_the_sentence_in_other_words(owls, compound, sentence, scen
 def test_compounds_without_an_entry_are_marked_and_counted(owls, caplog):
     feet = Item("cold feet", "He got cold feet.", sentence_type="idiomatic")
     items = [feet, replace(feet, sentence_type="literal"), replace(OWL, sentence_type="idiomatic")]
-    source, settings = open_llm("dictionary"), SenseSettings("given")
-    (found,) = interpret(items, [source], Prompts(), settings)
+    how = Approach(Prompts(), SenseSettings("given"))
+    (found,) = interpret_items(items, [open_llm("dictionary")], how)
     assert [one.idiomatic.fault for one in found] == [NO_ENTRY, NO_ENTRY, None]
     assert "of 1 of 2 idiomatic items ('cold feet')" in caplog.text
 
@@ -60,7 +61,7 @@ def test_of_a_word_in_a_phrase_the_gloss_nearest_to_the_phrase_counts(tmp_path, 
     source = DictionaryModel("dictionary", open_dictionaries(["wordnet"]), WordEncoder())
     phrases = ("river bank", "money bank", "river bat")
     items = [Item(phrase, "", word=phrase.split()[1]) for phrase in phrases]
-    (found,) = interpret(items, [source], Prompts())
+    (found,) = interpret_items(items, [source], Approach(Prompts()))
     assert [one.texts() for one in found] == [
         {"gloss": "land beside a river"},
         {"gloss": "where money is kept"},

@@ -6,10 +6,11 @@ import pytest
 from toys import OWL, Detector, ScriptedChat, WordEncoder, explains, says
 
 from admire import Candidate, Item, Settings, UserError, rank
+from admire.pipeline.chat_stage import interpret_items
 from admire.prompts import Prompts
 from admire.senses.dictionaries import NO_ENTRIES, Entry
 from admire.senses.dictionaries.entries import Entries
-from admire.senses.interpretation import Glosses, Interpretation, interpret
+from admire.senses.interpretation import Approach, Glosses, Interpretation
 from admire.senses.meaning import NO_MEANING, Meaning
 from admire.senses.sense import Sense
 from admire.senses.settings import SenseSettings
@@ -33,13 +34,13 @@ def test_what_tells_the_sense_of_subtask_b_are_the_captions_of_the_sequence():
     detector = Detector()
     sequence = (Candidate("s1.png", caption="A lamp.\nIt is lit."), Candidate("s2.png"))
     item = Item("night owl", "", sequence=sequence)
-    settings = SenseSettings("detector")
-    interpret([item], [says("")], Prompts(), settings, glosses="none", detector=detector)
+    how = Approach(Prompts(), SenseSettings("detector"), glosses="none")
+    interpret_items([item], [says("")], how, detector=detector)
     assert detector.asked == [["A lamp. It is lit. It was about night owl."]]
     target = Item("night owl", "", expected_item="a.png")
     for blind in (target, replace(item, sequence=sequence[1:])):
         with pytest.raises(UserError, match="to decide its sense"):
-            interpret([blind], [says("Literal")], Prompts(), SenseSettings("vote"))
+            interpret_items([blind], [says("Literal")], Approach(Prompts(), SenseSettings("vote")))
 
 
 class Angles:
@@ -65,8 +66,8 @@ def shown(compound: str, *angles: list[int]) -> Item:
 
 
 def decided(*items: Item, detector: Detector | None = None) -> list[Sense]:
-    settings, models = SenseSettings("detector"), {"encoder": Angles(), "detector": detector}
-    (readings,) = interpret(items, [says("")], Prompts(), settings, glosses="none", **models)
+    how = Approach(Prompts(), SenseSettings("detector"), glosses="none")
+    (readings,) = interpret_items(items, [says("")], how, encoder=Angles(), detector=detector)
     return [reading.sense for reading in readings]
 
 
@@ -114,7 +115,7 @@ def read(
     *items: Item, chat: ScriptedChat, glosses: Glosses = "idiomatic", seed: int = 0, **options
 ) -> list[Interpretation]:
     settings = SenseSettings("vote", votes=1, **({"meanings": "gloss"} | options))
-    (readings,) = interpret(items, [chat], Prompts(), settings, glosses=glosses, seed=seed)
+    (readings,) = interpret_items(items, [chat], Approach(Prompts(), settings, seed, glosses))
     return readings
 
 
@@ -183,7 +184,8 @@ def test_a_meaning_by_hand_is_that_of_the_sense_and_no_model_is_asked_for_it(sen
     mine = ("someone up late", "no early bird")
     llm = explains(sense)
     settings = SenseSettings("vote", meanings=meanings)
-    ((reading,),) = interpret([replace(OWL, definitions=mine)], [llm], Prompts(), settings)
+    item = replace(OWL, definitions=mine)
+    ((reading,),) = interpret_items([item], [llm], Approach(Prompts(), settings))
     told = getattr(reading, sense.lower())
     assert (told, reading.wording("night owl", mine)) == (Meaning(mine), mine[0])
     asked = [prompt for prompt in llm.prompts if "or literally" not in prompt]
@@ -200,7 +202,8 @@ def test_a_sense_that_is_known_without_asking_has_only_the_meanings_that_count_a
     ]:
         chat = explains("")
         settings = SenseSettings("given", meanings="both")
-        (found,) = interpret(items, [chat], Prompts(), settings, glosses=glosses)
+        how = Approach(Prompts(), settings, glosses=glosses)
+        (found,) = interpret_items(items, [chat], how)
         assert asked(chat) == questions
         assert [one.meant for one in found] == ["person awake late", "bird with wings"]
 

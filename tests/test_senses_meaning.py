@@ -10,15 +10,8 @@ from admire.data.items import Item
 from admire.data.limits import LIMITS
 from admire.llm import Question, Reply
 from admire.prompts import Prompts
-from admire.senses.meaning import (
-    ATTEMPTS,
-    DEFINITIONS,
-    Meaning,
-    clean_gloss,
-    describe,
-    is_copied,
-    read_meaning,
-)
+from admire.senses.describing import ATTEMPTS, describe
+from admire.senses.meaning import DEFINITIONS, Meaning, clean_gloss, is_copied, read_meaning
 
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
 

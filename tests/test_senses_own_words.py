@@ -5,14 +5,8 @@ from toys import Replies, ScriptedChat, talk
 
 from admire.data.items import Item
 from admire.prompts import Prompts
-from admire.senses.meaning import (
-    ATTEMPTS,
-    REPEATS,
-    Meaning,
-    describe,
-    repeats_words,
-    translate_words,
-)
+from admire.senses.describing import ATTEMPTS, describe, repeats_words, translate_words
+from admire.senses.meaning import REPEATS, Meaning
 
 FEET = Item("kalte Füße", "Vor der Hochzeit bekam er kalte Füße.", language="de")
 EAR = Item("pig's ear", "He made a pig's ear of the repair.")

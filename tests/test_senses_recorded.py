@@ -3,20 +3,19 @@
 import hashlib
 import json
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 import pytest
 from conftest import refused
-from toys import OWL, WordEncoder, explains, talk
+from toys import OWL, WordEncoder, explains
 
-from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
-from admire.llm import Question, open_llm
-from admire.llm.session import open_models
+from admire import Candidate, Scoring, Settings, UserError, rank, write_run
+from admire.llm import Session, open_llm
+from admire.pipeline.chat_stage import interpret_items
 from admire.prompts import Prompts
-from admire.senses.interpretation import interpret
-from admire.senses.meaning import Meaning, describe
-from admire.senses.recorded import Recorded, open_replies
+from admire.senses.interpretation import Approach
+from admire.senses.meaning import Meaning
+from admire.senses.recorded_replies import open_replies
 from admire.senses.sense import Sense
 from admire.senses.settings import SenseSettings
 
@@ -65,7 +64,7 @@ def test_votes_are_the_probability_and_the_majority_is_the_sense(write_table):
         ({"sense": "LITERAL"}, Sense("literal", 0.0, by="recorded")),
     ):
         model = open_replies(write_table(row | cells, name="replies.jsonl"))
-        assert known(model, OWL, "senses") == expected
+        assert model.known(OWL).decided == expected
 
 
 def test_what_is_said_of_a_sentence_goes_before_what_is_said_of_the_compound(write_table):
@@ -73,9 +72,8 @@ def test_what_is_said_of_a_sentence_goes_before_what_is_said_of_the_compound(wri
     model = open_replies(write_table(*MEANINGS, row, row, name="replies.csv"))
     other = replace(OWL, sentence="Night owls sleep late.")
     late = Meaning(("someone who works late",), "a lamp")
-    assert [known(model, item, sense="idiomatic") for item in (OWL, other)] == [late, LATE]
-    assert known(model, OWL, sense="literal") == BIRD
-    assert talk(describe(OWL, "gloss", Prompts()), model) == replace(late, scene=None)
+    assert [model.known(item).meaning("idiomatic") for item in (OWL, other)] == [late, LATE]
+    assert model.known(OWL).meaning("literal") == BIRD
 
 
 def test_an_order_is_that_of_the_items_candidates(write_table):
@@ -86,12 +84,14 @@ def test_an_order_is_that_of_the_items_candidates(write_table):
     orders = [["b", "a"], ["person.png", "bike.png", "bird.png"]]
     path = write_table(*(row | {"order": order} for order in orders), name="replies.jsonl")
     model = open_replies(path)
-    assert known(model, OWL, "ranking") == tuple(orders[1])
-    assert known(model, other, "ranking") == ("b", "a")
-    assert known(model, HOOTED, "ranking") == ()
+    assert [model.order(item) for item in (OWL, other, HOOTED)] == [
+        tuple(orders[1]),
+        ("b", "a"),
+        (),
+    ]
     triple = replace(OWL, candidates=(*pair, Candidate("c", caption="c")))
     with pytest.raises(UserError, match=r"replies\.jsonl, row 1, order"):
-        known(model, triple, "ranking")
+        model.order(triple)
 
 
 def test_items_without_a_sense_are_named_and_the_data_or_a_detector_can_give_it(write_table):
@@ -107,11 +107,6 @@ def test_items_without_a_sense_are_named_and_the_data_or_a_detector_can_give_it(
     (ranking,) = rank([HOOTED], replace(settings, sense="given"), encoder=WordEncoder()).rankings
     assert ranking.predicted_type == "literal"
     assert ranking.interpretations[0].idiomatic == LATE
-
-
-def known(model: Recorded, item: Item, purpose: str = "meanings", **fields: Any) -> Any:
-    """What a recording has of an item."""
-    return model.ask(Question("", purpose=purpose, about=item, **fields)).data
 
 
 ITEM = {"compound": "night owl", "sentence": "A night owl."}
@@ -168,14 +163,14 @@ def test_a_run_ranked_again_from_its_own_replies_is_the_same(tmp_path):
     pd.testing.assert_frame_equal(scores[0], scores[1], check_exact=True)
     assert scores[2]["score"].tolist() != scores[1]["score"].tolist()
 
-    (model, _), (kept, _) = (open_models(f"run:{run}") for run in (one, again))
+    (model, _), (kept, _) = (Session().open(f"run:{run}") for run in (one, again))
     digest = hashlib.sha256((one / "items.jsonl").read_bytes()).hexdigest()
     assert model.identity == f"run:{digest}:1:explains Idiomatic"
-    for recording in (model.unbound, kept.unbound):
-        senses = [known(recording, item, "senses") for item in items]
+    for recording in (model, kept):
+        senses = [recording.known(item).sense for item in items]
         assert senses == [Sense("idiomatic", 2 / 3, 2, 1)] * 2
     orders = [row["order"] for row in map(json.loads, (one / "items.jsonl").open())]
-    assert [[*known(model.unbound, item, "ranking")] for item in items] == orders
+    assert [[*model.order(item)] for item in items] == orders
     with pytest.raises(UserError, match="2 chat models"):
         open_llm(f"run:{one}")
 
@@ -189,10 +184,10 @@ def test_a_run_of_glosses_gives_glosses_and_says_what_it_lacks(tmp_path, caplog)
     llm = open_llm(f"run:{tmp_path / 'run'}")
     caplog.set_level("WARNING")
     caplog.clear()
-    (same,) = interpret(items, [llm], Prompts(), SenseSettings(meanings="gloss"))
+    (same,) = interpret_items(items, [llm], Approach(Prompts(), SenseSettings(meanings="gloss")))
     assert not caplog.messages
     assert [reading.gloss for reading in same] == ["A person awake late.", None]
-    interpret(items, [llm], Prompts(), SenseSettings(meanings="both"))
+    interpret_items(items, [llm], Approach(Prompts(), SenseSettings(meanings="both")))
     (warning,) = caplog.messages  # of the sense that is meant there
     assert "no literal meaning for 'night owl' in “A night owl hooted.”" in warning
 

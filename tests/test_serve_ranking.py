@@ -17,7 +17,7 @@ from admire import UserError, read_submission
 from admire.apps.serve import Models
 from admire.data.items import Item
 from admire.llm.chat import ServerError
-from admire.llm.local import shares_prefix
+from admire.llm.llama_server import shares_prefix
 from admire.prompts import Prompts
 
 

@@ -13,9 +13,10 @@ from toys import ScriptedChat, WordEncoder
 import admire
 from admire.data.items import Candidate, Item
 from admire.encoders import Query
+from admire.pipeline.chat_stage import interpret_items
 from admire.prompts import Prompts
 from admire.rankers.settings import Scoring, Settings
-from admire.senses.interpretation import interpret
+from admire.senses.interpretation import Approach
 from admire.senses.settings import SenseSettings
 from admire.tasks.retrieval.passages import Passage, Split
 from admire.tasks.retrieval.queries import encode_queries, encoder_query
@@ -235,7 +236,8 @@ def test_by_meaning_is_rank_with_the_documents_as_candidates(chat, scoring):
     ).rankings
     glosses = "all" if scoring.gate == "soft" else "idiomatic"
     settings = SenseSettings(meanings="gloss")
-    (readings,) = interpret(items, [ScriptedChat(chat())], Prompts(), settings, glosses=glosses)
+    how = Approach(Prompts(), settings, glosses=glosses)
+    (readings,) = interpret_items(items, [ScriptedChat(chat())], how)
     scores = by_meaning(OWLS, WordEncoder(), readings, scoring)
     np.testing.assert_allclose(scores, [ranking.scores for ranking in rankings], atol=1e-6)
     orders = rank_documents(scores, [d.id for d in OWLS.documents])

@@ -10,6 +10,7 @@ from sentences import pair
 from toys import Reader, Replies, WordEncoder
 
 from admire.core.errors import UserError
+from admire.llm import Session
 from admire.prompts import Prompts
 from admire.tasks.sts.evaluation import (
     compare,
@@ -159,6 +160,16 @@ def test_a_reply_without_a_rating_is_asked_for_again_with_another_seed_and_tempe
     (prompt,) = {question.text for question in llm.questions}
     assert '"An owl."' in prompt[prompt.rindex("Sentence 1") :]
     assert prompt.index('"An owl."') < prompt.index('"A bird."')
+
+
+def test_a_pair_without_a_readable_rating_is_asked_for_again_by_the_next_run():
+    replies = ["Hm."] * 3 + ["0.4"] * 2
+    llm = Replies(*replies)
+    llm.identity = "replies, version 1"
+    pairs = [pair("An owl.", "A bird.")]
+    for expected in ({}, {("An owl.", "A bird."): 0.4}, {("An owl.", "A bird."): 0.4}):
+        assert rate(pairs, Session().bind(llm), Prompts()) == expected
+    assert llm.sampled == [(0.0, 0), (1.0, 1), (1.0, 2), (0.0, 0)]
 
 
 def test_the_real_dev_file_is_scored_on_the_pairs_that_the_organisers_score(shared):

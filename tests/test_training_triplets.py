@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from toys import PictureEncoder, ScriptedChat, WordEncoder
 
 from admire.core.errors import UserError
+from admire.core.registry import register
 from admire.data.items import Candidate, Item
 from admire.tasks.training import (
     Triplets,
@@ -145,16 +146,17 @@ def test_captions_in_other_words_are_a_modality_for_each_maker(tmp_path):
     refused(path, read=lambda path: caption_modalities([captioned("apple", ["x", "y"])], path))
 
 
-def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(monkeypatch, tmp_path):
+@pytest.mark.usefixtures("forgotten")
+def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(tmp_path):
     chat = ScriptedChat(lambda prompt: "a late worker")
-    for name, model in (("open_encoder", PictureEncoder()), ("open_llm", chat)):
-        monkeypatch.setattr(
-            f"admire.tasks.training.triplets.{name}", lambda *_, model=model, **__: model
-        )
+    register("encoder", "toy")(PictureEncoder)
+    register("chat", "toy")(lambda: chat)
     literal = replace(captioned("bad apple", ["one", "two"]), sentence_type="literal")
     items = [captioned("night owl", ["one", "two"]), literal]
     write(tmp_path / "gloss_en.j2", "My template about {{ compound }}.")
-    found, encoder = open_triplets(items, TripletSettings(encoder="words", prompts=tmp_path))
+    found, encoder = open_triplets(
+        items, TripletSettings(encoder="toy", llm="toy", prompts=tmp_path)
+    )
     assert encoder.name == "pictures"
     assert found.anchors[0] == pytest.approx(words("a late worker"))
     assert found.anchors[1] == pytest.approx(words("bad apple"))
@@ -162,7 +164,7 @@ def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(monkeypatch, tm
 
     unknown = [replace(items[0], sentence_type=None)]
     with pytest.raises(UserError, match="'night owl'"):
-        open_triplets(unknown, TripletSettings(encoder="words"))
+        open_triplets(unknown, TripletSettings(encoder="toy", llm="toy"))
 
 
 @st.composite

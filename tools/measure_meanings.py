@@ -16,7 +16,7 @@ import numpy as np
 
 from admire.encoders import open_encoder
 from admire.pipeline.run_folder import read_rows
-from admire.senses.recorded import key_of, open_replies
+from admire.senses.recorded_replies import key_of, open_replies
 
 
 def report(label: str, written: Mapping[str, str], recorded: Mapping[str, str]) -> None:

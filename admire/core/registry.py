@@ -193,7 +193,7 @@ class Plugin:
             instance = self.make(*([source] if source else []), **chosen)
         if self.ships:
             return instance
-        base, *needed = PROTOCOLS.get(self.kind, ("",))
+        base, *needed = getattr(instance, "plugs_in_as", PROTOCOLS.get(self.kind, ("",)))
         missing = [name for name in needed if name != "name" and not hasattr(instance, name)]
         if missing:
             raise self.error(f"has no {' and no '.join(missing)}. Derive it from {base}.")

@@ -14,7 +14,7 @@ from admire.core.errors import UserError, check_extra
 from admire.core.registry import register
 from admire.core.storage import cache_dir, only_writer, write_whole
 from admire.encoders.protocols import Query, Role, Vectors
-from admire.llm.local import (
+from admire.llm.weights import (
     EMBEDDED_FILE,
     EMBEDDED_SHA256,
     PATIENCE,

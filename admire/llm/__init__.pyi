@@ -1,6 +1,7 @@
-from .chat import ChatModel, Image, Question, Reply, Usage
-from .conversation import Conversation, Unusable, converse
-from .session import BoundModel, Session, open_llm
+from .bound_model import BoundModel
+from .chat import ChatModel, Conversation, Image, Question, Reply, Unusable, Usage
+from .conversation import ask, converse
+from .session import Session, open_llm
 
 __all__ = [
     "BoundModel",
@@ -12,6 +13,7 @@ __all__ = [
     "Session",
     "Unusable",
     "Usage",
+    "ask",
     "converse",
     "open_llm",
 ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from admire.core.errors import UserError
 from admire.core.registry import Identified
@@ -125,8 +125,6 @@ class Reply:
             none.
         cached: whether it came from the cache.
         model: the server's name of the model that answered; empty if unknown.
-        data: what it says, from a model that has it as data (see :attr:`ChatModel.recorded`): a
-            sense, a meaning or an order of candidates, in place of a text to parse.
     """
 
     text: str
@@ -136,7 +134,6 @@ class Reply:
     logprobs: tuple[Mapping[str, float], ...] | None = None
     cached: bool = field(default=False, compare=False)
     model: str = ""
-    data: Any = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -170,19 +167,16 @@ class ServerError(UserError):
         self.later = later
 
 
-class ChatModel(Identified, Protocol):
-    """A model that answers one question at a time.
-
-    A class that derives from this one only needs :meth:`ask`.
+class Capabilities(Identified, Protocol):
+    """What is known of a chat model before it is asked.
 
     Attributes:
         name: what the user calls it; defaults to the class's name.
         identity: everything that its replies depend on, such as server and weights; defaults to
             the name.
         parallel: how many questions may be asked at the same time.
-        batch: how many questions :meth:`ask_together` answers best at once; 1 for a model without.
-        recorded: whether it returns what is known already, as a file of replies does. It is asked
-            without a cache, an account or a budget.
+        batch: how many questions :meth:`ChatModel.ask_together` answers best at once; 1 for a
+            model without.
         free: whether asking it costs nothing, because it runs on this machine.
         accepts_images: whether it accepts images, as far as is known before one is sent.
         scores_text: whether it rates a :attr:`Question.target`, as far as is known before it is
@@ -195,12 +189,26 @@ class ChatModel(Identified, Protocol):
 
     parallel: int = 1
     batch: int = 1
-    recorded: bool = False
     free: bool = False
     accepts_images: bool = False
     scores_text: bool = False
     judges_senses: bool = True
     describes_both_senses: bool = True
+
+    def price(self, usage: Usage) -> Price | None:
+        """Return what a reply of this usage costs; None if unknown."""
+        return None
+
+    def most_tokens(self, question: Question) -> int:
+        """Return the maximum tokens of a reply, reasoning included."""
+        return question.max_tokens
+
+
+class ChatModel(Capabilities, Protocol):
+    """A model that answers one question at a time.
+
+    A class that derives from this one only needs :meth:`ask`.
+    """
 
     def ask(self, question: Question) -> Reply:
         """Answer the question.
@@ -215,21 +223,28 @@ class ChatModel(Identified, Protocol):
         """Yield the replies to several questions, at most :attr:`batch`, in their order."""
         return map(self.ask, questions)
 
-    def check(self, items: Sequence[Item], purposes: Collection[str]) -> None:
-        """Refuse items that the model cannot be asked about, before anything is asked.
 
-        Args:
-            purposes: of the questions besides those about meanings: "senses", "ranking".
-        """
-        return
+@dataclass(frozen=True)
+class Unusable:
+    """What a conversation yields, and gets nothing for, if replies to these questions are useless.
 
-    def price(self, usage: Usage) -> Price | None:
-        """Return what a reply of this usage costs; None if unknown."""
-        return None
+    They are removed from the cache. So the same command asks again, perhaps when the server works.
 
-    def most_tokens(self, question: Question) -> int:
-        """Return the maximum tokens of a reply, reasoning included."""
-        return question.max_tokens
+    Attributes:
+        reading: what was read of them.
+        refusal: returns the error about a model of this name, none of whose replies could be used,
+            from the readings of all; None if there are too few to say so.
+    """
+
+    questions: Sequence[Question]
+    reading: Any = None
+    refusal: Callable[[str, Sequence[Any]], UserError | None] | None = None
+
+
+Result = TypeVar("Result")
+
+Conversation = Generator[Sequence[Question] | Unusable, Sequence[Reply], Result]
+"""A method that asks a chat model; see :mod:`admire.llm.conversation`."""
 
 
 def thinks_aloud(text: str) -> bool:
@@ -237,7 +252,6 @@ def thinks_aloud(text: str) -> bool:
     return bool(_ALOUD.match(text))
 
 
-def inner(llm: ChatModel) -> ChatModel:
+def inner(llm: Any) -> Any:
     """Return the model itself, without its session."""
-    model: ChatModel = getattr(llm, "unbound", llm)
-    return model
+    return getattr(llm, "unbound", llm)

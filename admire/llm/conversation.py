@@ -11,43 +11,33 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from admire.core.errors import UserError
 from admire.core.progress import Cancelled, check_cancelled, hidden_progress, show_progress
-from admire.llm.chat import ChatModel, Question, Reply
-from admire.llm.session import BoundModel
+from admire.llm.bound_model import BoundModel
+from admire.llm.chat import ChatModel, Question, Reply, Result
+from admire.llm.chat import Conversation as Conversation
+from admire.llm.chat import Unusable as Unusable
+from admire.llm.probes import DIGITS, lost_words, measure_cuts, prove_eyes
 
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Unusable:
-    """What a conversation yields, and gets nothing for, if replies to these questions are useless.
-
-    They are removed from the cache. So the same command asks again, perhaps when the server works.
-    """
-
-    questions: Sequence[Question]
-
-
+Read = TypeVar("Read")
+FEW = 3
+"""If none of at least so many replies is usable, the model is at fault, not a compound."""
 Kind = tuple[str, str | None]
 """What questions of a purpose have in common that are asked together: task and sense."""
-
-Conversation = Generator[Sequence[Question] | Unusable, Sequence[Reply], Result]
-"""A method that asks a chat model; see :mod:`admire.llm.conversation`."""
 
 
 def converse(
     conversations: Iterable[Conversation[Result]],
-    model: ChatModel,
+    model: ChatModel | BoundModel,
     *,
-    check: Callable[[], None] | None = None,
+    strict: bool = False,
 ) -> list[Result]:
     """Ask a chat model what the conversations ask, and return their results in their order.
 
@@ -57,11 +47,12 @@ def converse(
 
     Args:
         model: asked by its session (:meth:`admire.llm.Session.bind`), or directly, without a cache.
-        check: called when all questions of one purpose are answered. It may raise a UserError,
-            because no reply can be used, before questions of another purpose are asked.
+        strict: whether to refuse a model as soon as no reply to the questions of one purpose could
+            be used, before questions of another purpose are asked; see :class:`Unusable`.
 
     Raises:
-        UserError: the model raised one, or the budget is spent; the message names the subject.
+        UserError: the model raised one, the budget is spent, or no reply can be used; the message
+            names the subject.
         Cancelled: the replies are no longer needed.
     """
     asking = _Asking(model if isinstance(model, BoundModel) else BoundModel(model))
@@ -72,8 +63,8 @@ def converse(
             asking.proceed(talk)
         while purposes := [purpose for purpose, kinds in asking.waiting.items() if kinds]:
             asking.answer(purposes[0])
-            if check and not asking.waiting[purposes[0]]:
-                check()
+            if strict and not asking.waiting[purposes[0]]:
+                asking.refuse(purposes[0], talks)
     except (KeyboardInterrupt, Cancelled):
         waits = False  # replies that are under way are cached when they come
         raise
@@ -81,6 +72,76 @@ def converse(
         if asking.pool:  # questions that have not begun are dropped
             asking.pool.shutdown(waits, cancel_futures=True)
     return [cast("Result", talk.result) for talk in talks]
+
+
+def ask(model: ChatModel | BoundModel, *questions: Question) -> list[Reply]:
+    """Return a chat model's replies to some questions, in their order; see :func:`converse`."""
+
+    def once() -> Conversation[Sequence[Reply]]:
+        return (yield questions)
+
+    (replies,) = converse([once()], model)
+    return list(replies)
+
+
+class Reading(NamedTuple, Generic[Read]):
+    """What is read of a reply.
+
+    Attributes:
+        usable: whether it can be used at all.
+        enough: whether it can be used and need not be asked for again.
+    """
+
+    value: Read
+    usable: bool
+    enough: bool
+
+
+def ask_until(
+    questions: Sequence[Question],
+    read: Callable[[Question, Reply], Reading[Read]],
+    again: Callable[[Question, Reply, int], Question | None],
+    refusal: Callable[[str, Sequence[Any]], UserError | None] | None = None,
+) -> Conversation[list[Read]]:
+    """Ask questions, and those again whose replies are not good enough.
+
+    Return what was read of each: the first that is enough, else the first that can be used, else
+    the last, whose questions are then :class:`Unusable`.
+
+    Args:
+        again: the question to ask next in place of one, after so many replies; None for no other.
+        refusal: see :class:`Unusable`.
+    """
+    asked = [[question] for question in questions]
+    readings: list[list[Reading[Read]]] = [[] for _ in questions]
+    lost = list(range(len(questions)))
+    while lost:
+        replies = yield [asked[place][-1] for place in lost]
+        left = []
+        for place, reply in zip(lost, replies, strict=True):
+            question = asked[place][-1]
+            readings[place].append(reading := read(question, reply))
+            if reading.enough:
+                continue
+            if following := again(question, reply, len(asked[place])):
+                asked[place].append(following)
+                left.append(place)
+            elif not any(each.usable for each in readings[place]):
+                yield Unusable(asked[place], reading.value, refusal)
+        lost = left
+    best = []
+    for of_question in readings:
+        usable = [each for each in of_question if each.usable] or of_question[-1:]
+        best.append(next((each for each in usable if each.enough), usable[0]).value)
+    return best
+
+
+def unusable_model(name: str, reason: str, *settings: str) -> UserError:
+    """Return the error about a chat model of which nothing can be used."""
+    return UserError(
+        f"{name}: {reason}. See its answers on one item (admire one), or use another model.",
+        *("llms", "llm_url", *settings),
+    )
 
 
 @dataclass
@@ -91,6 +152,7 @@ class _Talk(Generic[Result]):
     replies: list[Reply] | None = None
     missing: int = 0
     kinds: set[tuple[str, Kind]] = field(default_factory=set)
+    unusable: list[Unusable] = field(default_factory=list)
     result: Result | None = None
 
 
@@ -105,6 +167,8 @@ class _Asking:
     Attributes:
         waiting: those that have no reply yet, by purpose and kind; of each kind a heap. Purposes
             are in the order in which they are asked, if conversations wait for several.
+        asked: the keys of all questions, by purpose.
+        lost: the keys of those whose replies cannot be used.
     """
 
     def __init__(self, model: BoundModel):
@@ -112,6 +176,8 @@ class _Asking:
         self.waiting: dict[str, dict[Kind, list[_Asked]]]
         self.waiting = {"senses": {}, "meanings": {}, "ranking": {}}  # in the order of asking
         self.pool: ThreadPoolExecutor | None = None
+        self.asked: dict[str, set[str]] = {}
+        self.lost: set[str] = set()
         self._replies: dict[str, Reply] = {}
         self._places: dict[str, list[tuple[_Talk[Any], int]]] = {}  # that wait for a reply, by key
 
@@ -123,6 +189,8 @@ class _Asking:
                 while isinstance(asked, Unusable) or asked in ([], ()):
                     if isinstance(asked, Unusable):
                         self.model.evict(*asked.questions)
+                        self.lost.update(map(self.model.key, asked.questions))
+                        talk.unusable.append(asked)
                     asked = talk.conversation.send(())
                 is_list = isinstance(asked, list | tuple)
                 if not is_list or not all(isinstance(question, Question) for question in asked):
@@ -138,6 +206,7 @@ class _Asking:
                     key = self.model.key(question)
                 purpose, kind = question.purpose, (question.task, question.sense)
                 talk.kinds.add((purpose, kind))
+                self.asked.setdefault(purpose, set()).add(key)
                 if key in self._replies:
                     talk.replies[place] = self._replies[key]
                     continue
@@ -154,15 +223,31 @@ class _Asking:
         """Answer the first kind of questions of a purpose, and those that join them meanwhile."""
         kind, waiting = next(iter(self.waiting[purpose].items()))
         task, total, started = kind[0], len(waiting), time.perf_counter()
-        hides = self.model.recorded or self.model.imagines or not task
+        before = account.seconds.get(purpose, 0.0) if (account := self.model.account) else 0.0
+        hides = self.model.imagines or not task
         with hidden_progress() if hides else nullcontext():
             replies = self._send_replies(waiting)
             for _ in show_progress(replies, f"{task} (model {self.model.name})", total):
                 pass
         del self.waiting[purpose][kind]
-        if session := self.model.session:
-            seconds = time.perf_counter() - started
-            session.seconds[purpose] = session.seconds.get(purpose, 0.0) + seconds
+        if account:  # the seconds of probes meanwhile are among these
+            account.seconds[purpose] = before + time.perf_counter() - started
+
+    def refuse(self, purpose: str, talks: Sequence[_Talk[Any]]) -> None:
+        """Refuse the model if no reply to the questions of a purpose could be used."""
+        keys = self.asked.get(purpose, set())
+        if not keys <= self.lost:
+            return
+        unusable = [
+            each
+            for talk in talks
+            for each in talk.unusable
+            if each.refusal and keys.issuperset(map(self.model.key, each.questions))
+        ]
+        for first in unusable[:1]:
+            assert first.refusal
+            if error := first.refusal(self.model.name, [each.reading for each in unusable]):
+                raise error
 
     def _send_replies(self, waiting: list[_Asked]) -> Iterator[None]:
         """Answer questions; yield for each that waits already.
@@ -171,7 +256,8 @@ class _Asking:
         """
         total = len(waiting)
         for done, ((*_, key, question, again), reply) in enumerate(self._answered(waiting)):
-            self.model.record(question, reply, again=again)
+            cut = not reply.cached and self._is_cut(question, reply)
+            self.model.record(question, reply, cut=cut, again=again)
             self._replies[key] = reply
             for talk, place in self._places.pop(key):
                 assert talk.replies is not None
@@ -180,6 +266,16 @@ class _Asking:
                 self.proceed(talk)
             if done < total:
                 yield
+
+    def _is_cut(self, question: Question, reply: Reply) -> bool:
+        """Return whether the server cut the question off; then the reply leaves the cache."""
+        model = self.model
+        lost = model.account and model.cuts is not False and lost_words(question, reply)
+        if lost and model.cuts is None:
+            converse([measure_cuts(model, question, lost)], model)
+        if lost and model.cuts:
+            model.evict(question)
+        return bool(lost and model.cuts)
 
     def _answered(self, waiting: list[_Asked]) -> Iterator[tuple[_Asked, Reply]]:
         """Yield questions, and those that join them, with their replies as these come."""
@@ -191,7 +287,7 @@ class _Asking:
                 together: list[_Asked] = []
                 while waiting and len(together) < self.model.batch:
                     asked = heapq.heappop(waiting)
-                    if reply := self.model.cached_at(asked[2]):
+                    if reply := self.model.cached(asked[2]):
                         yield asked, reply
                     else:
                         together.append(asked)
@@ -199,8 +295,9 @@ class _Asking:
                     questions = [question for *_, question, _ in together]
                     with _naming(questions[0]):
                         self.model.check_budget()
-                    if any(question.images for question in questions):
-                        self.model.look()
+                    looks = any(question.images for question in questions)
+                    if looks and not self.model.sees and questions != [DIGITS]:
+                        converse([prove_eyes(self.model)], self.model)
                     self.pool = self.pool or ThreadPoolExecutor(slots)
                     under_way[self.pool.submit(self._ask, questions)] = together
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
@@ -210,7 +307,7 @@ class _Asking:
         """Ask the model in a thread: all at once, and if that fails one after the other."""
         if len(questions) > 1:
             with suppress(UserError):
-                return list(self.model.ask_together(questions))
+                return list(self.model.answer_together(questions))
         replies = []
         for question in questions:
             with _naming(question):

@@ -6,13 +6,13 @@ from importlib.util import find_spec
 from math import ceil
 
 from admire.core.errors import pip_install
-from admire.llm.chat import ChatModel, Image, Question, Usage
+from admire.llm.chat import Capabilities, Image, Question, Usage
 from admire.llm.pictures import image_size
 
 TILE, LONGEST, SHORTEST = 512, 2048, 768
 
 
-def why_unknown(llm: ChatModel) -> str:
+def why_unknown(llm: Capabilities) -> str:
     """Return why the cost of a model's replies is unknown."""
     if llm.price(Usage()) is not None:
         return "not all replies came with the number of their tokens"
@@ -21,7 +21,7 @@ def why_unknown(llm: ChatModel) -> str:
     return f"genai-prices does not list {llm.identity}"
 
 
-def estimate(question: Question, llm: ChatModel) -> Usage:
+def estimate(question: Question, llm: Capabilities) -> Usage:
     """Estimate the tokens of a question, and the maximum of its reply.
 
     A token is estimated as four bytes of UTF-8, with 8 more for a message; an image is counted in

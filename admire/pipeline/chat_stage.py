@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from admire.core import registry
 from admire.core.errors import UserError
 from admire.core.schema import as_tuple
 from admire.data.items import Item
 from admire.encoders import TextEncoder
 from admire.llm import ChatModel
-from admire.llm.conversation import Conversation, converse
-from admire.llm.session import BoundModel, Session, open_models
+from admire.llm.bound_model import BoundModel
+from admire.llm.chat import Conversation, Question, Reply, inner
+from admire.llm.conversation import converse
+from admire.llm.session import Session
 from admire.prompts import Prompts
 from admire.rankers import Judgement, Ranker, any_ranker, open_rankers
-from admire.rankers.judgement import refuse_unread, warn_of_unread
+from admire.rankers.aggregate import aggregate, places
+from admire.rankers.judgement import Answer, warn_of_unread
 from admire.rankers.settings import RequestOptions, SetSummary, Settings
-from admire.senses import Detector, open_detector
-from admire.senses.dictionaries import open_dictionaries
+from admire.senses import Detector, Recording, open_detector
+from admire.senses.dictionaries import Dictionary, Entries, look_up_item, open_dictionaries
 from admire.senses.interpretation import (
+    Approach,
     Glosses,
-    Heard,
     Interpretation,
-    Interpreter,
+    Method,
     check_contexts,
-    refuse_unusable,
+    detect,
+    interpret,
     sense_method,
+    warn_of_gaps,
     warn_of_unusable,
 )
 from admire.senses.meaning import Meaning
-from admire.senses.sense import Sense, given
+from admire.senses.sense import Sense, given, likelier
 
-Model = str | ChatModel
-"""A chat model, by name or as an object."""
+Model = str | ChatModel | Recording
+"""A chat model, by name or as an object, or what stands in its place."""
 
 
 class ResolvedModels(NamedTuple):
@@ -82,109 +87,129 @@ def _names(models: Sequence[Any]) -> tuple[str, ...]:
 
 Judged = tuple[Interpretation, Sequence[Judgement]]
 """A chat model's interpretation of an item, and the judgements that came of its replies."""
+IMAGINED = likelier(1.0, "detector")
+"""A detector's sense in a dry run: idiomatic uses need the most questions."""
 
 
-class Speaker(NamedTuple):
-    """A chat model of a run.
+@dataclass(frozen=True)
+class Speaker:
+    """A chat model of a run, or a recording in the place of one.
 
     Attributes:
-        llm: asked through the run's session.
-        method: what decides the sense: its votes (``vote``), a detector, a ranker, or the data.
+        model: asked through the run's session; or the recording, which is not asked.
+        method: what decides the sense, if no ranker does.
         rankers: those that judge items one by one, by its replies if they ask.
-        purposes: of its questions besides those about meanings, see :meth:`ChatModel.check`.
+        decider: the one of them whose answers contain the sense; it goes first.
     """
 
-    llm: BoundModel
-    method: str
-    rankers: Sequence[Ranker]
-    purposes: Sequence[str]
+    model: BoundModel | Recording
+    method: Method
+    rankers: Sequence[Ranker] = ()
+    decider: Ranker | None = None
+
+    @property
+    def recording(self) -> Recording | None:
+        """The recording; None for a chat model."""
+        return None if isinstance(self.model, BoundModel) else self.model
+
+    @property
+    def votes(self) -> bool:
+        """Whether its votes decide senses, or what is recorded of them."""
+        return self.method == "vote" and not self.decider
+
+    def check(self, items: Sequence[Item]) -> None:
+        """Refuse items of which a recording does not know what is needed."""
+        if recording := self.recording:
+            asks = any(ranker.asks for ranker in self.rankers)
+            with registry.blamed(recording):
+                recording.check(items, ["senses"] * self.votes + ["ranking"] * asks)
 
 
+@dataclass(frozen=True)
 class ChatStage:
     """The conversations of a run with its chat models.
 
     Attributes:
         speakers: the chat models; none for a baseline.
-        interpreter: decides senses and asks for meanings.
+        dictionaries: their entries are hints in the prompts for meanings, and additional evidence
+            for the detector.
+        detector: decides senses for the method ``detector`` (default: the built-in one).
+        imagines: whether it is a dry run, which opens no detector.
     """
 
-    def __init__(
-        self, summary: SetSummary, resolved: ResolvedModels, session: Session, prompts: Prompts
-    ):
-        settings = resolved.settings
-        self.speakers: list[Speaker] = []
-        for llm in _open_models(resolved, session):
-            rankers = open_rankers(summary, llm, prompts, settings)
-            decides = (ranker.name for ranker in rankers if ranker.decides_senses)
-            method = sense_method(settings.sense, llm, next(decides, ""))
-            if method == "given" and "sentence_type" in summary.first_missing:
-                given(summary.first_missing["sentence_type"][1])
-            reads = method == "detector" or (method == "vote" and not llm.recorded)
-            if reads and "context" in summary.first_missing:
-                check_contexts([summary.first_missing["context"][1]])
-            asks = any(ranker.asks for ranker in rankers)
-            purposes = ["senses"] * (method == "vote") + ["ranking"] * asks
-            self.speakers.append(Speaker(llm, method, rankers, purposes))
-        glosses = _requested_glosses(settings)
-        self.interpreter = Interpreter(prompts, settings, settings.seed, glosses)
-        if self.speakers:
-            self.interpreter.dictionaries = open_dictionaries(settings.dictionaries)
-        detects = any(speaker.method == "detector" for speaker in self.speakers)
-        if detects and not session.imagines and "word" not in summary.contexts:
-            self.interpreter.detector = resolved.detector or open_detector(settings.detector)
+    speakers: Sequence[Speaker]
+    how: Approach
+    dictionaries: Sequence[Dictionary] = ()
+    detector: Detector | None = None
+    imagines: bool = False
 
-    def run(self, items: Sequence[Item], *, strict: bool) -> list[list[Judged]]:
+    def run(
+        self, items: Sequence[Item], encoder: TextEncoder | None = None, *, strict: bool = True
+    ) -> list[list[Judged]]:
         """Return what each chat model says about each item.
 
         Args:
+            encoder: compares captions of sequences with the method ``detector`` (default: ``e5``).
             strict: whether a chat model without any usable reply is an error; otherwise a warning
                 lists the items.
+
+        Raises:
+            UserError: a model fails or is refused, or an item's sense cannot be decided.
         """
-        self.interpreter.look_up(items)
-        return [self._hold(items, speaker, strict=strict) for speaker in self.speakers]
+        entries = {item: look_up_item(self.dictionaries, item) for item in items}
+        decided: dict[Method, dict[Item, Sense]] = {"vote": {}}
+        rows = []
+        for speaker in self.speakers:
+            speaker.check(items)
+            if speaker.method not in decided:
+                decided[speaker.method] = self._decide(items, speaker.method, entries, encoder)
+            senses = decided[speaker.method]
+            talks = [self._judge(item, speaker, senses.get(item), entries[item]) for item in items]
+            model = speaker.model if isinstance(speaker.model, BoundModel) else _Nobody()
+            rows.append(converse(talks, model, strict=strict))
+            _warn(items, rows[-1], speaker)
+        return rows
 
-    def _hold(self, items: Sequence[Item], speaker: Speaker, *, strict: bool) -> list[Judged]:
-        """Hold the conversations with one chat model."""
-        llm, heard = speaker.llm, Heard([], [])
-        judged: dict[str, list[tuple[Item, Judgement]]] = defaultdict(list)
-        llm.check(items, speaker.purposes)
-        senses = self.interpreter.decide(items, speaker.method, llm)
-
-        def refuse() -> None:
-            refuse_unusable(heard, llm.name)
-            for pairs in judged.values():
-                refuse_unread([judgement for _, judgement in pairs], llm.name)
-
-        talks = [self._judge(speaker, item, senses.get(item), heard, judged) for item in items]
-        results = converse(talks, llm, check=refuse if strict else None)
-        warn_of_unusable(items, heard, llm)
-        for pairs in judged.values():
-            warn_of_unread(items, dict(pairs), llm.name)
-        return results
+    def _decide(
+        self,
+        items: Sequence[Item],
+        method: Method,
+        entries: Mapping[Item, Entries],
+        encoder: TextEncoder | None,
+    ) -> dict[Item, Sense]:
+        """Return the senses in the data, or those by a detector."""
+        uses = [item for item in items if item.has_sense]
+        if method == "given":
+            return {item: given(item) for item in uses}
+        if self.imagines or not uses:
+            return dict.fromkeys(uses, IMAGINED)
+        return detect(uses, entries, self.how.prompts, self.detector, encoder)
 
     def _judge(
-        self,
-        speaker: Speaker,
-        item: Item,
-        sense: Sense | None,
-        heard: Heard,
-        judged: dict[str, list[tuple[Item, Judgement]]],
+        self, item: Item, speaker: Speaker, sense: Sense | None, entries: Entries
     ) -> Conversation[Judged]:
-        """Interpret an item, and let the rankers judge its candidates (UoR-NCL, section 2)."""
-        decided: dict[str, Judgement] = {}
-        for ranker in speaker.rankers:
-            if ranker.name == speaker.method:  # its answers contain the sense
-                decided[ranker.name] = yield from ranker.talk(item, None)
-                judged[ranker.name].append((item, decided[ranker.name]))
-                sense = decided[ranker.name].sense
-        reading = yield from self.interpreter.read(item, speaker.llm, sense, heard)
+        """Interpret an item, and let the rankers judge its candidates (UoR-NCL, section 2).
+
+        What a recording knows of the item comes in here, and nothing is asked.
+        """
+        known, first = None, None
+        if recording := speaker.recording:
+            with registry.blamed(recording, f"'{item.compound}'"):
+                known = recording.known(item)
+                sense = sense or known.decided
+        elif speaker.decider:
+            first = yield from speaker.decider.talk(item, None)
+            sense = first.sense
+        reading = yield from interpret(item, speaker.model, self.how, sense, entries, known)
         judgements: list[Judgement] = []
         for ranker in speaker.rankers:
-            judgement = decided.get(ranker.name)
-            if judgement is None:
+            if ranker is speaker.decider and first:
+                judgement = first
+            elif recording and ranker.asks:
+                judgement = _recorded_order(item, recording, ranker)
+            else:
                 judgement = yield from ranker.talk(item, reading)
-                judged[ranker.name].append((item, judgement))
-            judgements.append(judgement)
+            judgements.append(replace(judgement, llm=speaker.model.name))
         gloss = next((judgement.meaning for judgement in judgements if judgement.meaning), None)
         if gloss and not (reading.idiomatic or reading.literal):  # it is in the answers alone
             if reading.sense.label == "idiomatic":
@@ -194,27 +219,108 @@ class ChatStage:
         return reading, judgements
 
 
-def _open_models(resolved: ResolvedModels, session: Session) -> list[BoundModel]:
+class _Nobody(ChatModel):
+    """Answers for a recording, whose rankers ask nothing."""
+
+    name = identity = "nobody"
+
+    def ask(self, question: Question) -> Reply:
+        raise UserError("A recording cannot be asked.", "llms", "rankers")
+
+
+def _recorded_order(item: Item, recording: Recording, ranker: Ranker) -> Judgement:
+    """Return the judgement by the order that is recorded, whichever ranker would have asked."""
+    with registry.blamed(recording, f"'{item.compound}'"):
+        order = tuple(recording.order(item))
+        points = aggregate(places([[*order]], item.names))
+    return Judgement(ranker.name, "", tuple(points.tolist()), (Answer(item.names, order),))
+
+
+def _warn(items: Sequence[Item], row: Sequence[Judged], speaker: Speaker) -> None:
+    """Warn about what one chat model's replies, or a recording, did not have."""
+    name, pairs = speaker.model.name, list(zip(items, row, strict=True))
+    read = [(item, reading) for item, (reading, _) in pairs]
+    warn_of_unusable(read, name, voted=speaker.votes)
+    if speaker.recording:
+        warn_of_gaps(read, name)
+    for place in range(len(speaker.rankers)):
+        warn_of_unread([(item, judgements[place]) for item, (_, judgements) in pairs], name)
+
+
+def open_stage(
+    summary: SetSummary, resolved: ResolvedModels, session: Session, prompts: Prompts
+) -> ChatStage:
+    """Open the chat models of a run, with their rankers, dictionaries and detector.
+
+    Raises:
+        UserError: one cannot be opened, or cannot be asked about the set.
+    """
+    settings, speakers = resolved.settings, list[Speaker]()
+    for model in _open_models(resolved, session):
+        asked = model if isinstance(model, BoundModel) else None
+        rankers = open_rankers(summary, asked, prompts, settings)
+        method = sense_method(settings.sense, model)
+        decider = None
+        if asked and method == "vote" and settings.sense == "auto":
+            decider = next((ranker for ranker in rankers if ranker.decides_senses), None)
+        if method == "given" and "sentence_type" in summary.first_missing:
+            given(summary.first_missing["sentence_type"][1])
+        reads = method == "detector" or (method == "vote" and asked and not decider)
+        if reads and "context" in summary.first_missing:
+            check_contexts([summary.first_missing["context"][1]])
+        speakers.append(Speaker(model, method, rankers, decider))
+    dictionaries = open_dictionaries(settings.dictionaries) if speakers else ()
+    detector = None
+    detects = any(speaker.method == "detector" for speaker in speakers)
+    if detects and not session.imagines and "word" not in summary.contexts:
+        detector = resolved.detector or open_detector(settings.detector)
+    return ChatStage(
+        speakers,
+        Approach(prompts, settings, settings.seed, _requested_glosses(settings)),
+        dictionaries,
+        detector,
+        session.imagines,
+    )
+
+
+def _open_models(resolved: ResolvedModels, session: Session) -> list[BoundModel | Recording]:
     """Open the chat models, to be asked through a session; none for a baseline's settings."""
-    settings, models = resolved.settings, list[BoundModel]()
+    settings, models = resolved.settings, list[BoundModel | Recording]()
     if settings.query != "meaning" and not settings.looks:
         return models
     for llm in resolved.llms:
-        if isinstance(llm, str):
-            models += open_models(
-                llm,
-                url=settings.llm_url,
-                timeout=resolved.asking.timeout,
-                parallel=resolved.asking.parallel,
-                session=session,
-                dictionaries=settings.dictionaries,
-                plugins=settings.plugins,
-            )
-        else:
-            models.append(session.bind(llm))
+        models += session.open(llm, settings.llm_url, settings.dictionaries, settings.plugins)
     if not models:
         raise UserError("No chat model is given to write meanings.", "llms")
     return models
+
+
+def interpret_items(
+    items: Sequence[Item],
+    models: Sequence[Any],
+    how: Approach,
+    *,
+    dictionaries: Sequence[Dictionary] = (),
+    detector: Detector | None = None,
+    encoder: TextEncoder | None = None,
+) -> list[list[Interpretation]]:
+    """Return each chat model's interpretations of the items, in the items' order.
+
+    Args:
+        models: open ones; see :meth:`admire.llm.Session.open`.
+        dictionaries, detector, encoder: see :class:`ChatStage`.
+
+    Raises:
+        UserError: the model fails, none of its votes or none of its meanings is usable, or an
+            item's sense cannot be decided.
+    """
+    speakers = []
+    for model in models:
+        bound: Any = BoundModel(inner(model)) if hasattr(model, "ask") else model
+        speakers.append(Speaker(bound, sense_method(how.settings.sense, bound)))
+    imagines = any(getattr(speaker.model, "imagines", False) for speaker in speakers)
+    stage = ChatStage(speakers, how, dictionaries, detector, imagines)
+    return [[reading for reading, _ in row] for row in stage.run(items, encoder)]
 
 
 def _requested_glosses(settings: Settings) -> Glosses:

@@ -10,10 +10,11 @@ from typing import Any
 from admire.core.progress import hidden_progress
 from admire.data.items import Item
 from admire.data.reader import Data, take_items
+from admire.llm.bound_model import BoundModel
 from admire.llm.chat import ChatModel, Price, Question, Reply, Usage, inner
 from admire.llm.prices import estimate, why_unknown
-from admire.llm.session import BoundModel, Session
-from admire.pipeline.chat_stage import ChatStage, Model, ResolvedModels, resolve_models
+from admire.llm.session import Session
+from admire.pipeline.chat_stage import Model, ResolvedModels, open_stage, resolve_models
 from admire.pipeline.ranking import blocks
 from admire.prompts import Prompts
 from admire.rankers.settings import RequestOptions, Settings, check_items, summarise_set
@@ -84,22 +85,17 @@ class DryRun(Session):
     The made-up replies are those that lead to the most questions: the idiomatic sense, one
     definition, the first order. Questions that are repeated after an unusable reply are not
     counted, and a question that several runs share is counted once.
-
-    Args:
-        fresh: whether cached replies are ignored.
     """
 
     imagines = True
 
-    def __init__(self, *, fresh: bool = False):
-        super().__init__(fresh=fresh)
+    def __init__(self, budget: float | None = None, **options: Any):
+        super().__init__(**options)
         self.counted: set[str] = set()
         self.stages: dict[tuple[str, str], _Stage] = {}
 
     def bind(self, model: ChatModel) -> BoundModel:
-        """Return the same model, to be asked in the dry run; a recorded one as it is."""
-        if getattr(model, "recorded", False):
-            return super().bind(model)
+        """Return the same model, to be asked in the dry run."""
         return _Imagining(inner(model), self)
 
     def forecasts(self) -> list[Forecast]:
@@ -110,18 +106,22 @@ class DryRun(Session):
 class _Imagining(BoundModel):
     """A chat model that makes up the replies that the cache lacks."""
 
-    session: DryRun
+    imagines = True
+
+    def __init__(self, model: ChatModel, session: DryRun):
+        super().__init__(model, session, session.replies)
+        self.session = session
 
     def answer(self, question: Question) -> Reply:
         return imagine(question)
 
-    def ask_together(self, questions: Sequence[Question]) -> Any:
+    def answer_together(self, questions: Sequence[Question]) -> Any:
         return map(imagine, questions)
 
     def check_budget(self) -> None:
         """Spend nothing."""
 
-    def record(self, question: Question, reply: Reply, *, again: bool = False) -> None:
+    def record(self, question: Question, reply: Reply, *, cut: bool, again: bool) -> None:
         """Count a question, unless it was counted before."""
         if (key := self.key(question)) in self.session.counted:
             return
@@ -185,7 +185,7 @@ def plan(
         UserError: as for :func:`admire.rank`.
     """
     resolved = resolve_models(settings, asking, llms)
-    session = DryRun(fresh=resolved.asking.fresh)
+    session = DryRun(**vars(resolved.asking))
     rehearse(take_items(items), resolved, session)
     return session.forecasts()
 
@@ -195,17 +195,17 @@ def rehearse(items: Sequence[Item], resolved: ResolvedModels, session: DryRun) -
     settings = resolved.settings
     summary = summarise_set(items)
     check_items(summary, settings)
-    stage = ChatStage(summary, resolved, session, Prompts(settings.prompts))
+    stage = open_stage(summary, resolved, session, Prompts(settings.prompts))
     with hidden_progress():
         for block in blocks(items):
             stage.run(block, strict=False)
     for speaker in stage.speakers:
         if speaker.method == "given":
             continue
-        deciding = "senses" if speaker.method == "vote" else "ranking"
-        decided = session.stages.get((deciding, speaker.llm.name))
+        deciding = "senses" if speaker.votes else "ranking"
+        decided = session.stages.get((deciding, speaker.model.name))
         guessed = speaker.method == "detector" or bool(decided and decided.missing)
-        meanings = session.stages.get(("meanings", speaker.llm.name))
-        both = meanings_method(settings.meanings, speaker.llm) == "both"
+        meanings = session.stages.get(("meanings", speaker.model.name))
+        both = meanings_method(settings.meanings, speaker.model) == "both"
         if meanings and guessed and settings.scoring.gate == "hard" and not both:
             meanings.at_most = True  # fewer meanings are needed in the other sense

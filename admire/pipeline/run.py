@@ -33,10 +33,11 @@ from admire.data.overlap import Digests, Kind
 from admire.data.reader import Data, take_items
 from admire.encoders import TextEncoder
 from admire.encoders.cached import log_long
-from admire.llm.chat import ChatModel
-from admire.llm.session import Session, account_row
+from admire.llm.account import account_row
+from admire.llm.chat import Capabilities
+from admire.llm.session import Session
 from admire.metrics.leakage import find_leaks, training_digests
-from admire.pipeline.chat_stage import ChatStage, Judged, Model, ResolvedModels, resolve_models
+from admire.pipeline.chat_stage import Judged, Model, ResolvedModels, open_stage, resolve_models
 from admire.pipeline.ranking import Ranking, Run, blocks, part_column
 from admire.pipeline.record import (
     VERSION,
@@ -59,7 +60,7 @@ from admire.rankers import (
 from admire.rankers.judgement import as_counted
 from admire.rankers.scorer import Scores, fuse_scores, rank_names
 from admire.rankers.settings import RequestOptions, SetSummary, Settings, check_items, summarise_set
-from admire.senses import Detector
+from admire.senses import Detector, Recording
 from admire.senses.detector import trained_languages
 from admire.senses.dictionaries import Dictionary
 from admire.senses.interpretation import Interpretation, meanings_method
@@ -179,6 +180,7 @@ class RankingPipeline:
     Attributes:
         settings: resolved for this set.
         stage: the conversations with chat models.
+        caption_encoder: encodes captions, if an encoder of the run does.
         encoders: see :func:`admire.rankers.open_encoders`.
         rankers: those that judge many items at once, without a chat model.
         record: the record of the run, as in run.json.
@@ -212,15 +214,15 @@ class RankingPipeline:
         self.settings = settings
         self.prompts = Prompts(settings.prompts)
         # Before the encoders, which may download gigabytes.
-        self.session = Session(resolved.asking.budget, fresh=resolved.asking.fresh)
-        self.stage = ChatStage(summary, resolved, self.session, self.prompts)
-        self.detector = self.stage.interpreter.detector
+        self.session = Session(**vars(resolved.asking), plugins=settings.plugins)
+        self.stage = open_stage(summary, resolved, self.session, self.prompts)
+        self.detector = self.stage.detector
         self.encoders = RunEncoders()
         if settings.compares:
             given_encoders = resolved.encoder, resolved.caption_encoder
             self.encoders = open_encoders(summary, settings, *given_encoders)
         by_captions = [e.tracks["caption"] for e in self.encoders if "caption" in e.tracks]
-        self.stage.interpreter.encoder = by_captions[0] if by_captions else None
+        self.caption_encoder = by_captions[0] if by_captions else None
         self.rankers = [
             open_ranker(name, self.prompts, settings, encoders=self.encoders)
             for name in settings.rankers
@@ -241,9 +243,10 @@ class RankingPipeline:
             settings["llm_url"] = Address.parse(self.settings.llm_url).shown
         llms, seen = [], set[str]()
         for speaker in self.stage.speakers:
-            method = "none" if "word" in summary.contexts else speaker.method
-            meanings = meanings_method(self.settings.meanings, speaker.llm)
-            llms.append(_named(speaker.llm) | {"sense": method, "meanings": meanings})
+            method = speaker.decider.name if speaker.decider else speaker.method
+            method = "none" if "word" in summary.contexts else method
+            meanings = meanings_method(self.settings.meanings, speaker.model)
+            llms.append(_named(speaker.model) | {"sense": method, "meanings": meanings})
             for ranker in speaker.rankers:
                 seen.update(ranker.tracks)
         compared = defaultdict(list)
@@ -265,7 +268,7 @@ class RankingPipeline:
                 "encoders": dict(compared),
                 "detector": self.detector.identity if self.detector else None,
                 "head": " + ".join([head.identity for head in self.heads]) or None,
-                "dictionaries": list(map(_named, self.stage.interpreter.dictionaries)),
+                "dictionaries": list(map(_named, self.stage.dictionaries)),
             },
             "prompts": self.prompts.fingerprints,
             "versions": versions(),
@@ -337,7 +340,7 @@ class RankingPipeline:
 
     def _rank_together(self, items: Sequence[Item], *, first: bool) -> list[Ranking]:
         with self._timed("senses and meanings") if self.stage.speakers else nullcontext():
-            said = self.stage.run(items, strict=first)
+            said = self.stage.run(items, self.caption_encoder, strict=first)
         if self.settings.looks:
             ranking = self.session.seconds.pop("ranking", 0.0)
             self.seconds["rankers"] = self.seconds.get("rankers", 0.0) + ranking
@@ -379,7 +382,7 @@ def _training_digests(heads: Sequence[Any], detector: Detector | None) -> Mappin
     return by_kind
 
 
-def _named(model: ChatModel | TextEncoder | Dictionary) -> dict[str, str]:
+def _named(model: Capabilities | Recording | TextEncoder | Dictionary) -> dict[str, str]:
     return {"name": model.name, "identity": model.identity}
 
 

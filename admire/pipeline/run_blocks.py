@@ -19,8 +19,8 @@ from admire.data.check import check_set, report_faults
 from admire.data.image_files import check_header, check_image
 from admire.data.items import Item
 from admire.data.settings import ItemFiles
+from admire.llm.account import Entry
 from admire.llm.chat import PARALLEL
-from admire.llm.session import Entry
 from admire.pipeline import ranking
 from admire.pipeline.chat_stage import ResolvedModels, resolve_models
 from admire.pipeline.ranking import Ranking
@@ -83,8 +83,8 @@ def rank_file(
     if files.limit:
         run.record["limit"] = files.limit
     for speaker in run.stage.speakers:
-        if speaker.llm.recorded:  # before anything is asked or encoded
-            speaker.llm.check(list(items()), speaker.purposes)
+        if speaker.recording:  # before anything is asked or encoded
+            speaker.check(list(items()))
     if workers:
         ranked = _rank_by_workers(items, run, workers, summary, resolved)
     else:

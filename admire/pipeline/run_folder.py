@@ -42,7 +42,7 @@ from admire.rankers.scorer import Scores, tied_names
 from admire.rankers.settings import Settings
 
 if TYPE_CHECKING:
-    from admire.senses.recorded import Recorded
+    from admire.senses.recorded_replies import Recorded
 
 
 SCORES, ITEMS, RECORD = "scores.csv", "items.jsonl", "run.json"
@@ -331,7 +331,7 @@ def with_gold(item: Item, folder: Path | str, number: int) -> Item:
 @register("chat", "run", takes="FOLDER")
 def open_run(name: str) -> list[Recorded]:
     """Replies of the chat models of an earlier run."""
-    from admire.senses.recorded import Recorded, RecordedReply, key_of
+    from admire.senses.recorded_replies import Recorded, RecordedReply, key_of
 
     folder = Path(name).expanduser()
     read_record(folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
@@ -142,20 +142,17 @@ class Judgement:
         return next(filter(None, meanings), None)
 
 
-def refuse_unread(judgements: Sequence[Judgement], name: str) -> None:
-    """Refuse a chat model none of whose answers, of at least one, could be read."""
-    answers = [answer for judgement in judgements for answer in judgement.answers]
-    if not answers or any(answer.unread is None for answer in answers):
-        return
+def refuse_answers(name: str, answers: Sequence[Answer]) -> UserError:
+    """Return the error about a chat model none of whose answers could be read."""
     if all(answer.cut for answer in answers):
-        raise UserError(
+        return UserError(
             f"{name}: all {len(answers)} replies were cut off, even with twice the tokens. Does "
             "it think first? Turn that off (llama-server --reasoning-budget 0), or use another "
             "model.",
             "llms",
         )
     example = on_one_line(answers[0].unread)[:80]
-    raise UserError(
+    return UserError(
         f"{name}: none of the {len(answers)} replies could be parsed (the first is “{example}”). "
         "Does its server support response_format with a JSON schema? A small model works "
         "better with one candidate at a time: use the ranker pointwise.",
@@ -165,11 +162,10 @@ def refuse_unread(judgements: Sequence[Judgement], name: str) -> None:
     )
 
 
-def warn_of_unread(items: Sequence[Item], judgements: Mapping[Item, Judgement], name: str) -> None:
+def warn_of_unread(judged: Iterable[tuple[Item, Judgement]], name: str) -> None:
     """Warn about items without an answer that could be read."""
-    for item in items:
-        judgement = judgements.get(item)
-        if judgement and 0 < judgement.unread == len(judgement.answers):
+    for item, judgement in judged:
+        if 0 < judgement.unread == len(judgement.answers):
             text = "%s: no reply about '%s' could be parsed; its candidates get equal scores."
             log.warning(text, name, item.compound)
 

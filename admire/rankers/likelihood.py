@@ -13,7 +13,7 @@ import numpy as np
 from admire.core.errors import UserError
 from admire.core.registry import register
 from admire.data.items import Item
-from admire.llm.chat import ChatModel, Question
+from admire.llm.chat import Capabilities, Question
 from admire.llm.conversation import Conversation, Unusable
 from admire.rankers.judgement import Answer, Judgement
 from admire.rankers.presentation import show
@@ -34,7 +34,7 @@ class Likelihood(Ranker):
 
     task = "Reading candidates"
 
-    def check(self, summary: SetSummary, llm: ChatModel) -> None:
+    def check(self, summary: SetSummary, llm: Capabilities) -> None:
         if not llm.scores_text:
             raise UserError(
                 f"{llm.name} cannot return the probability of a given text, which the ranker "

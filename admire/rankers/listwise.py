@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, create_model
 from admire.core.errors import UserError
 from admire.core.registry import register
 from admire.data.items import Item, SenseLabel
-from admire.llm.chat import ChatModel, Question
+from admire.llm.chat import Capabilities, Question
 from admire.llm.conversation import Conversation
 from admire.rankers.aggregate import aggregate, agreement, places
 from admire.rankers.judgement import Answer, Judgement
@@ -57,7 +57,7 @@ class Listwise(Ranker):
     decides_senses = True
     uses_meanings = False
 
-    def check(self, summary: SetSummary, llm: ChatModel) -> None:
+    def check(self, summary: SetSummary, llm: Capabilities) -> None:
         if summary.largest and len(summary.largest.candidates) > len(LETTERS):
             raise UserError(
                 f"'{summary.largest.compound}' has over {len(LETTERS)} candidates. Use the ranker "

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator
 from admire.core.errors import check_extra
 from admire.core.registry import register
 from admire.data.items import Item
-from admire.llm.chat import ChatModel, Question
+from admire.llm.chat import Capabilities, Question
 from admire.llm.conversation import Conversation
 from admire.rankers.aggregate import bradley_terry
 from admire.rankers.judgement import Answer, Judgement, on_one_line
@@ -42,7 +42,7 @@ class Pairwise(Ranker):
 
     task = "Comparing candidates in pairs"
 
-    def check(self, summary: SetSummary, llm: ChatModel) -> None:
+    def check(self, summary: SetSummary, llm: Capabilities) -> None:
         check_extra("rankers", "The ranker pairwise", "choix")
 
     def scores(self, item: Item, reading: Interpretation | None) -> Conversation[Judgement]:

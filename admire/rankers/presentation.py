@@ -17,17 +17,17 @@ from admire.core.choices import TRACKS, Track
 from admire.core.errors import UserError
 from admire.data.items import Candidate, Item
 from admire.data.limits import LIMITS, without_invalid
-from admire.llm.chat import SEEING, ChatModel, Image, Question, Reply
-from admire.llm.conversation import Conversation, Unusable
+from admire.llm.chat import SEEING, Capabilities, Image, Question, Reply
+from admire.llm.conversation import Conversation, Reading, ask_until
 from admire.prompts import Prompts
 from admire.prompts.quotations import data_of, json_objects, without_objects
-from admire.rankers.judgement import Answer, on_one_line
+from admire.rankers.judgement import Answer, on_one_line, refuse_answers
 from admire.rankers.settings import SetSummary
 
 LETTERS = string.ascii_uppercase
 
 
-def tracks_shown(summary: SetSummary, llm: ChatModel, track: Track | None) -> tuple[str, ...]:
+def tracks_shown(summary: SetSummary, llm: Capabilities, track: Track | None) -> tuple[str, ...]:
     """Return which parts of the candidates a chat model sees: images, captions or both.
 
     Args:
@@ -129,30 +129,24 @@ def ask_for_answers(
     """
     data = data_of(item)
 
-    def parse(question: Question, reply: Reply) -> Answer | None:
-        return read(question, without_objects(reply.text, data))
-
-    replies = yield questions
-    answers = list(map(parse, questions, replies))
-    lost = [place for place, answer in enumerate(answers) if answer is None]
-    again = [
-        replace(
-            questions[place],
-            temperature=0.7,  # at 0, another seed would give the same reply
-            max_tokens=questions[place].max_tokens * (2 if replies[place].cut else 1),
-            seed=questions[place].seed + next_seed,
-        )
-        for place in lost
-    ]
-    replies = yield again
-    for place, question, reply in zip(lost, again, replies, strict=True):
-        answer = parse(question, reply)
+    def read_reply(question: Question, reply: Reply) -> Reading[Answer]:
+        answer = read(question, without_objects(reply.text, data))
         if answer is None:
-            yield Unusable([questions[place], question])
             unread = without_invalid(reply.text[: LIMITS["reply"]])
             answer = Answer(question.shown, unread=unread, cut=reply.cut)
-        answers[place] = answer
-    return tuple(filter(None, answers))
+        return Reading(answer, answer.unread is None, answer.unread is None)
+
+    def again(question: Question, reply: Reply, asked: int) -> Question | None:
+        if asked > 1:
+            return None
+        return replace(
+            question,
+            temperature=0.7,  # at 0, another seed would give the same reply
+            max_tokens=question.max_tokens * (2 if reply.cut else 1),
+            seed=question.seed + next_seed,
+        )
+
+    return tuple((yield from ask_until(questions, read_reply, again, refuse_answers)))
 
 
 Line = Annotated[str, BeforeValidator(lambda value: on_one_line(value)[: LIMITS["definition"]])]

@@ -14,8 +14,7 @@ from admire.core import registry
 from admire.core.errors import check_extra
 from admire.core.registry import Plugin
 from admire.data.items import Item
-from admire.llm.chat import ChatModel, Question, Reply, inner
-from admire.llm.conversation import Conversation, Unusable
+from admire.llm.chat import Capabilities, Conversation, Question, Reply, Unusable
 from admire.rankers.judgement import Answer, Judgement
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Ranker:
     weighs_both_senses = False
     uses_meanings = True
 
-    llm: ChatModel | None = None
+    llm: Capabilities | None = None
     prompts: Prompts
     settings: Settings
     tracks: Sequence[str] = ()
@@ -81,7 +80,7 @@ class Ranker:
         """
         raise NotImplementedError
 
-    def check(self, summary: SetSummary, llm: ChatModel) -> None:
+    def check(self, summary: SetSummary, llm: Capabilities) -> None:
         """Refuse a set or a chat model that the ranker does not support, before any question."""
 
     # ------------------------------------------------------------------------ not to be overridden
@@ -94,20 +93,10 @@ class Ranker:
     def talk(self, item: Item, reading: Interpretation | None) -> Conversation[Judgement]:
         """Hold the conversation about an item, and return the judgement.
 
-        A recorded model returns an order, as the answer to any ranker that asks.
-
         Raises:
             PluginError: the ranker fails.
         """
         name = self.llm.name if self.llm else ""
-        if self.asks and self.llm and self.llm.recorded:
-            from admire.rankers.aggregate import aggregate, places
-
-            (reply,) = yield [Question(item.compound, purpose="ranking", about=item)]
-            with registry.blamed(inner(self.llm), f"'{item.compound}'"):
-                points = aggregate(places([list(reply.data)], item.names))
-            answer = Answer(item.names, tuple(reply.data))
-            return Judgement(self.name, name, tuple(points.tolist()), (answer,))
         answers: list[Answer] = []
         with self._plugin.blamed(f"'{item.compound}'"):
             result = self.scores(item, reading)
@@ -196,9 +185,12 @@ def open_ranker(name: str, prompts: Prompts, settings: Settings, **options: Any)
 
 
 def open_rankers(
-    summary: SetSummary, llm: ChatModel, prompts: Prompts, settings: Settings
+    summary: SetSummary, llm: Capabilities | None, prompts: Prompts, settings: Settings
 ) -> list[Ranker]:
     """Open the rankers of a run that judge items one by one, for one chat model.
+
+    Args:
+        llm: answers them; None if no model will be asked.
 
     Raises:
         UserError: a name is unknown, the model does not accept images but must, a candidate has no
@@ -210,7 +202,7 @@ def open_rankers(
         if not judges_together(name)
     ]
     tracks: tuple[str, ...] = ()
-    if not llm.recorded and any(ranker.asks for ranker in rankers):
+    if llm and any(ranker.asks for ranker in rankers):
         from admire.rankers.presentation import tracks_shown
 
         for ranker in rankers:

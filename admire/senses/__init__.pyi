@@ -1,6 +1,9 @@
 from .classifier import Classifier
-from .detector import Detector, Setting, Use, context_columns, open_detector
-from .sense import Sense, given, known_senses, majority, read_senses, sense_table, write_senses
+from .detector import Detector, Setting, Use, context_columns
+from .opening import open_detector
+from .recording import Known, Recording
+from .sense import Sense, given, majority
+from .sense_table import known_senses, read_senses, sense_table, write_senses
 from .task2a import (
     detect_uses,
     macro_f1,
@@ -15,6 +18,8 @@ from .votes import read_label, vote
 __all__ = [
     "Classifier",
     "Detector",
+    "Known",
+    "Recording",
     "Sense",
     "Setting",
     "Use",

@@ -1,13 +1,11 @@
-"""Detectors of idiomatic use: their input, how they are opened, and what is said of them."""
+"""Detectors of idiomatic use: their input, and what is said of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from admire.core import registry
 from admire.data.languages import base_language, language_name
 
 if TYPE_CHECKING:
@@ -97,22 +95,3 @@ def list_languages(tags: Iterable[str]) -> str:
     """Return the names of some languages, at least one: ``Turkish, Uzbek and Chinese``."""
     *names, last = dict.fromkeys(map(language_name, tags))
     return f"{', '.join(names)} and {last}" if names else last
-
-
-def open_detector(name: str | Path | None = None) -> Detector:
-    """Open a detector.
-
-    Args:
-        name: a file of ``admire train detector``, a folder of ``admire train classifier``, or the
-            name of a plug-in; None opens the built-in one.
-
-    Raises:
-        UserError: the file or folder contains no valid detector, or an extra is missing.
-    """
-    if name is None:
-        name = "embedded"
-    elif Path(name).exists() or str(name).partition(":")[0] not in registry.names("detector"):
-        name = f"{'classifier' if Path(name).is_dir() else 'light'}:{name}"
-    plugin, source = registry.resolve("detector", str(name))
-    detector: Detector = plugin.open(source)
-    return detector

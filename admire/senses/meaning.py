@@ -1,116 +1,25 @@
-"""The meaning of a compound, as a chat model writes it: definitions and a scene for each sense."""
+"""The meaning of a compound: definitions and a scene of one sense, read from a reply."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from admire.core.choices import TEXTS
 from admire.core.schema import UNLESS_NONE
 from admire.data.items import Item
-from admire.data.languages import base_language
 from admire.data.limits import LIMITS, without_invalid
-from admire.llm.chat import Question, thinks_aloud
-from admire.llm.conversation import Conversation, Unusable
-from admire.prompts import Prompts, quoted
-from admire.prompts.quotations import (
-    data_of,
-    json_objects,
-    runs_of,
-    without_lines,
-    without_objects,
-    words_of,
-)
+from admire.llm.chat import thinks_aloud
+from admire.prompts import quoted
+from admire.prompts.quotations import data_of, runs_of, without_lines, without_objects, words_of
 
-WORDS_TOKENS = 40
-"""Maximum tokens of a compound's words in English."""
-
-_FRAME = frozenset(
-    words_of(
-        "a about an and are as at be being between by for from in into is it its like no not of "
-        "off on one ones or out over s somebody someone something than that the these this to "
-        "under up very what when where which who whose with without anyone anything"
-    )
-)
-"""Words without content of their own."""
-_AFTER_HEAD = frozenset(
-    words_of(
-        "about and are as at between by for from in into is like made of on or over than that "
-        "to under used when where which who whose with without"
-    )
-)
-"""Words that follow the head of a definition: a bridge *made* of logs."""
-
-
-def repeats_words(definition: str, phrases: Sequence[str]) -> bool:
-    """Return whether a definition only repeats the words of a compound.
-
-    It does if all of its words are the compound's ("feet that are cold"), or if its head is the
-    compound's last word ("a small, round ear" for "pig's ear").
-
-    Args:
-        phrases: the compound, and its words in English.
-    """
-    own = [*filter(None, map(_stems, phrases))]
-    stems = _stems(definition)
-    if stems and {*stems} <= {*chain.from_iterable(own)}:
-        return True
-    words = words_of(definition)
-    # A verb means little: of "to take advice" nothing is left, because "to" ends a head.
-    ends = [place for place, word in enumerate(words) if word in _AFTER_HEAD]
-    head = _stems(" ".join(words[: min(ends, default=None)]))
-    return bool(head) and head[-1] in [stems[-1] for stems in own]
-
-
-def _stems(text: str) -> list[str]:
-    """Return the content words of a text, without English endings."""
-    ending = re.compile(r"(?<=\w{3})(?:es?|s|ed|ing)$")
-    return [ending.sub("", word) for word in words_of(text) if word not in _FRAME]
-
-
-def translate_words(
-    item: Item, prompts: Prompts, *, seed: int = 0
-) -> Conversation[tuple[str, ...]]:
-    """Return the compound, and its words in English, one by one, if it is in another language.
-
-    A reply that cannot be parsed counts as none.
-    """
-    if base_language(item.language) == "en":
-        return (item.phrase,)
-    prompt = prompts.about(item, "words")
-    (reply,) = yield [
-        Question(
-            prompt,
-            max_tokens=WORDS_TOKENS,
-            seed=seed,
-            purpose="meanings",
-            about=item,
-            task="Translating the words",
-        )
-    ]
-    for *_, answer in json_objects(reply.text):
-        words = answer.get("words")
-        if isinstance(words, str) and words_of(str(answer.get("phrase"))) == words_of(item.phrase):
-            return tuple(filter(None, (item.phrase, words)))
-    line = (prompt.rpartition("\n")[2] + reply.text).partition("}")[0]  # a reply may continue it
-    try:
-        return tuple(filter(None, (item.phrase, str(json.loads(line + "}")["words"]))))
-    except (ValueError, LookupError, TypeError):
-        return (item.phrase,)
-
-
-MEANING_TOKENS = 90
-ATTEMPTS = 3
-"""How often a model is asked, each time with another seed, for a usable reply."""
 DEFINITIONS = 2
 """Maximum number of definitions of a sense."""
 CONSIDERED = 20
-"""How many definitions of a reply are considered. :data:`MEANING_TOKENS` allow no more."""
+"""How many definitions of a reply are considered. The tokens of a reply allow no more."""
 LONGEST = 50
 """Maximum words of a definition; longer lines are thoughts."""
 REPEATS = "it only repeats the compound's words"
@@ -150,83 +59,7 @@ class Meaning:
 NO_MEANING = Meaning()
 
 
-def describe(
-    item: Item,
-    kind: MeaningKind,
-    prompts: Prompts,
-    *,
-    seed: int = 0,
-    hint: Sequence[str] = (),
-    gloss_tokens: int = MEANING_TOKENS,
-) -> Conversation[Meaning]:
-    """Ask for a meaning: short definitions and a scene, or one definition of the idiomatic sense.
-
-    The latter is section 2.1 of the UoR-NCL paper. The model is first asked for its likeliest
-    reply. If that is empty, a refusal, a thought, only the compound or its words, or a copy of the
-    sentence, it is asked again at temperature 1. If there is a hint, the dictionary's glosses are
-    used instead.
-
-    Args:
-        seed: of the first question; further ones have the next numbers.
-        hint: dictionary glosses of that sense, which the model may repeat. Not for a ``gloss``.
-        gloss_tokens: the most tokens of a ``gloss``.
-    """
-    repeats = kind == "gloss" or (kind == "idiomatic" and item.has_sense)
-    own = (yield from translate_words(item, prompts, seed=seed)) if repeats else ()
-    stand_in = tuple(hint)[:DEFINITIONS] if item.has_sense else ()
-    template = kind if item.has_sense else "word"
-    first = Question(
-        prompts.about(item, template, hint=hint),
-        max_tokens=gloss_tokens if kind == "gloss" else MEANING_TOKENS,
-        seed=seed,
-        purpose="meanings",
-        about=item,
-        sense="literal" if kind == "literal" else "idiomatic",
-        task="Writing the literal meaning" if kind == "literal" else "Writing the meaning",
-    )
-    read = _read_gloss if kind == "gloss" else read_meaning
-    reading = partial(read, item=item, prompt=prompts.about(item, template, hint=()))
-    meaning = yield from _ask(first, reading, own, stand_in)
-    if kind == "gloss":
-        return replace(meaning, definitions=meaning.definitions[:1], scene=None)
-    return meaning
-
-
-def _ask(
-    first: Question,
-    read: Callable[..., Meaning],
-    own: Sequence[str],
-    stand_in: tuple[str, ...],
-) -> Conversation[Meaning]:
-    """Ask a question, and again, until a reply can be used and does not repeat own words.
-
-    Without such a reply the dictionary's definitions stand in; if there are none, those that repeat
-    the words count.
-    """
-    meaning = repeating = NO_MEANING
-    question, asked = first, list[Question]()
-    for attempt in range(1 if stand_in else ATTEMPTS):
-        if attempt:
-            question = replace(first, temperature=1.0, seed=first.seed + attempt)
-        asked.append(question)
-        (reply,) = yield [question]
-        if isinstance(reply.data, Meaning):
-            return reply.data
-        text = without_invalid(reply.text[: LIMITS["reply"]])
-        meaning = read(text, cut=reply.cut)
-        if meaning and not repeats_words(meaning.definitions[0], own):
-            return meaning
-        repeating = repeating or meaning
-    if not repeating:
-        yield Unusable(asked)
-        return replace(meaning, definitions=stand_in, unread=text)
-    if not stand_in:
-        return replace(repeating, fault=REPEATS)
-    # A dictionary's gloss with the same words is right.
-    return repeating if repeats_words(stand_in[0], own) else Meaning(stand_in)
-
-
-def _read_gloss(reply: str, item: Item, prompt: str = "", *, cut: bool = False) -> Meaning:
+def read_gloss(reply: str, item: Item, prompt: str = "", *, cut: bool = False) -> Meaning:
     """Parse one definition, from a line or from JSON."""
     text = without_lines(reply, prompt, item.sentence)
     definitions = _read_json(text, item.phrase)[0] if '"definitions"' in text else None
@@ -292,7 +125,11 @@ def _fault(text: str, item: Item, examples: str) -> str | None:
 
 
 def _read_json(reply: str, compound: str) -> tuple[list[str], str]:
-    """Parse definitions and scene of a JSON object about the compound, which may be cut off."""
+    """Parse definitions and scene of a JSON object about the compound, which may be cut off.
+
+    Not by ``pydantic_core.from_json(allow_partial=…)``: replies begin inside an object, close a
+    list with a brace, or have text around it; and a cut definition is dropped, but not a cut scene.
+    """
     parts = re.split(rf"(?={_NAME})", reply)
     names = [re.match(rf'{_NAME}"({_INSIDE})"', part) for part in parts]
     if any(names):

@@ -23,7 +23,8 @@ from admire.metrics.figures import interval
 from admire.metrics.leakage import warn_if_leaked
 from admire.metrics.metrics import Drawn, Statistic, apply_to_all, bootstrap_intervals, mean
 from admire.senses.detector import Detector, Setting, Use
-from admire.senses.sense import LanguageTag, Sense, known_senses, sense_table, write_senses
+from admire.senses.sense import Sense
+from admire.senses.sense_table import LanguageTag, known_senses, sense_table, write_senses
 
 log = logging.getLogger("admire")
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from admire.core.errors import UserError
 from admire.data.items import Item, SenseLabel
-from admire.llm.chat import Question, thinks_aloud
-from admire.llm.conversation import Conversation, Unusable
+from admire.llm.chat import Conversation, Question, Unusable, thinks_aloud
+from admire.llm.conversation import FEW, unusable_model
 from admire.prompts import Prompts
 from admire.prompts.quotations import data_of, without_words
 from admire.senses.sense import Sense, majority
@@ -39,12 +40,22 @@ def vote(
     )
     questions = [replace(first, seed=seed + k) for k in range(votes)]
     replies = yield questions
-    if isinstance(replies[0].data, Sense):
-        return replies[0].data
     labels = [read_label(reply.text, data_of(item), cut=reply.cut) for reply in replies]
     pairs = zip(questions, labels, strict=True)
-    yield Unusable([question for question, label in pairs if label is None])
+    if lost := [question for question, label in pairs if label is None]:
+        yield Unusable(lost, len(lost), refuse_votes)
     return count_votes(labels)
+
+
+def refuse_votes(name: str, unparsed: Sequence[int]) -> UserError | None:
+    """Return the error about a chat model none of whose votes could be parsed, if not too few.
+
+    Args:
+        unparsed: their numbers.
+    """
+    if sum(unparsed) < FEW:
+        return None
+    return unusable_model(name, f"none of the {sum(unparsed)} votes could be parsed", "sense")
 
 
 def count_votes(labels: Sequence[SenseLabel | None]) -> Sense:

@@ -26,6 +26,7 @@ from admire.tasks.task import (
     WorkerOptions,
     as_rows,
     known_settings,
+    open_session,
     open_workers,
     read_options,
 )
@@ -87,7 +88,7 @@ class Rank(Task):
         from admire.encoders.training_settings import HeadTraining
         from admire.tasks.training.settings import HeadData, TripletSettings
 
-        return HeadTraining, TripletSettings, HeadData, CONFIG_FILE
+        return HeadTraining, TripletSettings, HeadData, RequestOptions, CONFIG_FILE
 
     def rehearse_training(self, data: Sequence[Path], settings: Values, session: DryRun) -> None:
         """See :class:`Task`."""
@@ -119,7 +120,10 @@ class Rank(Task):
             check_folder(out, "head")
         items = [item for path in data for item in read_items(path, source.lang)]
         training.check_heads(items, [own], folds=source.folds, seed=own.seed)
-        triplets, encoder = training.open_triplets(items, triplet_settings, seed=own.seed)
+        session = open_session(settings)
+        triplets, encoder = training.open_triplets(
+            items, triplet_settings, seed=own.seed, session=session
+        )
         if source.folds is not None:
             orders = training.cross_validate_heads(
                 items, triplets, [own], folds=source.folds, seed=own.seed

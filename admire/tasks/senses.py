@@ -14,10 +14,10 @@ from admire.core.registry import register
 from admire.core.schema import Count, settings
 from admire.data.settings import ItemFiles
 from admire.encoders.training_settings import FitSettings
-from admire.rankers.settings import Settings
+from admire.rankers.settings import RequestOptions, Settings
 from admire.senses.detector import Setting
 from admire.tasks.retrieval.settings import QuerySettings
-from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, as_rows
+from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, as_rows, open_session
 from admire.tasks.training.settings import ClassifierData, ClassifierTraining, paper_fit
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class SenseTask(Task):
         (QuerySettings, "llm"),
         (Settings, "llm_url", "sense", "votes", "vote_temperature"),
         (Settings, "dictionaries", "prompts", "detector", "seed"),
+        RequestOptions,
         Output,
     )
     written = "senses.tsv"
@@ -60,7 +61,7 @@ class SenseTask(Task):
         items = list(make(ItemFiles, settings).read(data))
         if any(not item.has_sense for item in items):
             raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
-        readings, method, detector = _interpret(items, settings, session)
+        readings, method, detector = _interpret(items, settings, session or open_session(settings))
         senses = [reading.sense for reading in readings]
         if own.out:
             table = write_senses(own.out, items, senses)
@@ -94,30 +95,27 @@ class SenseTask(Task):
 
 
 def _interpret(
-    items: Sequence[Item], settings: Values, session: Session | None
+    items: Sequence[Item], settings: Values, session: Session
 ) -> tuple[list[Interpretation], str, Detector | None]:
     """Decide the items' senses; return also what decided them, and the detector, if one did."""
     from admire.llm import open_llm
+    from admire.pipeline.chat_stage import interpret_items
     from admire.prompts import Prompts
     from admire.senses import open_detector
     from admire.senses.dictionaries import open_dictionaries
-    from admire.senses.interpretation import interpret, sense_method
+    from admire.senses.interpretation import Approach, sense_method
 
-    made, dry = make(Settings, settings), bool(session and session.imagines)
-    name, dictionaries = make(QuerySettings, settings).llm, made.dictionaries
-    llm = open_llm(name, url=made.llm_url, dictionaries=dictionaries, session=session)
+    made, name = make(Settings, settings), make(QuerySettings, settings).llm
+    llm = open_llm(name, session, made.llm_url, made.dictionaries)
     method = sense_method(made.sense, llm)
-    opens = not dry and (made.detector or method == "detector")
+    opens = not session.imagines and (made.detector or method == "detector")
     detector = open_detector(made.detector) if opens else None
-    (readings,) = interpret(
+    (readings,) = interpret_items(
         items,
         [llm],
-        Prompts(made.prompts),
-        made,
-        seed=made.seed,
-        glosses="none",
+        Approach(Prompts(made.prompts), made, made.seed, "none"),
+        dictionaries=open_dictionaries(made.dictionaries),
         detector=detector,
-        dictionaries=open_dictionaries(dictionaries),
     )
     return readings, method, detector
 

@@ -15,7 +15,7 @@ from admire.core.choices import ProfileName, nearest
 from admire.core.errors import UserError, check_extra
 from admire.core.options import Option, Panel, make, plugin_settings, take_settings
 from admire.core.schema import STRICT, Count, read_as, settings
-from admire.rankers.settings import Settings
+from admire.rankers.settings import RequestOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,9 +182,26 @@ def open_workers(values: Mapping[str, Any] | None, device: str | None) -> Worker
 
 
 def known_settings(sources: Sequence[Any]) -> dict[str, Option]:
-    """Return the options of settings classes by field; of a run also those of plug-ins."""
+    """Return the options by field; where chat models are asked, also those of plug-ins."""
     own = take_settings(*sources)
-    return own | plugin_settings(own) if Settings in sources else own
+    return own | plugin_settings(own) if RequestOptions in sources else own
+
+
+def session_options(values: Values | None) -> dict[str, Any]:
+    """Return the arguments of the session by which a task asks chat models, from its settings."""
+    plugins: dict[str, dict[str, Any]] = {}
+    for name, option in plugin_settings().items():
+        if option.plugin and name in (values or {}):
+            plugin, field = option.plugin
+            plugins.setdefault(plugin, {})[field] = (values or {})[name]
+    return vars(make(RequestOptions, values)) | {"plugins": plugins}
+
+
+def open_session(values: Values | None) -> Session:
+    """Return a session by which a task asks chat models, as its settings say."""
+    from admire.llm.session import Session
+
+    return Session(**session_options(values))
 
 
 def as_rows(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from toys import PictureEncoder, ScriptedChat, WordEncoder
+from toys import PictureEncoder, ScriptedChat, WordEncoder, opens
 
 from admire.encoders import Query
 from admire.tasks.retrieval.passages import Passage, Split
@@ -106,7 +106,7 @@ def answer(prompt: str) -> str:
 
 def toys_opened(monkeypatch: pytest.MonkeyPatch, module: str) -> list[Any]:
     """Put toys in place of the models that a task's command opens; return their names."""
-    opened: list[Any] = []
+    opened: list[Any] = opens(monkeypatch, ScriptedChat(answer))
 
     def open_encoder(name: str, **options: Any) -> WordEncoder:
         opened.append((name, options.get("device")))
@@ -114,11 +114,6 @@ def toys_opened(monkeypatch: pytest.MonkeyPatch, module: str) -> list[Any]:
         encoder.name, encoder.identity = name, f"{name}:1"
         return encoder
 
-    def open_llm(name: str, *, url: str | None, **options: Any) -> ScriptedChat:
-        opened.append((name, url))
-        return ScriptedChat(answer)
-
-    monkeypatch.setattr("admire.encoders.open_encoder", open_encoder)
-    monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.tasks.retrieval.queries.open_llm", open_llm)
+    for place in ("encoders", module):
+        monkeypatch.setattr(f"admire.{place}.open_encoder", open_encoder)
     return opened

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from admire import Candidate, Item, Settings
 from admire.llm import ChatModel, Image, Question, Reply
-from admire.llm.session import DIGITS, NUMBER
+from admire.llm.probes import DIGITS, NUMBER
 
 SHOWN = re.compile(
     r'(?P<text>"(?:[^"\\]|\\.)*")|Candidate (?P<letter>[A-Z])\b|<image (?P<image>\d+)>'

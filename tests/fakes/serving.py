@@ -54,7 +54,7 @@ def toy_models(llm: ChatModel | None = None, changes: Mapping[str, Any] | None =
     opened: Counter[str] = Counter()
     llm = llm or explains("idiomatic")
 
-    def open_llms(name: str, *, url: str | None) -> list[ChatModel]:
+    def open_llms(name: str, *_: Any) -> list[ChatModel]:
         opened[name] += 1
         return [llm]
 

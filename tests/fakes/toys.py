@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from admire import Candidate, Item, Scoring, Settings
+from admire.data.image_files import read_image
 from admire.encoders import Role, Vectors
-from admire.llm import ChatModel, Conversation, Question, Reply, converse
+from admire.llm import ChatModel, Conversation, Question, Reply, Session, ask, converse
 from admire.senses.sense import likelier
 
 
@@ -41,6 +43,16 @@ class PictureEncoder(WordEncoder):
     def encode_images(self, images: Sequence[Path]) -> Vectors:
         shown = [image.read_bytes().removeprefix(PIXEL).decode() for image in images]
         return self.encode_texts(shown, role="document")
+
+
+class Looking(PictureEncoder):
+    """Reads pictures as the real ones do: the vector of a whole one is that of its first colour."""
+
+    name, identity = "looking", "looking:1"
+
+    def encode_images(self, images: Sequence[Path]) -> Vectors:
+        colours = [str(read_image(image).getpixel((0, 0))) for image in images]
+        return self.encode_texts(colours, role="document")
 
 
 class Reader:
@@ -112,9 +124,18 @@ class Replies(ScriptedChat):
         return [(one.temperature, one.seed) for one in self.questions]
 
 
-def opens(*llms: ChatModel) -> Callable[..., list[ChatModel]]:
-    """Open these models by any name, in place of :func:`admire.llm.session.open_models`."""
-    return lambda *_, session, **__: [session.bind(llm) for llm in llms]
+def opens(monkeypatch: pytest.MonkeyPatch, llm: ChatModel) -> list[tuple[str, str | None]]:
+    """Let sessions open this model by any name; return the names and addresses."""
+    opened = []
+
+    def open_toy(session: Session, model: Any, url: str | None = None, *_: Any) -> list[Any]:
+        if isinstance(model, str):
+            opened.append((model, url))
+            model = llm
+        return [session.bind(model)]
+
+    monkeypatch.setattr(Session, "open", open_toy)
+    return opened
 
 
 def talk(conversation: Conversation[Any], llm: ChatModel) -> Any:
@@ -124,7 +145,7 @@ def talk(conversation: Conversation[Any], llm: ChatModel) -> Any:
 
 def said(llm: ChatModel, text: str, **settings: Any) -> str:
     """What a chat model answers."""
-    return llm.ask(Question(text, **settings)).text
+    return ask(llm, Question(text, **settings))[0].text
 
 
 OWL = Item(

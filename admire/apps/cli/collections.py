@@ -13,13 +13,13 @@ from admire.apps.cli import options as opt
 from admire.apps.cli.output import print_json, print_rows, shortened
 from admire.apps.search.settings import SearchSettings
 from admire.core.errors import UserError
-from admire.rankers.settings import Settings
-from admire.tasks.task import WorkerOptions, open_workers
+from admire.rankers.settings import RequestOptions, Settings
+from admire.tasks.task import WorkerOptions, open_session, open_workers
 
 log = logging.getLogger("admire")
 
 
-@opt.with_settings("search", SearchSettings)
+@opt.with_settings("search", SearchSettings, RequestOptions)
 def search(
     text: str, /, *, span: str, index: Path, json: opt.Json = False, options: opt.Options = None
 ) -> None:
@@ -38,7 +38,7 @@ def search(
     from admire.apps.search.search import search_index
 
     settings = opt.make(SearchSettings, options)
-    result = search_index(text, span, index, settings)
+    result = search_index(text, span, index, settings, session=open_session(options))
     reading, pictures = result.reading, result.pictures
     if json:
         content: dict[str, Any] = {"query": settings.query}

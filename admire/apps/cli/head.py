@@ -10,7 +10,9 @@ from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
 from admire.apps.cli.output import print_dry_run, print_figures, print_json, print_rows
 from admire.encoders.training_settings import HeadTraining
+from admire.rankers.settings import RequestOptions
 from admire.tasks.rank import Rank
+from admire.tasks.task import open_session
 from admire.tasks.training.settings import HeadData, SweepAxes, TripletSettings
 
 log = logging.getLogger("admire")
@@ -45,7 +47,7 @@ def train_head(
     options = with_file("train head", options)
     if dry_run:
         rehearse = partial(Rank().rehearse_training, [data], options)
-        return print_dry_run(rehearse, json=json)
+        return print_dry_run(rehearse, options, json=json)
     result = Rank().train([data], options | {"out": out})
     if json:
         return print_json(result.record if result.files else result.figures)
@@ -58,7 +60,9 @@ def train_head(
 
 
 @opt.with_settings(
-    "sweep", SweepAxes, HeadTraining, TripletSettings, HeadData, opt.CONFIG_FILE, headings=True
+    "sweep",
+    *(SweepAxes, HeadTraining, TripletSettings, HeadData, RequestOptions, opt.CONFIG_FILE),
+    headings=True,
 )
 def sweep(
     data: Path,
@@ -91,7 +95,9 @@ def sweep(
     items = read_items(data, source.lang)
     training.check_heads(items, settings, out, folds=source.folds, seed=base.seed)
     triplet_settings = opt.make(TripletSettings, options)
-    triplets, _ = training.open_triplets(items, triplet_settings, seed=base.seed)
+    triplets, _ = training.open_triplets(
+        items, triplet_settings, seed=base.seed, session=open_session(options)
+    )
     if source.folds is not None:
         orders = training.cross_validate_heads(
             items, triplets, settings, out, folds=source.folds, seed=base.seed

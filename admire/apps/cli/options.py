@@ -49,7 +49,7 @@ def with_settings(
 
 
 def add_options(command: Callable[..., None], command_name: str, *, everything: bool) -> None:
-    """Make the settings of a command its options; a command that makes runs has those of plug-ins.
+    """Make the settings of a command its options; one that asks chat models has those of plug-ins.
 
     This imports the plug-ins of other distributions, so it is called for the command that is used.
 
@@ -59,7 +59,7 @@ def add_options(command: Callable[..., None], command_name: str, *, everything: 
     if command_name not in SETTINGS:
         return
     options = {name: option for name, option in SETTINGS[command_name].items() if not option.plugin}
-    if "rankers" in options:
+    if "parallel" in options:  # it asks chat models
         options |= plugin_settings(options)
     SETTINGS[command_name] = options
     hints: dict[str, Any] = {}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from admire.pipeline.ranking import Ranking
     from admire.pipeline.scoring import RunSummary
     from admire.senses.interpretation import Interpretation
+    from admire.tasks.task import Values
 
 log = logging.getLogger("admire")
 
@@ -142,7 +143,7 @@ def print_unsure(unsure: int, items: int, below: float, sure: pd.DataFrame | Non
 
 def print_account(account: Sequence[Mapping[str, Any]]) -> None:
     """Print the costs of chat models to stderr if a paid server was asked; see run.json."""
-    from admire.llm.session import UNKNOWN
+    from admire.llm.account import UNKNOWN
 
     if not any(row["calls"] > row["from_cache"] and row["price_usd"] for row in account):
         return
@@ -163,8 +164,8 @@ def print_account(account: Sequence[Mapping[str, Any]]) -> None:
 
 def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> None:
     """Print how many requests a run would send to chat models, and log what is not counted."""
+    from admire.llm.account import UNKNOWN
     from admire.llm.chat import Price
-    from admire.llm.session import UNKNOWN
 
     if json:
         return print_json(forecasts)
@@ -194,12 +195,13 @@ def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> Non
 
 
 def print_dry_run(
-    rehearse: Callable[[DryRun], None], *, fresh: bool = False, json: bool = False
+    rehearse: Callable[[DryRun], None], options: Values | None, *, json: bool = False
 ) -> None:
     """Print how many requests would go to chat models, in place of sending them."""
     from admire.pipeline.forecast import DryRun
+    from admire.tasks.task import session_options
 
-    rehearse(session := DryRun(fresh=fresh))
+    rehearse(session := DryRun(**session_options(options)))
     print_forecasts(session.forecasts(), json=json)
 
 

@@ -16,7 +16,7 @@ from admire.apps.cli import options as opt
 from admire.apps.cli.output import REPORT
 from admire.core.choices import Images, ProfileName
 from admire.core.errors import UserError, check_extra
-from admire.rankers.settings import Settings
+from admire.rankers.settings import RequestOptions, Settings
 from admire.tasks.scorecard import ScoreSettings
 
 log = logging.getLogger("admire")
@@ -64,7 +64,9 @@ def report(
     log.info("Wrote %s, %.1f MB", written, written.stat().st_size / 1e6)
 
 
-@opt.with_settings("serve", (Settings, "llms", "llm_url", "encoder", "detector", "rankers"))
+@opt.with_settings(
+    "serve", (Settings, "llms", "llm_url", "encoder", "detector", "rankers"), RequestOptions
+)
 def serve(
     *,
     host: str = "127.0.0.1",
@@ -92,13 +94,16 @@ def serve(
     from admire.apps.serve import Models, run_server
 
     changes: dict[str, Any] = {}
+    asking = opt.make(RequestOptions, options)
     for name, value in (options or {}).items():
+        if name in vars(asking):
+            continue
         if owner := opt.SETTINGS["serve"][name].plugin:
             plugin, field = owner
             changes.setdefault("plugins", {}).setdefault(plugin, {})[field] = value
         else:
             changes[name] = value
-    models = Models(profile, changes)
+    models = Models(profile, changes, asking)
     run_server(models, host=host, port=port, token=token, opens=in_browser)
     others = set(threading.enumerate()) - {threading.main_thread()}
     if any(not thread.daemon for thread in others):

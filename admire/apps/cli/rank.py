@@ -85,9 +85,7 @@ def rank(
     """
     started = time.monotonic()
     if dry_run:
-        fresh, own = opt.make(RequestOptions, options).fresh, options or {}
-        rehearse = partial(Rank().rehearse, data, own)
-        return print_dry_run(rehearse, fresh=fresh, json=json)
+        return print_dry_run(partial(Rank().rehearse, data, options or {}), options, json=json)
     if report:
         from admire.apps.report import check_report
 

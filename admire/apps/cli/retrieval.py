@@ -48,7 +48,9 @@ def retrieve(
         admire retrieve benchmark/ --encoder bm25 --query span
     """
     if dry_run:
-        return print_dry_run(partial(RetrieveTask().rehearse, data, options or {}), json=json)
+        return print_dry_run(
+            partial(RetrieveTask().rehearse, data, options or {}), options, json=json
+        )
     result = RetrieveTask().run(data, {"out": out} | dict(options or {}))
     if json:
         return print_json(result.figures)

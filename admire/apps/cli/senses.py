@@ -47,7 +47,7 @@ def sense(
     import pandas as pd
 
     if dry_run:
-        return print_dry_run(partial(SenseTask().rehearse, data, options or {}), json=json)
+        return print_dry_run(partial(SenseTask().rehearse, data, options or {}), options, json=json)
     result = SenseTask().run(data, {"out": out, "force": force} | dict(options or {}))
     if json:
         print_json({"figures": result.figures, "senses": result.items})

@@ -14,12 +14,13 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from admire.apps.cli import options as opt
-from admire.apps.cli.output import print_json, print_rows
+from admire.apps.cli.output import print_account, print_dry_run, print_json, print_rows
 from admire.core.errors import UserError
 from admire.core.progress import visible
 from admire.core.schema import Count, Seed
 from admire.data.settings import ItemFiles
-from admire.rankers.settings import Settings
+from admire.rankers.settings import RequestOptions, Settings
+from admire.tasks.task import open_session
 
 log = logging.getLogger("admire")
 
@@ -235,7 +236,10 @@ def augment_images(
     print(contact_sheet(folder, out, per_image, limit))
 
 
-@opt.with_settings("augment captions", (ItemFiles, "lang", "limit", "images"))
+@opt.with_settings(
+    "augment captions",
+    *((ItemFiles, "lang", "limit", "images"), (Settings, "llm_url"), RequestOptions),
+)
 def augment_captions(
     data: Path,
     /,
@@ -243,6 +247,8 @@ def augment_captions(
     out: Path = Path("rewritten.csv"),
     force: opt.Force = False,
     by: list[str] | None = None,
+    dry_run: opt.DryRun = False,
+    json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
     """Rewrite captions: translate them to another language and back, or paraphrase them.
@@ -259,9 +265,17 @@ def augment_captions(
     Examples:
         admire augment captions train.tsv --by embedded --out rewritten.csv
     """
-    from admire.augment import REWRITERS, rewrite_items
+    from admire.augment import REWRITERS, rehearse_rewriting, rewrite_items
     from admire.core.storage import check_file
+    from admire.llm.account import account_row
 
+    items = list(opt.make(ItemFiles, options).read(data))
+    url = opt.make(Settings, options).llm_url
+    if dry_run:
+        rehearse = partial(rehearse_rewriting, items, by or REWRITERS, url)
+        return print_dry_run(rehearse, options, json=json)
     check_file(out, "caption,kind,made_by,text\n", force=force)
-    rows = rewrite_items([*opt.make(ItemFiles, options).read(data)], out, by or REWRITERS)
+    session = open_session(options)
+    rows = rewrite_items(items, out, by or REWRITERS, session=session, url=url)
+    print_account([*map(account_row, session.entries())])
     log.info("Wrote %s (%d rewritten captions)", out, len(rows))

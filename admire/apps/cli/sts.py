@@ -41,7 +41,7 @@ def sts(
     """
     values = {"out": out, "force": force} | dict(options or {})
     if dry_run:
-        return print_dry_run(partial(SimilarityTask().rehearse, data, values), json=json)
+        return print_dry_run(partial(SimilarityTask().rehearse, data, values), options, json=json)
     result = SimilarityTask().run(data, values)
     if json:
         return print_json(result.figures)

@@ -14,7 +14,8 @@ from admire.apps.report.report import Report, file_name, run_names, short_name
 from admire.apps.report.tables import figure_tables, long_texts, settings_table
 from admire.data.items import Item, item_keys
 from admire.data.languages import base_language, named_language
-from admire.senses.sense import Sense, read_senses
+from admire.senses.sense import Sense
+from admire.senses.sense_table import read_senses
 from admire.tasks.retrieval.run_folder import RankedQuery, RetrievalRun, read_retrieval
 
 

@@ -10,8 +10,7 @@ from admire.apps.catalogue import FROM_HUB, lacks
 from admire.apps.reproduce.rows import Job, naming
 from admire.core import registry
 from admire.core.errors import UserError
-from admire.llm.chat import inner
-from admire.llm.session import open_models
+from admire.llm.session import Session
 from admire.rankers.run_encoders import encoder_attribute
 from admire.rankers.settings import Settings
 
@@ -41,8 +40,8 @@ def check_llms(names: Sequence[str]) -> bool:
     decide = True
     for name in names:
         plugin, _ = registry.resolve("chat", name)
-        for model in open_models(name) if plugin.ships and not plugin.size else ():
-            replies = getattr(inner(model), "replies", {}).values()
+        for model in Session().open(name) if plugin.ships and not plugin.size else ():
+            replies = getattr(model, "replies", {}).values()
             decide = decide and any(reply.sense for reply in replies)
     return decide
 

@@ -14,7 +14,7 @@ from admire.data.items import Item
 from admire.data.languages import detect_language
 from admire.encoders import TextEncoder, open_encoder
 from admire.encoders.cached import checked, text_windows
-from admire.llm import ChatModel
+from admire.llm import ChatModel, Session
 from admire.rankers.run_encoders import encoder_attribute
 from admire.rankers.scorer import query_weights
 from admire.rankers.settings import Scoring, Settings
@@ -62,6 +62,7 @@ def search_index(
     llm: ChatModel | None = None,
     encoder: TextEncoder | None = None,
     detector: Detector | None = None,
+    session: Session | None = None,
 ) -> SearchResult:
     """Find the entries that show or mean what the span means in the text.
 
@@ -73,6 +74,7 @@ def search_index(
         settings: None for the defaults.
         llm, encoder, detector: open models in place of those that the settings name, and of the
             built-in detector.
+        session: asks the chat model; None is one of its own.
 
     Raises:
         UserError: the text does not contain the span, the index was made with another encoder, a
@@ -90,7 +92,9 @@ def search_index(
     if settings.query == "meaning":
         item = Item(span, text, settings.lang or detect_language(text))
         meanings: Meanings = "both" if pictures or settings.texts is not None else "gloss"
-        (reading,) = interpret_queries([item], settings, llm, detector, meanings=meanings)
+        (reading,) = interpret_queries(
+            [item], settings, llm, detector, meanings=meanings, session=session
+        )
         texts = {"compound": span}
         if meanings == "both":
             texts |= reading.texts()

@@ -19,7 +19,7 @@ from admire.core.errors import UserError
 if TYPE_CHECKING:
     from admire.encoders import TextEncoder
     from admire.llm import ChatModel
-    from admire.rankers.settings import Settings
+    from admire.rankers.settings import RequestOptions, Settings
     from admire.senses import Detector
 
 Opened = TypeVar("Opened")
@@ -40,7 +40,8 @@ class Models:
     Args:
         profile: the name of the profile that is loaded in the background and listed first.
         changes: settings that differ from that profile's.
-        open_llms, open_encoder: in place of :func:`admire.llm.session.open_models` and
+        asking: how chat models are asked; the budget is that of each ranking.
+        open_llms, open_encoder: in place of :meth:`admire.llm.Session.open` and
             :func:`admire.encoders.open_encoder`.
     """
 
@@ -48,6 +49,7 @@ class Models:
         self,
         profile: ProfileName = "embedded",
         changes: Mapping[str, Any] | None = None,
+        asking: RequestOptions | None = None,
         *,
         open_llms: Callable[..., Sequence[ChatModel]] | None = None,
         open_encoder: Callable[..., TextEncoder] | None = None,
@@ -55,6 +57,7 @@ class Models:
         others = [name for name in get_args(ProfileName) if name != profile]
         self.profiles: tuple[str, ...] = (profile, *others)
         self._changes = dict(changes or {})
+        self.asking = asking
         self._openers = open_llms, open_encoder
         self._opened: dict[Any, Any] = {}
         self._failed: dict[Any, tuple[float, UserError]] = {}
@@ -80,13 +83,15 @@ class Models:
 
     def llms(self, settings: Settings) -> list[ChatModel]:
         """Return the chat models that the settings name."""
-        from admire.llm.session import open_models
+        from admire.llm.session import Session
 
-        opener, url = self._openers[0] or open_models, settings.llm_url
+        asking: Any = vars(self.asking) if self.asking else {}
+        opener = self._openers[0] or Session(**asking).open
+        how = settings.llm_url, settings.dictionaries, settings.plugins
         return [
             model
             for name in settings.llms
-            for model in self._once(("llm", name, url), partial(opener, name, url=url))
+            for model in self._once(("llm", name, how[0]), partial(opener, name, *how))
         ]
 
     def count_llms(self, profile: str) -> int:
@@ -106,7 +111,7 @@ class Models:
             for name in filter(None, (*settings.encoder, settings.caption_encoder)):
                 self.encoder(name, settings)
         self.detector(settings)
-        return not all(llm.free or llm.recorded for llm in llms)
+        return not all(llm.free for llm in llms)
 
     def encoder(self, name: str, settings: Settings) -> TextEncoder:
         """Return the encoder of that name, where the settings want it to run."""

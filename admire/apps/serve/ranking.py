@@ -25,7 +25,7 @@ from admire.rankers import look_where_no_caption_is, shares_no_view
 from admire.rankers.settings import Settings, summarise_set
 from admire.senses.detector import describe_untrained, expected_accuracy, trained_languages
 from admire.senses.meaning import DEFINITIONS, Meaning
-from admire.senses.recorded import Recorded, RecordedReply, key_of
+from admire.senses.recorded_replies import Recorded, RecordedReply, key_of
 from admire.senses.sense import Sense
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def rank_item(
     return rank(
         [item],
         settings,
+        asking=models.asking,
         llms=recorded if readings else models.llms(settings),
         encoder=encoders,
         caption_encoder=caption_encoder,

@@ -23,7 +23,7 @@ from admire.core.schema import Text, read_as
 from admire.core.storage import cache_dir, only_writer, open_file, partial_of, unwritable
 from admire.data.limits import LIMITS, Limit, without_invalid
 from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
-from admire.senses.sense import LanguageTag
+from admire.senses.sense_table import LanguageTag
 
 VERSION = 1
 """The version of the index; other versions are rebuilt."""

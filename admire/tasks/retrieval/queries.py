@@ -12,10 +12,11 @@ from admire.encoders import CachedEncoder, Query, QueryEncoder, TextEncoder
 from admire.encoders.cached import text_windows
 from admire.encoders.windows import Windows
 from admire.llm import ChatModel, Session, open_llm
+from admire.pipeline.chat_stage import interpret_items
 from admire.prompts import Prompts
 from admire.senses import Detector
 from admire.senses.dictionaries import open_dictionaries
-from admire.senses.interpretation import Interpretation, interpret
+from admire.senses.interpretation import Approach, Interpretation
 from admire.senses.settings import SenseSettings
 from admire.tasks.retrieval.passages import Passage
 from admire.tasks.retrieval.settings import InstructionFormat, QueryForm, QuerySettings
@@ -120,21 +121,17 @@ def interpret_queries(
     Raises:
         UserError: the model cannot be opened or asked.
     """
-    dictionaries = settings.dictionaries
-    (interpretations,) = interpret(
+    model = open_llm(llm or settings.llm, session, settings.llm_url, settings.dictionaries)
+    (interpretations,) = interpret_items(
         items,
-        [
-            (session or Session()).bind(llm)
-            if llm
-            else open_llm(
-                settings.llm, url=settings.llm_url, dictionaries=dictionaries, session=session
-            )
-        ],
-        Prompts(settings.prompts),
-        SenseSettings(sense=settings.sense, meanings=meanings),
-        seed=settings.seed,
-        glosses="all",
+        [model],
+        Approach(
+            Prompts(settings.prompts),
+            SenseSettings(sense=settings.sense, meanings=meanings),
+            settings.seed,
+            "all",
+        ),
+        dictionaries=open_dictionaries(settings.dictionaries),
         detector=detector,
-        dictionaries=open_dictionaries(dictionaries),
     )
     return interpretations

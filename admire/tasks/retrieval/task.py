@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from admire.core.options import make
 from admire.core.registry import register
 from admire.encoders.training_settings import FitSettings
+from admire.rankers.settings import RequestOptions
 from admire.tasks.retrieval.settings import (
     SPLITS,
     RetrieverStart,
     RetrieverTraining,
     RetrieveSettings,
 )
-from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, as_rows
+from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, as_rows, open_session
 
 if TYPE_CHECKING:
     from admire.llm.session import Session
@@ -30,7 +31,7 @@ log = logging.getLogger("admire")
 class RetrieveTask(Task):
     """Retrieves documents with the same meaning as a query's span, and scores that."""
 
-    settings: ClassVar[Sequence[Any]] = (RetrieveSettings, (Output, "out"))
+    settings: ClassVar[Sequence[Any]] = (RetrieveSettings, RequestOptions, (Output, "out"))
     learns, takes, written = "retriever", "benchmark", "run"
 
     @classmethod
@@ -47,7 +48,7 @@ class RetrieveTask(Task):
         own, out = make(RetrieveSettings, settings), make(Output, settings).out
         if out:
             check_folder(out, "retrieval run")
-        retrieval = retrieve_split(str(data), own, session=session)
+        retrieval = retrieve_split(str(data), own, session=session or open_session(settings))
         if out:
             write_retrieval(retrieval, out)
             log.info("Wrote %s", out)

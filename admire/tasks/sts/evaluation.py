@@ -6,7 +6,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +22,8 @@ from admire.core.storage import write_whole
 from admire.encoders import TextEncoder, open_encoder
 from admire.encoders.cached import CachedEncoder, checked, log_long, text_windows
 from admire.encoders.sentence import SentenceEncoder
-from admire.llm import ChatModel, Conversation, Question, Session, converse, open_llm
+from admire.llm import ChatModel, Conversation, Question, Reply, Session, converse, open_llm
+from admire.llm.conversation import Reading, ask_until
 from admire.metrics.figures import interval
 from admire.metrics.metrics import Drawn, Statistic, bootstrap_intervals, sums_in_samples
 from admire.prompts import Prompts
@@ -80,7 +81,7 @@ def measure_similarity(
     settings = settings or SimilaritySettings()
     similarities: Similarities
     if llm or (settings.llm and not encoder):
-        llm = llm or open_llm(settings.llm or "", url=settings.llm_url, session=session)
+        llm = llm or open_llm(settings.llm, session, settings.llm_url)
         similarities = rate(pairs, llm, Prompts(settings.prompts), seed=settings.seed)
         missing = sum(not set(_comparisons([pair])) <= similarities.keys() for pair in pairs)
         if missing:
@@ -164,21 +165,25 @@ def rate(
 
 
 def _rating(pair: tuple[str, str], prompts: Prompts, seed: int) -> Conversation[float | None]:
-    for attempt in range(ATTEMPTS):
-        question = Question(
-            prompts.render("similarity", "en", first=pair[0], second=pair[1]),
-            temperature=float(attempt > 0),
-            max_tokens=20,
-            seed=seed + attempt,
-            purpose="similarities",
-            about=pair[0],
-            task="Rating similarities",
-        )
-        (reply,) = yield [question]
+    first = Question(
+        prompts.render("similarity", "en", first=pair[0], second=pair[1]),
+        max_tokens=20,
+        seed=seed,
+        purpose="similarities",
+        about=pair[0],
+        task="Rating similarities",
+    )
+
+    def read(_: Question, reply: Reply) -> Reading[float | None]:
         rating = read_rating(without_words(reply.text, pair))
-        if rating is not None:
-            return rating
-    return None
+        return Reading(rating, rating is not None, rating is not None)
+
+    def again(_: Question, __: Reply, asked: int) -> Question | None:
+        more = asked < ATTEMPTS
+        return replace(first, temperature=1.0, seed=seed + asked) if more else None
+
+    (rating,) = yield from ask_until([first], read, again)
+    return rating
 
 
 def read_rating(reply: str) -> float | None:

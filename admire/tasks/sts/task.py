@@ -13,6 +13,7 @@ from admire.core.options import Option, make
 from admire.core.registry import register
 from admire.core.schema import Count, as_tuple, settings
 from admire.encoders.training_settings import FitSettings, StartEncoder
+from admire.rankers.settings import RequestOptions
 from admire.tasks.sts.settings import (
     TRIPLET_LOSSES,
     SentenceFiles,
@@ -20,7 +21,7 @@ from admire.tasks.sts.settings import (
     SimilaritySettings,
     TrainingSetting,
 )
-from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, as_rows
+from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, as_rows, open_session
 
 if TYPE_CHECKING:
     from admire.llm.session import Session
@@ -62,7 +63,7 @@ class PairFiles(Output):
 class SimilarityTask(Task):
     """Measures the similarity of sentence pairs, and scores it: Spearman's correlation."""
 
-    settings: ClassVar[Sequence[Any]] = (SimilaritySettings, PairFiles)
+    settings: ClassVar[Sequence[Any]] = (SimilaritySettings, RequestOptions, PairFiles)
     learns, takes = "sentences", "files"
 
     @classmethod
@@ -98,7 +99,7 @@ class SimilarityTask(Task):
         if not files.out and not any(pair.gold for pair in pairs):
             why = "has no similarities. Give a gold file, or a place for a submission."
             raise UserError(f"{data}: {why}", "gold", "out")
-        measured = measure_similarity(pairs, own, session=session)
+        measured = measure_similarity(pairs, own, session=session or open_session(settings))
         if files.out:
             write_similarities(files.out, pairs, measured.similarities, files.setting)
             log.info("Wrote %s (%d pairs)", files.out, len(pairs))

@@ -17,8 +17,10 @@ from admire.data.overlap import Part, parts_of
 from admire.encoders import ImageEncoder, TextEncoder, open_encoder
 from admire.encoders.cached import checked, log_long
 from admire.llm import Session, open_llm
+from admire.pipeline.chat_stage import interpret_items
 from admire.prompts import Prompts
-from admire.senses.interpretation import true_queries
+from admire.senses.interpretation import Approach
+from admire.senses.settings import SenseSettings
 from admire.tasks.training.settings import TripletSettings
 
 Indices = npt.NDArray[np.int64]
@@ -117,7 +119,11 @@ def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> Modalit
 
 
 def open_triplets(
-    items: Sequence[Item], settings: TripletSettings | None = None, *, seed: int = 0
+    items: Sequence[Item],
+    settings: TripletSettings | None = None,
+    *,
+    seed: int = 0,
+    session: Session | None = None,
 ) -> tuple[Triplets, TextEncoder]:
     """Make triplets of items whose types and orders are known; the chat model writes the glosses.
 
@@ -125,6 +131,7 @@ def open_triplets(
 
     Args:
         seed: of the sampled glosses.
+        session: asks the chat model; None is one of its own.
 
     Returns:
         The triplets, and the encoder.
@@ -144,16 +151,21 @@ def open_triplets(
     modalities |= caption_modalities(items, captions) if "caption" in track else {}
     encoder = open_encoder(settings.encoder, device=settings.device)
     _find_inputs(items, encoder, modalities)
-    queries = write_queries(items, settings, seed=seed)
+    queries = write_queries(items, settings, seed=seed, session=session)
     return encode_triplets(items, queries, encoder, modalities), encoder
 
 
 def write_queries(
     items: Sequence[Item], settings: TripletSettings, *, seed: int, session: Session | None = None
 ) -> list[str]:
-    """Have the chat model write what each item's candidates are compared with; see anchors."""
-    llm = open_llm(settings.llm, url=settings.llm_url, session=session)
-    return true_queries(items, llm, Prompts(settings.prompts), seed=seed)
+    """Return what each item's candidates are compared with: the gloss of the given sense, by the
+    chat model, or the compound."""
+    llm = open_llm(settings.llm, session, url=settings.llm_url)
+    how = Approach(
+        Prompts(settings.prompts), SenseSettings(sense="given", meanings="gloss"), seed=seed
+    )
+    (readings,) = interpret_items(items, [llm], how)
+    return [reading.gloss or item.phrase for item, reading in zip(items, readings, strict=True)]
 
 
 def encode_triplets(

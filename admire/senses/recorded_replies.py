@@ -1,4 +1,4 @@
-"""Recorded replies that replace a chat model's: from a file, or from an earlier run."""
+"""Recorded replies of a chat model, a person or a run: in memory, and read from a file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from admire.core.storage import open_file, suffix_of
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
 from admire.data.rows import SenseCell, parse_order
-from admire.llm.chat import ChatModel, Question, Reply
-from admire.senses.interpretation import describe_uses
 from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, clean_gloss
+from admire.senses.recording import Known, Recording, describe_uses
 from admire.senses.sense import Sense, likelier, majority
 
 VOTE_COLUMNS = ("votes_idiomatic", "votes_literal")
@@ -58,72 +57,43 @@ class RecordedReply:
     orders: dict[frozenset[str], tuple[tuple[str, ...], str]] = field(default_factory=dict)
 
 
-class Recorded(ChatModel):
-    """A chat model that returns earlier replies of a chat model, a person or a run."""
+class Recorded(Recording):
+    """Earlier replies of a chat model, a person or a run.
 
-    recorded = True
+    Replies about an item take precedence over those about its compound in any sentence.
+    """
 
     def __init__(self, name: str, identity: str, replies: dict[Key, RecordedReply]):
         self.name, self.identity, self.replies = name, identity, replies
 
-    def ask(self, question: Question) -> Reply:
-        """Return what is recorded about the question's item, as the reply's data.
+    def known(self, item: Item) -> Known:
+        """See :class:`Recording`."""
+        about, anywhere = (self.replies.get(key, RecordedReply()) for key in _keys(item))
+        meanings: dict[SenseLabel, Meaning | str] = {}
+        for label, meaning in (*about.meanings.items(), *anywhere.meanings.items()):
+            if meaning:
+                meanings.setdefault(label, meaning)
+        return Known(about.sense, meanings)
 
-        Replies about the item take precedence over those about its compound in any sentence.
-        """
-        item = question.about
-        assert isinstance(item, Item)
-        recorded = self._reply(item)
-        if question.purpose == "senses":
-            return Reply("", data=recorded.sense)
-        if question.purpose == "ranking":
-            return Reply("", data=self._order(item))
-        meanings = (
-            reply.meanings.get(question.sense or "literal") for reply in self._replies(item)
-        )
-        return Reply("", data=next(filter(None, meanings), NO_MEANING))
-
-    def check(self, items: Sequence[Item], purposes: Collection[str]) -> None:
-        """Refuse items without any recorded reply, and those without a sense or an order."""
-        if unknown := [item for item in items if not self._replies(item)]:
-            raise UserError(f"{self.name} has no replies about {describe_uses(unknown)}.", "llms")
-        uses = [item for item in items if item.has_sense and not self._reply(item).sense]
-        if uses and "senses" in purposes:
-            raise UserError(
-                f"{self.name} has no sense for {describe_uses(uses)}. Use detector or given.",
-                "llms",
-                "sense",
-            )
-        if "ranking" in purposes:
-            refuse_orders(self.name, [item for item in items if not self._order(item)])
-
-    def _order(self, item: Item) -> tuple[str, ...]:
-        """Return the recorded order of an item's candidates, best first; empty without one."""
-        orders = self._reply(item).orders
+    def order(self, item: Item) -> tuple[str, ...]:
+        """See :class:`Recording`."""
+        orders = self.replies.get(_keys(item)[0], RecordedReply()).orders
         if not orders:
             return ()
         names = item.names
         order, where = orders.get(frozenset(names), next(iter(orders.values())))
         return parse_order(list(order), names, where, column="order")
 
-    def _reply(self, item: Item) -> RecordedReply:
-        return self.replies.get(key_of(item.compound, item.sentence), RecordedReply())
-
-    def _replies(self, item: Item) -> list[RecordedReply]:
-        """Return the replies about an item, then those about its compound in any sentence."""
-        keys = key_of(item.compound, item.sentence), key_of(item.compound)
-        return [self.replies[key] for key in keys if key in self.replies]
+    def check(self, items: Sequence[Item], purposes: Collection[str]) -> None:
+        """See :class:`Recording`; items without any recorded reply are refused."""
+        if unknown := [item for item in items if self.replies.keys().isdisjoint(_keys(item))]:
+            raise UserError(f"{self.name} has no replies about {describe_uses(unknown)}.", "llms")
+        super().check(items, purposes)
 
 
-def refuse_orders(name: str, items: Sequence[Item]) -> None:
-    """Refuse items, if there are any, for which a recording has no order of candidates."""
-    if items:
-        others = f" and {len(items) - 1} more" if len(items) > 1 else ""
-        raise UserError(
-            f"{name} has no order for '{items[0].compound}'{others}. Rank by embeddings.",
-            "llms",
-            "rankers",
-        )
+def _keys(item: Item) -> tuple[Key, Key]:
+    """Return the keys of the replies about an item, and about its compound in any sentence."""
+    return key_of(item.compound, item.sentence), key_of(item.compound)
 
 
 def key_of(compound: str, sentence: str = "") -> Key:

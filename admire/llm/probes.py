@@ -1,0 +1,85 @@
+"""Questions that show what a server does without a word: cut questions off, or hide pictures."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from admire.core.errors import UserError
+from admire.llm.bound_model import BoundModel
+from admire.llm.chat import SEEING, Conversation, Image, Question, Reply, Usage
+
+log = logging.getLogger("admire")
+
+NUMBER = "582"
+DIGITS = Question(
+    (
+        "Which number is in this picture? Reply with its digits and nothing else.",
+        Image(Path(__file__).with_name("digits.png")),
+    ),
+    purpose="ranking",
+)
+"""A question that only a model with eyes can answer."""
+
+
+def prove_eyes(model: BoundModel) -> Conversation[None]:
+    """Ask a model for the number in a picture, before it is asked about the data's.
+
+    Servers hand pictures to models without eyes, too, and these answer all the same
+    (https://github.com/huggingface/text-generation-inference/issues/2565).
+
+    Raises:
+        UserError: the reply has another number, or none.
+    """
+    (reply,) = yield [DIGITS]
+    if re.sub(r"\D", "", reply.text) != NUMBER and not model.imagines:
+        raise UserError(
+            f"{model.name} does not see pictures: asked for the number {NUMBER} in one, it "
+            f"replied “{reply.text.strip()[:80]}”. {SEEING}",
+            *("track", "llms"),
+        )
+    model.sees = True
+
+
+def measure_cuts(
+    model: BoundModel, question: Question, lost: tuple[int, int]
+) -> Conversation[None]:
+    """Find out whether a server cut a question off, of which it counts too few tokens.
+
+    These may also be all that it had not cached. So a copy is asked that nothing can have cached,
+    because it begins in another way.
+
+    Args:
+        lost: the tokens and words, see :func:`lost_words`.
+    """
+    model.cuts = True  # so that the copy is not measured in turn
+    parts = (question.parts,) if isinstance(question.parts, str) else question.parts
+    digest = hashlib.sha256(question.text.encode(errors="replace")).hexdigest()
+    copy = replace(question, parts=(f"({digest})", *parts), task="")
+    (reply,) = yield [copy]
+    model.evict(copy)
+    model.cuts = bool(lost_words(copy, reply))
+    if model.cuts:
+        log.warning(
+            "%s cuts questions off: it counts %d tokens in one of %d words, so its replies "
+            "are about a part of what was asked. Give the server more context "
+            "(OLLAMA_CONTEXT_LENGTH=16384, llama-server -c 16384) and run this again. "
+            "These replies are not cached.",
+            model.name,
+            *lost,
+        )
+
+
+def lost_words(question: Question, reply: Reply) -> tuple[int, int] | None:
+    """Return how many tokens a server counts in a question's text and how many words it has, if
+    these are more than the tokens can be; None if they fit.
+
+    Words have a token or more each, with the few tokenizers that join words three for four of them.
+    Nothing is said of servers that count nothing. Some count the cached tokens apart.
+    """
+    usage, words = reply.usage or Usage(), len(question.text.split())
+    tokens = usage.prompt - usage.images + usage.cached
+    return (tokens, words) if usage.prompt and tokens < 0.75 * words else None
