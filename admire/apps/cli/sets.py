@@ -269,12 +269,13 @@ def augment_captions(
     from admire.core.storage import check_file
     from admire.llm.account import account_row
 
+    if not dry_run:
+        check_file(out, "caption,kind,made_by,text\n", force=force)
     items = list(opt.make(ItemFiles, options).read(data))
     url = opt.make(Settings, options).llm_url
     if dry_run:
         rehearse = partial(rehearse_rewriting, items, by or REWRITERS, url)
         return print_dry_run(rehearse, options, json=json)
-    check_file(out, "caption,kind,made_by,text\n", force=force)
     session = open_session(options)
     rows = rewrite_items(items, out, by or REWRITERS, session=session, url=url)
     print_account([*map(account_row, session.entries())])
