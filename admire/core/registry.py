@@ -74,7 +74,7 @@ PROTOCOLS: dict[Kind, tuple[str, ...]] = {
     "encoder": ("admire.encoders.TextEncoder", "encode_texts", "name", "batch"),
     "dictionary": ("admire.senses.dictionaries.Dictionary", "entries", "languages"),
     "detector": ("admire.senses.Detector", "classify"),
-    "ranker": ("admire.rankers.Ranker", "scores", "judge"),
+    "ranker": ("admire.rankers.Ranker", "scores"),
     "task": ("admire.tasks.task.Task", "settings", "run"),
 }
 """The base class of a kind's plug-ins, and the attributes that they must have."""

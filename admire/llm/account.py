@@ -87,6 +87,11 @@ class Account:
         with self._lock:
             return list(self._entries.values())
 
+    def pop_seconds(self) -> dict[str, float]:
+        """Return the seconds so far, and forget them."""
+        seconds, self.seconds = self.seconds, {}
+        return seconds
+
     def pop_entries(self) -> list[Entry]:
         """Return what was recorded since the last call; see :meth:`add_entries`."""
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from admire.core import registry
 from admire.core.errors import UserError
@@ -54,24 +54,32 @@ class ResolvedModels(NamedTuple):
     detector: Detector | None
 
 
+class Models(TypedDict, total=False):
+    """The models of :func:`admire.rank`, by name or as objects."""
+
+    llms: Sequence[Model] | None
+    encoder: str | TextEncoder | Sequence[str | TextEncoder] | None
+    caption_encoder: str | TextEncoder | None
+    detector: str | Path | Detector | None
+
+
 def resolve_models(
     settings: Settings | None = None,
     asking: RequestOptions | None = None,
-    llms: Sequence[Model] | None = None,
-    encoder: str | TextEncoder | Sequence[str | TextEncoder] | None = None,
-    caption_encoder: str | TextEncoder | None = None,
-    detector: str | Path | Detector | None = None,
+    **models: Unpack[Models],
 ) -> ResolvedModels:
     """Move the names of models among the arguments of :func:`admire.rank` to the settings."""
+    if unknown := sorted(models.keys() - Models.__annotations__.keys()):
+        raise TypeError(f"unexpected argument '{unknown[0]}'")
     names: dict[str, Any] = {}
-    given = as_tuple(llms)
+    given = as_tuple(models.get("llms"))
     if any(isinstance(llm, str) for llm in given):
         names["llms"] = _names(given)
-    encoders: Any = encoder
-    if encoder is not None:
-        encoders = [*encoder] if isinstance(encoder, list | tuple) else [encoder]
+    encoders: Any = models.get("encoder")
+    if encoders is not None:
+        encoders = [*encoders] if isinstance(encoders, list | tuple) else [encoders]
         names["encoder"] = _names(encoders)
-    objects: dict[str, Any] = {"caption_encoder": caption_encoder, "detector": detector}
+    objects: dict[str, Any] = {name: models.get(name) for name in ("caption_encoder", "detector")}
     for name, model in objects.items():
         if isinstance(model, str | Path):
             names[name], objects[name] = model, None
@@ -125,6 +133,14 @@ class Speaker:
                 recording.check(items, ["senses"] * self.votes + ["ranking"] * asks)
 
 
+class Decided(NamedTuple):
+    """What is known of items before a chat model is asked: dictionary entries, and senses by the
+    method that decided them."""
+
+    entries: Mapping[Item, Entries]
+    senses: Mapping[Method, Mapping[Item, Sense]]
+
+
 @dataclass(frozen=True)
 class ChatStage:
     """The conversations of a run with its chat models.
@@ -146,25 +162,45 @@ class ChatStage:
     def run(
         self, items: Sequence[Item], encoder: TextEncoder | None = None, *, strict: bool = True
     ) -> list[list[Judged]]:
-        """Return what each chat model says about each item.
+        """Return what each chat model says about each item; see :meth:`decide`, :meth:`hold`."""
+        return self.hold(items, self.decide(items, encoder), strict=strict)
+
+    def decide(self, items: Sequence[Item], encoder: TextEncoder | None = None) -> Decided:
+        """Look up the items in the dictionaries, and return the senses that no model decides.
 
         Args:
             encoder: compares captions of sequences with the method ``detector`` (default: ``e5``).
+
+        Raises:
+            UserError: an item's sense cannot be decided, or a recording lacks an item.
+        """
+        entries = {item: look_up_item(self.dictionaries, item) for item in items}
+        senses: dict[Method, dict[Item, Sense]] = {"vote": {}}
+        for speaker in self.speakers:
+            speaker.check(items)
+            if speaker.method not in senses:
+                senses[speaker.method] = self._decide(items, speaker.method, entries, encoder)
+        return Decided(entries, senses)
+
+    def hold(
+        self, items: Sequence[Item], decided: Decided, *, strict: bool = True
+    ) -> list[list[Judged]]:
+        """Hold the conversations about items, and return what each chat model says about each.
+
+        Args:
             strict: whether a chat model without any usable reply is an error; otherwise a warning
                 lists the items.
 
         Raises:
-            UserError: a model fails or is refused, or an item's sense cannot be decided.
+            UserError: a model fails or is refused.
         """
-        entries = {item: look_up_item(self.dictionaries, item) for item in items}
-        decided: dict[Method, dict[Item, Sense]] = {"vote": {}}
         rows = []
         for speaker in self.speakers:
-            speaker.check(items)
-            if speaker.method not in decided:
-                decided[speaker.method] = self._decide(items, speaker.method, entries, encoder)
-            senses = decided[speaker.method]
-            talks = [self._judge(item, speaker, senses.get(item), entries[item]) for item in items]
+            senses = decided.senses[speaker.method]
+            talks = [
+                self._judge(item, speaker, senses.get(item), decided.entries[item])
+                for item in items
+            ]
             model = speaker.model if isinstance(speaker.model, BoundModel) else _Nobody()
             rows.append(converse(talks, model, strict=strict))
             _warn(items, rows[-1], speaker)

@@ -184,7 +184,7 @@ def plan(
     Raises:
         UserError: as for :func:`admire.rank`.
     """
-    resolved = resolve_models(settings, asking, llms)
+    resolved = resolve_models(settings, asking, llms=llms)
     session = DryRun(**vars(resolved.asking))
     rehearse(take_items(items), resolved, session)
     return session.forecasts()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 import numpy as np
 from pydantic_core import to_jsonable_python
@@ -37,7 +37,13 @@ from admire.llm.account import account_row
 from admire.llm.chat import Capabilities
 from admire.llm.session import Session
 from admire.metrics.leakage import find_leaks, training_digests
-from admire.pipeline.chat_stage import Judged, Model, ResolvedModels, open_stage, resolve_models
+from admire.pipeline.chat_stage import (
+    Judged,
+    Models,
+    ResolvedModels,
+    open_stage,
+    resolve_models,
+)
 from admire.pipeline.ranking import Ranking, Run, blocks, part_column
 from admire.pipeline.record import (
     VERSION,
@@ -52,10 +58,9 @@ from admire.rankers import (
     Judgement,
     Part,
     RunEncoders,
-    judges_together,
     look_where_no_caption_is,
+    open_comparing,
     open_encoders,
-    open_ranker,
 )
 from admire.rankers.judgement import as_counted
 from admire.rankers.scorer import Scores, fuse_scores, rank_names
@@ -78,12 +83,9 @@ def rank(
     settings: Settings | None = None,
     *,
     asking: RequestOptions | None = None,
-    llms: Sequence[Model] | None = None,
-    encoder: str | TextEncoder | Sequence[str | TextEncoder] | None = None,
-    caption_encoder: str | TextEncoder | None = None,
-    detector: str | Path | Detector | None = None,
     source: str | Path | None = None,
     progress: Progress = None,
+    **models: Unpack[Models],
 ) -> Run:
     """Rank each item's candidates by how well they show the intended sense.
 
@@ -91,14 +93,14 @@ def rank(
         items: a file or folder, see :func:`admire.read_items`; a DataFrame or rows as dicts, see
             :func:`admire.items_from_frame`; or Items.
         asking: concurrency, timeout, budget and cache of the requests to chat models.
-        llms, encoder, caption_encoder, detector: models, by name or as objects, that replace those
-            of ``settings``. Your own chat model or encoder derives from
-            :class:`admire.llm.ChatModel` or :class:`admire.encoders.TextEncoder`. A list of
-            encoders is an ensemble.
         source: the file or folder that the items were read from, for the run's record (default:
             ``items``, if it is a path).
         progress: whether to show it, or a function that is called with the task, the number done
             and the total. None shows it in notebooks and on terminals.
+        models: ``llms``, ``encoder``, ``caption_encoder`` and ``detector``, by name or as objects,
+            that replace those of ``settings``. Your own chat model or encoder derives from
+            :class:`admire.llm.ChatModel` or :class:`admire.encoders.TextEncoder`. A list of
+            encoders is an ensemble.
 
     Raises:
         UserError: an argument is invalid, an item has no candidates, a model is missing or fails, a
@@ -108,10 +110,17 @@ def rank(
         source = items
     with progress_as_wanted(progress):
         ranked = take_items(items)
-        resolved = resolve_models(settings, asking, llms, encoder, caption_encoder, detector)
+        resolved = resolve_models(settings, asking, **models)
         record = source_record(source) if source else None
         run = RankingPipeline(summarise_set(ranked), resolved, record)
         return Run(tuple(chain.from_iterable(run.rank_blocks(ranked))), run.finish())
+
+
+class Options(Models, total=False):
+    """The arguments that :func:`rank_one` passes on to :func:`rank`."""
+
+    asking: RequestOptions | None
+    progress: Progress
 
 
 def rank_one(
@@ -123,12 +132,7 @@ def rank_one(
     definitions: Iterable[str] | None = None,
     language: str | None = None,
     settings: Settings | None = None,
-    asking: RequestOptions | None = None,
-    llms: Sequence[Model] | None = None,
-    encoder: str | TextEncoder | Sequence[str | TextEncoder] | None = None,
-    caption_encoder: str | TextEncoder | None = None,
-    detector: str | Path | Detector | None = None,
-    progress: Progress = None,
+    **options: Unpack[Options],
 ) -> Run:
     """Rank pictures, captions, or pictures with captions, for one sentence.
 
@@ -142,8 +146,7 @@ def rank_one(
         captions: in the images' order; None or an empty text for a candidate without.
         language: of sentence and captions (default: detected in the sentence).
         definitions: up to two definitions of the compound in the sentence; then no model is asked.
-        settings, asking, llms, encoder, caption_encoder, detector, progress: as for
-            :func:`admire.rank`.
+        settings, options: as for :func:`admire.rank`.
 
     Raises:
         UserError: an argument is invalid; and as for :func:`admire.rank`.
@@ -161,17 +164,7 @@ def rank_one(
         for image in row["images"]
     ]
     tag = check_language(language) if language else detect_language(sentence)
-    item = RowReader(language=tag).item(row, "")
-    return rank(
-        [item],
-        settings,
-        asking=asking,
-        llms=llms,
-        encoder=encoder,
-        caption_encoder=caption_encoder,
-        detector=detector,
-        progress=progress,
-    )
+    return rank([RowReader(language=tag).item(row, "")], settings, **options)
 
 
 class RankingPipeline:
@@ -223,11 +216,9 @@ class RankingPipeline:
             self.encoders = open_encoders(summary, settings, *given_encoders)
         by_captions = [e.tracks["caption"] for e in self.encoders if "caption" in e.tracks]
         self.caption_encoder = by_captions[0] if by_captions else None
-        self.rankers = [
-            open_ranker(name, self.prompts, settings, encoders=self.encoders)
-            for name in settings.rankers
-            if judges_together(name)
-        ]
+        self.rankers = open_comparing(
+            settings.rankers, self.prompts, settings, encoders=self.encoders
+        )
         self.heads = [encoder.head for encoder in self.encoders if encoder.head]
         self._training_digests = _training_digests(self.heads, self.detector)
         self.record = self._begin(summary, source)
@@ -339,27 +330,34 @@ class RankingPipeline:
         return left + self.rank_block(items[half:], first=False)
 
     def _rank_together(self, items: Sequence[Item], *, first: bool) -> list[Ranking]:
-        with self._timed("senses and meanings") if self.stage.speakers else nullcontext():
-            said = self.stage.run(items, self.caption_encoder, strict=first)
-        if self.settings.looks:
-            ranking = self.session.seconds.pop("ranking", 0.0)
-            self.seconds["rankers"] = self.seconds.get("rankers", 0.0) + ranking
-            self.seconds["senses and meanings"] -= ranking
-        readings: list[Interpretation | None] = [reading for row in said for reading, _ in row]
-        if self.settings.query != "meaning" or not readings:
-            readings = [None] * len(items)
-        rankings, below = list[Ranking](), self.settings.abstain_below
+        said = list[list[Judged]]()
+        if self.stage.speakers:
+            with self._timed("senses and meanings"):
+                decided = self.stage.decide(items, self.caption_encoder)
+            said = self.stage.hold(items, decided, strict=first)
+            for purpose, seconds in self.session.pop_seconds().items():
+                self._spend("rankers" if purpose == "ranking" else "senses and meanings", seconds)
+        by_model: list[list[Interpretation | None]] = [[own for own, _ in row] for row in said]
+        if self.settings.query != "meaning" or not by_model:
+            by_model = [[None] * len(items)]
         with self._timed("encoding and scores"):
-            repeated = [*items] * (len(readings) // len(items))
-            judged = [ranker.judge_all(repeated, readings) for ranker in self.rankers]
+            # All models' readings at once, so that their texts are encoded together.
+            readings = [reading for row in by_model for reading in row]
+            judged = []
+            for ranker in self.rankers:
+                results = iter(ranker.judge_all([*items] * len(by_model), readings))
+                judged.append([[next(results) for _ in items] for _ in by_model])
             pictures = any("image" in encoder.tracks for encoder in self.encoders)
             leaked = find_leaks(items, self._training_digests, pictures=pictures)
+            rankings = []
             for k, item in enumerate(items):
-                own, together = readings[k :: len(items)], list[Evidence]()
-                for rows in judged:
-                    for of_encoder in zip(*rows[k :: len(items)], strict=True):
-                        together += zip(own, of_encoder, strict=True)
-                of_models = [row[k] for row in said]
+                together = [
+                    (row[k], judgement)
+                    for models in judged
+                    for of_encoder in zip(*(of_items[k] for of_items in models), strict=True)
+                    for row, judgement in zip(by_model, of_encoder, strict=True)
+                ]
+                of_models, below = [row[k] for row in said], self.settings.abstain_below
                 rankings.append(_rank_item(item, together, of_models, leaked[k], below))
         return rankings
 
@@ -368,7 +366,10 @@ class RankingPipeline:
         """Add the time of a block to a stage."""
         started = time.perf_counter()
         yield
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
+        self._spend(stage, time.perf_counter() - started)
+
+    def _spend(self, stage: str, seconds: float) -> None:
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
 
 def _training_digests(heads: Sequence[Any], detector: Detector | None) -> Mapping[str, Digests]:

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel
 
-from admire.core.choices import TRACKS, Fusion
+from admire.core.choices import TEXTS, TRACKS, Fusion
 from admire.core.errors import UserError
 from admire.core.files import (
     ROWS,
@@ -289,7 +289,9 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     table = _numbers(folder, read_table(folder / SCORES, ()))
     check_columns(folder / SCORES, table, required)
     rankers = dict.fromkeys(table["ranker"])
-    table = table[table["ranker"] == "embeddings"]
+    cosines = [f"{track}_{role}" for track in TRACKS for role in TEXTS]
+    compared = table.reindex(columns=cosines).notna().any(axis=1)
+    table = table[table["ranker"].isin(table["ranker"][compared])]
     if table.empty:
         raise UserError(
             f"{folder}: has no cosines, only scores of {' and '.join(rankers)}. Add embeddings.",

@@ -34,7 +34,7 @@ from admire.pipeline.run_folder import (
     with_gold,
     with_scores,
 )
-from admire.rankers.settings import Settings
+from admire.rankers.settings import Settings, compares_vectors
 
 log = logging.getLogger("admire")
 
@@ -208,13 +208,11 @@ def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     defaults = asdict(Settings())
     settings = defaults | record["settings"]
     encoders = [e["name"] for of_track in record["models"]["encoders"].values() for e in of_track]
-    names = list(settings["rankers"])
-    if "embeddings" in names:
-        compared = settings["query"]
-        if compared == "meaning":
-            compared = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]
-            compared += "-F" * bool(settings["head"])
-        names[names.index("embeddings")] = compared
+    compared = settings["query"]
+    if compared == "meaning" and encoders:
+        compared = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]
+        compared += "-F" * bool(settings["head"])
+    names = [compared if compares_vectors(name) else name for name in settings["rankers"]]
     columns = {
         "method": " + ".join(names),
         "llm": " + ".join(settings["llms"]) if record["models"]["llms"] else "–",

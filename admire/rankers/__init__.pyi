@@ -1,6 +1,6 @@
 from .aggregate import agreement, borda, bradley_terry, kemeny
 from .judgement import Answer, Judgement, Part
-from .ranker import Ranker, any_ranker, judges_together, open_ranker, open_rankers
+from .ranker import ComparingRanker, Ranker, any_ranker, open_comparing, open_rankers
 from .run_encoders import (
     RunEncoder,
     RunEncoders,
@@ -11,6 +11,7 @@ from .run_encoders import (
 
 __all__ = [
     "Answer",
+    "ComparingRanker",
     "Judgement",
     "Part",
     "Ranker",
@@ -20,11 +21,10 @@ __all__ = [
     "any_ranker",
     "borda",
     "bradley_terry",
-    "judges_together",
     "kemeny",
     "look_where_no_caption_is",
+    "open_comparing",
     "open_encoders",
-    "open_ranker",
     "open_rankers",
     "shares_no_view",
 ]

@@ -10,7 +10,7 @@ from admire.core.errors import UserError
 from admire.core.registry import register
 from admire.data.items import Item, SenseLabel
 from admire.rankers.judgement import Judgement, Part, as_counted
-from admire.rankers.ranker import Ranker
+from admire.rankers.ranker import ComparingRanker
 from admire.rankers.run_encoders import RunEncoders, Spaces, share_a_view
 from admire.rankers.scorer import comparable, contributions, leads, query_weights, score
 from admire.senses.interpretation import Interpretation
@@ -24,7 +24,7 @@ those under either sense. A role of weight 0 does not count, but its cosines are
 
 
 @register("ranker", "embeddings", needs=("embedded",))
-class Embeddings(Ranker):
+class Embeddings(ComparingRanker):
     """Vectors: candidates are compared with texts about the compound.
 
     Args:
@@ -33,13 +33,15 @@ class Embeddings(Ranker):
             leaves none, the first one compares.
     """
 
+    uses_encoders = True
+
     def __init__(self, encoders: RunEncoders):
         self.encoders = encoders
 
     def judge(
         self, items: Sequence[Item], readings: Sequence[Interpretation | None]
     ) -> list[tuple[Judgement, ...]]:
-        """Return a judgement by each encoder; see :class:`Ranker`.
+        """Return a judgement by each encoder; see :class:`ComparingRanker`.
 
         Raises:
             UserError: a file cannot be read, or an encoder's vectors cannot be compared.

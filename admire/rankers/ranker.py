@@ -1,4 +1,4 @@
-"""Ranker: the base class of rankers, and how they are opened by name."""
+"""Rankers: the base classes of both kinds, and how they are opened by name."""
 
 from __future__ import annotations
 
@@ -25,104 +25,26 @@ if TYPE_CHECKING:
 log = logging.getLogger("admire")
 
 
-class Ranker:
-    """Scores the candidates of items, with or without questions to a chat model.
-
-    A ranker needs :meth:`scores`, or :meth:`judge` if it compares many items at once.
+class AnyRanker:
+    """What both kinds of rankers have: :class:`Ranker` and :class:`ComparingRanker`.
 
     Attributes:
         name: the name that ``--ranker`` takes.
-        task: what it does, for the progress bar: "Comparing candidates in pairs".
-        decides_senses: whether its answers contain the intended sense; it is then asked first.
         weighs_both_senses: whether the meanings of both senses count for each use.
         uses_meanings: whether it needs meanings at all.
-        llm: the chat model that answers; None for a baseline.
+        uses_encoders: whether it compares the vectors of the run's encoders.
         prompts, settings: the run's.
-        tracks: the parts of the candidates that the model sees: ``image``, ``caption`` or both.
     """
 
     name: str = ""
-    task = "Ranking candidates"
-    decides_senses = False
     weighs_both_senses = False
     uses_meanings = True
+    uses_encoders = False
 
-    llm: Capabilities | None = None
     prompts: Prompts
     settings: Settings
-    tracks: Sequence[str] = ()
 
     _plugin: Plugin
-
-    def scores(self, item: Item, reading: Interpretation | None) -> Any:
-        """Return a score for each candidate, in the item's order; higher is better.
-
-        A ranker that asks a chat model is a generator, see :class:`admire.llm.Conversation`: it
-        yields lists of questions, gets their replies, and returns the scores, or a
-        :class:`Judgement` with the answers behind them.
-
-        Args:
-            reading: the intended sense and its meaning; None for a ranker that decides senses, as
-                long as the sense is unknown.
-        """
-        raise NotImplementedError
-
-    def judge(
-        self, items: Sequence[Item], readings: Sequence[Interpretation | None]
-    ) -> Sequence[Any]:
-        """Return the scores of many items at once, for a ranker that asks no chat model.
-
-        Each item has an array or list of scores, a :class:`Judgement`, or a tuple of judgements,
-        whose scores are averaged.
-
-        Args:
-            readings: None for each item if the query is a baseline.
-        """
-        raise NotImplementedError
-
-    def check(self, summary: SetSummary, llm: Capabilities) -> None:
-        """Refuse a set or a chat model that the ranker does not support, before any question."""
-
-    # ------------------------------------------------------------------------ not to be overridden
-
-    @property
-    def asks(self) -> bool:
-        """Whether it asks a chat model."""
-        return inspect.isgeneratorfunction(self.scores)
-
-    def talk(self, item: Item, reading: Interpretation | None) -> Conversation[Judgement]:
-        """Hold the conversation about an item, and return the judgement.
-
-        Raises:
-            PluginError: the ranker fails.
-        """
-        name = self.llm.name if self.llm else ""
-        answers: list[Answer] = []
-        with self._plugin.blamed(f"'{item.compound}'"):
-            result = self.scores(item, reading)
-            if isinstance(result, Generator):
-                result = yield from self._ask(result, item, answers)
-        return self._judgement(result, item, name, answers)
-
-    def judge_all(
-        self, items: Sequence[Item], readings: Sequence[Interpretation | None]
-    ) -> list[list[Judgement]]:
-        """Return the judgements of many items by :meth:`judge`.
-
-        Raises:
-            PluginError: the ranker fails.
-        """
-        with self._plugin.blamed():
-            rows = list(self.judge(items, readings))
-        if len(rows) != len(items):
-            raise self._plugin.error(f"returned {len(rows)} judgements for {len(items)} items.")
-        judged = []
-        for row, item, reading in zip(rows, items, readings, strict=True):
-            if not isinstance(row, tuple) or not all(isinstance(one, Judgement) for one in row):
-                row = (row,)  # an array or a list of scores, or a judgement
-            llm = reading.llm if reading else ""
-            judged.append([self._judgement(result, item, llm) for result in row])
-        return judged
 
     def _judgement(
         self, result: Any, item: Item, llm: str, answers: Sequence[Answer] = ()
@@ -139,6 +61,59 @@ class Ranker:
             raise self._plugin.error(f"returned {returned} for {count} candidates.", where)
         judgement: Judgement = replace(result, ranker=self.name, llm=llm)
         return judgement
+
+
+class Ranker(AnyRanker):
+    """Scores the candidates of an item, usually by questions to a chat model.
+
+    Attributes:
+        task: what it does, for the progress bar: "Comparing candidates in pairs".
+        asks: whether it asks a chat model: whether :meth:`scores` is a generator.
+        decides_senses: whether its answers contain the intended sense; it is then asked first.
+        llm: the chat model that answers; None for a baseline.
+        tracks: the parts of the candidates that the model sees: ``image``, ``caption`` or both.
+    """
+
+    task = "Ranking candidates"
+    asks = False
+    decides_senses = False
+
+    llm: Capabilities | None = None
+    tracks: Sequence[str] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.asks = inspect.isgeneratorfunction(cls.scores)
+
+    def scores(self, item: Item, reading: Interpretation | None) -> Any:
+        """Return a score for each candidate, in the item's order; higher is better.
+
+        A ranker that asks a chat model is a generator, see :class:`admire.llm.Conversation`: it
+        yields lists of questions, gets their replies, and returns the scores, or a
+        :class:`Judgement` with the answers behind them.
+
+        Args:
+            reading: the intended sense and its meaning; None for a ranker that decides senses, as
+                long as the sense is unknown.
+        """
+        raise NotImplementedError("write scores, or derive it from ComparingRanker and write judge")
+
+    def check(self, summary: SetSummary, llm: Capabilities) -> None:
+        """Refuse a set or a chat model that the ranker does not support, before any question."""
+
+    def talk(self, item: Item, reading: Interpretation | None) -> Conversation[Judgement]:
+        """Hold the conversation about an item, and return the judgement. Not to be overridden.
+
+        Raises:
+            PluginError: the ranker fails.
+        """
+        name = self.llm.name if self.llm else ""
+        answers: list[Answer] = []
+        with self._plugin.blamed(f"'{item.compound}'"):
+            result = self.scores(item, reading)
+            if isinstance(result, Generator):
+                result = yield from self._ask(result, item, answers)
+        return self._judgement(result, item, name, answers)
 
     def _ask(
         self, conversation: Conversation[Any], item: Item, answers: list[Answer]
@@ -164,8 +139,55 @@ class Ranker:
             ]
 
 
-def open_ranker(name: str, prompts: Prompts, settings: Settings, **options: Any) -> Ranker:
-    """Open a ranker by its name; a function ``(item, reading)`` is one as well.
+class ComparingRanker(AnyRanker):
+    """Scores the candidates of many items at once, and asks no chat model."""
+
+    plugs_in_as = ("admire.rankers.ComparingRanker", "judge")
+
+    def judge(
+        self, items: Sequence[Item], readings: Sequence[Interpretation | None]
+    ) -> Sequence[Any]:
+        """Return the scores of the items.
+
+        Each item has an array or list of scores, a :class:`Judgement`, or a tuple of judgements,
+        whose scores are averaged.
+
+        Args:
+            readings: None for each item if the query is a baseline.
+        """
+        raise NotImplementedError
+
+    def judge_all(
+        self, items: Sequence[Item], readings: Sequence[Interpretation | None]
+    ) -> list[list[Judgement]]:
+        """Return the judgements of the items by :meth:`judge`. Not to be overridden.
+
+        Raises:
+            PluginError: the ranker fails.
+        """
+        with self._plugin.blamed():
+            rows = list(self.judge(items, readings))
+        if len(rows) != len(items):
+            raise self._plugin.error(f"returned {len(rows)} judgements for {len(items)} items.")
+        judged = []
+        for row, item, reading in zip(rows, items, readings, strict=True):
+            if not isinstance(row, tuple) or not all(isinstance(one, Judgement) for one in row):
+                row = (row,)  # an array or a list of scores, or a judgement
+            llm = reading.llm if reading else ""
+            judged.append([self._judgement(result, item, llm) for result in row])
+        return judged
+
+
+def ranker_class(name: str) -> type[AnyRanker]:
+    """Return the class of a ranker; of a function ``(item, reading)``, a class around it."""
+    plugin, _ = registry.resolve("ranker", name)
+    if isinstance(plugin.make, type):
+        return plugin.make
+    return type(name, (Ranker,), {"scores": staticmethod(plugin.make)})
+
+
+def open_ranker(name: str, prompts: Prompts, settings: Settings, **options: Any) -> Any:
+    """Open a ranker by its name.
 
     Args:
         options: further arguments that a ranker may accept, such as ``encoders``.
@@ -174,14 +196,19 @@ def open_ranker(name: str, prompts: Prompts, settings: Settings, **options: Any)
         UserError: the name is unknown, or a plug-in cannot be used.
     """
     plugin, _ = registry.resolve("ranker", name)
-    if isinstance(plugin.make, type):
-        ranker: Ranker = plugin.open(plugins=settings.plugins, **options)
-    else:
-        ranker = Ranker()
-        ranker.scores = plugin.make  # type: ignore[method-assign]
+    made = replace(plugin, make=ranker_class(name))
+    ranker: AnyRanker = made.open(plugins=settings.plugins, **options)
     ranker.name, ranker._plugin = name, plugin  # also for shipped ones, for their messages
     ranker.prompts, ranker.settings = prompts, settings
     return ranker
+
+
+def open_comparing(
+    names: Sequence[str], prompts: Prompts, settings: Settings, **options: Any
+) -> list[ComparingRanker]:
+    """Open those of some rankers that judge many items at once; see :func:`open_ranker`."""
+    comparing = (name for name in names if issubclass(ranker_class(name), ComparingRanker))
+    return [open_ranker(name, prompts, settings, **options) for name in comparing]
 
 
 def open_rankers(
@@ -196,11 +223,8 @@ def open_rankers(
         UserError: a name is unknown, the model does not accept images but must, a candidate has no
             content, an item has too many candidates, or a package is missing.
     """
-    rankers = [
-        open_ranker(name, prompts, settings)
-        for name in settings.rankers
-        if not judges_together(name)
-    ]
+    asking = (name for name in settings.rankers if issubclass(ranker_class(name), Ranker))
+    rankers: list[Ranker] = [open_ranker(name, prompts, settings) for name in asking]
     tracks: tuple[str, ...] = ()
     if llm and any(ranker.asks for ranker in rankers):
         from admire.rankers.presentation import tracks_shown
@@ -217,14 +241,6 @@ def open_rankers(
     return rankers
 
 
-def judges_together(name: str) -> bool:
-    """Return whether a ranker judges many items at once, without a chat model."""
-    make = registry.resolve("ranker", name)[0].make
-    return getattr(make, "judge", Ranker.judge) is not Ranker.judge
-
-
 def any_ranker(names: Sequence[str], attribute: str) -> bool:
     """Return whether one of these rankers has an attribute that is true."""
-    default = getattr(Ranker, attribute)
-    makes = (registry.resolve("ranker", name)[0].make for name in names)
-    return any(getattr(make, attribute, default) for make in makes)
+    return any(getattr(ranker_class(name), attribute, False) for name in names)

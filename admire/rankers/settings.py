@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from admire.core import registry
 from admire.core.choices import (
     TEXTS,
     TRACKS,
@@ -167,12 +168,18 @@ class Settings(SenseSettings, RankerSettings):
     @property
     def compares(self) -> bool:
         """True if an encoder compares candidates with texts."""
-        return "embeddings" in self.rankers
+        return any(map(compares_vectors, self.rankers))
 
     @property
     def looks(self) -> bool:
-        """True if a ranker other than ``embeddings`` scores the candidates."""
-        return self.rankers != ("embeddings",)
+        """True if a ranker does not compare vectors, but looks at candidates in another way."""
+        return not all(map(compares_vectors, self.rankers))
+
+
+def compares_vectors(ranker: str) -> bool:
+    """Return whether a ranker compares the vectors of encoders (``uses_encoders`` of its class)."""
+    there = ranker in registry.names("ranker")
+    return there and getattr(registry.find("ranker", ranker).make, "uses_encoders", False)
 
 
 @settings(frozen=True)

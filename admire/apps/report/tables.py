@@ -312,7 +312,7 @@ def _ranking_settings(record: Mapping[str, Any]) -> dict[str, str]:
     )
     detector = settings.get("detector") or ("built in" if models.get("detector") else "")
     rankers = settings.get("rankers", ["embeddings"])
-    compared = "embeddings" in rankers
+    compared = bool(models["encoders"])
     methods = list(dict.fromkeys(llm.get("sense", "") for llm in models["llms"]))
     return {
         "Rankers": " + ".join(rankers),

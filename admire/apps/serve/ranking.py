@@ -22,7 +22,7 @@ from admire.pipeline.ranking import Run
 from admire.pipeline.run import rank
 from admire.pipeline.run_folder import write_run
 from admire.rankers import look_where_no_caption_is, shares_no_view
-from admire.rankers.settings import Settings, summarise_set
+from admire.rankers.settings import Settings, compares_vectors, summarise_set
 from admire.senses.detector import describe_untrained, expected_accuracy, trained_languages
 from admire.senses.meaning import DEFINITIONS, Meaning
 from admire.senses.recorded_replies import Recorded, RecordedReply, key_of
@@ -52,7 +52,8 @@ def rank_item(
             raise UserError(f"This profile ranks by {by} alone: only vectors are ranked by hand.")
         recorded = [_recorded(item, reading) for reading in readings]
         names = tuple(source.name for source in recorded)
-        settings = replace(settings, rankers=("embeddings",), llms=names)
+        by_vectors = tuple(filter(compares_vectors, settings.rankers))
+        settings = replace(settings, rankers=by_vectors, llms=names)
     encoders: list[TextEncoder] | None = None
     caption_encoder = None
     if settings.compares:
@@ -120,7 +121,7 @@ def describe(
             warnings.append(f"{untrained}: {expected_accuracy(detector)}.")
     if item.sentence and not in_sentence(item):
         warnings.append(f"The compound “{item.phrase}” is not in the sentence.")
-    if "embeddings" in run.record["settings"]["rankers"] and shares_no_view(item):
+    if run.record["models"]["encoders"] and shares_no_view(item):
         by_words = "pictures are compared by what sight recognises in them"
         how = by_words if any(facts["scores"]) else "scores are 0"
         warnings.append(f"The candidates have no modality in common: {how}.")
