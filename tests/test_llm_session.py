@@ -223,7 +223,10 @@ def test_a_budget_ends_the_questions_once_it_is_spent_but_cached_replies_are_fre
 
 @pytest.mark.parametrize(
     ("limits", "setting"),
-    [({"budget": 2.0, "price": (0.0, 20_000.0)}, "budget"), ({"most_requests": 2}, "most_requests")],
+    [
+        ({"budget": 2.0, "price": (0.0, 20_000.0)}, "budget"),
+        ({"most_requests": 2}, "most_requests"),
+    ],
 )
 def test_a_server_without_a_price_has_a_given_one_and_a_limit_of_requests(limits, setting):
     model = ScriptedChat(str.upper)

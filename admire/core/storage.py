@@ -264,18 +264,13 @@ def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
 
 
 def describe_other(path: Path, kind: str, command: str) -> str:
-    """Return the message about a path that is not of a kind: what a command writes, and what it is.
-
-    Args:
-        kind: such as "head".
-        command: writes it, such as "admire train head".
-    """
-    is_what = "is a file" if path.is_file() else "is not there" if not path.is_dir() else ""
-    try:
-        is_what = is_what or f"contains a {_read_marker(path)['what']}"
-    except DAMAGED:
-        is_what = "contains none"
-    return f"{path}: {is_what}. A {kind} is the folder that {command} writes."
+    """Return the message about a path that is not the folder that a command writes."""
+    state = "is a file" if path.is_file() else "does not exist"
+    if path.is_dir():
+        state = f"contains no {kind}"
+        with suppress(*DAMAGED):
+            state = f"contains a {_read_marker(path)['what']}"
+    return f"{path}: {state}. A {kind} is the folder that {command} writes."
 
 
 def _why_kept(folder: Path, kind: str, adding: bool) -> str:
