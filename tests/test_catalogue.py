@@ -7,7 +7,7 @@ from admire.apps.catalogue import find_model, lacks, models
 from admire.core import registry
 from admire.core.errors import UserError, pip_install
 from admire.encoders import mclip
-from admire.llm.local import EMBEDDED_BYTES, embedded_file
+from admire.llm.weights import EMBEDDED_BYTES, embedded_file
 
 MODELS = models()
 EXTRA = f"no: {pip_install('embedded')}"

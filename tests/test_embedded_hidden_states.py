@@ -16,7 +16,7 @@ from admire.core.storage import cache_dir
 from admire.embedded.hidden_states import WEIGHTS, StateEncoder
 from admire.embedded.qwen_model import GgufFile
 from admire.encoders import Query
-from admire.llm.local import EMBEDDED_BYTES, embedded_file
+from admire.llm.weights import EMBEDDED_BYTES, embedded_file
 
 
 def write_qwen(path: Path, layers: int) -> Path:

@@ -9,11 +9,12 @@ import pytest
 from benchmarks import RecordingEncoder
 from toys import WordEncoder
 
+from admire.core.cache import open_cache
 from admire.core.errors import UserError
 from admire.data.image_files import read_image
 from admire.embedded.hidden_states import StateEncoder
 from admire.encoders import Query, Role, TextEncoder, Vectors
-from admire.encoders.cached import CachedEncoder, checked, describe_long
+from admire.encoders.cached import VECTORS, CachedEncoder, checked, describe_long
 from admire.encoders.windows import Windows, compare
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'clip'")
@@ -68,6 +69,28 @@ def test_what_is_encoded_is_counted_in_words_unless_an_encoder_says_what_it_is_f
     starts = ("Reading 1 text (model ", "Reading 2 queries", "Detecting senses (")
     for message, start in zip(caplog.messages, starts, strict=True):
         assert message.startswith(start)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda vector: vector * np.nan,
+        lambda vector: vector * 0,
+        lambda vector: vector[: len(vector) // 2],
+        lambda vector: vector[:1] * 0 + 1,  # of unit length, but of another width
+        lambda vector: vector.tobytes()[:-1],
+    ],
+)
+def test_damaged_vectors_in_the_cache_are_computed_again(damage):
+    vectors = encode(Watched(), TEXTS)
+    cache = open_cache(VECTORS)
+    (key,) = [key for (key,) in cache._db.execute("SELECT key FROM entries LIMIT 1")]
+    stored = np.frombuffer(cache.get(key), "<f4")
+    cache.put(key, bytes(damage(stored)), "words")
+    again = Watched()
+    assert np.array_equal(encode(again, TEXTS), vectors)
+    assert again.texts
+    assert cache.get(key) == stored.tobytes()
 
 
 def test_encoders_of_different_identity_are_kept_apart():

@@ -16,7 +16,8 @@ from toys import (
     says,
 )
 
-from admire import Candidate, Item, Scoring, Settings, UserError, rank
+from admire import Candidate, Item, Scoring, Settings, UserError, rank, read_run, write_run
+from admire.apps.cli.output import print_rankings
 from admire.encoders import Role, TextEncoder, Vectors
 from admire.rankers.settings import PROFILES
 
@@ -226,6 +227,31 @@ def test_pictures_without_any_caption_are_looked_at(opened, caplog):
     assert caplog.messages[0].startswith("3 of 3 candidates have no caption: the encoder sight")
     looking = replace(BASELINE, encoder=("e5", "sight"))
     assert rank([item("a-", "b-")], looking).record["settings"]["encoder"] == ["e5", "sight"]
+
+
+@pytest.mark.parametrize(
+    ("candidates", "order", "uncompared"),
+    [
+        (("a-", "b-", "-A"), ("a-", "b-", "-A"), ("-A",)),  # its score is the mean of the others
+        (("-B", "b-", "-A", "-C"), ("-B", "-C", "-A", "b-"), ("b-",)),
+        (("a-", "-A"), ("-A", "a-"), ("-A", "a-")),
+    ],
+)
+def test_what_nothing_compares_is_last_and_marked(
+    capsys, caplog, tmp_path, candidates, order, uncompared
+):
+    run = rank([item(*candidates)], BASELINE, encoder=one_space())
+    (ranking,) = run.rankings
+    assert (ranking.order, sorted(ranking.uncompared)) == (order, sorted(uncompared))
+    assert not {*ranking.tied} & {*uncompared}
+    assert f"compares {', '.join(ranking.uncompared)} with another candidate" in caplog.text
+    table = run.to_frame().set_index("candidate")["compared"]
+    assert [name for name in table.index if not table[name]] == [*order[-len(uncompared) :]]
+    write_run(run, tmp_path / "run")
+    read = read_run(tmp_path / "run").rankings[0]
+    assert (read.order, read.uncompared, read.tied) == (order, ranking.uncompared, ranking.tied)
+    print_rankings([read], 1)
+    assert capsys.readouterr().out.count("(not compared)") == len(uncompared)
 
 
 def test_where_some_captions_are_missing_pictures_count_half(opened, caplog):

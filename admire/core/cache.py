@@ -109,11 +109,11 @@ class Cache:
             return False
 
     def get(self, key: str) -> bytes | None:
-        """Return the value; None if there is none."""
+        """Return the value; None if there is none, or another program put something else."""
         query = "SELECT value FROM entries WHERE key = ?"
         with self._reporting(), self._lock:
             row = self._db.execute(query, (key,)).fetchone()
-        return None if row is None else bytes(row[0])
+        return row[0] if row and isinstance(row[0], bytes) else None
 
     def put(self, key: str, value: bytes, model: str) -> None:
         self.put_all({key: value}, model)

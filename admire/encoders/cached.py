@@ -198,9 +198,12 @@ class CachedEncoder:
     ) -> Vectors:
         """Return the inputs' vectors; prepare, encode and cache those that are not cached.
 
-        The longest go first: inputs of a batch are padded to the longest of them.
+        The longest go first: inputs of a batch are padded to the longest of them. A cached vector
+        that is damaged, of another length than 1 or of another width, is computed again.
         """
-        vectors: dict[str, Any] = {key: self._cache.get(key) for key in keys}
+        vectors: dict[str, Any] = {key: _undamaged(self._cache.get(key)) for key in keys}
+        if len({len(vector) for vector in vectors.values() if vector}) > 1:
+            vectors = dict.fromkeys(vectors)
         uncached = [pair for pair in zip(keys, inputs, strict=True) if vectors[pair[0]] is None]
         missing = dict(sorted(uncached, key=lambda pair: -length(pair[1])))
         names = getattr(self.encoder, "progress", PROGRESS)[kind]
@@ -275,6 +278,15 @@ class CachedEncoder:
         if plugin := registry.plugin_of(self.encoder):
             return plugin.error(f"{fault}.")
         return UserError(f"{self.name}: {fault}. The model is damaged.", "encoder")
+
+
+def _undamaged(stored: bytes | None) -> bytes | None:
+    """Return the bytes of a cached vector if they are one of unit length."""
+    if stored and len(stored) % 4 == 0:
+        vector = np.frombuffer(stored, dtype="<f4")
+        if abs(np.dot(vector, vector) - 1) < 1e-3:  # not for NaN
+            return stored
+    return None
 
 
 class _Forgetful(Cache):

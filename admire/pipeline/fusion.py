@@ -219,6 +219,7 @@ def _fuse_item(
         scores,
         parts,
         interpretations,
+        uncompared=tuple(n for n in item.names if all(n in r.uncompared for r in rankings)),
         fused=fused,
         seen=merge_leaks(ranking.seen for ranking in rankings),
     )

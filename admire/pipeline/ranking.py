@@ -94,6 +94,8 @@ class Row(BaseModel):
         unsure: whether the confidence is lower than the run requires, see
             :attr:`admire.rankers.settings.Settings.abstain_below`.
         tied: the candidates with tied scores, from best to worst.
+        uncompared: the candidates that no part of the score compares with another one, such as the
+            only picture; they are last.
         margin: how far the first candidate is ahead of the second, in units of the encoders' noise
             (a mean over encoders and chat models); negative if it is first for other reasons. None
             if others rank, or cosines were standardised otherwise.
@@ -121,6 +123,7 @@ class Row(BaseModel):
     seen: Annotated[dict[str, list[Kind]], UNLESS_EMPTY] = {}
     unsure: Annotated[bool, UNLESS_EMPTY] = False
     tied: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+    uncompared: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     margin: Annotated[float | None, UNLESS_NONE] = None
     by_sense: Annotated[dict[SenseLabel, tuple[str, ...]], UNLESS_EMPTY] = {}
 
@@ -214,7 +217,8 @@ class Ranking(Row):
             fields: other fields of a row.
         """
         names, interpretations = item.names, tuple(interpretations)
-        order, sense = rank_names(names, scores), agreed_sense(interpretations)
+        last = fields.get("uncompared", ())
+        order, sense = rank_names(names, scores, last), agreed_sense(interpretations)
         if abstain_below is not None and item.has_sense:
             probability = mean_probability(reading.sense for reading in interpretations)
             fields["unsure"] = confidence(probability, sense) < abstain_below
@@ -228,7 +232,7 @@ class Ranking(Row):
             order=order,
             predicted_type=sense,
             interpretations=interpretations,
-            tied=tied_names(names, scores),
+            tied=tied_names(names, scores, last),
             scores=scores,
             parts=tuple(
                 {**part, "score": total[part["candidate"]], "rank": ranks[part["candidate"]]}
@@ -272,8 +276,8 @@ class Run:
         """Return one row per candidate, those of an item from best to worst.
 
         Columns: ``item`` (from 1), ``compound``, ``language``, ``candidate``, ``rank`` (from 1),
-        ``score``, ``gold_rank`` (missing if unknown; in Subtask B only of the right candidate),
-        ``caption``, ``image``.
+        ``score``, ``compared`` (whether it was compared with another candidate), ``gold_rank``
+        (missing if unknown; in Subtask B only of the right candidate), ``caption``, ``image``.
         """
         import pandas as pd
 
@@ -291,6 +295,7 @@ class Run:
                     "candidate": name,
                     "rank": rank,
                     "score": float(scores[name]),
+                    "compared": name not in ranking.uncompared,
                     "gold_rank": gold.index(name) + 1 if name in gold else None,
                     "caption": by_name[name].caption,
                     "image": by_name[name].image,

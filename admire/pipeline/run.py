@@ -316,7 +316,7 @@ class RankingPipeline:
             PluginError: a plug-in fails, and ``skips_bad`` is False.
         """
         try:
-            return self._rank_together(items, first=first)
+            rankings = self._rank_together(items, first=first)
         except PluginError as error:
             if not self.skips_bad:
                 raise
@@ -325,6 +325,15 @@ class RankingPipeline:
                 log.warning("%s Skipped: “%s”", error, sentence)
                 self.skipped.append(f"“{sentence}”: {error}")
                 return []
+        else:
+            if lacking := [ranking for ranking in rankings if ranking.uncompared]:
+                log.warning(
+                    "'%s': nothing compares %s with another candidate, so it is last%s.",
+                    lacking[0].compound,
+                    ", ".join(lacking[0].uncompared),
+                    f" (as in {len(lacking) - 1} other items)" if lacking[1:] else "",
+                )
+            return rankings
         half = len(items) // 2  # results so far come from the caches
         left = self.rank_block(items[:half], first=first)
         return left + self.rank_block(items[half:], first=False)
@@ -425,6 +434,8 @@ def _rank_item(
         evidence += [(own, judgement) for judgement in judgements]
     points, fused = _fuse(judgement for _, judgement in evidence)
     leads = [j.leads for _, j in evidence if j.leads is not None]
+    masks = [j.compared or [True] * len(item.names) for _, j in evidence]
+    last = [name for name, *by in zip(item.names, *masks, strict=True) if not any(by)]
     several = len({judgement.encoder for _, judgement in together}) > 1
     rows: list[dict[str, Any]] = []
     for reading, judgement in evidence:
@@ -439,13 +450,14 @@ def _rank_item(
     by_sense: dict[SenseLabel, tuple[str, ...]] = {}
     for label in get_args(SenseLabel) if all(j.by_sense for _, j in evidence) else ():
         meant = (replace(j, scores=j.by_sense[label]) for _, j in evidence)
-        by_sense[label] = rank_names(item.names, _fuse(meant)[1])
+        by_sense[label] = rank_names(item.names, _fuse(meant)[1], last)
     return Ranking.of(
         item,
         fused,
         rows,
         readings,
         abstain_below=abstain_below,
+        uncompared=tuple(last),
         leads=np.mean(leads, axis=0) if len(leads) == len(evidence) else None,
         judgements=tuple(j for _, j in evidence if not j.cells),
         seen=leaked,

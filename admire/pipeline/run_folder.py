@@ -264,7 +264,7 @@ def with_scores(
         if item != number or set(scores) != set(names) or None in scores.values():
             raise _damaged(folder / SCORES, f"the rows of item {number} are not of its candidates")
         values = np.array([scores[name] for name in names])
-        fields = dict(row) | {"tied": tied_names(names, values)}
+        fields = dict(row) | {"tied": tied_names(names, values, row.uncompared)}
         yield Ranking(**fields, scores=values, parts=tuple(parts))
 
 

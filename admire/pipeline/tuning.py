@@ -18,7 +18,7 @@ from admire.data.items import Item
 from admire.metrics import metrics
 from admire.pipeline.fusion import read_same
 from admire.pipeline.run_folder import read_cosines, read_record, read_rows, recorded_cosines
-from admire.rankers.scorer import Scores, comparable, query_weights, rank_names, score
+from admire.rankers.scorer import Scores, comparable, compared, query_weights, rank_names, score
 from admire.rankers.settings import Scoring
 from admire.senses.sense import Sense
 
@@ -191,7 +191,9 @@ def _order(
         weights = [by_role.get(role, 0.0) for role in model.roles]
         row = score(model.cosines, weights, scoring, noise.get(model.encoder))
         rows.append(comparable(row) if apart else row)
-    return rank_names(models[-1].names, np.mean(rows, axis=0))
+    masks = [compared(model.cosines) for model in models]
+    last = [name for name, *by in zip(models[-1].names, *masks, strict=True) if not any(by)]
+    return rank_names(models[-1].names, np.mean(rows, axis=0), last)
 
 
 def cross_validate(

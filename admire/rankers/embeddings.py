@@ -12,7 +12,7 @@ from admire.data.items import Item, SenseLabel
 from admire.rankers.judgement import Judgement, Part, as_counted
 from admire.rankers.ranker import ComparingRanker
 from admire.rankers.run_encoders import RunEncoders, Spaces, share_a_view
-from admire.rankers.scorer import comparable, contributions, leads, query_weights, score
+from admire.rankers.scorer import comparable, compared, contributions, leads, query_weights, score
 from admire.senses.interpretation import Interpretation
 from admire.senses.sense import likelier
 
@@ -107,6 +107,7 @@ class Embeddings(ComparingRanker):
             (),
             encoder=self.encoders[number].name,
             parts=tuple(parts),
+            compared=compared(cosines).tolist(),
             leads=leads(cosines, counted, scoring, noise),
             cells={
                 f"{track}_{role}": values

@@ -95,6 +95,7 @@ class Judgement:
             follows.
         encoder: what compared, of a ranker that judges by several encoders.
         parts: what adds up to the scores; without them the ranker is one part, standardised.
+        compared: which candidates were compared with another one; None if all were.
         leads: the scores in units that are comparable between items, if there are such.
         cells: further columns of scores.csv, each with a value for each candidate. A judgement that
             has them is in that file alone.
@@ -117,6 +118,7 @@ class Judgement:
     cells: Annotated[Mapping[str, Scores], SkipValidation, Field(exclude=True)] = field(
         default_factory=dict
     )
+    compared: Annotated[Sequence[bool] | None, SkipValidation, Field(exclude=True)] = None
     leads: Annotated[Scores | None, SkipValidation, Field(exclude=True)] = None
     by_sense: Annotated[Mapping[SenseLabel, tuple[float, ...]], Field(exclude=True)] = field(
         default_factory=dict

@@ -178,18 +178,35 @@ def comparable(scores: Scores, method: Fusion = "scores") -> Scores:
     return len(ranks) - ranks if method == "borda" else 1 / (RRF_K + ranks)
 
 
-def rank_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
+def compared(cosines: Mapping[str, Scores]) -> npt.NDArray[np.bool_]:
+    """Return which candidates have a track in common with another one, shape (candidates,).
+
+    The score of the others is the mean of what is missing, and says nothing.
+    """
+    there = [~np.isnan(values).any(axis=0) for values in cosines.values()]
+    mask: npt.NDArray[np.bool_] = np.any([own & (own.sum() > 1) for own in there], axis=0)
+    return mask
+
+
+def rank_names(names: Sequence[str], scores: Scores, last: Collection[str] = ()) -> tuple[str, ...]:
     """Return the names from the highest score to the lowest; ties are sorted by name.
 
     Scores that differ by rounding alone count as equal, so that an order does not depend on the
     machine that computed it.
+
+    Args:
+        last: those that come last, because nothing compared them.
     """
-    keyed = sorted(zip(-np.round(scores, 9), names, strict=True))
-    return tuple(name for _, name in keyed)
+    keyed = sorted(
+        (name in last, score, name) for name, score in zip(names, -np.round(scores, 9), strict=True)
+    )
+    return tuple(name for *_, name in keyed)
 
 
-def tied_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
-    """Return the names with tied scores, in the order of :func:`rank_names`."""
+def tied_names(names: Sequence[str], scores: Scores, last: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the names with tied scores, in the order of :func:`rank_names`, without the last."""
     rounded = dict(zip(names, np.round(scores, 9).tolist(), strict=True))
-    counts = Counter(rounded.values())
-    return tuple(name for name in rank_names(names, scores) if counts[rounded[name]] > 1)
+    counts = Counter(score for name, score in rounded.items() if name not in last)
+    return tuple(
+        name for name in rank_names(names, scores) if counts[rounded[name]] > 1 and name not in last
+    )

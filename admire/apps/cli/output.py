@@ -342,7 +342,7 @@ def _print_block(ranking: Ranking, prefix: str) -> None:
 def _candidate_cells(ranking: Ranking, prefix: str) -> Iterator[tuple[str, str, str, str]]:
     """Yield each candidate's score, ★ if it is the best by gold, its name and its caption.
 
-    Candidates with equal scores are marked as tied.
+    Candidates with equal scores are marked as tied, and those that nothing compares.
     """
     item = ranking.item
     scored = zip(item.candidates, ranking.scores, strict=True)
@@ -351,6 +351,7 @@ def _candidate_cells(ranking: Ranking, prefix: str) -> Iterator[tuple[str, str, 
         candidate, score = by_name[name]
         star = "★" if name == item.best else " "
         label = _short(name.removeprefix(prefix)) + " (tied)" * (name in ranking.tied)
+        label += " (not compared)" * (name in ranking.uncompared)
         yield f"{score:+z.2f}", star, label, candidate.caption or ""
 
 

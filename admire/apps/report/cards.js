@@ -450,7 +450,10 @@ const Cards = (() => {
     const line = make("p", { class: "line" }, span("rank", rank + 1, { title: "Predicted place" }));
     const gold = goldTold(item.gold, place);
     if (gold) line.append(span("gold", gold, { title: "Place in the gold order" }));
-    if (isTied(result.scores, place)) {
+    if (result.uncompared?.includes(place)) {
+      const title = "Nothing compares it with another candidate, so it is last";
+      line.append(span("tied", "not compared", { title }));
+    } else if (isTied(result.scores, place)) {
       const title = "Another candidate has the same score; the order among them is that of their names";
       line.append(span("tied", "tied", { title }));
     }

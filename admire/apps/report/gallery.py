@@ -189,6 +189,7 @@ def result(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str,
         ],
         "order": [names.index(name) for name in ranking.order],
         "scores": scores.tolist(),
+        **({"uncompared": [*map(names.index, ranking.uncompared)]} if ranking.uncompared else {}),
         "parts": [
             {
                 "of": part.of,
