@@ -60,5 +60,5 @@ def test_a_profiles_models_are_among_those_that_are_listed(profile: str):
 
 
 def test_settings_of_another_type_are_refused():
-    with pytest.raises(UserError, match="cannot be {}: it should be an instance of Settings"):
+    with pytest.raises(UserError, match=r"cannot be {}: it should be an instance of Settings"):
         admire.rank_one("big owl", "A big owl.", captions=["an owl", "a red bicycle"], settings={})
