@@ -67,16 +67,16 @@ def kind(thing: object) -> str:
     return "class" if inspect.isclass(thing) else "function" if inspect.isroutine(thing) else "data"
 
 
-def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
+def skip_fields(app: Sphinx, kind: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
     """Skip fields: a class's docstring describes them."""
     return skip or not (inspect.isroutine(obj) or isinstance(obj, property))
 
 
 def check_docstring(
-    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+    app: Sphinx, kind: str, name: str, obj: Any, options: Any, lines: list[str]
 ) -> None:
     """Warn of a public name without a docstring. That of a constant stands where it is defined."""
-    if what == "data":
+    if kind == "data":
         short = name.rpartition(".")[2]
         homes = [n for n in sys.modules if n.startswith("admire.")]
         same = [n for n in homes if vars(sys.modules[n]).get(short) is obj]
@@ -87,7 +87,7 @@ def check_docstring(
 
 
 def list_settings(
-    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+    app: Sphinx, kind: str, name: str, obj: Any, options: Any, lines: list[str]
 ) -> None:
     """List a settings class's fields, which describe themselves."""
     if is_pydantic_dataclass(obj):
@@ -98,7 +98,7 @@ def list_settings(
 
 
 def without_options(
-    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returns: str
+    app: Sphinx, kind: str, name: str, obj: Any, options: Any, signature: str, returns: str
 ) -> tuple[str, str]:
     """Show a settings class's fields without their command-line options."""
     if is_pydantic_dataclass(obj):

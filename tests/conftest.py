@@ -238,6 +238,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 
 
 @pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are not cut."""
+    monkeypatch.setenv("COLUMNS", "1000")
+
+
+@pytest.fixture
 def words(monkeypatch: pytest.MonkeyPatch) -> None:
     """The words of captions in place of all encoders."""
     from toys import open_words

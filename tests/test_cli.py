@@ -20,12 +20,12 @@ from admire import PROFILES, Settings
 from admire.apps.cli import options
 from admire.apps.cli.app import app, load
 from admire.core.errors import DISTRIBUTION
-from admire.core.options import Setting
+from admire.core.options import Option
 from admire.rankers.settings import Scoring
 from admire.tasks.rank import run_settings
 
 
-def settings_of(command: str) -> dict[str, Setting]:
+def settings_of(command: str) -> dict[str, Option]:
     load(command.split())
     return options.SETTINGS[command]
 
@@ -38,7 +38,7 @@ def test_help_loads_nothing_heavy_and_no_other_command(arguments):
     modules = {
         f"admire.apps.cli.{path.stem}" for path in Path(options.__file__).parent.glob("*.py")
     }
-    shared = {"app", "options", "output"}
+    shared = {"app", "options", "output", "parameters"}
     own = {"rank"} if arguments[0] == "rank" else {"senses", "config"}
     assert modules & found == {f"admire.apps.cli.{name}" for name in shared | own}
 
@@ -212,7 +212,7 @@ def test_the_printed_options_of_a_training_are_a_file_that_sets_them(capsys, tmp
     file = tmp_path / "training.toml"
     _, out, err = run(capsys, "config", *command.split())
     assert not err
-    names = {name for name, each in settings_of(command).items() if each.option.in_file}
+    names = {name for name, option in settings_of(command).items() if option.in_file}
     assert set(re.findall(r"^(?:# )?(\w+) =", out, re.MULTILINE)) == names
     file.write_text(out.replace("\nseed = ", "\nseed = 1"))
     _, again, err = run(capsys, "config", *command.split(), "--config", file)
@@ -229,7 +229,7 @@ def test_the_help_shows_a_days_options_and_help_all_the_others(capsys, monkeypat
         return re.findall(r"^│ [ *]*(--[a-z0-9-]+)", out, re.MULTILINE)
 
     settings = settings_of(command).values()
-    everyday = {setting.flag for setting in settings if setting.option.daily}
+    everyday = {setting.flag for setting in settings if setting.daily}
     all_flags = {setting.flag for setting in settings}
     assert everyday
     assert {*listed("--help")} & all_flags == everyday

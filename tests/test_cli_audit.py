@@ -40,6 +40,7 @@ def other(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("wide")
 def test_the_tables_say_how_many_items_share_anything_and_the_json_what(capsys, other, tmp_path):
     out, _ = passed(capsys, "audit", other, "--against", SAMPLES)
     lines = out.splitlines()
@@ -100,6 +101,7 @@ def test_what_is_no_card_or_lists_nothing_is_refused(capsys, tmp_path, content):
     assert err.endswith("Train it again with admire. (--against)\n")
 
 
+@pytest.mark.usefixtures("wide")
 def test_an_audit_of_a_run_stands_in_its_folder_and_in_its_report(capsys, other, tmp_path):
     items = read_items(other)
     settings = Settings(sense="vote", track="caption")

@@ -41,6 +41,12 @@ def test_search_prints_the_best_as_a_table_or_json(capsys, tmp_path, opened):
     printed, _ = passed(capsys, *shared, "--index", out, "--query", "compound")
     assert "Night Owl, compound" in printed
 
+    others = tmp_path / "others.txt"
+    others.write_text("Another text.\n")
+    again = ("index", others, "--out", out, "--encoder", "words")
+    assert f"is an index of {texts}" in ended(capsys, *again)
+    assert "(1 text)" in passed(capsys, *again, "--replace")[1]
+
 
 SHOWN = {"late.png": "someone who works late", "owl.png": "a night owl", "red.png": "a bicycle"}
 
@@ -54,6 +60,7 @@ def pictures(tmp_path: Path) -> Path:
     return tmp_path / "pictures"
 
 
+@pytest.mark.usefixtures("wide")
 def test_pictures_are_indexed_by_sight_and_found_with_path_and_caption(
     capsys, tmp_path, pictures, opened
 ):

@@ -61,7 +61,8 @@ def test_train_writes_a_head_and_prints_its_card(capsys, tmp_path, opened, table
         "epochs = 99  # options win\nresidual = true\nencoder = 'others'\nseed = 5\n"
     )
     options += ["--config", str(file)]
-    out, err = passed(capsys, "train", "head", table, "--out", folder, *SMALL, *options)
+    command = ["train", "head", table, "--out", folder, *SMALL, *options]
+    out, err = passed(capsys, *command, "--json")
     assert f"Wrote {folder}" in err
     assert opened == [("words", {"device": "cpu"}), ("openai:x", "http://y")]
     card = json.loads(out)
@@ -74,6 +75,9 @@ def test_train_writes_a_head_and_prints_its_card(capsys, tmp_path, opened, table
     whole = load_projection(folder).card
     assert {name: len(found) for name, found in whole["saw"].items()} == card["saw"]
     assert whole | {"saw": card["saw"]} == card
+    out, _ = passed(capsys, *command)
+    assert f"{card['test_top1']['head']:.4f}" in out
+    assert "settings" not in out
 
 
 def test_a_sweep_tries_what_is_asked_for_and_its_folds_go_on(

@@ -310,6 +310,7 @@ def test_a_forecast_needs_no_key_and_no_pictures_and_counts_the_ratings_of_pairs
     assert [stage for stage, _ in asked[:-1]] == ["meanings", "senses"]
 
 
+@pytest.mark.usefixtures("wide")
 @pytest.mark.parametrize("json_too", [(), ("--json",)])
 def test_exit_code_2_says_that_no_row_could_run(capsys, tmp_path, recipe, json_too):
     call = ("reproduce", recipe, "--data", tmp_path, "--out", tmp_path / "out", *json_too)

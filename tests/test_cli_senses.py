@@ -212,6 +212,6 @@ def test_a_light_detector_leaves_compounds_unseen(capsys, write_table, tmp_path)
     mine = tmp_path / "mine.json"
     left_out = ["--leave-out", task, "--leave-out", items]
     for _ in range(2):
-        out, _ = passed(capsys, "train", "detector", data, "--out", mine, *left_out)
+        out, _ = passed(capsys, "train", "detector", data, "--out", mine, *left_out, "--json")
     assert json.loads(out)["compounds"] == len(mwes) - 2
     assert run(capsys, "detect", data, "--detector", mine)[0] == 0

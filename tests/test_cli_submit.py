@@ -7,7 +7,7 @@ from zipfile import ZipFile
 
 import pandas as pd
 import pytest
-from commands import json_of, passed, run
+from commands import ended, json_of, passed, run
 from conftest import admire_row
 from toys import WordEncoder, open_words
 
@@ -82,8 +82,11 @@ def test_a_run_finds_its_data_from_any_folder(capsys, tmp_path, monkeypatch, wri
     assert run(capsys, "submit", "../run")[0] == 0
     code, _, err = run(capsys, "report", "../run")
     assert (code, "--data" in err) == (0, False), err
+    assert (tmp_path / "run" / "report.html").is_file()
+    assert "(--out)" in ended(capsys, "report", "../run", "../run")
 
 
+@pytest.mark.usefixtures("wide")
 def test_a_run_over_languages_is_scored_by_language_and_by_their_mean(
     capsys, tmp_path, write_table, opened
 ):

@@ -12,7 +12,6 @@ from toys import OWL, PAPER, WordEncoder, says
 
 import admire
 from admire import UserError, rank, read_run, write_run
-from admire.apps.cli import options
 from admire.core import registry
 from admire.core.registry import PluginError, register
 from admire.encoders import TextEncoder, open_encoder
@@ -33,7 +32,6 @@ def announce(
 
     def look_again() -> None:
         registry._announced.cache_clear()
-        options.add_plugin_settings.cache_clear()
 
     def add(name: str, value: str, distribution: str) -> None:
         (about := site / f"{distribution.replace('-', '_')}-1.0.dist-info").mkdir()
@@ -213,7 +211,6 @@ def test_a_plugin_that_ends_the_process_or_prints_at_its_import_spoils_nothing(
         assert (code, bool(json.loads(out))) == (0, True)
         assert {"hello", "bye"} <= {*err.splitlines()}
         sys.modules.pop("loud_module")
-        options.add_plugin_settings.cache_clear()
     code, out, _ = run(capsys, "rank", "--help")
     assert (code, "Usage" in out) == (0, True)
     for words in (("plugins", "ranker"), ("rank", admire.SAMPLES, "--ranker", "quitting")):

@@ -66,6 +66,7 @@ def test_a_field_that_is_a_setting_no_more():
         ({"tin": 3}, "tin cannot be 3: it should be a valid string or an instance of Path."),
         ({"pot": {}}, "pot cannot be {}: it should be an instance of Pot."),
         ({"sugar": 1}, "sugar is unknown here."),
+        ({"cusp": 1}, "cusp is unknown here. Did you mean 'cups'?"),
     ],
     ids=str,
 )

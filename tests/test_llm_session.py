@@ -221,6 +221,24 @@ def test_a_budget_ends_the_questions_once_it_is_spent_but_cached_replies_are_fre
     assert model.prompts == ["first", "second"]
 
 
+@pytest.mark.parametrize(
+    ("limits", "setting"),
+    [
+        ({"budget": 2.0, "price": (0.0, 20_000.0)}, "budget"),
+        ({"most_requests": 2}, "most_requests"),
+    ],
+)
+def test_a_server_without_a_price_has_a_given_one_and_a_limit_of_requests(limits, setting):
+    model = ScriptedChat(str.upper)
+    llm = Session(**limits).bind(model)
+    for text in ("first", "second", "first"):
+        said(llm, text, max_tokens=50)
+    with pytest.raises(UserError) as caught:
+        said(llm, "third", max_tokens=50)
+    assert caught.value.settings == (setting,)
+    assert model.prompts == ["first", "second"]
+
+
 LONG = [Question(f"Question {k}: " + "word " * 800) for k in range(3)]
 
 

@@ -23,6 +23,7 @@ from admire.pipeline.run_folder import read_run
 FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SLOW)]
 
 
+@pytest.mark.usefixtures("wide")
 def test_through_faults_each_question_is_asked_once_and_after_a_restart_none(
     capsys, tmp_path: Path, served: StrictServer, write_table
 ):
@@ -94,7 +95,7 @@ def test_without_the_extra_prices_are_unknown(monkeypatch, served: StrictServer)
     assert sums(ranked(), "price_usd") == ["unknown"] * 2
     with pytest.raises(UserError, match=r"unknown \(.*'rankers': pip install") as caught:
         ranked(budget=5.0)
-    assert caught.value.settings == ("budget",)
+    assert caught.value.settings == ("price", "budget")
 
 
 def test_as_many_questions_as_wanted_are_under_way_at_once(served: StrictServer):

@@ -41,16 +41,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _found(installed: Path, forgotten: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(installed)
     registry._announced.cache_clear()
-    options.add_plugin_settings.cache_clear()
     yield
     monkeypatch.undo()
     registry._announced.cache_clear()
-    for command, update in options.PLUGGED.items():
-        settings = options.SETTINGS[command]
-        for name in [name for name, setting in settings.items() if setting.option.plugin]:
-            del settings[name]
-        update()
-    options.add_plugin_settings.cache_clear()
     for name in [name for name in sys.modules if name.startswith("admire_flat")]:
         del sys.modules[name]
 
@@ -128,7 +121,7 @@ def test_every_command_that_asks_passes_on_how_and_the_settings_of_plugins(capsy
         run(capsys, *words.split(), "--help")
     asking = {name for name, known in options.SETTINGS.items() if {"llm", "llms"} & {*known}}
     assert {"rank", "one", "sense", "search", "retrieve", "sts", "serve", "train head"} <= asking
-    assert asking <= {*options.PLUGGED}
+    assert asking <= {name for name, known in options.SETTINGS.items() if "parallel" in known}
     call = ("sense", admire.SAMPLES, "--llm", "own", "--out", tmp_path / "senses.tsv", "--json")
     out, _ = passed(capsys, *call, "--own-word", "Literal", "--timeout", "5", "--parallel", "2")
     assert {row["predicted_type"] for row in json.loads(out)["senses"]} == {"literal"}

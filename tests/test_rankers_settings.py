@@ -57,3 +57,8 @@ def test_a_profiles_models_are_among_those_that_are_listed(profile: str):
         assert find_model(name).name == name
     for name in settings.llms:
         assert find_model(name).name in ("embedded", "openai:MODEL")
+
+
+def test_settings_of_another_type_are_refused():
+    with pytest.raises(UserError, match=r"cannot be {}: it should be an instance of Settings"):
+        admire.rank_one("big owl", "A big owl.", captions=["an owl", "a red bicycle"], settings={})

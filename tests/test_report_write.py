@@ -16,7 +16,7 @@ from toys import WordEncoder, explains
 
 from admire import Settings, UserError, rank, read_items, write_run
 from admire.apps.report import write_report
-from admire.apps.report.report import plain_name
+from admire.apps.report.report import short_name
 from admire.encoders import Vectors
 from admire.pipeline.run_folder import read_run
 
@@ -263,4 +263,4 @@ def test_without_its_packages_a_report_is_refused_before_anything_is_asked(
     ],
 )
 def test_models_are_named_without_folders(name, shown):
-    assert plain_name(name) == shown
+    assert short_name(name) == shown

@@ -196,8 +196,8 @@ def decide_unseen(
     senses: dict[int, Sense] = {}
     folds = StratifiedGroupKFold(5, shuffle=True, random_state=SETTINGS.seed)
     for train, test in folds.split(labels, labels, groups):
-        known = [items[k] for k in train]
-        detector = train_detector(known, encoders, SETTINGS, expressions=expressions)
+        learned = [items[k] for k in train]
+        detector = train_detector(learned, encoders, SETTINGS, expressions=expressions)
         uses = [Use(items[k]) for k in test]
         senses |= zip(test, detector.classify(uses, *encoders), strict=True)
     return [senses[k] for k in range(len(items))]
@@ -224,9 +224,9 @@ def cross_validate(
         for item in items
     }
     helped = add_evidence(items, alone, entries)
-    known = [item for item, a, b in zip(items, alone, helped, strict=True) if a is not b]
-    alike = likeness(known, entries, open_encoder("e5"))
-    print(f"Likeness: mean {alike.mean():.4f}, deviation {alike.std():.4f}, of {len(known)}")
+    changed = [item for item, a, b in zip(items, alone, helped, strict=True) if a is not b]
+    alike = likeness(changed, entries, open_encoder("e5"))
+    print(f"Likeness: mean {alike.mean():.4f}, deviation {alike.std():.4f}, of {len(changed)}")
     places: dict[str, list[int]] = defaultdict(list)
     for k, item in enumerate(items):
         parts = "all", names[item], *(["with an entry"] if alone[k] is not helped[k] else [])

@@ -19,11 +19,11 @@ from admire.pipeline.run_folder import read_rows
 from admire.senses.recorded_replies import key_of, open_replies
 
 
-def report(label: str, found: Mapping[str, str], recorded: Mapping[str, str]) -> None:
+def report(label: str, written: Mapping[str, str], recorded: Mapping[str, str]) -> None:
     """Print the place of each compound's recorded definition among all, by one of its own."""
-    encoder, names = open_encoder("e5"), [name for name in found if name in recorded]
+    encoder, names = open_encoder("e5"), [name for name in written if name in recorded]
     among = list(dict.fromkeys(recorded.values()))
-    texts, others = [found[name] for name in names], encoder.encode_texts(among, role="query")
+    texts, others = [written[name] for name in names], encoder.encode_texts(among, role="query")
     cosines = encoder.encode_texts(texts, role="query") @ others.T
     right = [row[among.index(recorded[name])] for row, name in zip(cosines, names, strict=True)]
     places = 1 + (cosines > np.array(right)[:, None]).sum(axis=1)

@@ -118,12 +118,12 @@ def models() -> list[Model]:
     for plugin in (*registry.plugins("chat"), *registry.plugins("encoder")):
         if plugin.ships and not plugin.size:
             continue
-        what = "chat model: " * (plugin.kind == "chat")
+        about = "chat model: " * (plugin.kind == "chat")
         for v in plugin.variants:
             name = f"{plugin.name}:{v.name}"
-            rows.append(Model(name, what + v.about, v.size, v.licence, v.weights, plugin))
-        what += plugin.about
-        rows.append(Model(plugin.written, what, plugin.size, plugin.licence, (), plugin))
+            rows.append(Model(name, about + v.about, v.size, v.licence, v.weights, plugin))
+        about += plugin.about
+        rows.append(Model(plugin.written, about, plugin.size, plugin.licence, (), plugin))
     return rows
 
 

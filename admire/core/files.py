@@ -315,20 +315,20 @@ def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> N
             raise UserError(f"{path}: the column '{column}' is missing. {cure}.")
 
 
-def check_spelling(where: object, names: tuple[str, ...], known: tuple[str, ...]) -> None:
+def check_spelling(where: object, names: tuple[str, ...], columns: tuple[str, ...]) -> None:
     """Refuse a column that is not read because it is spelt otherwise, or that appears twice.
 
     Args:
-        known: the columns that are read. Others may differ from them in more than capitals, spaces,
+        columns: those that are read. Others may differ from them in more than capitals, spaces,
             signs and zeros before a number.
     """
-    if fault := _spelling(names, known):
+    if fault := _spelling(names, columns):
         raise UserError(f"{where}: {fault}")
 
 
 @lru_cache(maxsize=64)
-def _spelling(names: tuple[str, ...], known: tuple[str, ...]) -> str:
-    spellings = {plain_name(name): name for name in known}
+def _spelling(names: tuple[str, ...], columns: tuple[str, ...]) -> str:
+    spellings = {plain_name(name): name for name in columns}
     renamed = {}
     for name in names:
         meant = spellings.get(plain_name(name))

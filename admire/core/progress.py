@@ -175,16 +175,16 @@ def show_progress(things: Iterable[Thing], task: str, total: int | None = None) 
     if total is None:
         things = list(things)
         total = len(things)
-    wanted = _wanted.get()
-    if wanted is None:
-        wanted = log.isEnabledFor(logging.INFO)
-    if not total or not wanted:
+    display = _wanted.get()
+    if display is None:
+        display = log.isEnabledFor(logging.INFO)
+    if not total or not display:
         yield from things
-    elif callable(wanted):
-        wanted(task, 0, total)
+    elif callable(display):
+        display(task, 0, total)
         for done, thing in enumerate(things, start=1):
             yield thing
-            wanted(task, done, total)
+            display(task, done, total)
     elif on_terminal():
         from rich.console import Console
         from rich.markup import escape

@@ -297,10 +297,10 @@ def names(kind: Kind, *, foreign: bool = False) -> list[str]:
         foreign: whether to leave out those that ship with admire.
     """
     announced = _announced().get(kind, {})
-    found = {*announced, *_REGISTERED[kind]}
+    registered = {*announced, *_REGISTERED[kind]}
     if foreign:
-        found -= {name for name, points in announced.items() if [*points] == [DISTRIBUTION]}
-    return sorted(found)
+        registered -= {name for name, points in announced.items() if [*points] == [DISTRIBUTION]}
+    return sorted(registered)
 
 
 def find(kind: Kind, name: str) -> Plugin:

@@ -20,7 +20,7 @@ from pydantic import (
     ValidationError,
 )
 
-from admire.core.choices import not_among
+from admire.core.choices import nearest, not_among
 from admire.core.errors import UserError
 
 __all__ = ["settings"]  # else mypy takes it for an import, which other modules may not use
@@ -93,8 +93,10 @@ else:
                 init(self, *values, **keywords)
             except ValidationError as error:
                 place = error.errors()[0]["loc"][0]  # a number for arguments without a name
-                name = fields(self)[place].name if isinstance(place, int) else place
-                raise UserError(f"{name} {complaint(error)}", name) from None
+                names = [field.name for field in fields(self)]
+                name = names[place] if isinstance(place, int) else place
+                hint = "" if name in names else nearest(str(name), names)
+                raise UserError(f"{name} {complaint(error)}{hint}", name) from None
 
         checked.__init__ = checked_init
         return checked

@@ -45,8 +45,8 @@ def open_file(path: Path) -> BufferedReader:
 
 def split_sheet(path: Path) -> tuple[Path, str]:
     """Return the file and the sheet of ``set.xlsx#Sheet``; any other path, and no sheet."""
-    named = re.fullmatch(r"(.+\.xlsx)#(.+)", str(path), re.IGNORECASE | re.DOTALL)
-    return (Path(named[1]), named[2]) if named and not os.path.lexists(path) else (path, "")
+    parts = re.fullmatch(r"(.+\.xlsx)#(.+)", str(path), re.IGNORECASE | re.DOTALL)
+    return (Path(parts[1]), parts[2]) if parts and not os.path.lexists(path) else (path, "")
 
 
 def suffix_of(path: Path) -> str:
@@ -261,6 +261,16 @@ def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
         reason = f"cannot be written ({getattr(error, 'strerror', None) or error})"
     if reason:
         raise UserError(f"{folder}: {reason}. Choose another place for the {kind}.", "out")
+
+
+def describe_other(path: Path, kind: str, command: str) -> str:
+    """Return the message about a path that is not the folder that a command writes."""
+    state = "is a file" if path.is_file() else "does not exist"
+    if path.is_dir():
+        state = f"contains no {kind}"
+        with suppress(*DAMAGED):
+            state = f"contains a {_read_marker(path)['what']}"
+    return f"{path}: {state}. A {kind} is the folder that {command} writes."
 
 
 def _why_kept(folder: Path, kind: str, adding: bool) -> str:

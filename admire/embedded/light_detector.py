@@ -96,11 +96,11 @@ class LightDetector:
             return []
         opened = encoders or [open_context_encoder(reader.name) for reader in self.encoders]
         trained = [reader.identity for reader in self.encoders]
-        given = [encoder.identity for encoder in opened]
-        if given != trained:
+        identities = [encoder.identity for encoder in opened]
+        if identities != trained:
             raise UserError(
                 f"The detector was trained on '{' + '.join(trained)}', not on "
-                f"'{' + '.join(given)}'. Train it again.",
+                f"'{' + '.join(identities)}'. Train it again.",
                 "detector",
             )
         items = [use.item for use in uses]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from admire.core.errors import UserError, needs_extra
-from admire.core.storage import replace_folder
+from admire.core.storage import describe_other, replace_folder
 from admire.encoders import Vectors
 from admire.encoders.training_settings import HeadTraining
 from admire.metrics.leakage import Card
@@ -89,6 +89,8 @@ class Projection:
 
 def load_projection(folder: Path) -> Projection:
     """Read the head that :meth:`Projection.save` wrote."""
+    if not (folder / "head.json").is_file():
+        raise UserError(describe_other(folder, "head", "admire train head"), "head")
     try:
         card = json.loads((folder / "head.json").read_text(encoding="utf-8"))
         head = Head(card["width"], HeadTraining(**card["settings"]))

@@ -62,11 +62,20 @@ class Account:
 
     Attributes:
         budget: in US dollars, for replies that are not cached; infinite for no limit.
+        prices: in US dollars for a million tokens in and out; None is each model's own.
+        most_requests: how many replies that are not cached; infinite for no limit.
         seconds: how long conversations took, by purpose.
     """
 
-    def __init__(self, budget: float | None = None):
+    def __init__(
+        self,
+        budget: float | None = None,
+        price: tuple[float, ...] | None = None,
+        most_requests: int | None = None,
+    ):
         self.budget = inf if budget is None else budget
+        self.prices = price
+        self.most_requests = most_requests or inf
         self.seconds: dict[str, float] = {}
         self._spent = 0.0
         self._entries: dict[tuple[str, str], Entry] = {}
@@ -118,7 +127,10 @@ class Account:
                 self._entries[entry[:2]] = entry
 
     def check_budget(self) -> None:
-        """Refuse a question that is not cached if the budget is spent."""
+        """Refuse a question that is not cached if the budget or the requests are spent."""
+        if sum(entry.calls - entry.from_cache for entry in self.entries()) >= self.most_requests:
+            limit = f"limit of {self.most_requests} requests reached"
+            raise UserError(f"{limit}. Limits apply per command.", "most_requests")
         if self._spent >= self.budget:
             raise UserError(
                 f"budget of ${self.budget:g} exhausted (${self._spent:.4f} spent). Budgets apply "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from operator import mul
 from weakref import WeakValueDictionary
 
 from admire.core import registry
@@ -90,6 +91,9 @@ class BoundModel(Capabilities):
 
     def price(self, usage: Usage) -> Price | None:
         """See :class:`admire.llm.ChatModel`."""
+        if self.account and self.account.prices and not self.free:
+            tokens = usage.prompt, usage.completion
+            return Price(sum(map(mul, tokens, self.account.prices)) / 1e6)
         return Price(0.0) if self.free else self.unbound.price(usage)
 
     def most_tokens(self, question: Question) -> int:

@@ -27,6 +27,7 @@ class Session(Account):
         timeout: seconds that a server may take for a whole answer; None is 60.
         parallel: how many questions to ask a server at the same time; None is 8.
         plugins: see :attr:`admire.Settings.plugins`.
+        price, most_requests: see :class:`admire.llm.account.Account`.
 
     Attributes:
         imagines: whether its models make up replies, see :class:`admire.pipeline.forecast.DryRun`.
@@ -42,8 +43,10 @@ class Session(Account):
         timeout: float | None = None,
         parallel: int | None = None,
         plugins: Mapping[str, Mapping[str, Any]] | None = None,
+        price: tuple[float, ...] | None = None,
+        most_requests: int | None = None,
     ):
-        super().__init__(budget)
+        super().__init__(budget, price, most_requests)
         self.replies = Replies(fresh=fresh)
         self.plugins = plugins or {}
         self._options = {"timeout": timeout, "parallel": parallel}
@@ -57,7 +60,7 @@ class Session(Account):
         bound = BoundModel(inner(model), self, self.replies)
         if self.budget < inf and bound.price(Usage()) is None:
             unknown = f"The price of {bound.name} is unknown ({why_unknown(bound)})"
-            raise UserError(f"{unknown}. Omit the budget.", "budget")
+            raise UserError(f"{unknown}. Give it, or omit the budget.", "price", "budget")
         return bound
 
     def open(

@@ -110,8 +110,8 @@ def order_agreement(
     figures, rows = ["same_first", "kendall_tau"], []
     for pair in zip(first, second, strict=True):
         # A submission to Subtask B names the first candidate alone.
-        one, other = (row.order or (row.expected_item or "",) for row in pair)
-        tau = metrics.kendall_tau(one, other) if min(len(one), len(other)) > 1 else math.nan
-        rows.append((one[0] == other[0], tau))
+        order, other = (row.order or (row.expected_item or "",) for row in pair)
+        tau = metrics.kendall_tau(order, other) if min(len(order), len(other)) > 1 else math.nan
+        rows.append((order[0] == other[0], tau))
     scored = pd.DataFrame(rows, columns=figures, dtype=float).assign(sentence_type=None)
     return summarise(scored, columns=figures, seed=seed, shares=["same_first"])

@@ -87,8 +87,8 @@ def summarise(
 
 def item_metrics(scored: pd.DataFrame) -> list[str]:
     """Return the columns of scored items that are figures, the default metrics first."""
-    known = dict.fromkeys((*metrics.DEFAULT, *names("metric")))
-    return [metric for metric in known if metric in scored]
+    ordered = dict.fromkeys((*metrics.DEFAULT, *names("metric")))
+    return [metric for metric in ordered if metric in scored]
 
 
 def summarise_languages(
@@ -102,17 +102,17 @@ def summarise_languages(
     lack are left out, unless all are such.
     """
     every = item_metrics(scored)
-    shown = [name for name in every if scored[name].notna().all()] or every
+    columns = [name for name in every if scored[name].notna().all()] or every
     parts = {str(tag): part for tag, part in scored.groupby(list(languages))}
     tables = []
-    for tag in sorted(parts, key=lambda tag: -parts[tag][shown[0]].mean()):
+    for tag in sorted(parts, key=lambda tag: -parts[tag][columns[0]].mean()):
         part = parts[tag].assign(sentence_type=None)
-        tables.append(summarise(part, columns=shown, seed=seed).assign(group=tag))
+        tables.append(summarise(part, columns=columns, seed=seed).assign(group=tag))
     intervals = metrics.macro_intervals(
-        [part[shown].to_numpy(float) for part in parts.values()], seed=seed
+        [part[columns].to_numpy(float) for part in parts.values()], seed=seed
     )
     macro = []
-    for name, ends in zip(shown, intervals, strict=True):
+    for name, ends in zip(columns, intervals, strict=True):
         mean = float(np.mean([part[name].mean() for part in parts.values()]))
         ends = interval(mean, len(scored), ends, share=False)
         macro.append((MACRO, len(scored), name, mean, *ends))

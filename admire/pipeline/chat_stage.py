@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 from admire.core import registry
 from admire.core.errors import UserError
-from admire.core.schema import as_tuple
+from admire.core.schema import as_tuple, check_setting
 from admire.data.items import Item
 from admire.encoders import TextEncoder
 from admire.llm import ChatModel
@@ -71,6 +71,7 @@ def resolve_models(
     """Move the names of models among the arguments of :func:`admire.rank` to the settings."""
     if unknown := sorted(models.keys() - Models.__annotations__.keys()):
         raise TypeError(f"unexpected argument '{unknown[0]}'")
+    check_setting("settings", settings, Settings | None)
     names: dict[str, Any] = {}
     given = as_tuple(models.get("llms"))
     if any(isinstance(llm, str) for llm in given):

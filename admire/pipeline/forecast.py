@@ -65,7 +65,7 @@ class _Stage:
             prompt *= took / max(1, sum(expected.prompt for expected, _ in answered))
             completion = n * sum(usage.completion for _, usage in answered) / len(answered)
         mean = Usage(prompt=round(prompt / max(1, n)), completion=round(completion / max(1, n)))
-        each = self.llm.price(mean)
+        each = self.llm.price(mean) if n else Price(0.0)  # all is cached
         return Forecast(
             stage=name,
             llm=self.llm.name,

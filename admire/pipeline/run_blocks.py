@@ -106,10 +106,11 @@ def rank_file(
 
 def _check_for_workers(resolved: ResolvedModels) -> None:
     """Refuse what several processes do not support: a budget, or an address with a password."""
-    if resolved.asking.budget is not None:
-        raise UserError(
-            "A budget needs a single process: run without workers.", "workers", "budget"
-        )
+    for limit in ("budget", "most_requests"):
+        if getattr(resolved.asking, limit) is not None:
+            raise UserError(
+                "A limit of costs needs a single process: run without workers.", "workers", limit
+            )
     from admire.llm.address import Address
 
     url = resolved.settings.llm_url

@@ -103,6 +103,8 @@ def score(
 
 def check_own_gold(path: Path) -> None:
     """Check that the path is a run folder, because no other gold is given."""
+    if not path.exists():
+        raise UserError(f"{path}: does not exist.")
     if not path.is_dir():
         raise UserError(
             f"{path}: is not a run folder, so it contains no gold. Give the gold.", "gold"

@@ -194,8 +194,18 @@ class RequestOptions:
         Positive | None, Option("Chat models and costs", daily=True, in_file=False)
     ] = None
     """Spending limit in US dollars for uncached requests; requests in flight may exceed it."""
+    price: Annotated[tuple[Weight, ...] | None, Option("Chat models and costs", in_file=False)] = (
+        None
+    )
+    """Price of a server without a price list: IN,OUT, US dollars for a million tokens each."""
+    most_requests: Annotated[Count | None, Option("Chat models and costs", in_file=False)] = None
+    """Limit of uncached requests; requests in flight may exceed it."""
     fresh: Annotated[bool, Option("Chat models and costs", in_file=False)] = False
     """Ignore and overwrite cached replies. Omit to resume an interrupted run."""
+
+    def __post_init__(self) -> None:
+        if self.price and len(self.price) != 2:
+            raise UserError("A price is two numbers, for tokens in and out: 0.15,0.6.", "price")
 
 
 PROFILES: dict[ProfileName, Settings] = {

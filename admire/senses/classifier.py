@@ -12,6 +12,7 @@ import numpy as np
 from admire.core.errors import UserError, needs_extra
 from admire.core.files import read_text
 from admire.core.schema import read_as
+from admire.core.storage import describe_other
 from admire.encoders.hub import folder_digest, load_cached_first
 from admire.encoders.torch_models import Placement
 from admire.metrics.leakage import Card
@@ -107,6 +108,9 @@ class Classifier:
 def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
     """Open a classifier that ``admire train classifier`` wrote, without the network."""
     path = folder / RECORD
+    if not path.is_file():
+        described = describe_other(folder, "classifier", "admire train classifier")
+        raise UserError(described, "detector")
     record = read_as(dict[str, Any], read_text(path), path)
     read_as(_Record, record, path)
     identity = folder_digest(folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from admire.core.errors import UserError
-from admire.core.options import Setting, make
+from admire.core.options import Option, make
 from admire.core.registry import register
 from admire.core.schema import as_tuple
 from admire.data.settings import ItemFiles
@@ -150,7 +150,29 @@ def write_ranking(data: Data, out: Path, settings: Values) -> list[Path]:
 
     own, files = run_settings(settings), make(ItemFiles, settings)
     asking, workers = make(RequestOptions, settings), open_workers(settings, own.device)
-    return rank_file(data, out, own, files, asking=asking, workers=workers)
+    before = _inputs(out)
+    written = rank_file(data, out, own, files, asking=asking, workers=workers)
+    after = _inputs(out)
+    if differ := [name for name in before if before[name] != after.get(name)]:
+        log.warning(
+            "%s: replaced a run that differed in %s. Its replies are cached.",
+            *(out, ", ".join(differ)),
+        )
+    return written
+
+
+def _inputs(run: Path) -> dict[str, Any]:
+    """Return the data and settings of a run folder by name; nothing of one that is not there."""
+    from admire.pipeline.run_folder import read_record
+
+    try:
+        record = read_record(run)
+    except UserError:
+        return {}
+    settings: dict[str, Any] = dict(record.get("settings", {}))
+    scoring: dict[str, Any] = settings.pop("scoring", {})
+    data = record.get("source", {}).get("sha256")
+    return {"data": data, "limit": record.get("limit")} | scoring | settings
 
 
 def join_runs(runs: Sequence[Path], metrics: Sequence[str] = ()) -> Result:
@@ -212,7 +234,7 @@ def run_settings(options: Values | None = None) -> Settings:
     return _changed(settings, options, known)
 
 
-def _changed(settings: Settings, changes: Values, known: Mapping[str, Setting]) -> Settings:
+def _changed(settings: Settings, changes: Values, known: Mapping[str, Option]) -> Settings:
     """Return settings with other values of some fields of Settings, Scoring and plug-ins."""
     if "encoder" in changes:  # else a profile's would go on reading the captions
         changes = {"caption_encoder": None, **changes}
@@ -226,7 +248,7 @@ def _changed(settings: Settings, changes: Values, known: Mapping[str, Setting]) 
             scoring[name] = value
         elif name in vars(settings):
             own[name] = value
-        elif name in known and (owner := known[name].option.plugin):
+        elif name in known and (owner := known[name].plugin):
             plugin, field = owner
             plugins[plugin] = {**plugins.get(plugin, {}), field: value}
     scored = replace(settings.scoring, **scoring)

@@ -7,13 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import create_model
 
 from admire.core.choices import ProfileName, nearest
 from admire.core.errors import UserError, check_extra
-from admire.core.options import Option, Panel, Setting, hints, make, plugin_settings, take_settings
-from admire.core.schema import Count, read_as, settings
+from admire.core.options import Option, Panel, make, plugin_settings, take_settings
+from admire.core.schema import STRICT, Count, read_as, settings
 from admire.rankers.settings import RequestOptions
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def open_workers(values: Mapping[str, Any] | None, device: str | None) -> Worker
     return Workers(sharing.workers, sharing.ray_address, gpus=device != "cpu")
 
 
-def known_settings(sources: Sequence[Any]) -> dict[str, Setting]:
+def known_settings(sources: Sequence[Any]) -> dict[str, Option]:
     """Return the options by field; where chat models are asked, also those of plug-ins."""
     own = take_settings(*sources)
     return own | plugin_settings(own) if RequestOptions in sources else own
@@ -193,9 +194,9 @@ def known_settings(sources: Sequence[Any]) -> dict[str, Setting]:
 def session_options(values: Values | None) -> dict[str, Any]:
     """Return the arguments of the session by which a task asks chat models, from its settings."""
     plugins: dict[str, dict[str, Any]] = {}
-    for name, setting in plugin_settings().items():
-        if setting.option.plugin and name in (values or {}):
-            plugin, field = setting.option.plugin
+    for name, option in plugin_settings().items():
+        if option.plugin and name in (values or {}):
+            plugin, field = option.plugin
             plugins.setdefault(plugin, {})[field] = (values or {})[name]
     return vars(make(RequestOptions, values)) | {"plugins": plugins}
 
@@ -215,43 +216,42 @@ def as_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def field_types(sources: Sequence[Any]) -> dict[str, Any]:
     """Return the types of all fields of settings classes, options or not."""
-    types: dict[str, Any] = {}
-    for source in sources:
-        owner, *names = source if isinstance(source, tuple) else (source,)
-        types |= {n: hint for n, hint in hints(owner).items() if not names or n in names}
-    return types
+    owners = [source if isinstance(source, tuple) else (source,) for source in sources]
+    return {
+        name: field.annotation
+        for owner, *names in owners
+        for name, field in owner.__pydantic_fields__.items()
+        if not names or name in names
+    }
 
 
 def check_entries(
-    entries: Values, command: str, known: Mapping[str, Setting], where: object
+    entries: Values, command: str, allowed: Mapping[str, Option], where: object
 ) -> dict[str, Any]:
     """Return settings by name, with the types that they have.
 
     Args:
         entries: as in TOML.
         command: what they are settings of, for messages.
-        known: its settings.
+        allowed: its options.
         where: the file, and what in it, for messages.
 
     Raises:
         UserError: a setting or its value is wrong.
     """
-    types = {setting.name: setting.hint for setting in known.values() if setting.option.in_file}
-    if "profile" in known:
+    types = {option.name: option.hint for option in allowed.values() if option.in_file}
+    if "profile" in allowed:
         types |= {"profile": ProfileName, "lang": str | None}
-    values: dict[str, Any] = {}
-    for name, value in entries.items():
-        if name not in types:
-            lists = f" admire config {command} lists all." if "config" in known else ""
-            raise UserError(f"{where}: '{name}' is no setting.{nearest(name, [*types])}{lists}")
-        entry = json.dumps({name: value}, default=str)  # JSON, for paths and tuples
-        kind: Any = GenericAlias(dict, (str, types[name]))
-        values |= read_as(kind, entry, where)
-    return values
+    for name in [name for name in entries if name not in types][:1]:
+        lists = f" admire config {command} lists all." if "config" in allowed else ""
+        raise UserError(f"{where}: '{name}' is no setting.{nearest(name, [*types])}{lists}")
+    fields: dict[str, Any] = {name: (types[name], ...) for name in entries}
+    kind = create_model("Entries", __config__=STRICT, **fields)
+    return dict(read_as(kind, json.dumps(entries, default=str), where))  # JSON, for paths
 
 
 def read_options(
-    file: Path, command: str, known: Mapping[str, Setting], options: Values
+    file: Path, command: str, allowed: Mapping[str, Option], options: Values
 ) -> dict[str, Any]:
     """Return the settings of a command in a TOML file, by field.
 
@@ -265,7 +265,7 @@ def read_options(
     from admire.core.files import read_toml
     from admire.llm.address import check_named_in_file
 
-    values = check_entries(read_toml(file), command, known, file)
+    values = check_entries(read_toml(file), command, allowed, file)
     if "llm_url" not in options:
         check_named_in_file(values.get("llm_url"), file)
     if values.get("trust_remote_code") and not options.get("trust_remote_code"):

@@ -8,62 +8,19 @@ import re
 import sys
 from collections import deque
 from collections.abc import Sequence
-from contextvars import ContextVar
-from dataclasses import MISSING
 from importlib import metadata
 from inspect import cleandoc
 from io import TextIOWrapper
 from pathlib import Path
 from traceback import extract_tb
-from typing import Annotated, Any, get_args, get_origin
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
+from admire.apps.cli.parameters import HELP, OWN, convert, show_default
 from admire.core.errors import DISTRIBUTION, UserError
 from admire.core.progress import visible
 
 log = logging.getLogger("admire")
-
-EVERYTHING: ContextVar[bool] = ContextVar("EVERYTHING", default=False)
-"""True for ``--help-all``."""
-
-
-class Heading(Group):
-    """A heading that only ``--help-all`` shows, or for the common options only ``--help``."""
-
-    @property
-    def show(self) -> bool:
-        """Whether it is shown now."""
-        return EVERYTHING.get() != (self == DAILY)
-
-
-OWN = Group("Options", sort_key=0)
-DAILY = Heading("Common options (--help-all for the rest)", sort_key=1)
-
-
-def show_default(value: object) -> str | None:
-    """Return a default as help shows it; None if it need not be shown."""
-    if value in (MISSING, None, ()) or value is False:
-        return None
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def convert(hint: Any, tokens: Any) -> Any:
-    """Convert the words of an option to its type; lists of choices and numbers accept commas."""
-    from pydantic import ValidationError
-
-    from admire.core.schema import adapter, complaint
-
-    words = [token.value for token in tokens]
-    lists = [part for part in (hint, *get_args(hint)) if get_origin(part) in (list, tuple)]
-    if lists and get_args(lists[0])[0] not in (str, Path):
-        words = ",".join(words).split(",")
-    try:
-        return adapter(hint).validate_python(words if lists else words[0], strict=False)
-    except ValidationError as error:
-        name = (tokens[0].keyword or "").removeprefix("--").replace("-", "_")
-        raise UserError(f"{name} {complaint(error)}", name) from None
-
 
 RANK = Group("Rank and inspect", sort_key=1)
 TEXTS = Group("Texts", sort_key=2)
@@ -74,7 +31,6 @@ REMEMBERED = 1_000
 BROKEN_PIPE = 141
 """The exit code where the reader of stdout left, as ``head`` does: that of shells for SIGPIPE."""
 
-HELP = ("--help", "-h", "--help-all")
 REPORTED = (
     UserError,
     CycloptsError,
@@ -94,7 +50,9 @@ app = App(
     help_flags=HELP,
     help_format="plaintext",
     help_epilogue="Examples:\n    admire demo\n    admire init my_set/ pictures/",
-    default_parameter=Parameter(converter=convert, negative=(), show_default=show_default),
+    default_parameter=Parameter(
+        converter=convert, negative_bool=(), negative_iterable=(), show_default=show_default
+    ),
     group_commands=Group("Commands", sort_key=9),
     group_parameters=OWN,
     print_error=False,
@@ -136,11 +94,9 @@ for panel, places in COMMANDS.items():
 
 train = App("train", help="Train heads, detectors and encoders.", group=LEARN, sort_key=98)
 variants = App("augment", help="Create variants of images and captions.", group=LEARN, sort_key=99)
-catalogue = App("models", group=MODELS, sort_key=0)
 for group, example in (
     (train, "train head train.tsv --out my_head/"),
     (variants, "augment images pictures/ --out variants/"),
-    (catalogue, "models\n    admire models pull sight"),
 ):
     group.help_flags, group.help_epilogue = HELP, f"Examples:\n    admire {example}"
     app.command(group)
@@ -150,16 +106,14 @@ add(
     "retrieval:train_retriever",
 )
 add(variants, "sets:augment_images sets:augment_captions")
-add(catalogue, "models:pull")
+app.command(
+    f"{__package__}.models:app",
+    name="models",
+    help="List and download models.",
+    group=MODELS,
+    sort_key=0,
+)
 app.register_install_completion_command()
-
-
-@catalogue.default
-def models(*, json: Annotated[bool, Parameter(help="Print JSON.")] = False) -> None:
-    """List and download models."""
-    from admire.apps.cli.models import list_models
-
-    list_models(json=json)
 
 
 def load(words: Sequence[str]) -> None:
@@ -171,15 +125,15 @@ def load(words: Sequence[str]) -> None:
     names, apps, _ = app.parse_commands([word for word in words if word not in HELP])
     command = apps[-1]
     function = command.default_command
-    if not getattr(function, "__module__", "").startswith("admire."):
+    if not (function and function.__module__.startswith("admire.")):
         return
-    from admire.apps.cli.options import add_plugin_settings
+    from admire.apps.cli.options import add_options
 
-    add_plugin_settings(" ".join(names))
-    text, found, examples = cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
+    add_options(function, " ".join(names), everything="--help-all" in words)
+    text, has_examples, examples = cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
     function.__doc__ = re.sub(r"(?<=\S)\n(?: {8,})?(?=\S)", " ", text)
     command.help = None
-    if found:
+    if has_examples:
         command.help_epilogue = f"Examples:\n{examples}"
 
 
@@ -215,7 +169,6 @@ def run(arguments: Sequence[str] | None = None) -> None:
     # Without a handler, open_clip's first message would make logging add its own, which would
     # repeat our messages.
     logging.getLogger().addHandler(logging.NullHandler())
-    EVERYTHING.set("--help-all" in words)
     code = 0
     problem = None
     try:

@@ -50,12 +50,12 @@ def search(
                 "confidence": sense.confidence,
                 "gloss": reading.gloss,
             }
-        found = content["pictures" if pictures else "texts"] = []
+        entries = content["pictures" if pictures else "texts"] = []
         for entry, score in result.entries:
             image = str(entry.image) if entry.image else None
             picture = {"image": image, "caption": entry.caption}
-            shown = picture if pictures else {"text": entry.caption}
-            found.append({"id": entry.name, "score": score} | shown)
+            fields = picture if pictures else {"text": entry.caption}
+            entries.append({"id": entry.name, "score": score} | fields)
         return print_json(content)
     title = f"{span}, {settings.query}"
     if reading:
@@ -82,6 +82,7 @@ def index(
         str | None, Parameter(completer=partial(opt.complete_name, "encoder"))
     ] = None,
     add: bool = False,
+    replace: bool = False,
     remove: list[str] | None = None,
     export: Path | None = None,
     skip_bad: bool = False,
@@ -99,6 +100,7 @@ def index(
         encoder: Encoder, as for rank (default: sight for pictures, e5 for texts; with --add, the
             index's).
         add: Add to the index; only new entries are encoded.
+        replace: Replace an index of another source.
         remove: Remove entries: a name, or a pattern (cats/*). Repeat for several.
         export: Parquet file to write: names, paths, captions and vectors.
         skip_bad: Skip unusable entries, and count them.
@@ -131,7 +133,7 @@ def index(
         if not encoder and add:
             encoder = read_record(out).encoder.name
         opened = open_encoder(encoder or default_encoder(source, skip_bad=skip_bad), device=device)
-        change = add_to_index if add else write_index
+        change = add_to_index if add else partial(write_index, replace=replace)
         changes = change(source, opened, out, encode=encode, skip_bad=skip_bad)
         kind = "picture" if "image" in open_index(out).tracks else "text"
         counted = f"{changes.entries:,} {kind}{'s' * (changes.entries != 1)}"

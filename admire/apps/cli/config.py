@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import textwrap
 from dataclasses import MISSING
-from typing import Any
+from typing import Any, get_args
+
+from cyclopts.annotations import get_choices_from_hint
 
 from admire.apps.cli import options as opt
 from admire.core.choices import not_among
@@ -50,26 +52,27 @@ def config(*command: str, options: opt.Options = None) -> None:
     if name == "rank":
         settings = run_settings(options)
         values = vars(settings) | vars(settings.scoring)
-        for setting in opt.SETTINGS["rank"].values():
-            if setting.option.plugin:
-                plugin, field = setting.option.plugin
-                values[setting.name] = settings.plugins.get(plugin, {}).get(field, setting.default)
+        for option in opt.SETTINGS["rank"].values():
+            if option.plugin:
+                plugin, field = option.plugin
+                values[option.name] = settings.plugins.get(plugin, {}).get(field, option.default)
     elif options and options.keys() & {"profile", "like"}:
         raise UserError("Only rank accepts a profile or a run.", "profile", "like")
     else:
         values = with_file(name, options)
     entries = []
-    for setting in opt.SETTINGS[name].values():
-        value, description = values.get(setting.name, setting.default), setting.help
-        if setting.choices:
-            description += f" One of: {', '.join(setting.choices)}."
-        if value != setting.default:
-            description += f" Default: {_toml(setting.default)}."
-        comment = textwrap.fill(description, 88, initial_indent="# ", subsequent_indent="# ")
-        entry = f"{setting.name} = {_toml(value)}"
-        if value is None or value is MISSING:
-            entry = f"# {setting.name} ="
-        entries += [f"{comment}\n{entry}"] if setting.option.in_file else []
+    for option in opt.SETTINGS[name].values():
+        if option.in_file:
+            value, comment = values.get(option.name, option.default), option.help
+            if choices := get_choices_from_hint(get_args(option.hint)[0], str):
+                comment += f" One of: {', '.join(choices)}."
+            if value != option.default:
+                comment += f" Default: {_toml(option.default)}."
+            comment = textwrap.fill(comment, 88, initial_indent="# ", subsequent_indent="# ")
+            entry = f"{option.name} = {_toml(value)}"
+            if value is None or value is MISSING:
+                entry = f"# {option.name} ="
+            entries.append(f"{comment}\n{entry}")
     print(*entries, sep="\n\n")
 
 

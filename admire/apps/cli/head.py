@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
@@ -26,6 +25,7 @@ def train_head(
     *,
     out: Path = Path("head"),
     dry_run: opt.DryRun = False,
+    json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
     """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %.
@@ -46,10 +46,15 @@ def train_head(
 
     options = with_file("train head", options)
     if dry_run:
-        return print_dry_run(partial(Rank().rehearse_training, [data], options), options)
+        rehearse = partial(Rank().rehearse_training, [data], options)
+        return print_dry_run(rehearse, options, json=json)
     result = Rank().train([data], options | {"out": out})
-    if result.files:
-        return print_json(result.record)
+    if json:
+        return print_json(result.record if result.files else result.figures)
+    if card := result.record:
+        top1 = [(name, f"{card['test_top1'][name]:.4f}") for name in ("none", "head")]
+        used = f"{card['encoder']['name']}, test, epoch {card['epoch']}"
+        return print_rows(("Head", "Top-1"), top1, used)
     for title, figures in pd.DataFrame(result.figures).groupby("table", sort=False):
         print_figures(figures, str(title))
 
@@ -64,7 +69,7 @@ def sweep(
     /,
     *,
     out: Path = Path("sweep.jsonl"),
-    json: Annotated[opt.Json, opt.RARE] = False,
+    json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
     """Train heads over a grid of settings, by default the paper's 162, and print the best ten.

@@ -9,10 +9,11 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.output import print_json, print_rows
+from admire.apps.cli.parameters import HELP
 from admire.core import registry
 from admire.core.errors import UserError
 from admire.core.registry import Kind
@@ -24,8 +25,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("admire")
 
 
+app = App("models", help_flags=HELP)
+
+
+@app.default
 def list_models(*, json: opt.Json = False) -> None:
-    """List models with size and licence, whether they are installed, and how to get them."""
+    """List and download models.
+
+    Examples:
+        admire models
+        admire models pull sight
+    """
     from admire.apps.catalogue import models
 
     listed = models()
@@ -45,6 +55,7 @@ def list_models(*, json: opt.Json = False) -> None:
     print_rows(("Name", "What it is", "Size", "Licence", "Here?"), rows, "")
 
 
+@app.command
 def pull(name: Annotated[str, Parameter(completer=partial(opt.complete_name, None))], /) -> None:
     """Download or prepare a model's files before its first use, and print their path.
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping
-from functools import cache, partial
+from collections import ChainMap
+from collections.abc import Callable, Container, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar, get_args
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
-from admire.apps.cli.app import DAILY, OWN, Heading, show_default
+from admire.apps.cli.parameters import OWN, show_default
 from admire.core import registry, schema
 from admire.core.choices import Fusion
 from admire.core.errors import UserError
-from admire.core.options import Panel, Setting, plugin_settings, take_settings
+from admire.core.options import Option, Panel, plugin_settings, take_settings
 from admire.core.options import make as make
 from admire.rankers.settings import Settings
 from admire.tasks.task import CONFIG_FILE as CONFIG_FILE
@@ -23,15 +24,12 @@ Command = TypeVar("Command", bound=Callable[..., None])
 Options = Mapping[str, Any] | None
 """The values that a user gave for fields of settings classes."""
 
-HEADINGS = {panel: Heading(panel, sort_key=k) for k, panel in enumerate(get_args(Panel), start=1)}
-DATA: Panel = "Data and output"
-RARE = Parameter(group=HEADINGS[DATA])
-
-# ----------------------------------------------------------------------------- settings as options
-
-
-SETTINGS: dict[str, dict[str, Setting]] = {}
+PANELS = get_args(Panel)
+DAILY = Group("Common options (--help-all for the rest)", sort_key=1)
+SETTINGS: dict[str, dict[str, Option]] = {}
 """The settings of each command by field, in the order of their panels."""
+UNDER_HEADINGS = set[str]()
+"""The commands whose ``--help`` shows only the common options, and ``--help-all`` all."""
 
 
 def with_settings(
@@ -40,70 +38,55 @@ def with_settings(
     """Give a command the options of settings classes; its ``options`` gets their values by field.
 
     Args:
-        sources: settings classes or, for other defaults, settings; or tuples of one and the names
-            of the fields to take. Of several fields with one name the first counts.
-        unset: fields whose default depends on other fields.
+        sources, unset: see :func:`admire.core.options.take_settings`.
         headings: whether ``--help`` shows only the common options, and ``--help-all`` all options
             below headings.
     """
-    by_field = SETTINGS[command_name] = take_settings(*sources, unset=unset)
-
-    def extend(command: Command) -> Command:
-        update = partial(_set_options, command, by_field.values(), headings=headings)
-        update()
-        if "parallel" in by_field:  # it asks chat models
-            PLUGGED[command_name] = update
-        return command
-
-    return extend
+    SETTINGS[command_name] = take_settings(*sources, unset=unset)
+    if headings:
+        UNDER_HEADINGS.add(command_name)
+    return lambda command: command
 
 
-def _set_options(
-    command: Callable[..., None], settings: Collection[Setting], *, headings: bool
-) -> None:
-    """Make settings the options of a command, below the headings of their panels or not."""
+def add_options(command: Callable[..., None], command_name: str, *, everything: bool) -> None:
+    """Make the settings of a command its options; one that asks chat models has those of plug-ins.
+
+    This imports the plug-ins of other distributions, so it is called for the command that is used.
+
+    Args:
+        everything: whether help shows all options, below their headings.
+    """
+    if command_name not in SETTINGS:
+        return
+    options = {name: option for name, option in SETTINGS[command_name].items() if not option.plugin}
+    if "parallel" in options:  # it asks chat models
+        options |= plugin_settings(options)
+    SETTINGS[command_name] = options
     hints: dict[str, Any] = {}
-    for setting in settings:
-        option, flag = setting.option, setting.flag
-        panel, kind = HEADINGS[option.panel], option.completes
-        daily = (DAILY, panel) if option.daily else panel
-        negative = setting.hint is bool and option.in_file
+    for name, option in options.items():
+        groups = [Group(option.panel, sort_key=PANELS.index(option.panel) + 1, show=everything)]
+        if option.daily and not everything:
+            groups.insert(0, DAILY)
+        kind = option.completes
         parameter = Parameter(
-            flag,
-            help=setting.help + (f" Installed: {', '.join(registry.names(kind))}." if kind else ""),
-            group=daily if headings else OWN,
-            negative=flag.replace("--", "--no-") if negative else (),
-            show_default=show_default(setting.default) or False,
+            option.flag,
+            help=option.help + (f" Installed: {', '.join(registry.names(kind))}." if kind else ""),
+            group=groups if command_name in UNDER_HEADINGS else OWN,
+            negative_bool="no-" if option.in_file else (),
+            show_default=show_default(option.default) or False,
             completer=partial(complete_name, kind) if kind else None,
-            metavar="PATH" if Path in get_args(setting.hint) else None,
+            metavar="PATH" if Path in get_args(get_args(option.hint)[0]) else None,
         )
-        hints[setting.name] = Annotated[setting.hint, parameter]
+        hints[name] = Annotated[option.hint, parameter]
     values = TypedDict("values", hints, total=False)  # type: ignore[misc]
     command.__annotations__["options"] = Annotated[values | None, Parameter("*")]
 
 
-PLUGGED: dict[str, Callable[[], None]] = {}
-"""The commands that take the settings of plug-ins, with what updates their options."""
-
-
-@cache
-def add_plugin_settings(command_name: str) -> None:
-    """Give a command that asks chat models the options of the installed plug-ins.
-
-    This imports the plug-ins of other distributions, so it is called for such a command only.
-    """
-    if command_name in PLUGGED and (settings := plugin_settings(SETTINGS[command_name])):
-        SETTINGS[command_name].update(settings)
-        PLUGGED[command_name]()
-
-
 def flags(error: UserError) -> str:
     """Return the options that an error is about, in brackets."""
-    known = take_settings(Settings)
-    for of_command in SETTINGS.values():
-        known |= of_command
+    options = ChainMap(*SETTINGS.values(), take_settings(Settings))
     flags = [
-        known[name].flag if name in known else "--" + name.replace("_", "-")
+        str(options[name].flag) if name in options else "--" + name.replace("_", "-")
         for name in error.settings
     ]
     return f" ({', '.join(flags)})"

@@ -29,8 +29,8 @@ log = logging.getLogger("admire")
 REPORT = "report.html"
 """File name of the page that shows a run, in its folder."""
 
-UNLIMITED = 100_000
-"""The width of files and pipes, in characters."""
+PIPED = 120
+"""The width of files and pipes, in characters, unless the environment has COLUMNS."""
 
 FIGURE = 23
 """Width of a figure with its interval, in characters; longer texts may be wrapped."""
@@ -228,17 +228,17 @@ def _price(price: float | str, *, at_most: bool = False) -> str:
 
 
 def _console(*, errors: bool = False) -> Console:
-    """Open the terminal; files and pipes are wide enough for everything, so nothing is cut."""
+    """Open the terminal; files and pipes are cut like one."""
     from rich.console import Console
 
     console = Console(stderr=errors)
-    return console if console.is_terminal else Console(stderr=errors, width=UNLIMITED)
+    own = console.is_terminal or "COLUMNS" in os.environ
+    return console if own else Console(stderr=errors, width=PIPED)
 
 
 def shortened(text: str, width: int) -> str:
-    """Return a text in one line, on terminals cut to ``width`` characters."""
-    cut = width if _console().width < UNLIMITED else max(width, len(text))
-    return textwrap.shorten(text, cut, placeholder="…")
+    """Return a text in one line, cut to ``width`` characters."""
+    return textwrap.shorten(text, width, placeholder="…")
 
 
 def print_rows(
@@ -305,9 +305,8 @@ def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
     from rich.table import Table
 
     table = Table(show_lines=True)
-    cut = None if _console().width == UNLIMITED else 24
-    table.add_column("Compound", no_wrap=True, overflow="ellipsis", max_width=cut)
-    table.add_column("Sense", max_width=cut)
+    table.add_column("Compound", no_wrap=True, overflow="ellipsis", max_width=24)
+    table.add_column("Sense", max_width=24)
     table.add_column("Gloss", min_width=26, max_width=32)
     table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
     for ranking in rankings:
@@ -362,16 +361,15 @@ def _candidate_cells(ranking: Ranking, prefix: str) -> Iterator[tuple[str, str, 
     for name in ranking.order:
         candidate, score = by_name[name]
         star = "★" if name == item.best else " "
-        shown = _short(name.removeprefix(prefix)) + " (tied)" * (name in ranking.tied)
-        shown += " (not compared)" * (name in ranking.uncompared)
-        yield f"{score:+z.2f}", star, shown, candidate.caption or ""
+        label = _short(name.removeprefix(prefix)) + " (tied)" * (name in ranking.tied)
+        label += " (not compared)" * (name in ranking.uncompared)
+        yield f"{score:+z.2f}", star, label, candidate.caption or ""
 
 
 def _short(name: str) -> str:
-    """Cut a name to 28 characters on terminals, in its middle, because ends of names differ."""
+    """Cut a name to 28 characters, in its middle, because ends of names differ."""
     text = visible(name)
-    whole = len(text) <= 28 or _console().width == UNLIMITED
-    return text if whole else f"{text[:11]}…{text[-16:]}"
+    return text if len(text) <= 28 else f"{text[:11]}…{text[-16:]}"
 
 
 def _reading_cells(reading: Interpretation, ranking: Ranking) -> tuple[str, str]:

@@ -13,8 +13,9 @@ from cyclopts import Parameter
 from pydantic import Field
 
 from admire.apps.cli import options as opt
+from admire.apps.cli.output import REPORT
 from admire.core.choices import Images, ProfileName
-from admire.core.errors import check_extra
+from admire.core.errors import UserError, check_extra
 from admire.rankers.settings import RequestOptions, Settings
 from admire.tasks.scorecard import ScoreSettings
 
@@ -26,7 +27,7 @@ def report(
     runs: list[Path],
     /,
     *,
-    out: Path = Path("report.html"),
+    out: Path | None = None,
     force: opt.Force = False,
     images: Images = "embed",
     data: Path | None = None,
@@ -42,7 +43,8 @@ def report(
 
     Args:
         runs: Folders of rank, fuse or retrieve, or tables of sense or detect.
-        out: HTML file to write.
+        out: HTML file to write (default: report.html in the run's folder, or beside a table with
+            its name). Needed for several runs.
         images: Embed thumbnails in the file, or link to the picture files.
         data: Current path of the runs' data, for pictures and for gold that was added later
             (default: the ranked data, if it has not changed).
@@ -54,6 +56,9 @@ def report(
     from admire.apps.report import write_report
     from admire.core.storage import check_file
 
+    if out is None and len(runs) > 1:
+        raise UserError("A report of several runs needs a file of its own. Name it.", "out")
+    out = out or (runs[0] / REPORT if runs[0].is_dir() else runs[0].with_suffix(".html"))
     check_file(out, '<meta name="generator" content="admire">', force=force)
     written = write_report(runs, out, images=images, data=data, **(options or {}))
     log.info("Wrote %s, %.1f MB", written, written.stat().st_size / 1e6)
@@ -93,7 +98,7 @@ def serve(
     for name, value in (options or {}).items():
         if name in vars(asking):
             continue
-        if owner := opt.SETTINGS["serve"][name].option.plugin:
+        if owner := opt.SETTINGS["serve"][name].plugin:
             plugin, field = owner
             changes.setdefault("plugins", {}).setdefault(plugin, {})[field] = value
         else:

@@ -64,7 +64,7 @@ def rank(
     out: Path = Path("runs/latest"),
     dry_run: opt.DryRun = False,
     report: bool = False,
-    json: Annotated[opt.Json, opt.RARE] = False,
+    json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
     """Rank each item's candidates and write a run folder with a submission.

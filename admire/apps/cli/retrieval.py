@@ -68,7 +68,7 @@ def train_retriever(
     /,
     *,
     out: Path,
-    json: Annotated[opt.Json, opt.RARE] = False,
+    json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
     """Fine-tune a sentence encoder to retrieve the same meaning, and evaluate it on test.

@@ -100,6 +100,7 @@ def train_detector(
     *,
     out: Path = Path("detector.json"),
     force: opt.Force = False,
+    json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire.
@@ -127,8 +128,10 @@ def train_detector(
     encoders = [*map(open_context_encoder, source.encoder)]
     detector = training.train_detector(items, encoders, settings, leave_out=unseen)
     detector.save(out)
-    print_json(summarise_card(detector.card))
     log.info("Wrote %s", out)
+    if json:
+        return print_json(summarise_card(detector.card))
+    print_rows(("Unseen compounds", ""), detector.card["unseen compounds"].items(), str(out))
 
 
 @opt.with_settings("train classifier", *DetectTask.training(), unset=("batch_size",))

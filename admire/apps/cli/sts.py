@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.config import with_file
@@ -72,7 +71,7 @@ def train_sentences(
     /,
     *,
     out: Path,
-    json: Annotated[opt.Json, opt.RARE] = False,
+    json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
     """Fine-tune a sentence encoder on idioms and their paraphrases, or on sentence pairs.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from admire.apps.audit.audit import AUDIT
-from admire.apps.report.report import Table, file_name, plain_name
+from admire.apps.report.report import Table, file_name, short_name
 from admire.core.files import read_text
 from admire.data.overlap import KINDS
 from admire.metrics.figures import NOTHING
@@ -87,7 +87,7 @@ def _known_tables(audited: str, compounds: Mapping[str, Sequence[str]] | None) -
         "None": compounds["neither"],
     }
     count = sum(map(len, rows.values()))
-    names = ", ".join(map(plain_name, compounds["dictionaries"]))
+    names = ", ".join(map(short_name, compounds["dictionaries"]))
     yield Table(
         f"{audited}: {count - len(compounds['neither'])} of {count} compounds are in a dictionary",
         (f"Entries in {names}", "Compounds", "Which"),
@@ -224,6 +224,6 @@ def _order_rows(order: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         count = NOTHING if order["unchecked"] else f"{len(numbers)} of {order['items']}"
         yield f"Items with equal {scores}", count, which
     for case in order["shown"]:
-        llm = plain_name(case["llm"])
+        llm = short_name(case["llm"])
         title = f"Best for {llm} ({case['ranker']}), shown to it at place 1, 2, …"
         yield _evenness_row(title, case["places"])

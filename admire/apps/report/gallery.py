@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 
 from admire.apps.report.pictures import Shown
-from admire.apps.report.report import Kind, describe_figure, file_name, plain_name
+from admire.apps.report.report import Kind, describe_figure, file_name, short_name
 from admire.core.choices import TRACKS
 from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item, SenseLabel
@@ -105,8 +105,8 @@ class Cards:
                 thing |= self._shown.get(thing["picture"], {"picture": None})
             for result, figures in zip(card["runs"], self._figures, strict=True):
                 if result:
-                    of_item = figures.get(result["figures"], {}).items()
-                    own = {str(metric): value for metric, value in of_item if value == value}
+                    row = figures.get(result["figures"], {}).items()
+                    own = {str(metric): value for metric, value in row if value == value}
                     result |= {"figures": own or None, "loss": _loss(own) if own else None}
             yield card
 
@@ -117,8 +117,8 @@ def card_data(
     """Return what report.js reads."""
     runs = [{"name": name} for name in names]
     headings = {metric: describe_figure(metric) for metric in metrics}
-    named = {"kind": kind, "runs": runs, "metrics": list(metrics), "headings": headings}
-    return {**named, "items": cards}
+    header = {"kind": kind, "runs": runs, "metrics": list(metrics), "headings": headings}
+    return {**header, "items": cards}
 
 
 def _card(item: Item, matched: Matched, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def result(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str,
                 "text": file_name(part.text) if part.of == "run" and part.text else part.text,
                 "values": part.values[mine].tolist(),
             }
-            | {name: plain_name(encoder) for name, encoder in by_encoder(part).items()}
+            | {name: short_name(encoder) for name, encoder in by_encoder(part).items()}
             for part in parts
         ],
         "judgements": [_judgement(judgement, names) for judgement in ranking.judgements],
@@ -210,15 +210,15 @@ def result(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str,
 def _sense(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result's sense. A given one is not a prediction: neither right nor sure."""
     sense, gold = ranking.predicted_type, item.sentence_type
-    given = used_gold_sense(record) or "given" in {r.sense.by for r in ranking.interpretations}
+    is_gold = used_gold_sense(record) or "given" in {r.sense.by for r in ranking.interpretations}
     return {
-        **({"given": True} if given else {}),
+        **({"given": True} if is_gold else {}),
         **({"unsure": True} if ranking.unsure else {}),
         **({"by_sense": ranking.by_sense} if ranking.by_sense else {}),
         "sense": sense,
-        "sense_right": None if given or None in (sense, gold) else sense == gold,
-        "probability_idiomatic": None if given else ranking.probability_idiomatic,
-        "confidence": None if given else ranking.confidence,
+        "sense_right": None if is_gold or None in (sense, gold) else sense == gold,
+        "probability_idiomatic": None if is_gold else ranking.probability_idiomatic,
+        "confidence": None if is_gold else ranking.confidence,
     }
 
 
@@ -245,7 +245,7 @@ def describe_reading(
 ) -> dict[str, Any]:
     """Return what a chat model understands, and what dictionaries say."""
     return {
-        "llm": plain_name(reading.llm),
+        "llm": short_name(reading.llm),
         **decided(reading.sense),
         **({"no_sense": True} if reading.sense == NO_SENSE else {}),
         "wording": reading.wording(phrase, definitions),
@@ -253,7 +253,7 @@ def describe_reading(
         "literal": _meaning(reading.literal),
         "dictionary": {
             sense: [
-                {"gloss": entry.gloss, "source": plain_name(entry.source)}
+                {"gloss": entry.gloss, "source": short_name(entry.source)}
                 for entry in reading.known.of(sense)
             ]
             for sense in get_args(SenseLabel)
@@ -271,8 +271,8 @@ def decided(sense: Sense) -> dict[str, Any]:
 def _meaning(meaning: Meaning) -> dict[str, Any]:
     scenes = [meaning.scene] if meaning.scene else []
     wrong = {"unread": meaning.unread, "fault": meaning.fault}
-    known = {name: text for name, text in wrong.items() if text is not None}
-    return {"definitions": list(meaning.definitions), "scenes": scenes, **known}
+    faults = {name: text for name, text in wrong.items() if text is not None}
+    return {"definitions": list(meaning.definitions), "scenes": scenes, **faults}
 
 
 def _judgement(judgement: Judgement, names: Sequence[str]) -> dict[str, Any]:
@@ -289,7 +289,7 @@ def _judgement(judgement: Judgement, names: Sequence[str]) -> dict[str, Any]:
 
     return {
         "ranker": judgement.ranker,
-        "llm": plain_name(judgement.llm),
+        "llm": short_name(judgement.llm),
         "agreement": judgement.agreement,
         "unread": judgement.unread,
         "meaning": next((answer.meaning for answer in judgement.answers if answer.meaning), None),

@@ -58,15 +58,15 @@ def with_pictures(
             the run was made from.
     """
     sources, passed = _sources(record, str(folder), data), dict[Hashable, Item]()
-    found = False
+    any_match = False
     rankings, others = tee(read_rankings(folder, record))
     for ranking, (key, item) in zip(rankings, keyed_items(r.item for r in others), strict=True):
         while key not in passed and (source := next(sources, None)):
             passed[source[0]] = source[1]
         if key in passed:
-            found, item = True, _completed(item, passed.pop(key))
+            any_match, item = True, _completed(item, passed.pop(key))
         yield key, ranking.with_item(item)
-    if passed and not found:
+    if passed and not any_match:
         log.warning("%s: none of its items is in its data. %s", folder, HINT)
 
 
@@ -95,10 +95,10 @@ def _read_source(record: Mapping[str, Any], name: str, data: Path | None) -> Ite
     where = data or Path(source["path"])
     apart: dict[str, Any] = {kind: source[kind] for kind in ("images", "gold") if source.get(kind)}
     if source and not is_source(where, source):
-        what = f"{where} has changed since the run was made, or is another file."
+        reason = f"{where} has changed since the run was made, or is another file."
         if not data:
-            raise UserError(what)
-        log.warning("%s: %s", name, what)
+            raise UserError(reason)
+        log.warning("%s: %s", name, reason)
     if not data:
         for path in apart.values():
             path_inside(data_files(where)[0].folder, path, follow_links=True)

@@ -94,7 +94,7 @@ class Report:
     linked: bool = False
 
 
-def plain_name(name: str) -> str:
+def short_name(name: str) -> str:
     """Return the name of a chat model, encoder or dictionary, of a path the last part alone.
 
     ``gguf:/home/me/model.gguf`` → ``gguf:model.gguf``. Names of repositories stay:

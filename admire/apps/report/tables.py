@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from admire.apps.report.pictures import data_source
-from admire.apps.report.report import Table, describe_figure, file_name, plain_name
+from admire.apps.report.report import Table, describe_figure, file_name, short_name
 from admire.core.choices import BoardTrack, PublishedSet
 from admire.encoders.cached import describe_long
 from admire.metrics.agreement import shared_items
@@ -101,9 +101,9 @@ def figure_tables(
 
 def _on_shared(scored: Sequence[pd.DataFrame]) -> tuple[Sequence[pd.DataFrame], str]:
     """Return the items that all runs with gold have, and a note if these are not all."""
-    known = [items for items in scored if not items.empty]
-    shared = shared_items(known) if known else []
-    if all(len(items) == len(own) for items, own in zip(shared, known, strict=True)):
+    with_items = [items for items in scored if not items.empty]
+    shared = shared_items(with_items) if with_items else []
+    if all(len(items) == len(own) for items, own in zip(shared, with_items, strict=True)):
         return scored, ""
     if shared[0].empty:
         return scored, " The runs have no item in common, so they cannot be compared."
@@ -298,7 +298,7 @@ def _settings(record: Mapping[str, Any]) -> dict[str, str]:
 
 def long_texts(record: Mapping[str, Any], texts: str) -> str:
     """Return how many texts of a run were longer than which encoder reads."""
-    rows = [row | {"encoder": plain_name(row["encoder"])} for row in record.get("long_texts", ())]
+    rows = [row | {"encoder": short_name(row["encoder"])} for row in record.get("long_texts", ())]
     return " ".join(describe_long(rows, texts))
 
 
@@ -316,13 +316,13 @@ def _ranking_settings(record: Mapping[str, Any]) -> dict[str, str]:
     methods = list(dict.fromkeys(llm.get("sense", "") for llm in models["llms"]))
     return {
         "Rankers": " + ".join(rankers),
-        "Chat models": ", ".join(plain_name(llm["name"]) for llm in models["llms"]),
+        "Chat models": ", ".join(short_name(llm["name"]) for llm in models["llms"]),
         "Sense by": ", ".join(methods),
         "Votes": str(settings["votes"]) if "vote" in methods else "",
         "Unsure below": f"{settings['abstain_below']:g}" if settings.get("abstain_below") else "",
         "Detector": file_name(detector),
         "Encoders": ", ".join(
-            f"{plain_name(encoder['name'])} ({track}s)"
+            f"{short_name(encoder['name'])} ({track}s)"
             for track, encoders in models["encoders"].items()
             for encoder in encoders
         ),
@@ -354,8 +354,8 @@ def _what_it_took(records: Sequence[Mapping[str, Any]], names: Sequence[str]) ->
         replies = ("Asked for", "Model", "Replies", "From cache")
         headings = ("Run", *replies, "Tokens in", "Out", "US dollars")
         note = "Replies from the cache cost nothing again."
-        asked = [row for record in records for row in record.get("asked", ())]
-        if cut := sum(row.get("cut_off", 0) for row in asked):
+        account = [row for record in records for row in record.get("asked", ())]
+        if cut := sum(row.get("cut_off", 0) for row in account):
             note += f" The server cut off {cut:,} questions, so their replies are of little worth."
         yield Table("Chat models", headings, accounts, note)
 
@@ -365,7 +365,7 @@ def _asked_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     counts = (row[name] for name in ("calls", "from_cache", "prompt_tokens", "completion_tokens"))
     return (
         str(row["stage"]),
-        plain_name(row["llm"]),
+        short_name(row["llm"]),
         *(NOTHING if count is None else f"{count:,}" for count in counts),
         price if isinstance(price, str) else f"{price:.4f}",
     )

@@ -10,7 +10,7 @@ import pandas as pd
 
 from admire.apps.report.gallery import card_data, card_head, decided, pieces
 from admire.apps.report.plots import draw_plots
-from admire.apps.report.report import Report, file_name, plain_name, run_names
+from admire.apps.report.report import Report, file_name, run_names, short_name
 from admire.apps.report.tables import figure_tables, long_texts, settings_table
 from admire.data.items import Item, item_keys
 from admire.data.languages import base_language, named_language
@@ -110,12 +110,12 @@ def _retrieval_settings(run: RetrievalRun) -> dict[str, str]:
         "Queries": f"{len(run.queries):,}",
         "Usages in the index": ", ".join(record["usage"] or ("all",)),
         "Only checked by people": "yes" if record["gold"] else "no",
-        "Encoder": plain_name(record["encoder"]),
+        "Encoder": short_name(record["encoder"]),
         "Long texts": long_texts(record, "texts"),
         "Compared": record["query"],
         "Instruction": record.get("instruction_format", ""),
         "BM25": record.get("bm25_variant", ""),
-        "Chat model": plain_name(record.get("llm", "")),
+        "Chat model": short_name(record.get("llm", "")),
         "Sense by": record.get("sense", ""),
         **{name: f"{record[name]:g}" for name in ("k1", "b", "contrast") if name in record},
     }

@@ -79,7 +79,7 @@ def write_report(
             linked=images == "link",
         )
     has = [[result is not None for result in item["runs"]] for item in report.data["items"]]
-    items = [[k for k, of_item in enumerate(has) if of_item[run]] for run in range(len(paths))]
+    items = [[k for k, present in enumerate(has) if present[run]] for run in range(len(paths))]
     if note := describe_shared(run_names(paths), items):
         log.warning("%s", note)
     note_addition(out)  # first: a kill after it leaves no file that admire does not know

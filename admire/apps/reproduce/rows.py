@@ -18,7 +18,7 @@ import numpy as np
 from admire.apps.reproduce.recipe import Recipe, Row, task_of
 from admire.core import registry
 from admire.core.errors import UserError
-from admire.core.options import Panel, Setting
+from admire.core.options import Option, Panel
 from admire.core.registry import Kind
 from admire.core.schema import as_tuple
 from admire.core.storage import write_whole
@@ -38,13 +38,13 @@ ITEM = {"compound", "sentence", "sentence_type"}
 Items = Sequence[dict[str, Any]]
 """Items with their figures, a row for each."""
 
-Known = Mapping[str, Setting]
+Known = Mapping[str, Option]
 """The settings that there are, by name."""
 
 
-def naming(kind: Kind, known: Known) -> list[Setting]:
+def naming(kind: Kind, known: Known) -> list[Option]:
     """Return the settings that name plug-ins of a kind; those of what is trained complete none."""
-    return [field for field in known.values() if kind in (field.option.completes, field.name)]
+    return [field for field in known.values() if kind in (field.completes, field.name)]
 
 
 def named(kind: Kind, known: Known, values: Mapping[str, Any]) -> list[str]:
@@ -174,15 +174,10 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
     return Job(command, task, trains, options, own, measured, known, *data_of, metrics)
 
 
-def _measured(
-    values: Mapping[str, Any], task: str, known: Mapping[str, Any], where: str
-) -> dict[str, Any]:
+def _measured(values: Mapping[str, Any], task: str, known: Known, where: str) -> dict[str, Any]:
     """Check a set's settings; papers cut long texts."""
     panel: Panel = "Data and output"  # a set has all of these settings
-    of_sets = {
-        n: s._replace(option=s.option._replace(in_file=s.option.in_file or s.option.panel == panel))
-        for n, s in known.items()
-    }
+    of_sets = {n: o._replace(in_file=o.in_file or o.panel == panel) for n, o in known.items()}
     # Of rank, the profile "paper" says it.
     cut = {"long_texts": "cut"} if "long_texts" in known and task != "rank" else {}
     return cut | check_entries(values, task, of_sets, where)

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from admire.apps.search.encoding import EncodeBatches, EncoderRecord, encode_batches, tracks_of
 from admire.apps.search.entries import Entry, check_new, digest, read_entries
-from admire.apps.search.index import Record, check_encoder, read_record, write_record
+from admire.apps.search.index import Record, check_encoder, open_index, read_record, write_record
 from admire.apps.search.lance_table import Table
 from admire.core.errors import UserError
 from admire.core.storage import check_folder, only_writer, replace_folder, split_sheet
@@ -57,6 +57,7 @@ def write_index(
     *,
     encode: EncodeBatches = encode_batches,
     skip_bad: bool = False,
+    replace: bool = False,
 ) -> Changes:
     """Encode a collection and write an index folder, which appears when it is complete.
 
@@ -67,15 +68,32 @@ def write_index(
         source: see :func:`admire.apps.search.read_entries`.
         encode: encodes the batches.
         skip_bad: leave out entries that cannot be used, and count them.
+        replace: whether an index of another source may be replaced.
 
     Raises:
         UserError: something of the source cannot be used, there is nothing to search, another
             process writes the same index, or the folder contains something else or cannot be
             written.
     """
+    if not replace:
+        _check_source(out, os.path.abspath(source))
     with replace_folder(out, "index") as part:
         record = Record(encoder=EncoderRecord.of(encoder))
         return _add(part, record, Table(part), source, encoder, encode, skip_bad)
+
+
+def _check_source(out: Path, source: str) -> None:
+    """Refuse to replace an index that has entries of another source."""
+    try:
+        open_index(out)
+    except UserError:  # there is none, or it is damaged
+        return
+    sources = {cell.as_py() for batch in Table(out).batches(["source"]) for cell in batch["source"]}
+    if others := sources - {source}:
+        raise UserError(
+            f"{out}: is an index of {min(others)}. Choose another place, add to it, or replace it.",
+            *("out", "add", "replace"),
+        )
 
 
 def add_to_index(

@@ -99,8 +99,8 @@ def read_texts(path: Path) -> list[Candidate]:
     texts: dict[str, Candidate] = {}
     for entry in read_entries(path):
         if entry.image:
-            what = "contains pictures. Index them first (admire index)."
-            raise UserError(f"{path}: {what}", "index")
+            reason = "contains pictures. Index them first (admire index)."
+            raise UserError(f"{path}: {reason}", "index")
         check_new(entry, entry.name in texts)
         texts[entry.name] = Candidate(entry.name, caption=entry.caption)
     return list(texts.values())

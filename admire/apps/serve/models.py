@@ -12,7 +12,7 @@ from itertools import product
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
-from admire.apps.report.report import plain_name
+from admire.apps.report.report import short_name
 from admire.core.choices import ProfileName
 from admire.core.errors import UserError
 
@@ -184,9 +184,9 @@ class Models:
         encoders = (*settings.encoder, settings.caption_encoder) if settings.compares else ()
         return {
             "dictionaries": look_up,
-            **{plain_name(name): partial(encode, name) for name in encoders if name},
+            **{short_name(name): partial(encode, name) for name in encoders if name},
             "detector": detect,
-            **{plain_name(name): partial(read, name) for name in settings.llms},
+            **{short_name(name): partial(read, name) for name in settings.llms},
         }
 
     def _once(self, key: Any, opener: Callable[[], Opened]) -> Opened:

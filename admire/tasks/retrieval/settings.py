@@ -52,12 +52,12 @@ Bm25Variant = Literal["robertson", "okapi"]
 
 QueryInstruction = Annotated[
     InstructionFormat,
-    Field(
-        description="How an instruction is given: as 'Instruct: … Query: …', as a family of models "
+    Option(
+        LEARNED,
+        help="How an instruction is given: as 'Instruct: … Query: …', as a family of models "
         "has it, as the prompt argument of sentence-transformers, or plainly before the query; "
-        "auto goes by the model's name."
+        "auto goes by the model's name.",
     ),
-    Option(LEARNED),
 ]
 
 
