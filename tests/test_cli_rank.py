@@ -68,7 +68,8 @@ def test_a_program_reads_where_the_run_is_and_its_figures(capsys, tmp_path, writ
     options = ("--query", "compound", "--json")
     printed, err = passed(capsys, "rank", data, "--out", out, *options)
     content = json.loads(printed)
-    figures = content.pop("figures")
+    figures, ties = content.pop("figures"), content.pop("ties")
+    assert [row["tied"] for row in ties] == [1] * len(ties)
     assert content == {
         "run": str(out),
         "items": 2,

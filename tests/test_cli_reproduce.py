@@ -145,7 +145,7 @@ def test_python_runs_the_rows_that_are_named_and_loads_nothing_heavy_before(tmp_
     assert not {name for name in modules if name.startswith("admire.apps.cli")}
 
 
-def test_rows_differ_item_by_item_from_the_first_that_ran(tmp_path, recipe):
+def test_rows_differ_item_by_item_from_the_first_that_ran(capsys, tmp_path, recipe):
     rows = """rows = [
     { name = "not here", settings = { llms = ["openai:gpt-4o"] } },
     { parts = ["compound"], published = { EN = [0.5, 3.0] } },
@@ -161,6 +161,12 @@ def test_rows_differ_item_by_item_from_the_first_that_ran(tmp_path, recipe):
             difference = row["ours"] - figures.loc[("compound", metric), "ours"]
             assert row["minus_first"] == pytest.approx(difference)
     assert "minus first" in (tmp_path / "out" / "table.html").read_text(encoding="utf-8")
+    call = ("reproduce", recipe, "--data", tmp_path, "--out", tmp_path / "out", "--format", "latex")
+    latex, _ = passed(capsys, *call)
+    caption, _, cells = latex.partition("\\toprule\nRow & Set & n & top-1 & DCG")
+    for said in ("10,000 resamples, seed 0).", "Minus first: the mean", "sentence, PT: needs sub"):
+        assert said in caption
+    assert r"\\{\scriptsize minus first" in cells
 
 
 @pytest.mark.ci  # the detector reads states of the embedded chat model
@@ -442,7 +448,20 @@ def test_what_is_not_there_is_named(capsys, tmp_path, recipe):
     assert "compound" in ended(capsys, "reproduce", recipe, "--rows", "compuond")
 
 
-def test_the_list_says_what_recipes_need(capsys):
+def test_the_list_says_what_recipes_need(capsys, monkeypatch, tmp_path, write_table):
+    # A row is ready if each file that it reads is there: splits of a benchmark, and pictures.
+    write_split(tmp_path, "train", OWLS)
+    write_table(admire_row(), name="subtask_a_dev.tsv")
+    monkeypatch.setenv("OPENAI_API_KEY", "key")  # which does not go where a recipe says
+    rows = {r["recipe"]: r for r in json_of(capsys, "reproduce", "--data", tmp_path, "--json")}
+    assert rows["idiolink:types"]["ready"] == 0
+    assert {"test/queries.json", "test/indexes.json"} <= {*rows["idiolink:types"]["needs"]}
+    assert {"val/queries.json", "test/indexes.json"} <= {*rows["idiolink:5"]["needs"]}
+    assert "train/queries.json" not in rows["idiolink:5"]["needs"]
+    (picture,) = [need for need in rows["uor-ncl:4"]["needs"] if "a.png" in need]
+    assert "subtask_a_dev.tsv, row 1" in picture
+    assert "your key (OPENAI_API_KEY) would be sent there" in str(rows["chengyusts:8"]["needs"])
+    monkeypatch.delenv("OPENAI_API_KEY")
     code, printed, _ = run(capsys, "reproduce", "--json")
     rows = {row["recipe"]: row for row in json.loads(printed)}
     assert code == 0

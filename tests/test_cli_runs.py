@@ -146,16 +146,19 @@ def test_a_run_is_scored_with_how_far_its_senses_can_be_trusted(capsys, wavering
     out, err = passed(capsys, "score", submission, "--gold", data, "--json")
     assert "no calibration table" not in err
     content = json.loads(out)
-    assert content.keys() == {str(submission), "reliability"}
+    assert content.keys() == {str(submission), "reliability", "ties"}
     reliability = content["reliability"][str(submission)]
     assert [point["confidence"] for point in reliability["curve"]] == [0.8, 0.6, 0.5]
     assert "calibration_error" in {row["metric"] for row in reliability["figures"]}
     assert (reliability["unsure"]["below"], reliability["unsure"]["items"]) == (0.7, 2)
     assert {row["n"] for row in reliability["unsure"]["without"]} == {1}
     of_folder = json_of(capsys, "score", folder, "--gold", data, "--json")
-    assert list(of_folder.values()) == [content[str(submission)], {str(folder): reliability}]
+    (ties,) = content["ties"].values()
+    of_run = [content[str(submission)], {str(folder): reliability}, {str(folder): ties}]
+    assert list(of_folder.values()) == of_run
     _, out, _ = run(capsys, "score", folder, "--gold", data)
-    for words in ("calibration_error", "Coverage", "2 of 3 items are unsure (below 0.7)"):
+    tied = "1 of 3 items have a tie at the top"
+    for words in ("calibration_error", "Coverage", "2 of 3 items are unsure (below 0.7)", tied):
         assert words in out
 
 
@@ -214,7 +217,7 @@ def test_a_figure_is_placed_among_published_ones(capsys, write_table):
     assert "(--published)" in ended(capsys, *command, "en-tets")
 
 
-def test_two_submissions_show_their_paired_difference(capsys, write_table):
+def test_submissions_show_their_paired_differences_from_the_first(capsys, write_table):
     rows = admire_row(), admire_row("cold feet")
     gold, good = write_table(*rows), write_table(*rows, name="good.tsv")
     bad = write_table(*(row | LAST for row in rows), name="bad.tsv")
@@ -222,7 +225,12 @@ def test_two_submissions_show_their_paired_difference(capsys, write_table):
     difference = pd.DataFrame(json.loads(out)["second minus first"]).set_index(["group", "metric"])
     assert difference.loc[("all", "top1"), "mean"] == 1
     assert "second minus first" in run(capsys, "score", bad, good, "--gold", gold)[1]
-    ended(capsys, "score", bad, good, bad, "--gold", gold)
+    three = json_of(capsys, "score", bad, good, bad, "--gold", gold, "--json")
+    for other, expected in ((good, 1), (bad, 0)):
+        name = f"{other} minus {bad}"
+        means = [row["mean"] for row in three[name] if (row["group"], row["metric"]) == TOP1]
+        assert means == [expected]
+        assert three["agreement"][name][0]["mean"] == 1 - expected
     result = Score().run([bad, good], {"gold": gold})
     top1 = {row["submission"]: row["mean"] for row in result.figures if row["metric"] == "top1"}
     assert top1 == {str(bad): 0, str(good): 1}
@@ -245,3 +253,30 @@ def test_runs_without_gold_are_scored_by_their_agreement(capsys, tmp_path, waver
 
 
 AGREEMENT = "same_first", "kendall_tau"
+TOP1 = "all", "top1"
+
+
+def test_tables_for_a_paper_have_an_interval_in_each_cell_and_say_how_it_was_made(
+    capsys, monkeypatch, tmp_path, write_table
+):
+    monkeypatch.chdir(tmp_path)
+    pytest.importorskip("tabulate", reason="needs the extra 'tables'")
+    rows = [admire_row(f"compound {k}", sentence=f"A {k}.") for k in range(4)]
+    gold = write_table(*rows)
+    runs = [
+        write_table(*rows[:k], *(row | LAST for row in rows[k:]), name=name).name
+        for k, name in ((4, "all_right.tsv"), (3, "a|b.tsv"), (2, "50%.tsv"))
+    ]
+    call = ("score", *runs, "--gold", gold, "--seed", 7, "--format")
+    tables = {form: passed(capsys, *call, form) for form in ("markdown", "latex", "csv")}
+    figures = "0.750 [0.301, 0.954]"
+    said = "intervals by bootstrap over the items"
+    assert f"| a\\|b.tsv | all | 4 | {figures} |" in " ".join(tables["markdown"][0].split())
+    assert (
+        "Mean differences from all\\_right.tsv, item by item, on 4 items" in tables["markdown"][0]
+    )
+    assert r"50\%.tsv & all & 4 & \begin{tabular}[t]{@{}l@{}}0.500\\" in tables["latex"][0]
+    assert tables["latex"][0].count(r"\toprule") == 3, "figures, differences and agreement"
+    assert f'a|b.tsv,all,4,"{figures}"' in tables["csv"][0]
+    for printed, logged in tables.values():
+        assert re.search(rf"{said}.*10,000 resamples, seed 7", printed + logged)

@@ -8,8 +8,7 @@ import pytest
 from conftest import admire_row, refused
 
 from admire.core.errors import UserError
-from admire.data.frames import items_from_frame
-from admire.data.reader import read_items
+from admire.data.reader import items_from_frame, read_items
 
 ROW = {"compound": "night owl", "sentence": "A night owl.", "image1_caption": "an owl"}
 
@@ -48,8 +47,8 @@ def test_columns_that_only_look_like_a_candidates_are_a_warning(write_table, cap
     (item,) = read_items(write_table(row))
     assert len(item.candidates) == 5
     assert next(text for text in caplog.messages if "not read" in text).endswith(
-        "not read: 'img1' (did you mean 'image1'?), 'caption2'. Candidates are in image1_name, "
-        "image1_caption, image2_name, …"
+        "not read: 'img1' (did you mean 'image1'?), 'caption2' (did you mean 'image2_caption'?). "
+        "Candidates are in image1_name, image1_caption, image2_name, …"
     )
 
 

@@ -24,6 +24,12 @@ from admire.data.compounds import find_compound, replace_compound
         ("He was in a real fog.", "in the fog", "in a real fog"),
         ("Two flies on walls.", "fly on the wall", "flies on walls"),
         ("Test eden kişi.", "test etmek", "Test eden"),
+        ("KALTE FÜSSE!", "kalte Füße", "KALTE FÜSSE"),
+        ("Er hat kalte Füße.", "KALTE FÜSSE", "kalte Füße"),
+        ("o İKİ YÜZLÜ adam", "iki yüzlü", "İKİ YÜZLÜ"),
+        ("هو قَلْبٌ أَبْيَضُ جدا", "قلب أبيض", "قَلْبٌ أَبْيَضُ"),
+        ("הוא שלום עליכם", "שָׁלוֹם עֲלֵיכֶם", "שלום עליכם"),
+        ("می\u200cخواهم بروم", "میخواهم", "می\u200cخواهم"),
     ],
 )
 def test_a_compound_is_found_as_the_sentence_has_it(sentence, compound, place):
@@ -49,7 +55,7 @@ def by_one_expression(sentence: str, compound: str) -> tuple[int, int] | None:
     return match.span() if match else None
 
 
-PIECES = ("aaa", "aaab", "AAA", "b", "zzz", " ", "-", ", ", "é", "ı", "İ", "_", "1")
+PIECES = ("aaa", "aaab", "AAA", "b", "zzz", " ", "-", ", ", "é", "_", "1")
 WORDS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 COMPOUNDS = WORDS.filter(lambda text: re.search(r"\w", text) or not text)
 SOME = st.lists(st.sampled_from(("aaa", "aaab", "b", "zzzz")), min_size=1, max_size=5)

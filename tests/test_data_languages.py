@@ -7,9 +7,8 @@ import pytest
 from conftest import admire_row
 
 from admire.core.errors import UserError
-from admire.data.frames import items_from_frame
 from admire.data.languages import LANGUAGES, base_language, check_language, named_language
-from admire.data.reader import read_items
+from admire.data.reader import items_from_frame, read_items
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import OWL
 
-from admire import Candidate, UserError, rank, read_items
+from admire import Candidate, Item, UserError, rank, read_items
 from admire.augment.captions import read_rewritten
 from admire.data.limits import LIMITS, check_text
+from admire.data.reader import take_items
 from admire.data.submission import read_submission
 from admire.senses.dictionaries import Glossary
 from admire.senses.recorded_replies import open_replies
@@ -39,12 +41,35 @@ def spoilt(column: str) -> list[tuple[str, str]]:
 @given(st.sampled_from([*LIMITS]), st.text(st.characters(exclude_characters="\0")))
 def test_a_text_is_whatever_utf_8_can_hold(column: str, text: str):
     if text.isascii() or text.encode(errors="replace").decode() == text:
-        assert check_text(column, text) == text
+        folded = check_text(column, text)
+        assert check_text(column, folded) == folded
+        if re.fullmatch(r"(\w+ )*\w+", text, re.ASCII):
+            assert folded == text
     else:
         with pytest.raises(ValueError, match="half a surrogate"):
             check_text(column, text)
     whole = "x" * LIMITS[column]
     assert check_text(column, whole) == whole
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *("cold\u00a0feet", "cold\nfeet", "cold\tfeet", "cold\u2009feet", "cold \r\n feet"),
+        *("co\u00adld\u200b feet\ufeff", "\u200ecold\u202a \u2060feet\u202c", "c\x07old\u3164feet"),
+    ],
+)
+def test_what_nobody_sees_is_not_read(odd: str):
+    (item,) = take_items([Item(odd, f"He got {odd}.", candidates=(Candidate("a"),))])
+    assert (item.compound, item.sentence) == ("cold feet", "He got cold feet.")
+    assert not {*check_text("caption", odd)} - {*"cold feet\n"}
+
+
+def test_letters_have_one_form_and_joiners_and_the_lines_of_captions_stay():
+    for column in ("image", "sentence", "caption"):
+        assert check_text(column, unicodedata.normalize("NFD", "maçã.png")) == "maçã.png"
+    assert check_text("sentence", "می\u200cخواهم क्\u200dष") == "می\u200cخواهم क्\u200dष"
+    assert check_text("caption", "**A**  b\r\n\n c\u2028d\xa0e") == "**A**  b\n\n c\nd e"
 
 
 ROW = {
@@ -114,7 +139,12 @@ CSV: dict[str, tuple[Callable[[Path], object], dict[str, str], str, str]] = {
     "uses": (read_uses, USE, "Previous", "text"),
     "senses": (read_senses, ITEM | VOTES, "predicted_type", "sentence_type"),
     "pairs": (read_pairs, PAIR, "sentence1", "sentence"),
-    "replies": (open_replies, ITEM | {"sense": "literal", "meaning": "x"}, "meaning", "definition"),
+    "replies": (
+        open_replies,
+        ITEM | {"sense": "literal", "meaning": "x"},
+        "meaning",
+        "definition",
+    ),
     "glossary": (Glossary, GLOSS, "expression", "compound"),
     "rewrites": (read_rewritten, REWRITE, "text", "caption"),
 }
@@ -131,6 +161,12 @@ def test_a_file(tmp_path: Path, name: str):
         place = re.sub("image(.)_(name|caption)", "candidate.*", cell)
         assert re.search(rf"{place}:? {why}", message)
         assert len(message) < 300 + len(str(path))
+
+
+def test_a_recorded_meaning_is_a_text(tmp_path: Path):
+    path = tmp_path / "recorded.csv"
+    path.write_text("compound,sense,meaning\nelbow grease,idiomatic,x\nowl,idiomatic,nan\n")
+    refused(path, "row 2, meaning: is 'nan', which programs write for no text", read=open_replies)
 
 
 @pytest.mark.parametrize(("spoil", "why"), [("\0", "NUL"), ("\ud800", "half a surrogate pair")])

@@ -8,7 +8,7 @@ from toys import draw, open_pictures
 
 from admire import read_items
 
-pytest.importorskip("PIL", reason="needs the extra 'embedded'")
+Image = pytest.importorskip("PIL.Image", reason="needs the extra 'embedded'")
 
 
 @pytest.fixture
@@ -63,6 +63,24 @@ def test_pictures_are_named_or_those_of_the_set_where_they_are(capsys, pictures,
     assert sorted(path for path in pictures.rglob("*.*") if path.is_file()) == sorted(
         [*names, pictures / "manifest.csv"]
     )
+
+
+def test_what_is_a_picture_is_taken_or_named(capsys, tmp_path):
+    folder = tmp_path / "night_owl"
+    folder.mkdir()
+    draw(folder / "a.png", "an owl")
+    with Image.open(folder / "a.png") as picture:
+        picture.convert("RGB").save(folder / "b.JFIF", "JPEG")
+        picture.convert("RGB").save(folder / "c.MPO", "MPO", save_all=True)
+    for name in ("d.HEIC", "e.svg", "notes.md", "@eaDir/a.png"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).touch()
+    code, _, err = run(capsys, "init", tmp_path)
+    assert code == 0
+    for name in ("d.HEIC", "e.svg"):
+        assert f"Left out: {folder / name} is not a picture in PNG" in err
+    row = (tmp_path / "manifest.csv").read_text().splitlines()[1]
+    assert row == "night owl,,night_owl/a.png,,night_owl/b.JFIF,,night_owl/c.MPO,"
 
 
 def test_nothing_of_theirs_is_lost_by_init(capsys, tmp_path, pictures):

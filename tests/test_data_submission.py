@@ -2,6 +2,7 @@
 
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from admire import score
 from admire.core.storage import write_whole
+from admire.data.limits import check_text, fold
 from admire.data.reader import read_items
 from admire.data.submission import Prediction, add_predictions, read_submission
 
@@ -22,11 +24,12 @@ TEXTS = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0")
     | st.sampled_from("\t\n\r\"',;\\[] \u2028\ufeff")
 )
+NAMED = TEXTS.map(partial(check_text, "image"))
 PREDICTIONS = st.builds(
     Prediction,
-    compound=TEXTS,
-    sentence=TEXTS,
-    order=st.lists(TEXTS, min_size=2, max_size=6, unique=True).map(tuple),
+    compound=TEXTS.map(fold),
+    sentence=TEXTS.map(fold),
+    order=st.lists(NAMED, min_size=2, max_size=6, unique=True).map(tuple),
     sentence_type=st.sampled_from(["idiomatic", "literal", None]),
 )
 WITHOUT_SENTENCES = PREDICTIONS.map(lambda one: replace(one, sentence=None))

@@ -32,7 +32,7 @@ PAGES = (ROOT / "README.md", *DOCS)
 
 SKIPPED = {
     r"openai:(?!.*--dry-run)": "needs a key",
-    r"^rank.*--profile|run\.toml|uor-ncl:2(?!.*--dry-run)": "needs a key and the hub",
+    r"^rank.*--profile|run\.toml|uor-ncl:4(?!.*--dry-run)": "needs a key and the hub",
     r"(mclip|openclip|sbert|opus|t5):|models pull": "needs the hub",
     r"--ray-address|--workers": "starts other processes",
     r"^serve": "runs until it is stopped",
@@ -145,6 +145,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for item in english
     ]
     pd.concat([table, pd.DataFrame(senses)]).to_csv(here / "replies.csv", index=False)
+    (here / "my_table.toml").write_text(blocks(ROOT / "docs" / "rank.md", "toml")[0])
     (here / "judgements.json").write_text(blocks(ROOT / "docs" / "report.md", "json")[0])
     return here
 

@@ -57,7 +57,8 @@ REFUSED = {
     "half a JPEG": (turned()[:-200], "truncated"),
     "a bomb": (bomb(), "too many pixels"),
     "SVG": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "Save it as PNG"),
-    "HTML": (b"<!doctype html><title>404</title>", "Save it as PNG"),
+    "HTML": (b"\n<!DOCTYPE html><title>404</title>", "is a web page, not the picture"),
+    "LFS": (b"version https://git-lfs.github.com/spec/v1\noid", "is a pointer of Git LFS"),
 }
 
 

@@ -1,6 +1,5 @@
 """The chat client against a real server on this machine."""
 
-import gzip
 import json
 import logging
 import re
@@ -18,14 +17,16 @@ from chats import (
     KEY,
     PASSWORD,
     TOKEN,
+    answered,
+    bodies,
     completion,
     echo,
     failure,
     not_taken,
-    prompt_of,
     refusal,
     serve,
 )
+from commands import until
 from pytest_httpserver import HTTPServer
 from strict_server import StrictServer
 from test_llm_pictures import drawn
@@ -33,7 +34,7 @@ from toys import said
 from werkzeug import Request, Response
 
 from admire.core.errors import UserError
-from admire.llm import Image, Question, Usage, open_llm
+from admire.llm import Image, Question, open_llm
 from admire.llm.address import OFFICIAL
 from admire.llm.openai import RETRIES, THINKING_TOKENS, OpenAIChat
 
@@ -55,10 +56,6 @@ def chat(httpserver: HTTPServer) -> Callable[..., OpenAIChat]:
 @pytest.fixture
 def tiny(chat: Callable[..., OpenAIChat]) -> OpenAIChat:
     return chat()
-
-
-def bodies(server: HTTPServer) -> list[dict]:
-    return [request.get_json() for request, _ in server.log]
 
 
 def test_a_server_that_continues_a_reply_is_given_its_beginning(tiny):
@@ -96,27 +93,6 @@ def test_the_server_is_part_of_the_identity_but_a_slash_at_its_end_is_not(chat):
     assert ours != chat("other", url="http://127.0.0.1:8000/v1").identity
 
 
-def test_a_reply_is_the_message_as_it_is(httpserver: HTTPServer, tiny):
-    text = "Sure!\n\nThe answer is:\n **Literal** 🙂 "
-    serve(httpserver, completion(text), completion(None))
-    assert [said(tiny, "hi") for _ in range(2)] == [text, ""]
-
-
-def particular(server: HTTPServer, *refused: str) -> None:
-    """Refuse the options one at a time as OpenAI's models that reason do, or answer."""
-
-    def handle(request: Request) -> Response:
-        body = request.get_json()
-        if len(server.log) > 20:  # an endless loop
-            return refusal(404)
-        for name in refused:
-            if name in body:
-                return not_taken(name)
-        return completion(prompt_of(request).upper())
-
-    server.expect_request(CHAT, method="POST").respond_with_handler(handle)
-
-
 def limits(server: StrictServer) -> list[dict[str, int]]:
     """The most tokens that each request allowed, by the option's name."""
     return [{name: body[name] for name in body if "tokens" in name} for body in server.requests]
@@ -136,19 +112,20 @@ def test_a_model_that_thinks_its_tokens_away_is_given_room_and_asked_again_once(
 
 
 @pytest.mark.parametrize(
-    ("model", "limit"),
+    ("models", "limit"),
     [
-        *((name, {"max_completion_tokens": 20 + THINKING_TOKENS}) for name in ("o3", "x/gpt-5.1")),
-        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", {"max_tokens": 20 + THINKING_TOKENS}),
-        ("deepseek-reasoner", {"max_tokens": 20 + THINKING_TOKENS}),
-        ("Qwen/Qwen3-4B-Thinking-2507", {"max_tokens": 20 + THINKING_TOKENS}),
-        *((name, {"max_tokens": 20 + THINKING_TOKENS}) for name in ("qwen3:8b", "gpt-oss:20b")),
-        *((name, {"max_tokens": 20}) for name in ("gpt-4o", "deepseek-chat", "x/Qwen3-Instruct")),
+        (("o3", "x/gpt-5.1"), {"max_completion_tokens": 20 + THINKING_TOKENS}),
+        (
+            ("x/DeepSeek-R1-Distill-Qwen-7B", "deepseek-reasoner", "qwen3:8b", "gpt-oss:20b"),
+            {"max_tokens": 20 + THINKING_TOKENS},
+        ),
+        (("gpt-4o", "deepseek-chat", "x/Qwen3-Instruct"), {"max_tokens": 20}),
     ],
 )
-def test_a_model_that_is_known_to_think_is_given_room_at_once_and_no_other(strict, model, limit):
-    said(OpenAIChat(model, url=strict.url), "hi", max_tokens=20)
-    assert limits(strict) == [limit]
+def test_a_model_that_is_known_to_think_is_given_room_at_once_and_no_other(strict, models, limit):
+    for model in models:
+        said(OpenAIChat(model, url=strict.url), "hi", max_tokens=20)
+    assert limits(strict) == [limit] * len(models)
 
 
 CUT = {"finish_reason": "length"}
@@ -173,16 +150,13 @@ def test_thoughts_in_a_reply_or_counted_by_the_server_show_that_a_model_thinks(
     assert [body["max_tokens"] for body in bodies(httpserver)] == [40, 40 + THINKING_TOKENS]
 
 
-HELD_BACK = {"message": {"content": "Lit"}, "finish_reason": "content_filter"}
-
-
 def options_of(server: HTTPServer) -> list[dict[str, object]]:
     """What each request asked for besides model and prompt."""
     return [{k: v for k, v in b.items() if k not in ("model", "messages")} for b in bodies(server)]
 
 
 def test_options_that_a_model_does_not_take_are_left_out_ever_after(httpserver: HTTPServer, tiny):
-    particular(httpserver, "max_tokens", "temperature")
+    serve(httpserver, *map(not_taken, ("max_tokens", "temperature")), completion("HI"))
     assert said(tiny, "hi", temperature=0.7, max_tokens=40, seed=3) == "HI"
     room = 40 + THINKING_TOKENS
     assert options_of(httpserver) == [
@@ -190,9 +164,10 @@ def test_options_that_a_model_does_not_take_are_left_out_ever_after(httpserver: 
         {"temperature": 0.7, "max_completion_tokens": room, "seed": 3},
         {"max_completion_tokens": room, "seed": 3},
     ]
-    said(tiny, "again", max_tokens=500, seed=3)  # the room is each question's own
-    left = {"max_completion_tokens": 500 + THINKING_TOKENS, "seed": 3}
-    assert options_of(httpserver)[3:] == [left]
+    for most, sent in (500, 500), (4, 16):  # the room is each question's own, and 16 the least
+        said(tiny, "again", max_tokens=most, seed=3)
+        left = {"max_completion_tokens": sent + THINKING_TOKENS, "seed": 3}
+        assert options_of(httpserver)[-1] == left
 
 
 @pytest.mark.parametrize(
@@ -205,10 +180,6 @@ def test_a_refusal_that_leaving_out_does_not_mend_is_told(httpserver, chat, wait
     assert len(httpserver.log) == requests
     assert waits == []
     assert "not support" in message
-
-
-def answered(body: str, status: int = 200, **headers: str) -> Response:
-    return Response(body, status, headers, content_type="application/json")
 
 
 NO_MESSAGE = ["has no message, but", "OpenAI-compatible", "/v1"]
@@ -271,10 +242,15 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
         1,
         ["returned an error: No quota for ***. Try again later"],
     ),
-    "an answer held back": (
-        answered(json.dumps({"choices": [HELD_BACK]})),
+    "half a reply": (
+        completion("Lit", {"finish_reason": "network_error"}),
+        RETRIES + 1,
+        [f"breaks its replies off after {RETRIES} retries (finish_reason: network_error)"],
+    ),
+    "a gateway's page": (
+        Response("<!DOCTYPE html><title>Just a moment...</title>", 403),
         1,
-        ["filtered the answer (content_filter)"],
+        ["a web page 'Just a moment...' (status 403)", "gateway"],
     ),
 }
 
@@ -292,6 +268,13 @@ def test_a_fault_of_the_server_is_told_in_one_message_and_not_kept(httpserver, m
     httpserver.clear()
     echo(httpserver)
     assert said(llm, "hi") == "HI"
+
+
+def test_an_address_without_v1_is_told(httpserver: HTTPServer, chat):
+    url = httpserver.url_for("/").rstrip("/")
+    httpserver.expect_request("/chat/completions").respond_with_response(refusal(404))
+    message = failure(chat(url=url))
+    assert f"is not the address of an API (that may be {url}/v1)." in message
 
 
 CERTIFICATE = """\
@@ -330,64 +313,6 @@ def test_a_certificate_is_trusted_if_the_environment_names_it(tmp_path, waits, m
         assert said(OpenAIChat("tiny", url=server.url_for("/v1")), "hi") == "HI"
 
 
-PARTS = [
-    {"type": "thinking", "thinking": [{"type": "text", "text": "It could be idiomatic."}]},
-    {"type": "text", "text": "Lit"},
-    "er",
-    {"type": "output_text", "text": "al"},
-    {"type": "image_url", "text": "x"},
-    {"type": "text", "text": None},
-    None,
-]
-MESSAGE = completion("Literal").get_data(as_text=True)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        completion(PARTS),
-        completion("<think>Idiomatic?</think>Literal"),
-        Response(MESSAGE, content_type="text/plain"),
-        Response(MESSAGE),
-        Response(f"\ufeff{MESSAGE}", content_type="application/json"),
-        Response(MESSAGE.encode("utf-16"), content_type="application/json; charset=utf-16"),
-        answered('{"choices": [{"text": "Literal"}]}'),
-        answered('{"message": {"role": "assistant", "content": "Literal"}, "done": true}'),
-        answered(MESSAGE.replace('"created": 1', '"created": NaN')),
-        Response(gzip.compress(MESSAGE.encode()), headers={"Content-Encoding": "gzip"}),
-    ],
-)
-def test_a_reply_is_read_wherever_a_server_puts_it(httpserver: HTTPServer, tiny, answer: Response):
-    serve(httpserver, answer)
-    assert said(tiny, "hi") == "Literal"
-
-
-@pytest.mark.parametrize("content", [None, [], PARTS[:1], "<think>Is it literal"])
-def test_a_reply_without_an_answer_is_empty_and_not_cached(httpserver, caplog, content):
-    serve(httpserver, completion(content), completion(content), completion("Idiomatic"))
-    llm = open_llm("openai:tiny", url=httpserver.url_for("/v1"))
-    assert [said(llm, "hi") for _ in range(3)] == ["", "", "Idiomatic"]
-    assert caplog.text.count("thoughts that do not end") == (content == "<think>Is it literal")
-
-
-TOKEN_A, TOKENS = {"token": "A", "logprob": -0.1}, {"A": -0.1, "B": -2.5}
-LIKELIEST = [{"token": token, "logprob": value} for token, value in TOKENS.items()]
-
-
-@pytest.mark.parametrize(
-    ("logprobs", "read"),
-    [
-        ({"content": [TOKEN_A | {"top_logprobs": LIKELIEST}]}, (TOKENS,)),
-        *(({"content": [TOKEN_A | {"top_logprobs": none}]}, ({"A": -0.1},)) for none in (None, [])),
-        ({"content": [TOKEN_A]}, ({"A": -0.1},)),
-        *((odd, None) for odd in (None, True, [TOKEN_A], {"content": None}, {"tokens": ["A"]})),
-    ],
-)
-def test_log_probabilities_that_can_be_read_are_read(httpserver, tiny, logprobs, read):
-    serve(httpserver, completion("Idiomatic", {"logprobs": logprobs}))
-    assert tiny.ask(Question("A or B?", logprobs=2)).logprobs == read
-
-
 LITELLM = "litellm.UnsupportedParamsError: gpt-5 models don't support temperature=0.0."
 LOC = {"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}
 USE_OTHER = "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
@@ -418,36 +343,25 @@ def test_a_complaint_of_too_much_context_is_about_no_option(httpserver: HTTPServ
     assert len(httpserver.log) == 1
 
 
-def test_an_answer_that_comes_byte_by_byte_ends_in_time(httpserver: HTTPServer, chat):
+@pytest.mark.parametrize("drips", [True, False])
+def test_an_answer_that_comes_late_or_byte_by_byte_is_given_up(httpserver, chat, waits, drips):
     ended = threading.Event()
 
-    def drip(request: Request) -> Response:
-        return Response(
-            (b" " for _ in iter(lambda: ended.wait(0.01), True)), direct_passthrough=True
-        )
-
-    httpserver.expect_request(CHAT).respond_with_handler(drip)
-    try:
-        message = failure(chat(timeout=0.2, retries=0))
-    finally:
-        ended.set()
-    assert "within 0.2 s" in message
-
-
-def test_a_timeout_says_how_long_was_waited(httpserver: HTTPServer, chat, waits: list[float]):
-    answered = threading.Event()
-
     def late(request: Request) -> Response:
-        answered.wait(10)
+        if drips:
+            blanks = (b" " for _ in iter(lambda: ended.wait(0.01), True))
+            return Response(blanks, direct_passthrough=True)
+        ended.wait(10)
         return completion("late")
 
     httpserver.expect_request(CHAT).respond_with_handler(late)
     try:
-        message = failure(chat(timeout=0.05, retries=1))
+        message = failure(chat(timeout=0.1, retries=1))
     finally:
-        answered.set()
+        ended.set()
+    until(lambda: len(httpserver.log) == 2)  # the next test's requests come after these
     assert len(waits) == 1
-    assert "within 0.05 s after 1 retries" in message
+    assert "within 0.1 s after 1 retries" in message
 
 
 def test_a_retry_is_logged_with_its_reason_and_wait(httpserver: HTTPServer, caplog, chat):
@@ -547,12 +461,15 @@ def test_texts_and_images_are_sent_in_their_order(tiny, tmp_path: Path):
     assert content[2]["image_url"]["url"].startswith("data:image/png;base64,")
 
 
+XGRAMMAR = "The provided JSON schema contains features not supported by xgrammar."
+
+
 @pytest.mark.parametrize("with_image", [False, True])
 def test_a_server_that_refuses_schemas_gets_it_in_the_question_ever_after(
     httpserver: HTTPServer, tiny, tmp_path: Path, with_image: bool
 ):
     no = refusal(422, "Extra inputs are not permitted: response_format")
-    serve(httpserver, no, completion("{}"))
+    serve(httpserver, refusal(400, XGRAMMAR) if with_image else no, completion("{}"))
     parts = ("Which?", Image(drawn(tmp_path / "a.png"))) if with_image else "Which?"
     for _ in range(2):
         assert tiny.ask(Question(parts, schema=SCHEMA)).text == "{}"
@@ -574,50 +491,6 @@ def test_a_server_without_log_probabilities_is_asked_without(httpserver: HTTPSer
     for _ in range(2):
         assert tiny.ask(Question("A or B?", logprobs=2)).logprobs is None
     assert [("logprobs" in body) for body in bodies(httpserver)] == [True, False, False]
-
-
-def test_a_target_is_rated_by_the_log_probabilities_that_vllm_tells_of_a_prompt(httpserver, tiny):
-    def place(token: str, logprob: float) -> dict[str, object]:
-        return {"7": {"logprob": logprob, "rank": 1, "decoded_token": token}}
-
-    prompt = [None, place("user", -9.0), place("Which?", -9.0), place("<end>", -9.0)]
-    rated = [place("a", -1.5), place(" night", -2.5), place(" owl", -0.5)]
-    serve(httpserver, completion("Idiomatic", prompt_logprobs=prompt + rated), completion("x"))
-    reply = tiny.ask(Question("Which?", target="a night owl"))
-    assert reply.text == "a night owl"
-    assert reply.logprobs == ({"a": -1.5}, {" night": -2.5}, {" owl": -0.5})
-    (body,) = bodies(httpserver)
-    assert body["messages"][1] == {"role": "assistant", "content": "a night owl"}
-    assert body["continue_final_message"] is True
-    assert (body["add_generation_prompt"], body["max_tokens"]) == (False, 1)
-    assert tiny.ask(Question("Which?", target="an owl")).logprobs is None  # no vLLM
-
-
-def test_a_reply_tells_what_it_took(httpserver: HTTPServer, tiny):
-    usage = {
-        "prompt_tokens": 900,
-        "completion_tokens": 30,
-        "total_tokens": 930,
-        "prompt_tokens_details": {"cached_tokens": 128, "image_tokens": 700},
-    }
-    serve(httpserver, completion("Idiomatic", usage=usage), completion("Idiomatic", CUT))
-    reply, cut = (tiny.ask(Question("hi")) for _ in range(2))
-    assert reply.usage == Usage(prompt=900, cached=128, completion=30, images=700)
-    assert reply.seconds > 0
-    assert (reply.cut, cut.cut) == (False, True)
-
-
-@pytest.mark.parametrize(
-    ("usage", "counted"),
-    [
-        (None, None),
-        ({"prompt_tokens": 5, "completion_tokens": None}, Usage(5)),
-        ({"prompt_tokens": "5", "completion_tokens": "many"}, Usage(5)),
-    ],
-)
-def test_counts_of_tokens_that_can_be_read_are_read(httpserver, tiny, usage, counted):
-    serve(httpserver, completion("Idiomatic", CUT, usage=usage))
-    assert tiny.ask(Question("hi")).usage == counted
 
 
 MMPROJ = "image input is not supported - hint: you may need to provide the mmproj"

@@ -14,12 +14,14 @@ from admire.metrics.agreement import order_agreement
 from admire.metrics.figures import (
     MACRO,
     at_coverages,
+    describe_ties,
     paired_difference,
     risk_curve,
     sense_summary,
     summarise,
     summarise_languages,
     summarise_sure,
+    tied_figures,
     with_ndcg,
 )
 from admire.metrics.item_figures import score_items
@@ -49,6 +51,22 @@ def refusal(gold: list[Item], predictions: list[Prediction]) -> str:
 
 
 OWL, BIRD = item("night owl"), item("early bird", sense="literal")
+
+
+def test_figures_say_which_part_of_them_rests_on_ties_at_the_top():
+    untied, tied = predicted(BIRD, WORST), replace(predicted(OWL), tied_first=True)
+    scored = score_items([OWL, BIRD], [untied, tied], "run")
+    table = tied_figures(scored).set_index("metric")
+    assert table.loc["top1"].tolist() == [1, 2, 0.5, 0.5]
+    assert table.loc["dcg", ["part", "mean"]].tolist() == [
+        GAIN[BEST] / 2,
+        pytest.approx((GAIN[BEST] + GAIN[WORST]) / 2),
+    ]
+    assert describe_ties(scored).startswith(
+        "1 of 2 items have a tie at the top, decided by the names of files. On these rest "
+        "0.500 of top1 0.500, 1.815 of dcg "
+    )
+    assert not describe_ties(score_items([OWL, BIRD], [untied, predicted(OWL)], "run"))
 
 
 def test_every_item_gets_its_four_figures_in_the_order_of_the_gold():

@@ -303,6 +303,7 @@ def test_a_damaged_or_missing_file_of_a_run_is_named(runs: list[Path], name: str
         ),
         ("run.json", 'ardise": "no"', 'ardise": true', r"ardise: .* no\. Run admire rank again"),
         ("run.json", '"votes": ', '"votes": -', r"run\.json, settings\.votes: cannot be -"),
+        ("run.json", '"items": 2', '"items": 3', r"items\.jsonl: .*has 2 of the 3 items"),
         ("run.json", '"version": 1', '"version": 2', r"run\.json: has format 2, but this"),
     ],
 )

@@ -46,7 +46,7 @@ def test_a_table_tells_what_was_decided_and_how_often_it_is_right():
 
 
 USES = [
-    Item("night owl", 'She said\t"I am\na night owl".', "en", sentence_type="idiomatic"),
+    Item("night owl", 'She said "I am a night owl".', "en", sentence_type="idiomatic"),
     Item("pé frio", "Ele é um pé frio.", "pt-br"),
 ]
 TOLD = [Sense("literal", 0.3, 1, 3, 1), Sense(None, 0.5, unparsed=5)]

@@ -89,3 +89,11 @@ def test_macro_f1_is_scikit_learns_of_all_rows_and_of_samples(rows, seed):
     ]
     assert found == pytest.approx(expected)
     assert macro_f1(gold, predicted) == pytest.approx(expected[0])
+    how = {"average": "macro", "zero_division": 0}
+    averages = [
+        metrics.precision_recall_fscore_support(gold[sample], predicted[sample], **how)[:2]
+        for sample in (*everything, *drawn)
+    ]
+    expected = [2 * p * r / (p + r) if p + r else 0.0 for p, r in averages]
+    found = sampled_macro_f1(gold, predicted, of_averages=True)(np.concatenate([everything, drawn]))
+    assert found == pytest.approx(expected)

@@ -121,6 +121,11 @@ def test_a_split_can_be_restricted_to_what_people_checked(tmp_path):
     split = read_split(str(tmp_path), "test", gold=True)
     assert [q.id for q in split.queries] == ["q0"]
     assert [d.id for d in split.documents] == ["d1", "d2"]
+    whole = [passage(f"b{k}", "A big bird.", idiom="Big", span="bird") for k in range(2)]
+    both = Split((*checked.queries, whole[0]), (*checked.documents, whole[1]))
+    write_split(tmp_path, "test", both)
+    assert read_split(str(tmp_path), "test-gold") == Split((whole[0],), (whole[1],))
+    assert read_split(str(tmp_path), "test-silver") == checked
     write_split(tmp_path, "test", Split(checked.queries[1:], checked.documents))
     with pytest.raises(UserError, match="people checked"):
         read_split(str(tmp_path), "test", gold=True)

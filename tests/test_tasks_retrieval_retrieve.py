@@ -46,25 +46,21 @@ def test_bm25_with_settings_on_another_split_or_an_index_of_some_usages(data):
     assert retrieval.record["usage"] == ["sense", "literal"]
 
 
+@pytest.mark.parametrize("variant", ["robertson", "okapi"])
 @pytest.mark.parametrize("of", ["sentence", "span"])
-def test_okapi_has_the_papers_k1_and_b_if_none_are_given(data, of):
-    settings = RetrieveSettings(encoder="bm25", query=of, bm25_variant="okapi")
-    for changes in ({}, {"k1": 1.5, "b": 0.2}):
-        retrieval = retrieve_split(data, replace(settings, **changes))
-        pair = {"k1": 0.9, "b": 0.4} | changes
-        assert_similarities(retrieval, bm25(OWLS, of, variant="okapi", **pair))
-        assert ({"bm25_variant": "okapi"} | pair).items() <= retrieval.record.items()
-
-
-@pytest.mark.parametrize("of", ["sentence", "span"])
-def test_bm25_is_tuned_on_val(data, of, caplog):
+def test_bm25_of_either_formula_is_tuned_on_val(data, of, variant, caplog):
+    settings = RetrieveSettings(encoder="bm25", query=of, bm25_variant=variant)
     with caplog.at_level("INFO", "admire"):
-        retrieval = retrieve_split(data, RetrieveSettings(encoder="bm25", query=of))
-    k1, b = tune_bm25(scattered(1), of)
-    assert f"k1 = {k1:g}, b = {b:g}" in caplog.text
-    assert_similarities(retrieval, bm25(OWLS, of, k1=k1, b=b))
-    record = retrieval.record
-    assert (record["k1"], record["b"], record["query"]) == (k1, b, of)
+        retrieval = retrieve_split(data, settings)
+    k1, b = tune_bm25(scattered(1), of, variant)
+    assert f"test: 2 PIEs, 2 queries, 6 documents\nThe best on val is k1 = {k1:g}, b = {b:g}" in (
+        "\n".join(caplog.messages)
+    )
+    for changes in ({"k1": k1, "b": b}, {"k1": 0.9, "b": 0.4}):
+        assert_similarities(retrieval, bm25(OWLS, of, variant=variant, **changes))
+        changes |= {"bm25_variant": variant, "query": of}
+        assert changes.items() <= retrieval.record.items()
+        retrieval = retrieve_split(data, replace(settings, k1=0.9, b=0.4))
 
 
 @pytest.mark.parametrize("form", QUERY_FORMS)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from benchmarks import OWLS, passage, write_split
 
+from admire.core.errors import UserError
 from admire.tasks.retrieval import RetrieveSettings, read_retrieval, retrieve_split, write_retrieval
 from admire.tasks.retrieval.passages import Split
 from admire.tasks.retrieval.retrieve import Retrieval
@@ -48,3 +49,7 @@ def test_queries_without_a_relevant_document_have_no_figures(tmp_path):
     assert (idiomatic.relevant, idiomatic.figures) == (0, None)
     assert literal.relevant == 1
     assert literal.figures is not None
+    texts = tmp_path / "run" / "texts.jsonl"
+    texts.write_text(texts.read_text(encoding="utf-8").partition("\n")[0], encoding="utf-8")
+    with pytest.raises(UserError, match=r"run: is damaged"):
+        read_retrieval(tmp_path / "run")

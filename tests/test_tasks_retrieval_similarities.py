@@ -90,15 +90,16 @@ def test_okapis_bm25_is_that_of_rank_bm25(split, of, k1, b):
     assert not np.allclose(scores, bm25(split, of, k1=k1, b=b), atol=1e-3)
 
 
+@pytest.mark.parametrize("variant", ["robertson", "okapi"])
 @pytest.mark.parametrize("of", ["sentence", "span"])
-def test_tuning_takes_the_best_of_the_grid_and_the_first_of_equals(of):
+def test_tuning_takes_the_best_of_the_grid_and_the_first_of_equals(of, variant):
     split = scattered(0)
     quality = [
-        round(score_queries(split, bm25(split, of, k1=k1, b=b))["ndcg"].mean(), 9)
+        round(score_queries(split, bm25(split, of, k1=k1, b=b, variant=variant))["ndcg"].mean(), 9)
         for k1, b in BM25_GRID
     ]
     assert len(set(quality)) > 3
-    assert tune_bm25(split, of) == BM25_GRID[int(np.argmax(quality))]
+    assert tune_bm25(split, of, variant) == BM25_GRID[int(np.argmax(quality))]
 
 
 def test_texts_without_words_have_nothing_in_common_with_others():

@@ -86,10 +86,10 @@ def opened(folder: Path) -> SentenceEncoder:
     return SentenceEncoder(str(folder), None, CPU)
 
 
-def validated(folder: Path, form: QueryForm) -> float:
+def validated(folder: Path, form: QueryForm, style: InstructionFormat) -> float:
     """Return nDCG@10 of the model that the folder holds."""
     encoder = open_encoder(f"sbert:{folder}", device="cpu")
-    similarities = dense(VAL, encoder, form, "instruct")
+    similarities = dense(VAL, encoder, form, style)
     return float(score_queries(VAL, similarities)["ndcg"].mean())
 
 
@@ -98,8 +98,12 @@ def test_training_is_validated_like_evaluation(folder, tmp_path, form):
     settings = replace(SMALL, query=form, instruction_format="instruct", temperature=0.1)
     before, *after = train_retriever(opened(folder), TRAIN, VAL, settings, tmp_path / "out")
     assert len(after) == 2
-    assert before == pytest.approx(validated(folder, form), abs=1e-6)
-    assert max(after) == pytest.approx(validated(tmp_path / "out", form), abs=1e-6)
+    assert before == pytest.approx(validated(folder, form, "instruct"), abs=1e-6)
+    # What it learned from is kept in its folder, and another form of instruction is refused.
+    assert max(after) == pytest.approx(validated(tmp_path / "out", form, "auto"), abs=1e-6)
+    if form != "sentence":
+        with pytest.raises(UserError, match="form 'instruct', not 'qwen3'"):
+            validated(tmp_path / "out", form, "qwen3")
 
 
 def equation_2(

@@ -14,7 +14,6 @@ from formulas import by_loops, consistency  # noqa: E402
 from admire.tasks.sts.training import (  # noqa: E402
     AdaptiveTripletLoss,
     ConsistencyLoss,
-    WeightedLoss,
 )
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -98,8 +97,3 @@ def test_the_consistency_loss_is_what_its_words_say(seed, count, scale, margin):
     parts = [drawn(seed + k, count, 3) for k in range(3)]
     found = ConsistencyLoss(IDENTITY, scale, margin).of_vectors(*parts)  # type: ignore[arg-type]
     assert float(found) == pytest.approx(consistency(*parts, scale, margin), rel=1e-6)
-
-
-def test_a_loss_counts_by_its_weight():
-    loss = WeightedLoss(torch.nn.L1Loss(), 3.0)
-    assert loss(double([1.0, 2.0]), double([0.0, 0.0])) == 4.5  # type: ignore[arg-type]

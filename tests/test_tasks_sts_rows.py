@@ -67,15 +67,20 @@ def test_what_a_triple_lacks_is_the_sentence_itself_or_one_of_another_group(seed
         Group("t", ("c", "d"), (), "zh"),
         Group("u", (), (), "zh"),
         Group("v", ("e",), ("y", "z"), "zh"),
+        Group("s", ("f",), (), "zh"),
     ]
     rows = [tuple(row.values()) for row in filled_triples(groups, np.random.default_rng(seed))]
     assert rows[0] == ("s", "s", "x")
     assert [row[:2] for row in rows] == [
         ("s", "s"), ("t", "c"), ("t", "d"), ("u", "u"), ("v", "e"), ("v", "e"),
+        ("s", "f"),
     ]  # fmt: skip
-    assert [row[2] for row in rows[4:]] == ["y", "z"]
+    assert [row[2] for row in rows[4:6]] == ["y", "z"]
+    assert rows[6][2] in ("t", "u", "v"), "another row of the same sentence is none of another"
     assert {rows[1][2], rows[2][2]} <= {"s", "u", "v"}
     assert rows[3][2] in ("s", "t", "v")
+    with pytest.raises(UserError, match="no other sentence"):
+        filled_triples(groups[1:2], np.random.default_rng(seed))
 
 
 MANY = [

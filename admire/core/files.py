@@ -13,6 +13,7 @@ import tomllib
 import unicodedata
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import dropwhile, islice
 from pathlib import Path
@@ -309,6 +310,7 @@ def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> N
             raise UserError(f"{path}: the column '{column}' appears twice. Remove one of them.")
         if column not in names:
             similar = [name for name in names if plain_name(name) == plain_name(column)]
+            similar += get_close_matches(column, names, n=1, cutoff=0.75)
             cure = f"Rename '{similar[0]}'" if similar else f"The file has: {', '.join(names)}"
             raise UserError(f"{path}: the column '{column}' is missing. {cure}.")
 

@@ -122,6 +122,9 @@ class Plugin:
         languages: the supported languages, as text; empty for any.
         heading: of a metric: its name in tables (default: its name).
         share: of a metric: whether it is 1 or 0 for each item, so that its mean is a proportion.
+        ragged: of a reader: whether its rows may have fewer candidates than they have columns for.
+        language: of a reader: returns the language of a file's rows by its path, None if it is to
+            be detected (default: by the names of the file and its folders).
         settings: a pydantic model or settings class of its options, passed as ``settings``.
         status: returns whether it can be used now, or how to get it ("no: …").
         pull: downloads or prepares its files; returns their path, or why there is nothing to do.
@@ -142,6 +145,8 @@ class Plugin:
     citation: str = ""
     heading: str = ""
     share: bool = False
+    ragged: bool = True
+    language: Callable[[Path], str | None] | None = field(default=None, repr=False)
     settings: type | None = None
     status: Callable[[], str] | None = field(default=None, repr=False)
     pull: Callable[[], Path | str] | None = field(default=None, repr=False)

@@ -58,14 +58,38 @@ def find_compound(sentence: str, compound: str) -> tuple[int, int] | None:
 
     Words count as the same if they begin alike, so an inflected compound is found. Up to
     :data:`BETWEEN` other words may be between them. If it is not found so, irregular forms of
-    English also count as the same, and :data:`REPLACED` may be any words or none.
+    English also count as the same, and :data:`REPLACED` may be any words or none. If it is still
+    not found, it is looked for without what :func:`_plain` leaves out.
     """
+    if (place := _find(sentence, compound)) or (sentence.isascii() and compound.isascii()):
+        return place
+    plain, places = _plain(sentence)
+    if (place := _find(plain, _plain(compound)[0])) is None:
+        return None
+    start, end = place  # a letter of two, such as ß, belongs to the compound as a whole
+    after = next((k for k in places[end:] if k > places[end - 1]), len(sentence))
+    return (places[start], after) if end else (0, 0)
+
+
+def _find(sentence: str, compound: str) -> tuple[int, int] | None:
     match = re.search(re.escape(compound) + r"[a-zà-öø-ÿ]{0,3}", sentence, re.IGNORECASE)
     if match:
         return match.span()
     words = re.findall(r"\w+", compound)
     found = _find_words(sentence, [_beginning(word) for word in words], [BETWEEN] * len(words))
     return found or _find_words(sentence, *_loosely(words))
+
+
+_VOWELS = "\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u0591-\u05bd\u05bf-\u05c7"
+_LEFT_OUT = re.compile(f"[{_VOWELS}\u0640\u0307\u200c\u200d]")
+"""What a text may have or lack: the vowels of Arabic and Hebrew, tatweel, the dot of Turkish İ in
+lower case, ZWNJ and ZWJ."""
+
+
+def _plain(text: str) -> tuple[str, list[int]]:
+    """Return a text without capitals and :data:`_LEFT_OUT`, and where each character comes from."""
+    plain = [_LEFT_OUT.sub("", character.casefold()).replace("ı", "i") for character in text]
+    return "".join(plain), [place for place, part in enumerate(plain) for _ in part]
 
 
 def _beginning(word: str) -> str:

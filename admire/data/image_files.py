@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -20,8 +21,17 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "AVIF", "TIFF", "BMP")
 """The formats that are read, by Pillow's names; others are rare or, like EPS, need a program."""
 
-SUFFIXES = (".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+SUFFIXES = (
+    *(".avif", ".bmp", ".gif", ".jpe", ".jpeg", ".jfif", ".jpg", ".mpo", ".png", ".tif", ".tiff"),
+    ".webp",
+)
 """Those by which pictures are known in folders."""
+
+PLACEHOLDERS = {
+    rb"version https://git-lfs": "is a pointer of Git LFS, not the picture. Run git lfs pull.",
+    rb"(\xef\xbb\xbf)?\s*<(!doctype )?html": "is a web page, not the picture. Download it again.",
+}
+"""What files in place of a picture begin with, and what they are."""
 
 FORMAT_NAMES = "PNG, JPEG, WebP, GIF, AVIF, TIFF or BMP"
 OTHER_FORMAT = f"is not a picture in {FORMAT_NAMES}. Save it as PNG or JPEG."
@@ -175,7 +185,10 @@ def _decoding(path: Path) -> Iterator[ImageFile]:
         except Image.DecompressionBombError:
             raise UserError(f"{path}: the image has too many pixels. Scale it down.") from None
         except UnidentifiedImageError:
-            raise UserError(f"{path}: {OTHER_FORMAT}") from None
+            file.seek(0)
+            start = file.read(100)
+            kinds = (text for kind, text in PLACEHOLDERS.items() if re.match(kind, start, re.I))
+            raise UserError(f"{path}: {next(kinds, OTHER_FORMAT)}") from None
         except Exception as error:  # damaged files make the decoders raise nearly anything
             reason = str(error) or type(error).__name__
             raise UserError(

@@ -1,4 +1,4 @@
-"""How long texts may be, and what they may not contain: the same in files, over REST and in Python.
+"""What texts may be, and how they are folded: the same in files, over REST and in Python.
 
 Without limits, one row could take the time and the memory of all others. They are at least twice
 the longest text of AdMIRe, SemEval-2022 Task 2 and the other sets that admire reads.
@@ -7,6 +7,7 @@ the longest text of AdMIRe, SemEval-2022 Task 2 and the other sets that admire r
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -40,15 +41,52 @@ _INVALID = re.compile("[\0\ud800-\udfff]")
 CONTEXTS = ("sentence", "text")
 """The texts that a compound is in."""
 
+_ODD = re.compile(
+    r"[\x01-\t\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u1680\u180e\u2000-\u200b\u200e\u200f\u2028-\u202f\u205f-\u206f"
+    r"\u2800\u3000\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""All blanks but the space and the line break, and what nobody sees. ZWNJ and ZWJ are not among
+these, because Persian and Hindi are spelt with them."""
+
+ONE_LINE = ("compound", "word", "sentence", "span")
+"""Texts in which every run of white space is one space."""
+OF_LINES = ("caption", "definition", "text")
+"""Texts that keep their lines and spaces, because Markdown has them."""
+
+
+def fold(text: str, *, lines: bool = False) -> str:
+    """Return a text as it looks: in NFC, with spaces for other blanks, without unseen characters.
+
+    Args:
+        lines: keep line breaks and runs of spaces.
+    """
+    if not (text.isascii() and text.replace("\n", "").isprintable()):
+        text = _ODD.sub(_plain, text.replace("\r\n", "\n"))
+        text = unicodedata.normalize("NFC", text)
+    return text if lines else " ".join(text.split())
+
+
+def _plain(odd: re.Match[str]) -> str:
+    if odd[0] in "\r\v\f\x85\u2028\u2029":
+        return "\n"
+    return " " if odd[0].isspace() or odd[0] in "\u2800\u3164\uffa0" else ""
+
 
 def check_text(column: str, text: object) -> object:
-    """Return a text, or a value of another type, as it is; refuse what no model can read.
+    """Return a text as it is read into an item, and a value of another type as it is.
 
     Raises:
         ValueError: the text is too long, or contains NUL or half a surrogate pair.
     """
     if not isinstance(text, str):
         return text
+    if len(text) <= LIMITS[column]:
+        if column in ("image", "expected_order"):  # names of files
+            text = unicodedata.normalize("NFC", text)
+        elif column in OF_LINES:
+            text = fold(text, lines=True)
+        elif column in ONE_LINE:
+            text = fold(text)
     if len(text) > LIMITS[column]:
         cure = "Keep what is around the compound" if column in CONTEXTS else "Shorten it"
         raise ValueError(f"has {len(text):,} characters, more than {LIMITS[column]:,}. {cure}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import filecmp
+import logging
+import mimetypes
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -14,7 +16,14 @@ import pandas as pd
 from admire.core.errors import UserError
 from admire.core.files import add_table
 from admire.core.storage import open_file, write_whole
-from admire.data.image_files import SUFFIXES, read_sidecar
+from admire.data.image_files import OTHER_FORMAT, SUFFIXES, read_sidecar
+
+log = logging.getLogger("admire")
+
+OTHERS = (".heic", ".heif", ".jxl")
+"""Suffixes of pictures that are not read, besides those that Python knows."""
+OF_TOOLS = ("@eadir", "__macosx")
+"""Folders with the thumbnails and notes of a storage system."""
 
 
 def init_set(folder: Path, pictures: Sequence[Path] = ()) -> pd.DataFrame:
@@ -36,7 +45,10 @@ def init_set(folder: Path, pictures: Sequence[Path] = ()) -> pd.DataFrame:
     for path in (manifest, manifest.with_suffix(".jsonl")):
         if path.exists():
             raise UserError(f"{path}: already exists. Edit it, or choose another folder.")
-    files = {file for path in pictures or [folder] for file in _picture_files(path)}
+    found = {file for path in pictures or [folder] for file in _picture_files(path)}
+    files = {file for file in found if file.suffix.lower() in SUFFIXES}
+    for file in sorted(found - files):
+        log.warning("Left out: %s %s", file, OTHER_FORMAT)
     if not files:
         raise UserError(
             f"{', '.join(map(str, pictures)) or folder}: contains no pictures. Put those of each "
@@ -66,11 +78,14 @@ def init_set(folder: Path, pictures: Sequence[Path] = ()) -> pd.DataFrame:
 
 
 def _picture_files(path: Path) -> Iterator[Path]:
-    """Yield a picture, or all those below a folder; what is hidden is left out."""
+    """Yield a picture, or all those below a folder, of any format; what is hidden is left out."""
     path = Path(os.path.abspath(path))
     if not path.exists():
         raise UserError(f"{path}: cannot be read (No such file or folder).")
     for file in path.rglob("*") if path.is_dir() else [path]:
-        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
-        if file.suffix.lower() in SUFFIXES and file.is_file() and not hidden:
+        parts = file.relative_to(path).parts
+        hidden = any(part.startswith(".") or part.lower() in OF_TOOLS for part in parts)
+        kind = mimetypes.guess_type(file.name, strict=False)[0] or ""
+        picture = kind.startswith("image/") or file.suffix.lower() in SUFFIXES + OTHERS
+        if picture and file.is_file() and not hidden:
             yield file

@@ -1,64 +1,38 @@
-"""Reading data: AdMIRe's tables, image sets, V-WSD's files, folders of them, and plug-ins."""
+"""Reading items, from files or from memory: each row of a source becomes an item."""
 
 from __future__ import annotations
 
 import logging
-import os
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, count, islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from admire.core import registry
 from admire.core.errors import UserError
-from admire.core.files import (
-    TABLES,
-    check_columns,
-    json_rows_or_errors,
-    numbered_rows,
-    table_parts,
-)
 from admire.core.progress import log_once
-from admire.core.registry import Plugin
-from admire.core.storage import MARKER, open_file, split_sheet, suffix_of
-from admire.data.frames import (
-    Given,
-    candidate_columns,
-    check_item,
-    check_item_columns,
-    describe_type,
-    first_texts,
-    item_row,
-    items_from_frame,
-    manifest_row,
-)
-from admire.data.image_files import SUFFIXES
+from admire.data.frames import describe_type
 from admire.data.items import Item
-from admire.data.languages import (
-    base_language,
-    check_language,
-    language_name,
-    language_of,
-    named_language,
-    task_code,
-)
+from admire.data.languages import base_language, language_name, language_of
 from admire.data.rows import RowReader, log_notes
+from admire.data.schema import complain
+from admire.data.sources import Given, Source, data_files, memory_source
 
-FileRow = tuple[int, dict[str, Any] | UserError]
-"""A row's number in a file, and the row as a JSONL manifest has it, or what is wrong with it."""
 Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
 """A file or folder of items, ``READER:PATH``, a table, rows as dicts, or the items themselves."""
 
-JSON = (".json", ".jsonl")
-"""The suffixes of files whose rows are JSON objects."""
-PATHS = ("", "PATH", "FILE", "FOLDER")
-"""What a reader takes if what follows its colon is a path, which has to exist."""
-READERS = dict.fromkeys((*TABLES, *JSON), "manifest") | {".tsv": "admire", ".txt": "vwsd"}
-"""The readers of files that are named without one, by suffix. They also read folders."""
+DETECTED = 50
+"""How many rows are read to detect a source's language."""
+
+log = logging.getLogger("admire")
+
+_ITEM = TypeAdapter[Item | None](
+    Item | None,
+    config=ConfigDict(revalidate_instances="always"),  # None: an Item has no config
+)
 
 
 def read_items(
@@ -72,18 +46,55 @@ def read_items(
     return list(iter_items(path, language, images=images, gold=gold))
 
 
+def take_items(
+    data: Data, language: str | None = None, images: str | Path | None = None
+) -> list[Item]:
+    """Return items from any of the forms that Python functions accept; see :func:`iter_items`."""
+    return list(iter_items(data, language, images=images))
+
+
+def items_from_frame(
+    frame: pd.DataFrame | Iterable[Mapping[str, Any]],
+    folder: str | Path = ".",
+    language: str | None = None,
+    images: str | Path | None = None,
+) -> list[Item]:
+    """Read items from a table with the columns of an AdMIRe TSV, or from rows as dicts.
+
+    See :func:`admire.read_items` for the columns. ``image1_caption``, ``image2_caption``, … alone
+    are enough for candidates. A row as a dict may have ``candidates`` and ``sequence`` instead, as
+    in a JSONL manifest. Empty cells may be None or NaN; ``expected_order`` may be a list. Where
+    pictures are may also be said by ``image1_path``, … and ``sequence_path1``, …, as
+    :func:`admire.items_to_frame` writes them.
+
+    In place of a picture's name there may be the picture: PIL's, the bytes of a file, or both of
+    ``{"bytes": …, "path": …}``, in ``image1``, ``image1_name`` or ``image``. It is stored in
+    ``pictures`` in admire's cache. Hugging Face's ``Dataset`` is such rows.
+
+    Args:
+        folder: where the images are; their names are paths below it.
+        language: of rows without one of their own; None is the one that is detected in them.
+        images: as for :func:`admire.read_items`.
+
+    Raises:
+        UserError: the row and the column that cannot be used, and why.
+    """
+    return list(iter_items(frame, language, images=images, folder=folder))
+
+
 def iter_items(
-    path: Data,
+    data: Data,
     language: str | None = None,
     *,
     images: str | Path | None = None,
     gold: str | Path | None = None,
     limit: int | None = None,
     rows: RowReader | None = None,
+    folder: str | Path = ".",
 ) -> Iterator[Item]:
     """Read an AdMIRe TSV, an image set's manifest (a table or JSONL), or a folder, item by item.
 
-    What is in memory is taken as :func:`admire.rank` takes it.
+    What is in memory is taken as :func:`admire.rank` takes it: a table, rows as dicts, or Items.
 
     Tables have the columns ``compound`` and ``sentence``, optionally ``language``,
     ``sentence_type`` and ``expected_order``, and for each candidate k = 1, 2, ... ``imagek_name``
@@ -108,268 +119,95 @@ def iter_items(
         gold: of V-WSD, see :func:`admire.data.vwsd.word_rows`.
         limit: how many items of each file are read, the first ones.
         rows: how rows are read. It also takes the warnings, which are otherwise logged at the end.
+        folder: of the images of rows in memory.
 
     Raises:
         UserError: the file, the row and the column that cannot be used, and why; where faults
             are skipped, only if the file cannot be read any further.
     """
-    if not isinstance(path, str | Path):
-        yield from islice(take_items(path, language, images), limit)
+    if isinstance(data, str | Path):
+        sources = data_files(data, language, gold)
+    elif isinstance(rows_or_items := _in_memory(data), list):
+        yield from rows_or_items[:limit]
         return
-    reader = rows or RowReader()
-    detected: list[str] = []
+    else:
+        sources = [memory_source(rows_or_items, folder, language)]
+    reader, detected = rows or RowReader(), list[str]()
     try:
-        for file in data_files(path, language):
-            if gold and "gold" not in file.reader.arguments:
-                raise UserError(f"{file.name}: gold can be given only for V-WSD (.txt).", "gold")
-            reader = replace(reader, folder=file.folder, language=file.language or "en")
-            reader = reader.with_images(images) if images else reader
-            things = _given(file, gold, reader)
-            if not file.language:
-                text, things = first_texts(things)
-                reader = replace(reader, language=language_of(text) or "en")
+        for source in sources:
+            named = source.language
+            reader = reader.at(named or "en", source.folder, images)
+            if not named:
+                tag, given = _detected(source.rows)
+                reader, source = replace(reader, language=tag), source._replace(rows=given)
             if not language and base_language(reader.language) != "en":
-                by = "name" if file.language else "sentences"
-                detected.append(f"{language_name(reader.language)} ({reader.language}) by the {by}")
-            yield from islice(_items(file, things, reader), limit)
-        if detected:  # once, as most sets are read several times
-            log_once(logging.INFO, f"{path}: read as {', '.join(detected)}.")
+                said = f"{language_name(reader.language)} ({reader.language})"
+                detected.append(f"{said} by the {'name' if named else 'sentences'}")
+                if not isinstance(data, str | Path):
+                    log.info("The language is detected: %s.", said)
+            yield from islice(_items(source, reader), limit)
+        if detected and isinstance(data, str | Path):  # once, as most sets are read several times
+            log_once(logging.INFO, f"{data}: read as {', '.join(detected)}.")
     finally:  # the first items may be enough
         if rows is None:
             log_notes(reader.notes)
 
 
-def _given(file: DataFile, gold: str | Path | None, rows: RowReader) -> Iterator[Given]:
-    """Yield what a file's reader yields, each with its place.
-
-    Raises:
-        PluginError: the reader raises an exception.
-    """
-    with file.reader.blamed(file.name):
-        given = iter(file.reader.open(file.source, gold=gold and Path(gold), rows=rows))
-    for number in count(1):
-        where = f"{file.name}, item {number}"
-        with file.reader.blamed(where):
-            try:
-                thing = next(given)
-            except StopIteration:
-                return
-        if file.reader.ships:
-            row, thing = thing
-            where = f"{file.name}, row {row}"
-        yield where, thing
-
-
-def _items(file: DataFile, given: Iterable[Given], reader: RowReader) -> Iterator[Item]:
-    """Yield the items of the rows that can be used; report the others.
-
-    Raises:
-        PluginError: one is neither an Item nor a dict, or has other types in it.
-    """
-    ragged, all_read = file.reader.name == "manifest", suffix_of(file.path) in JSON
-    where = ""
-    for where, thing in given:
-        try:
-            if isinstance(thing, UserError):
-                raise thing
-            if file.reader.ships:
-                row = item_row(thing, where, reader, ragged=ragged, all_read=all_read)
-            elif isinstance(thing, Item | Mapping):
-                with file.reader.blamed(where):
-                    row = manifest_row(thing, where, reader)
-            else:
-                wrong = f"yielded {describe_type(thing)}, not an Item or a dict."
-                raise file.reader.error(wrong, where)
-            item = reader.item(row, where)
-        except UserError as error:
-            reader.report(error, "item")
-        else:
-            yield item
-    if not where:
-        raise UserError(f"{file.name}: contains no items.")
-
-
-def take_items(
-    data: Data, language: str | None = None, images: str | Path | None = None
-) -> Sequence[Item]:
-    """Return items from any of the forms that Python functions accept; see :func:`iter_items`."""
-    if isinstance(data, str | Path):
-        return read_items(data, language, images=images)
+def _in_memory(data: Any) -> pd.DataFrame | Iterator[Mapping[str, Any]] | list[Item]:
+    """Return a table, rows, or Items, whose texts are checked here."""
     if isinstance(data, pd.DataFrame):
-        return items_from_frame(data, language=language, images=images)
+        return data
     if isinstance(data, Iterable) and not isinstance(data, Mapping | bytes):
-        values: Iterator[Any] = iter(data)  # pictures in memory may be many
-        first: Any = next(values, {})
-        if isinstance(first, Mapping):
-            rows = chain([first] if first else [], values)
-            return items_from_frame(rows, language=language, images=images)
-        things = [first, *values]
-        if all(isinstance(thing, Item) for thing in things):
-            return [check_item(item, f"item {number}") for number, item in enumerate(things, 1)]
-        data = things
+        values = iter(data)  # pictures in memory may be many
+        first = list(islice(values, 1))
+        if not first or isinstance(first[0], Mapping):
+            return chain(first, values)
+        data = [*first, *values]
+        if all(isinstance(thing, Item) for thing in data):
+            return [_checked(item, f"item {number}") for number, item in enumerate(data, 1)]
     raise UserError(
         f"items are a path, a DataFrame, dicts or Items, not {describe_type(data)}.", "items"
     )
 
 
-class DataFile(NamedTuple):
-    """A file of items, or what else a reader reads.
-
-    Attributes:
-        name: what messages call it.
-        source: its path, or what else follows the colon.
-        path: the source as a path, without a sheet.
-        folder: of the images.
-        reader: the plug-in that reads it.
-        language: of rows without one of their own; None if it is to be detected.
-    """
-
-    name: str
-    source: str
-    path: Path
-    folder: Path
-    reader: Plugin
-    language: str | None
-
-
-def data_parts(data: str | Path) -> Iterator[Path]:
-    """Yield the files with the data: of a plug-in's folder all but pictures, by name.
-
-    What is hidden or what admire wrote does not count.
-    """
-    for file in data_files(data):
-        if file.reader.takes not in PATHS:
-            continue
-        if file.path.is_file():
-            yield file.path
-        for folder, folders, names in os.walk(file.path):
-            shown = (name for name in sorted(folders) if not name.startswith("."))
-            folders[:] = [name for name in shown if not Path(folder, name, MARKER).exists()]
-            for name in sorted(names):
-                if not name.startswith(".") and not name.lower().endswith(SUFFIXES):
-                    yield Path(folder, name)
-
-
-def data_files(data: str | Path, language: str | None = None) -> list[DataFile]:
-    """List the files with the items, each with the language of rows without one of their own.
-
-    They are the path itself, or of a folder its manifest, its ``subtask_*.tsv`` or else all of its
-    TSVs, one for each language, by name. What a plug-in reads is one file.
-
-    Args:
-        data: a path, or ``READER:PATH``.
-
-    Raises:
-        UserError: the folder holds none, several manifests, or several files of one language; the
-            file is missing or of another kind; or the reader is unknown.
-    """
-    reader, source = _named_reader(data)
-    path = Path(source)
-    if reader and reader.name not in READERS.values():
-        if reader.takes in PATHS and not path.is_dir():
-            open_file(path).close()
-        sources = {str(data): source}
-    else:
-        files = [*map(str, _files_at(path, reader))]
-        sources = dict(zip(files, files, strict=True))
-    by_code: dict[str, DataFile] = {}
-    for name, source in sources.items():
-        file = split_sheet(Path(source))[0]
-        of_file = reader or registry.find("reader", READERS[file.suffix.lower()])
-        tag: str | None
-        if language:
-            tag = check_language(language)
-        elif of_file.name == "vwsd":
-            prefix = re.match(r"([a-z]{2})\.", file.name.lower())  # fa.test.data.txt
-            tag = prefix[1] if prefix else "en"
-        else:
-            tag = named_language(file)
-        code = task_code(tag or "en")
-        if code in by_code:
-            raise UserError(
-                f"{path}: contains two files of one language ({code}), {by_code[code].path.name} "
-                f"and {file.name}. Keep one of them there, or name the file itself."
-            )
-        folder = file if file.is_dir() else file.parent
-        by_code[code] = DataFile(name, source, file, folder, of_file, tag)
-    return list(by_code.values())
-
-
-def full_name(data: str | Path) -> str:
-    """Return a path or ``READER:PATH`` with an absolute path."""
-    reader, source = _named_reader(data)
-    path = os.path.abspath(source) if not reader or reader.takes in PATHS else source
-    return f"{reader.name}:{path}" if reader else path
-
-
-def split_name(data: str | Path) -> tuple[str, str]:
-    """Return the reader that data are named with, empty without one, and what follows the colon."""
-    name = re.fullmatch(r"(?!https?:)([A-Za-z][\w.-]+):(.*)", str(data), re.DOTALL)
-    return (name[1], name[2]) if name else ("", str(data))
-
-
-def _named_reader(data: str | Path) -> tuple[Plugin | None, str]:
-    """Return the plug-in that data are named with, None without one, and what it reads."""
-    name, source = split_name(data)
-    if not name or os.path.lexists(data):
-        return None, str(data)
-    if not source:
-        raise registry.unknown("reader", str(data))
-    reader = registry.find("reader", name)
-    if reader.takes in PATHS:
-        return reader, os.path.expanduser(source)
-    return reader, re.sub("^([a-z]+):/+", r"\1://", source)  # a Path has one slash for two
-
-
-MANIFEST = r"manifest\.(csv|jsonl|parquet|xlsx)"
-TSVS = (r"([^.].*_)?subtask_[ab](_.*)?\.tsv", r"[^.].*\.tsv")
-"""The names of the files with items in a folder: a manifest, or else AdMIRe's, or any TSV's."""
-
-
-def _files_at(path: Path, reader: Plugin | None) -> list[Path]:
-    """Return a file that can be read, or the files with the items in a folder."""
-    if not os.path.isdir(path):
-        open_file(path).close()
-        if not reader and (suffix := suffix_of(path)) not in READERS:
-            kinds = f"{', '.join((*TABLES, *JSON))}, a folder, or V-WSD's .txt"
-            what = f"is not {kinds}. Save a spreadsheet as .xlsx or CSV UTF-8"
-            raise UserError(f"{path}: {'is a ZIP. Unpack it' if suffix == '.zip' else what}.")
-        return [path]
+def _checked(item: Item, where: str) -> Any:
+    """Check the texts of an item that no reader has checked; return it with tuples as its lists."""
     try:
-        names = sorted(os.listdir(path))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    for pattern in (MANIFEST, *TSVS):
-        matches = re.compile(pattern, re.IGNORECASE).fullmatch
-        files = [path / name for name in names if matches(name) and os.path.isfile(path / name)]
-        if files:
-            break
-    if not files or (pattern == MANIFEST and len(files) > 1):
-        raise UserError(
-            f"{path}: expected one manifest.csv or manifest.jsonl, or a TSV for each language, "
-            f"in this folder, found {len(files)}. Name the file itself."
-        )
-    return files
+        return _ITEM.validate_python(item)
+    except ValidationError as error:
+        raise UserError(f"{where}, {complain(error)}") from None
 
 
-@registry.register("reader", "admire", takes="PATH")
-def table_rows(path: str) -> Iterator[FileRow]:
-    """A TSV of AdMIRe, Subtask A or B, or a folder with one for each language."""
-    for part, table in enumerate(table_parts(Path(path), ("compound",), nested=True)):
-        if not part:
-            check_item_columns(table, path, RowReader())  # rows count the warnings
-            own = {"sequence", "expected_item"} & {*table}
-            if not own and not candidate_columns(tuple(table))[1]:
-                check_columns(Path(path), table, ("sentence",))
-        for number, row in numbered_rows(table):
-            yield number, row | {"word": ""}  # only V-WSD's files have words
+def _items(source: Source, reader: RowReader) -> Iterator[Item]:
+    """Yield the items of the rows that can be used; report the others."""
+    where = ""
+    for where, row in source.rows:
+        try:
+            if isinstance(row, UserError):
+                raise row
+            item = reader.item(row, where, ragged=source.ragged, keyed=source.keyed)
+        except UserError as error:
+            reader.report(error, "item")
+        else:
+            yield item
+    if not where:
+        raise UserError(f"{source.name}: contains no items.")
 
 
-@registry.register("reader", "manifest", takes="PATH")
-def manifest_rows(path: str) -> Iterator[FileRow]:
-    """The manifest of an image set (.csv, .parquet, .xlsx, .json or .jsonl), or its folder."""
-    if suffix_of(Path(path)) not in JSON:
-        yield from table_rows(path)
-        return
-    for number, row in json_rows_or_errors(Path(path)):
-        yield number, row if isinstance(row, UserError) else row | {"word": ""}
+def _detected(rows: Iterable[Given]) -> tuple[str, Iterable[Given]]:
+    """Return the language of the first rows without one of their own, and all rows."""
+    rows = iter(rows)
+    first = list(islice(rows, DETECTED))
+    return language_of(" ".join(_text_of(row) for _, row in first)) or "en", chain(first, rows)
+
+
+def _text_of(row: Mapping[str, Any] | UserError) -> str:
+    """Return a row's sentence or else its captions, unless it says its language."""
+    if isinstance(row, UserError) or row.get("language"):
+        return ""
+    texts = [row["sentence"]] if row.get("sentence") else []
+    for key, cell in row.items() if not texts else ():
+        if key == "candidates" or "caption" in key:
+            for part in cell if isinstance(cell, list) else [cell]:
+                texts.append(part.get("caption") if isinstance(part, Mapping) else part)
+    return " ".join(text for text in texts if isinstance(text, str))

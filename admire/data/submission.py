@@ -15,7 +15,7 @@ from admire.core.files import add_table, check_columns, check_spelling, numbered
 from admire.core.schema import read_as
 from admire.data.items import SenseLabel
 from admire.data.limits import Limit
-from admire.data.rows import ImageName, SenseCell, parse_order, place_of
+from admire.data.schema import ImageName, SenseCell, parse_order, place_of
 
 HANDED_IN = ("compound", "sentence", "expected_order", "sentence_type")
 """The columns of a submission to Subtask A."""
@@ -29,8 +29,8 @@ class Prediction:
 
     ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
     has no orders. A row of one to V-WSD has an order alone, and an empty ``compound``. The
-    ``probability_idiomatic``, ``unsure`` and ``language`` are of runs alone, ``row`` is the
-    number in a file.
+    ``probability_idiomatic``, ``unsure``, ``language`` and ``tied_first`` (whether others have the
+    first candidate's score) are of runs alone, ``row`` is the number in a file.
     """
 
     compound: str
@@ -42,6 +42,7 @@ class Prediction:
     unsure: bool = False
     language: str | None = None
     row: int | None = field(default=None, compare=False)
+    tied_first: bool = field(default=False, compare=False)
 
 
 class _Row(BaseModel):

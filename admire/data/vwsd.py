@@ -15,7 +15,13 @@ CELLS = 12
 """In a line: the word, its phrase and ten images."""
 
 
-@registry.register("reader", "vwsd", takes="PATH")
+def language_of_words(path: Path) -> str:
+    """Return the language that the name of a file begins with, such as fa.test.data.txt; or en."""
+    prefix = re.match(r"([a-z]{2})\.", path.name.lower())
+    return prefix[1] if prefix else "en"
+
+
+@registry.register("reader", "vwsd", takes="PATH", language=language_of_words)
 def word_rows(source: str, gold: Path | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """A file of V-WSD, whose lines are a word, its phrase and ten images.
 

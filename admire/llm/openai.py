@@ -31,15 +31,16 @@ from admire.llm.chat import (
     Usage,
 )
 from admire.llm.client import (
+    BrokenOff,
     NoReply,
     TooLong,
     Withheld,
     holds_thoughts,
-    message_text,
     open_client,
     read_json,
     read_reply,
     read_target,
+    why_empty,
 )
 from admire.llm.pictures import data_uri
 
@@ -50,6 +51,8 @@ TIMEOUT = 60.0
 """Default for the seconds that a server may take for a whole answer."""
 THINKING_TOKENS = 4096
 """Maximum tokens of reasoning before an answer."""
+LEAST_TOKENS = 16
+"""Every reply may have so many tokens, because some servers refuse a lower limit."""
 OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
 """Options that are omitted if a server refuses them."""
 WORDS = {"response_format": "response_format|json_schema", "logprobs": r"(?:top_)?logprobs"}
@@ -70,9 +73,14 @@ REFUSALS: Mapping[int | str, tuple[str, ...]] = {
     **dict.fromkeys((401, 403), ("{where} refused the key. Check OPENAI_API_KEY.",)),
     402: ("{where} reports that the key has no credit left ({message}). Add credit.",),
     404: (
-        "{where} does not know the model '{model}', or is not the address of an API. Use another "
-        "model, or another server.",
+        "{where} does not know the model '{model}', or is not the address of an API{v1}. Use "
+        "another model, or another server.",
         *("llms", "llm_url"),
+    ),
+    "page": (
+        "{where} answered with a web page{title} (status {status}): a gateway, a firewall or a "
+        "login is in front of the API. Check the address and the network.",
+        "llm_url",
     ),
     413: (
         "the question is too large for {where} (status 413). Use smaller images.",
@@ -139,7 +147,8 @@ class OpenAIChat(ChatModel):
         reply. Few servers continue such a start."""
         name = _THINKS.match(model)
         self._thinks = bool(name)
-        self._warned = False
+        self._warned: set[str] = set()
+        self.least_tokens = LEAST_TOKENS
         self._refused = {"max_tokens"} if name and name["openai"] else set[str]()
 
     @cached_property
@@ -170,8 +179,9 @@ class OpenAIChat(ChatModel):
         """See :class:`admire.llm.ChatModel`.
 
         Options that the model refuses, such as a temperature, are omitted from then on. If it
-        refuses a schema, the question ends with that schema as text. If a model uses up its reply
-        by thinking, it is asked once more with :data:`THINKING_TOKENS` added, and gets them from
+        refuses a schema, the question ends with that schema as text. If a filter withholds the
+        reply, or the model writes it in another form, it is empty. If a model uses up its reply by
+        thinking, it is asked once more with :data:`THINKING_TOKENS` added, and gets them from
         then on; the tokens of the first reply are not counted.
 
         Servers that support ``prompt_logprobs``, such as vLLM, rate a target; the reply of others
@@ -189,17 +199,16 @@ class OpenAIChat(ChatModel):
                 self._thinks = True
                 answer = self._complete(question)
                 reply = read_reply(answer, time.perf_counter() - started)
-            if not reply.text and message_text(answer).strip() and not self._warned:
-                self._warned = True
-                log.warning(
-                    "%s: a reply begins with thoughts that do not end. Such replies are skipped. "
-                    "Turn thinking off on the server, or let its parser remove thoughts.",
-                    self.name,
-                )
+            if not reply.text and (why_none := why_empty(answer)):
+                self._warn(why_none)
             return reply
         except openai.OpenAIError as error:
+            if why_none := _unanswered(error):
+                return self._warn(why_none)
             raise self.explained(error, question) from error
         except Withheld as why:
+            if _FILTERED.search(str(why)):
+                return self._warn(f"was withheld by a filter ({why})")
             reason = f"{where} {self._redact(why)[:300]}. Try again later, or use another model."
             raise ServerError(f"{self.name}: {reason}", "llms") from why
         except NoReply as why:
@@ -207,6 +216,15 @@ class OpenAIChat(ChatModel):
                 f"{self.name}: the answer has no message, but {self._redact(why)[:200]}. Is "
                 f"{where} the address of an OpenAI-compatible API? (It often ends in /v1.)"
             ) from why
+
+    def _warn(self, why: str) -> Reply:
+        """Say why a reply is empty, once for each reason, and return such a reply."""
+        if (reason := why.partition("(")[0]) not in self._warned:
+            self._warned.add(reason)
+            hint = " Turn thinking off on the server, or let its parser remove thoughts."
+            why = f"{self._redact(Exception(why))[:300]}. Such replies are skipped."
+            log.warning("%s: a reply %s%s", self.name, why, hint if "thoughts" in reason else "")
+        return Reply("")
 
     def request(self, question: Question) -> dict[str, Any]:
         """Return the body of a request to ``/chat/completions``.
@@ -253,7 +271,8 @@ class OpenAIChat(ChatModel):
         if question.target:
             return 1
         thinks = self._thinks or "max_tokens" in self._refused
-        return question.max_tokens + (THINKING_TOKENS if thinks else 0)
+        most = max(question.max_tokens, self.least_tokens)
+        return most + (THINKING_TOKENS if thinks else 0)
 
     def _complete(self, question: Question) -> Any:
         while True:
@@ -271,8 +290,10 @@ class OpenAIChat(ChatModel):
                     found = {o: re.search(rf"\b(?:{word})\b", message) for o, word in words.items()}
                     places = {option: match.start() for option, match in found.items() if match}
                     refused = sorted(places, key=places.__getitem__)
+                    if not refused and _SCHEMA.search(message):
+                        refused = ["response_format"]
                 options = [option for option in refused if option in sent]
-                if not options:
+                if not options or _unanswered(error):
                     raise
                 self._refused.add(options[0])
 
@@ -284,6 +305,8 @@ class OpenAIChat(ChatModel):
             return self._refusal(error, message, question.images)
         if isinstance(error, openai.APITimeoutError):
             reason = f"did not answer within {self._timeout:g} s{_retried(error)}. Is it busy?"
+        elif isinstance(error.__cause__, BrokenOff):
+            reason = f"breaks its replies off{_retried(error)} ({self._redact(error.__cause__)})."
         elif isinstance(error.__cause__, httpx2.DecodingError):
             reason = f"returned an answer that cannot be decompressed ({_cause(error)})."
         elif isinstance(error, openai.APIConnectionError):
@@ -299,6 +322,7 @@ class OpenAIChat(ChatModel):
     ) -> UserError:
         """Return the error of an answer whose status is not success; see :data:`REFUSALS`."""
         why: int | str = min(error.status_code, 500)
+        page = error.response.text
         if _CONTEXT.search(message):
             why = "too long"
         elif images and _BLIND.search(message):
@@ -307,12 +331,20 @@ class OpenAIChat(ChatModel):
             why = "images"
         elif "insufficient_quota" in (error.code, error.type):
             why = 402
+        elif why in (404, 405):
+            why = 404
+        elif why in range(400, 413) and re.match(r"\s*<(?:!doctype|html|head)\b", page, re.I):
+            why = "page"
+        title = re.search(r"<title>([^<]{1,80})", self._redact(Exception(page)), re.I)
+        where = self.address.shown
         reason, *settings = REFUSALS.get(why, REFUSALS["other"])
         reason = reason.format(
-            where=self.address.shown,
+            where=where,
+            v1="" if re.search(r"/v\d", where) else f" (that may be {where}/v1)",
             model=self.model,
             message=message,
             status=error.status_code,
+            title=f" '{title[1].strip()}'" if title else "",
             again=_retried(error),
             paths=", ".join(str(image.path) for image in images),
         )
@@ -336,12 +368,33 @@ _THINKS = re.compile(
 """Names of models that reason first. Others are detected by what they refuse, or by a reply that
 thoughts use up."""
 _CONTEXT = re.compile(r"(?i)context[ _](?:length|size|window)|maximum context|too many tokens")
+_SCHEMA = re.compile(r"(?i)schema|grammar|structured.?output|json.?(?:mode|object)|guided")
 _BLIND = re.compile(
     r"mmproj|not (?:a )?(?:multimodal|vision)|"
     r"(?:image|vision|multimodal)[\w ]*\b(?:not|n['’]t) (?:\w+ )?support|"
     r"(?:not|n['’]t) support[\w ]*\b(?:image|vision)",
     re.IGNORECASE,
 )
+
+_FILTERED = re.compile(
+    r"content.?(?:filter|management|policy|exists risk)|responsible.?ai|data.?inspection|"
+    r"inappropriate content|moderation|guardrail|\bflagged\b|\bsafety\b",
+    re.IGNORECASE,
+)
+"""What servers say of questions that their filters refuse: Azure, OpenAI, DeepSeek, Qwen, …"""
+
+
+def _unanswered(error: openai.OpenAIError) -> str:
+    """Return why a reply is empty: a filter refused the question, or Groq's model failed to write
+    JSON. Empty for other errors."""
+    if not isinstance(error, openai.APIStatusError) or error.status_code not in (400, 403, 422):
+        return ""
+    body = error.body if isinstance(error.body, Mapping) else {}
+    if "failed_generation" in str(body):
+        return "was not written in the form that was asked for"
+    # Not all of the body: it may repeat the question.
+    said = map(str, (error.code, error.type, body.get("message"), body.get("detail")))
+    return next((f"was withheld by a filter ({t})" for t in said if _FILTERED.search(t)), "")
 
 
 def _retried(error: openai.OpenAIError) -> str:

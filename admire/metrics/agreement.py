@@ -61,13 +61,13 @@ def describe_shared(names: Sequence[object], items: Sequence[Iterable[Hashable]]
 
 def shared_places(
     runs: Sequence[Sequence[Prediction]], names: Sequence[object]
-) -> list[tuple[int, int]]:
-    """Return where in two runs the items are that both have.
+) -> list[tuple[int, ...]]:
+    """Return where in each run the items are that all of them have.
 
-    If either lacks items of the other, a warning says so.
+    If one lacks items of another, a warning says so.
 
     Args:
-        runs: the predictions of both.
+        runs: the predictions of each.
         names: what messages call them.
 
     Raises:
@@ -87,14 +87,13 @@ def shared_places(
             for row in predictions
         ]
         by_item.append({key: place for place, key in enumerate(item_keys(items))})
-    first, second = by_item
-    note = describe_shared(names, [first, second])
-    pairs = [(first[key], second[key]) for key in first if key in second]
-    if not pairs:
+    note = describe_shared(names, by_item)
+    shared = [key for key in by_item[0] if all(key in places for places in by_item)]
+    if not shared:
         raise UserError(f"{note} Name runs of the same items.")
     if note:
         log.warning("%s", note)
-    return pairs
+    return [tuple(places[key] for places in by_item) for key in shared]
 
 
 def order_agreement(

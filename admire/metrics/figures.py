@@ -143,6 +143,31 @@ def paired_difference(
     return summarise(difference, columns=both, seed=seed, shares=())
 
 
+def tied_figures(scored: pd.DataFrame) -> pd.DataFrame:
+    """Return which part of each mean rests on items with a tie at the top, decided by file names.
+
+    Returns:
+        ``metric``, ``tied`` (how many items have a tie), ``n``, ``part`` and ``mean``. No rows if
+        none has, or where that is not known, as of another system's submission.
+    """
+    values = scored[item_metrics(scored)]
+    ties = values[scored["tied_first"].eq(True)] if "tied_first" in scored else values.iloc[:0]
+    n = values.notna().sum()
+    parts = {"tied": ties.notna().sum(), "n": n, "part": ties.sum() / n, "mean": values.mean()}
+    table = pd.DataFrame(parts).rename_axis("metric").reset_index()
+    return table if len(ties) else table.iloc[:0]
+
+
+def describe_ties(scored: pd.DataFrame) -> str:
+    """Say what :func:`tied_figures` has, for every place that shows figures; empty for no ties."""
+    table = tied_figures(scored)
+    if table.empty:
+        return ""
+    parts = [f"{row.part:.3f} of {row.metric} {row.mean:.3f}" for row in table.itertuples()]
+    many = f"{table['tied'].max()} of {table['n'].max()} items have a tie at the top"
+    return f"{many}, decided by the names of files. On these rest {', '.join(parts)}."
+
+
 def figure_text(mean: float, low: float, high: float, *, signed: bool = False) -> str:
     """Write a figure with its interval: ``0.543 [0.414, 0.671]``.
 

@@ -40,7 +40,7 @@ def score_items(
     figures are ``item_accuracy`` and ``sense_accuracy``, each 1 or 0; the latter is left out if the
     submission has no senses, or the gold lacks some. For V-WSD they are ``top1`` and ``mrr``.
     Predictions of a run that predicts senses add ``predicted_type``, ``probability_idiomatic``
-    (NaN if no vote could be read) and ``unsure``.
+    (NaN if no vote could be read) and ``unsure``; those of a run with ties ``tied_first``.
 
     Args:
         names: further metrics, each with a column.
@@ -137,6 +137,8 @@ def describe_coverage(scored: int, items: int) -> str:
 
 def drop_missing_senses(scored: pd.DataFrame, predicted: bool) -> pd.DataFrame:
     """Drop ``sense_accuracy`` if gold or predictions lack senses, and the run's empty columns."""
+    if not scored["tied_first"].any():
+        del scored["tied_first"]
     if "sense_accuracy" in scored and not (predicted and scored["sentence_type"].notna().all()):
         del scored["sense_accuracy"]
     if scored["probability_idiomatic"].isna().all() and not scored["unsure"].any():
@@ -170,6 +172,7 @@ def score_item(
         "predicted_type": prediction.sentence_type,
         "probability_idiomatic": math.nan if p is None else p,
         "unsure": prediction.unsure,
+        "tied_first": prediction.tied_first,
     }
 
 

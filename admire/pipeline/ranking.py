@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
@@ -23,7 +24,7 @@ from admire.core.schema import STRICT, UNLESS_EMPTY, UNLESS_NONE
 from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.overlap import Kind
 from admire.data.submission import Prediction
-from admire.metrics.figures import summarise
+from admire.metrics.figures import describe_ties, summarise
 from admire.metrics.item_figures import drop_missing_senses, score_item
 from admire.metrics.metrics import confidence, open_metrics
 from admire.rankers.judgement import Judgement, Part
@@ -33,6 +34,8 @@ from admire.senses.sense import likelier, majority, mean_probability
 
 if TYPE_CHECKING:
     import pandas as pd
+
+log = logging.getLogger("admire")
 
 BLOCK = 512
 """How many items are ranked and written at a time."""
@@ -181,6 +184,7 @@ class Row(BaseModel):
             self.probability_idiomatic,
             self.unsure,
             self.language,
+            tied_first=self.order[0] in self.tied,
         )
 
 
@@ -383,14 +387,16 @@ class Run:
 
 OF_ITEM = (
     *("compound", "sentence", "sentence_type", "language"),
-    *("predicted_type", "probability_idiomatic", "unsure", "seen"),
+    *("predicted_type", "probability_idiomatic", "unsure", "tied_first", "seen"),
 )
 """The columns of :meth:`RunScores.table` that are not figures."""
 
 
 def run_figures(scored: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
-    """Summarise scored items; mark the figures if the sense came from the gold."""
+    """Summarise scored items; mark the figures if the sense came from the gold; warn of ties."""
     table = summarise(scored)
+    if note := describe_ties(scored):
+        log.warning("%s", note)
     return table.assign(gold_sense=True) if used_gold_sense(record) else table
 
 

@@ -16,7 +16,7 @@ from admire.core.machine import installed_version
 from admire.core.storage import open_file
 from admire.data.compounds import find_compound
 from admire.data.languages import language_name
-from admire.data.reader import data_parts, full_name
+from admire.data.sources import data_parts, full_name
 from admire.senses.detector import list_languages
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from admire.core.registry import register
 from admire.core.schema import read_as
 from admire.core.storage import replace_folder
 from admire.data.items import Item
-from admire.data.reader import split_name
+from admire.data.sources import split_name
 from admire.data.submission import add_orders, add_predictions
 from admire.pipeline.ranking import Ranking, Row, Run, blocks
 from admire.pipeline.record import VERSION
@@ -89,7 +89,7 @@ def write_blocks(
 ) -> list[Path]:
     """Write a run folder like :func:`write_run`, from rankings that come block by block.
 
-    ``record`` is called after the last block.
+    ``record`` is called after the last block; its ``items`` are those that came.
     """
     columns: list[str] = []
     widths: set[int] = set()
@@ -123,7 +123,7 @@ def write_blocks(
         if len(widths) > 1:
             _widen(part / SCORES, columns)
         with _create(part / RECORD) as file:
-            json.dump(record(), file, indent=2)
+            json.dump({**record(), "items": done}, file, indent=2)
     return [folder / name for name in submissions.values()]
 
 
@@ -142,11 +142,13 @@ def _widen(path: Path, columns: Sequence[str]) -> None:
 
 
 def read_rows(folder: Path) -> Iterator[Row]:
-    """Read the rows of a run folder's items.jsonl; :func:`read_record` checks their version."""
-    path = folder / ITEMS
+    """Read the rows of a run folder's items.jsonl, which must be as many as run.json says."""
+    path, items, number = folder / ITEMS, read_record(folder)["items"], 0
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
             yield read_as(Row, line, f"{path}, row {number}")
+    if number != items:
+        raise _damaged(path, f"it has {number} of the {items} items that {RECORD} counts")
 
 
 class Source(BaseModel, strict=True):
@@ -160,6 +162,7 @@ class Made(BaseModel, strict=True):
     """What is checked of the run.json of a run that is not fused."""
 
     source: Source | None
+    items: int
     settings: Settings
     models: dict[str, Any]
     saw: list[str]
@@ -169,6 +172,7 @@ class Fused(BaseModel, strict=True):
     """What is checked of the run.json of a fused run."""
 
     source: Source | None
+    items: int
     fusion: Fusion
     fused: list[dict[str, Any]]
 

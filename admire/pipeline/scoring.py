@@ -18,7 +18,7 @@ from admire.core.errors import UserError
 from admire.data.items import Item, SenseLabel, item_keys
 from admire.data.reader import Data, take_items
 from admire.data.submission import Prediction, read_submission
-from admire.metrics.figures import paired_difference, summarise
+from admire.metrics.figures import describe_ties, paired_difference, summarise
 from admire.metrics.item_figures import drop_missing_senses, score_item, score_items
 from admire.metrics.leakage import Leaks, describe_leaks, merge_leaks
 from admire.metrics.metrics import open_metrics
@@ -157,6 +157,8 @@ def compare_runs(runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = (
             )
             for language, pairs in by_language.items()
         }
+        if ties := describe_ties(pd.concat(scored.values())):
+            log.warning("%s: %s", name, ties)
         for language, table in scored.items():
             pair = shared_items([first[language], table]) if language in first else []
             figures = summarise(table)

@@ -18,7 +18,7 @@ from admire.core.schema import read_as
 from admire.core.storage import open_file, suffix_of
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
-from admire.data.rows import SenseCell, parse_order
+from admire.data.schema import Definition, SenseCell, parse_order
 from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, clean_gloss
 from admire.senses.recording import Known, Recording, describe_uses
 from admire.senses.sense import Sense, likelier, majority
@@ -32,7 +32,7 @@ class _Row(BaseModel, str_strip_whitespace=True):
     compound: Annotated[str, Limit("compound")]
     sentence: Annotated[str, Limit("sentence")] = ""
     sense: SenseCell = None
-    meaning: Annotated[str, Limit("definition")] = ""
+    meaning: Definition = ""
     scene: Annotated[str, Limit("scene")] = ""
     votes_idiomatic: Annotated[int, Field(ge=0)] | None = None
     votes_literal: Annotated[int, Field(ge=0)] | None = None

@@ -15,7 +15,7 @@ from admire.core.schema import Text, read_as
 from admire.core.storage import write_whole
 from admire.data.items import Item
 from admire.data.limits import Limit
-from admire.data.rows import SenseCell, language_cell
+from admire.data.schema import SenseCell, language_cell
 from admire.senses.sense import By, Sense
 
 LanguageTag = Annotated[Text, AfterValidator(language_cell), Limit("language")]

@@ -200,7 +200,8 @@ def join_runs(runs: Sequence[Path], metrics: Sequence[str] = ()) -> Result:
     figures = [summarise(table)]
     if len(set(languages)) > 1:
         figures.append(summarise_languages(table, languages))
-    items = table[["sentence_type", *item_metrics(table)]]
+    known = [name for name in ("sentence_type", "tied_first") if name in table]
+    items = table[[*known, *item_metrics(table)]]
     items = items.assign(compound=compounds, sentence=sentences)
     records: list[Any] = [made.to_dict("records") for made in (pd.concat(figures), items)]
     return Result(records[0], items=records[1])

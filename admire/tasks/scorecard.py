@@ -63,30 +63,30 @@ class Scorecard:
 
 @dataclass(frozen=True)
 class Scorecards(Result):
-    """One scorecard, or two with the paired difference, second minus first.
+    """Scorecards; the others are compared with the first.
 
     Attributes:
         figures: of each submission, by its path.
         cards: none without gold.
-        agreement: of two, see :func:`admire.metrics.agreement.order_agreement`.
+        differences: the paired differences of the others from the first, by their names: ``second
+            minus first`` of two, else ``PATH minus PATH``; none without gold.
+        agreements: by the same names, see :func:`admire.metrics.agreement.order_agreement`.
         gold: as people's judgements corrected it; None without judgements.
     """
 
     cards: Sequence[Scorecard] = ()
-    difference: pd.DataFrame | None = None
-    agreement: pd.DataFrame | None = None
+    differences: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    agreements: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     gold: CorrectedGold | None = None
 
 
 def score_submissions(paths: Sequence[Path], settings: ScoreSettings) -> Scorecards:
-    """Score one submission or run, or two; for two without gold, only compare their orders."""
+    """Score submissions or runs; of several without gold, only compare the orders."""
     from admire.metrics.agreement import order_agreement, shared_places
     from admire.metrics.figures import paired_difference, with_ndcg
     from admire.metrics.judgements import correct_gold
     from admire.metrics.published import describe_misfit
 
-    if len(paths) > 2:
-        raise UserError("Give one submission, or two to compare.")
     gold, published, seed = settings.gold, settings.published, settings.seed
     items, predictions, records = _read(paths, gold, published)
     if published and (note := describe_misfit(published, items)):
@@ -97,10 +97,16 @@ def score_submissions(paths: Sequence[Path], settings: ScoreSettings) -> Scoreca
         corrected = correct_gold(items, settings.judgements, gold or paths[0])
         log.info("%s: %s", settings.judgements, corrected)
         items, before = corrected.items, items
-    if len(paths) == 2 and not gold and not any(item.best for item in items):
+    names = [f"{path} minus {paths[0]}" for path in paths[1:]]
+    names = ["second minus first"] if len(names) == 1 else names
+
+    def agreements(rows: Sequence[Sequence[Prediction]]) -> dict[str, pd.DataFrame]:
+        tables = (order_agreement(rows[0], other, seed=seed) for other in rows[1:])
+        return dict(zip(names, tables, strict=True))
+
+    if names and not gold and not any(item.best for item in items):
         log.info("The runs have no gold, so they are not scored. Give it with --gold.")
-        agreement = order_agreement(*predictions, seed=seed)
-        return Scorecards([], agreement=agreement, gold=corrected)
+        return Scorecards([], agreements=agreements(predictions), gold=corrected)
     cards = []
     for path, rows, record in zip(paths, predictions, records, strict=True):
         card = _scorecard(path, rows, record, items, before, settings)
@@ -112,20 +118,23 @@ def score_submissions(paths: Sequence[Path], settings: ScoreSettings) -> Scoreca
         cards.append(card)
     figures = [{"submission": str(c.path)} | row for c in cards for row in as_rows(c.all_figures)]
     scorecards = Scorecards(figures, cards=cards, gold=corrected)
-    if len(cards) == 1:
+    if not names:
         return scorecards
-    difference = with_ndcg(paired_difference(cards[0].scored, cards[1].scored, seed=seed))
-    shared = _at(predictions, shared_places(predictions, paths))
-    agreement = order_agreement(*shared, seed=seed)
-    return replace(scorecards, difference=difference, agreement=agreement)
+    first, *others = (card.scored for card in cards)
+    tables = (with_ndcg(paired_difference(first, other, seed=seed)) for other in others)
+    return replace(
+        scorecards,
+        differences=dict(zip(names, tables, strict=True)),
+        agreements=agreements(_at(predictions, shared_places(predictions, paths))),
+    )
 
 
 def _read(
     paths: Sequence[Path], gold: Path | None, published: PublishedSet | None
 ) -> tuple[Sequence[Item], Sequence[Sequence[Prediction]], Sequence[dict[str, Any]]]:
-    """Read the gold's items (of two submissions none), and the predictions and their records.
+    """Read the gold's items (of several submissions none), the predictions and their records.
 
-    Of two without ``gold`` all are of the items that both have.
+    Of several without ``gold`` all are of the items that each has.
     """
     from admire.data.reader import iter_items
     from admire.data.rows import RowReader
@@ -133,7 +142,7 @@ def _read(
     from admire.pipeline.run_folder import read_rows
     from admire.pipeline.scoring import check_own_gold, read_predictions
 
-    compares = len(paths) == 2 and not gold
+    compares = len(paths) > 1 and not gold
     if gold:
         items = list(iter_items(gold, rows=RowReader(whole=False)))
     elif compares and not paths[0].is_dir() and not published:
@@ -145,16 +154,16 @@ def _read(
     if compares:
         places = shared_places(predictions, paths)
         predictions = _at(predictions, places)
-        items = [items[place] for place, _ in places] if items else []
+        items = [items[place] for place, *_ in places] if items else []
     return items, predictions, records
 
 
 def _at(
-    predictions: Sequence[Sequence[Prediction]], places: Sequence[tuple[int, int]]
-) -> tuple[list[Prediction], list[Prediction]]:
-    """Return two runs' predictions at pairs of indices."""
-    first, second = predictions
-    return [first[place] for place, _ in places], [second[place] for _, place in places]
+    predictions: Sequence[Sequence[Prediction]], places: Sequence[tuple[int, ...]]
+) -> list[list[Prediction]]:
+    """Return the predictions of each run at its indices."""
+    columns = zip(*places, strict=True)
+    return [[run[k] for k in column] for run, column in zip(predictions, columns, strict=True)]
 
 
 def _scorecard(
@@ -265,7 +274,7 @@ class ScoreSettings:
 
 @register("task", "score")
 class Score(Task):
-    """Scores a submission or a run folder, or two, which are also compared."""
+    """Scores submissions or run folders; several are also compared with the first."""
 
     settings: ClassVar[Sequence[Any]] = (ScoreSettings,)
 

@@ -57,6 +57,8 @@ class Task(ABC):
         uses: settings of ``run`` that use it, with its path in place of ``{}``.
         variants: settings of ``train`` with variants of the data, which can be left out.
         takes: what of a recipe's data ``run`` gets: a file, all of a set, or the whole folder.
+        splits, parts: folders of a benchmark, all of which a training reads, and the names of the
+            files in each.
         written: what ``run`` writes in a recipe's folder, with the file's number in place of
             ``{}``; empty if nothing need be written.
     """
@@ -66,6 +68,8 @@ class Task(ABC):
     uses: ClassVar[Mapping[str, str]] = {"encoder": "sbert:{}"}
     variants: ClassVar[Sequence[str]] = ()
     takes: ClassVar[Literal["file", "files", "benchmark"]] = "file"
+    splits: ClassVar[Sequence[str]] = ()
+    parts: ClassVar[Sequence[str]] = ()
     written: ClassVar[str] = ""
 
     @abstractmethod

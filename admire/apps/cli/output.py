@@ -58,7 +58,7 @@ def show_run(
         json: print the run's path, files and figures as JSON instead.
         data: the ranked data, for the page.
     """
-    from admire.metrics.figures import summarise
+    from admire.metrics.figures import summarise, tied_figures
     from admire.pipeline.scoring import abstained_below, summarise_run, warn_if_runs_leaked
 
     summary = summarise_run(out, SHOWN)
@@ -81,6 +81,7 @@ def show_run(
                 "scored": count,
                 "unsure": None if below is None else summary.unsure,
                 "tied": summary.tied,
+                "ties": () if scored is None else tied_figures(scored),
                 "submissions": [str(path) for path in submissions],
                 "report": str(out / REPORT) if report else None,
                 "figures": figures,
@@ -125,11 +126,21 @@ def _print_run(
     for table, title in ((senses, "Senses"), (figures, name)):
         if table is not None:
             print_figures(table, title)
+    if scored is not None:
+        print_ties(scored)
     if scored is not None and len(scored) < items:
         print(describe_coverage(len(scored), items))
     if below is not None:
         sure = None if scored is None else summarise_sure(scored)
         print_unsure(summary.unsure, items, below, sure)
+
+
+def print_ties(scored: pd.DataFrame) -> None:
+    """Print how far figures rest on ties; nothing without any."""
+    from admire.metrics.figures import describe_ties
+
+    if note := describe_ties(scored):
+        print(textwrap.fill(note, _console().width))
 
 
 def print_unsure(unsure: int, items: int, below: float, sure: pd.DataFrame | None) -> None:

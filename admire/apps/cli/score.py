@@ -14,8 +14,10 @@ from admire.apps.cli.output import (
     print_figures,
     print_json,
     print_rows,
+    print_ties,
     print_unsure,
 )
+from admire.apps.cli.paper_tables import Form, Format, print_table
 from admire.tasks.scorecard import Score, Scorecards
 
 if TYPE_CHECKING:
@@ -26,7 +28,12 @@ log = logging.getLogger("admire")
 
 @opt.with_settings("score", *Score.settings)
 def score(
-    submissions: list[Path], /, *, options: opt.Options = None, json: opt.Json = False
+    submissions: list[Path],
+    /,
+    *,
+    format: Format = None,
+    options: opt.Options = None,
+    json: opt.Json = False,
 ) -> None:
     """Score submissions: top-1, DCG, NDCG and both correlations, with 95 % intervals.
 
@@ -38,18 +45,20 @@ def score(
     the error rate on the items with the highest confidence.
 
     Args:
-        submissions: One submission or run folder, or two to compare by their paired difference and
-            the agreement of their orders, which needs no gold.
+        submissions: Submission or run folder. Several are compared with the first, by their paired
+            differences and by the agreement of their orders, which needs no gold.
 
     Examples:
         admire score runs/my_set
-        admire score runs/a runs/b --gold dev.tsv
+        admire score runs/a runs/b runs/c --gold dev.tsv --format latex
     """
     from admire.pipeline.scoring import warn_if_runs_leaked
 
     scores = Score().run(submissions, options or {})
     if json:
         print_json(scores_as_json(scores))
+    elif format:
+        print_for_paper(scores, format)
     else:
         print_scores(scores)
         if len(submissions) == 1:
@@ -62,24 +71,29 @@ def score(
 def scores_as_json(scores: Scorecards) -> dict[str, Any]:
     """Return scorecards as JSON: tables of figures, ``languages``, ``reliability``, ``published``.
 
-    All are by submission. For two submissions there is also the ``agreement``.
+    All are by submission. For two submissions there is also the ``agreement``, for more of each
+    with the first; and ``ties`` where any item has one at the top.
     """
+    from admire.metrics.figures import tied_figures
+
     cards = {str(card.path): card for card in scores.cards}
-    tables = {name: card.figures for name, card in cards.items()}
-    if scores.difference is not None:
-        tables["second minus first"] = scores.difference
+    tables = {name: card.figures for name, card in cards.items()} | dict(scores.differences)
+    ties = {name: tied_figures(card.scored) for name, card in cards.items()}
+    one = len(scores.agreements) == 1
     objects: dict[str, dict[str, Any]] = {
         "languages": {name: c.languages for name, c in cards.items() if c.languages is not None},
         "reliability": {name: card.senses for name, card in cards.items() if card.senses},
         "judgements": {},
         "published": {name: card.boards for name, card in cards.items() if card.boards},
+        "ties": {name: table for name, table in ties.items() if not table.empty},
     }
     if scores.gold:
         before = {name: c.uncorrected for name, c in cards.items() if c.uncorrected is not None}
         counts = {key: getattr(scores.gold, key) for key in ("judged", "senses", "bests")}
         objects["judgements"] = counts | {"before": before}
     present = {key: value for key, value in objects.items() if value}
-    return tables | ({} if scores.agreement is None else {"agreement": scores.agreement}) | present
+    agreement = next(iter(scores.agreements.values())) if one else scores.agreements
+    return tables | ({"agreement": agreement} if scores.agreements else {}) | present
 
 
 def print_scores(scores: Scorecards) -> None:
@@ -90,10 +104,12 @@ def print_scores(scores: Scorecards) -> None:
     gold = ", by the corrected gold" if scores.gold else ""
     for card in scores.cards:
         print_figures(card.figures, f"{card.path}{gold}")
-    if scores.difference is not None:
-        print_figures(scores.difference, f"second minus first{gold}")
-    if scores.agreement is not None:
-        print_figures(scores.agreement, "Agreement, without gold")
+        print_ties(card.scored)
+    for name, table in scores.differences.items():
+        print_figures(table, f"{name}{gold}")
+    for name, table in scores.agreements.items():
+        pair = f" of {name.replace(' minus ', ' and ')}" * (len(scores.agreements) > 1)
+        print_figures(table, f"Agreement{pair}, without gold")
     for card in scores.cards:
         if card.languages is not None:
             print_figures(card.languages, f"By language, {card.path}")
@@ -103,6 +119,36 @@ def print_scores(scores: Scorecards) -> None:
     for card in scores.cards:
         for board in card.boards:
             _print_board(board, card.all_figures, str(card.path))
+
+
+def print_for_paper(scores: Scorecards, form: Form) -> None:
+    """Print the figures of all submissions in one table, and their differences in another."""
+    import pandas as pd
+
+    from admire.metrics.figures import INTERVALS, describe_ties, wide_figures
+
+    first, *others = scores.record["submissions"]
+    ties = {str(card.path): describe_ties(card.scored) for card in scores.cards}
+    figures = {str(card.path): card.all_figures for card in scores.cards}
+    notes = [f"{name}: {note}" for name, note in ties.items() if note]
+    notes += [f"Gold is corrected: {scores.gold}"] * bool(scores.gold)
+    paired = "by bootstrap over the items; none for fewer than 3 items or where all are alike"
+    for title, tables, how, more in (
+        ("Figures", figures, INTERVALS, notes),
+        (f"Mean differences from {first}, item by item,", scores.differences, paired, []),
+        (f"Agreement with {first}", scores.agreements, INTERVALS, []),
+    ):
+        rows = zip(figures if tables is figures else others, tables.values(), strict=False)
+        every = [table.assign(run=name) for name, table in rows]
+        if every:
+            table, signed = pd.concat(every), tables is scores.differences
+            wide = wide_figures(table, ["run", "group", "n"], signed=signed).reset_index()
+            said = [
+                f"{title} on {table['n'].max()} items. In brackets: 95 % intervals {how} "
+                f"(10,000 resamples, seed {scores.record['seed']}).",
+                *more,
+            ]
+            print_table(wide, " ".join(said), form)
 
 
 def _print_senses(senses: Mapping[str, Any], items: int, name: str) -> None:

@@ -90,7 +90,7 @@ def detect(
         (row["language"], row["n"], *(figure_cell(row, name) for name in FIGURES))
         for row in result.figures
     ]
-    print_rows(("Language", "n", "Macro F1", "Accuracy"), rows, str(data))
+    print_rows(("Language", "n", "Macro F1", "F1 of averages", "Accuracy"), rows, str(data))
 
 
 @opt.with_settings("train detector", DetectorTraining, DetectorData, opt.CONFIG_FILE)

@@ -71,8 +71,8 @@ def check(
     """
     from admire.data.check import SetCounts, check_set
     from admire.data.image_files import check_image
-    from admire.data.reader import data_files
     from admire.data.rows import RowReader
+    from admire.data.sources import data_files
     from admire.encoders import open_encoder
     from admire.rankers import RunEncoder, RunEncoders
 

@@ -12,6 +12,7 @@ from cyclopts import Parameter, Token
 
 from admire.apps.cli import options as opt
 from admire.apps.cli.output import print_account, print_forecasts, print_json, print_rows
+from admire.apps.cli.paper_tables import Format, print_table
 from admire.apps.cli.parameters import convert
 from admire.core import registry
 from admire.core.choices import not_among
@@ -72,6 +73,7 @@ def reproduce(
     stand_in: bool = False,
     trust_remote_code: bool = False,
     dry_run: opt.DryRun = False,
+    format: Format = None,
     json: opt.Json = False,
 ) -> None:
     """Reproduce a table of a paper, row by row, and compare it with what was published.
@@ -93,9 +95,9 @@ def reproduce(
 
     Examples:
         admire reproduce uor-ncl:2 --data FOLDER --llm openai:gpt-6.1-sol --dry-run
-        admire reproduce admire:ablation --data shared/data/admire_en
+        admire reproduce my_table.toml --data shared/data/admire_en --format latex
     """
-    from admire.apps.reproduce.results import result_table, wide_table
+    from admire.apps.reproduce.results import paper_table, result_table, wide_table
     from admire.apps.reproduce.table import brief, forecast, list_recipes, read_jobs, run_jobs
 
     if recipe is None:
@@ -127,6 +129,8 @@ def reproduce(
     figures = result_table(table, cells)
     if json:
         print_json({"figures": figures})
+    elif format:
+        print_table(*paper_table(table, figures, [job for *_, job in jobs]), format)
     else:
         wide = map(list, wide_table(table, figures).itertuples(index=False, name=None))
         headings = ("Row", "Set", "n", *table.metrics, "Note")

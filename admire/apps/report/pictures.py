@@ -17,8 +17,9 @@ from admire.core.machine import cores, prefetch
 from admire.core.progress import show_progress
 from admire.data.image_files import check_image, read_image
 from admire.data.items import Item, keyed_items
-from admire.data.reader import data_files, iter_items
+from admire.data.reader import iter_items
 from admire.data.rows import RowReader
+from admire.data.sources import data_files
 from admire.pipeline.ranking import Ranking
 from admire.pipeline.record import is_source
 from admire.pipeline.run_folder import read_rankings

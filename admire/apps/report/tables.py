@@ -132,7 +132,7 @@ def _differences(
         if first.empty or other.empty:
             continue
         pair = shared_items([first, other])
-        if not pair[0].empty and set(pair[0]) == set(pair[1]):
+        if not pair[0].empty and {*pair[0]} ^ {*pair[1]} <= {"tied_first"}:  # if one has ties
             difference = paired_difference(*pair, columns=metrics)
             differences.append(difference.assign(run=name, bold=_excludes_zero(difference)))
     if not differences:

@@ -16,11 +16,13 @@ from admire.apps.reproduce.recipe import Recipe
 from admire.apps.reproduce.rows import Items, figures_of
 from admire.core.storage import write_whole
 from admire.metrics.agreement import shared_items
-from admire.metrics.figures import NOTHING, figure_text, paired_difference
+from admire.metrics.figures import INTERVALS, NOTHING, figure_text, paired_difference
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from admire.apps.reproduce.rows import Job
 
 TABLE, PAGE = "table.csv", "table.html"
 HEADINGS = ("Row", "Set", "n")
@@ -132,6 +134,26 @@ def wide_table(recipe: Recipe, table: pd.DataFrame) -> pd.DataFrame:
     return wide[["row", "set", "n", *recipe.metrics, "note"]]
 
 
+def paper_table(
+    recipe: Recipe, table: pd.DataFrame, jobs: Sequence[Job]
+) -> tuple[pd.DataFrame, str]:
+    """Return :func:`wide_table` as a paper has it, and the caption, with the notes on its rows."""
+    wide = wide_table(recipe, table)
+    said = {
+        "low": f"In brackets: 95 % intervals {INTERVALS} (10,000 resamples, seed 0).",
+        "deviation": "±: the deviation over the seeds.",
+        "published": "Below: the paper's figure, and ours minus the paper's.",
+        "minus_first": "Minus first: the mean difference from a set's first row, item by item.",
+    }
+    text = [f"{recipe.paper}, {recipe.table}: {recipe.title}, on n items."]
+    text += [sentence for column, sentence in said.items() if table[column].notna().any()]
+    options = [job.options for job in jobs if job.trains]
+    seeds = {own.get("seed", 0) + k for own in options for k in range(own.get("seeds", 1))}
+    text += [f"Seeds of the trainings: {', '.join(map(str, sorted(seeds)))}."] * bool(seeds)
+    notes = wide["row"] + ", " + wide["set"] + ": " + wide["note"].str.removesuffix(".") + "."
+    return wide.drop(columns="note"), " ".join([*text, *notes[wide["note"] != ""]])
+
+
 def write_results(
     recipe: Recipe, table: pd.DataFrame, folder: Path, plots: Sequence[Plot] = ()
 ) -> list[Path]:
@@ -186,11 +208,11 @@ def _losses(row: str, epochs: pd.DataFrame) -> Plot:
 
     def paint(figure: Figure) -> None:
         above, below = figure.subplots(2, 1, sharex=True)
-        lines = [
-            *above.plot(epochs["epoch"], epochs["training"], color=RUNS[0]),
-            *above.plot(epochs["epoch"], epochs["validation"], color=BAD, linestyle="dashed"),
-            *below.plot(epochs["epoch"], epochs["top1"], color=GOOD),
-        ]
+        by_epoch = epochs.set_index("epoch")
+        losses = by_epoch[["training", "validation"]]
+        losses.plot(ax=above, color=[RUNS[0], BAD], style=["-", "--"], legend=False)
+        by_epoch["top1"].plot(ax=below, color=GOOD)
+        lines = [*above.lines, *below.lines]
         for axes, label in ((above, "loss"), (below, "top-1")):
             axes.axvline(best["epoch"], color=MUTED, linewidth=0.8, linestyle="dotted")
             _plain(axes, label)

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,15 @@ import numpy as np
 
 from admire.apps.reproduce.recipe import Recipe, Row, task_of
 from admire.core import registry
+from admire.core.errors import UserError
 from admire.core.options import Option, Panel
 from admire.core.registry import Kind
 from admire.core.schema import as_tuple
 from admire.core.storage import write_whole
 from admire.data.languages import base_language, named_language
-from admire.data.reader import split_name
+from admire.data.reader import iter_items
+from admire.data.rows import RowReader
+from admire.data.sources import split_name
 from admire.llm.address import check_named_in_file
 from admire.tasks.task import Result, Task, check_entries, known_settings
 
@@ -148,6 +152,11 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
     train = [*find(group.train)] if trains else []
     if task.takes == "benchmark":
         files: list[Any] = [Path(data) if data else find(Path("a benchmark"))]
+        splits = task.splits if trains else [str(measured.get("split", "test"))]
+        if Path(data or "").is_dir() and data:
+            for split, name in product(splits, task.parts):
+                if not any(Path(data).glob(f"{split.partition('-')[0]}/{name}.json*")):
+                    lacking[""].append(f"{split}/{name}.json")
     else:
         files = [*find(group.files)]
     if task.takes == "files" and files:
@@ -188,6 +197,18 @@ def _find(value: Any, *, data: str | None, language: str | None, lacking: list[s
     if not matches:
         lacking.append(f"{value} in {language}" if language else str(value))
     return Path(f"{reader}:{matches[0]}" if reader else matches[0]) if matches else value
+
+
+def missing_pictures(job: Job) -> list[str]:
+    """Return the first picture that a row which has its data would miss."""
+    data = job.files if "image" in str(job.options.get("track")) and not job.lacking[""] else ()
+    try:
+        for path in data:  # a reader that looks at pictures refuses those that are missing
+            for _ in iter_items(path, job.measured.get("lang"), rows=RowReader(look=str)):
+                pass
+    except UserError as error:
+        return [str(error).rstrip(".")]
+    return []
 
 
 def run(

@@ -111,9 +111,12 @@ def run_jobs(
         trusts: whether code of the models' repositories may run.
         seen: is called with each result that a task made.
     """
+    import pandas as pd
+
     from admire.apps.reproduce import results, rows
     from admire.apps.reproduce.stand_ins import missing_models
     from admire.core.storage import check_place, only_writer
+    from admire.metrics.figures import describe_ties
 
     cells: list[Cell] = []
     firsts: dict[str, rows.Items] = {}
@@ -142,6 +145,8 @@ def run_jobs(
                 first = firsts.setdefault(place, items)
                 if first and items and first is not items:
                     cell.minus_first = results.minus_first(first, items, job.metrics)
+                ties = describe_ties(pd.DataFrame(items))
+                cell.note = "; ".join(filter(None, (cell.note, ties)))
                 if not cell.figures:
                     cell.note = f"{cell.note}; no gold, so no figures".removeprefix("; ")
             except UserError as error:
@@ -162,7 +167,7 @@ def _slug(name: str) -> str:
 def list_recipes(data: str | None) -> list[dict[str, Any]]:
     """Return each recipe with what its rows need, and how many of them have it here."""
     from admire.apps.reproduce.recipe import read_recipe, recipe_names
-    from admire.apps.reproduce.rows import prepare
+    from admire.apps.reproduce.rows import missing_pictures, prepare
     from admire.apps.reproduce.stand_ins import missing_models
 
     lists: list[dict[str, Any]] = []
@@ -170,9 +175,13 @@ def list_recipes(data: str | None) -> list[dict[str, Any]]:
         recipe = read_recipe(name)
         rows: list[list[str]] = []
         for row in (row for row in recipe.rows if row.run):
-            jobs = [prepare(recipe, row, place, data, name) for place in recipe.sets_of(row)]
+            try:
+                jobs = [prepare(recipe, row, place, data, name) for place in recipe.sets_of(row)]
+            except UserError as error:  # a key would go to the server that the recipe names
+                rows.append([str(error)])
+                continue
             lacking = ([*job.lacking.values(), missing_models(job).values()] for job in jobs)
-            rows.append([*chain(*chain(*lacking))])
+            rows.append([*chain(*chain(*lacking)), *chain(*map(missing_pictures, jobs))])
         lists.append(
             {
                 "recipe": name,

@@ -108,6 +108,7 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
     """Read ``<split>/queries.json`` and ``<split>/indexes.json`` of a benchmark, or ``.jsonl``.
 
     Args:
+        split: see :data:`SplitName`.
         source: a folder, or a dataset on the hub (``Intellexus/IdioLink``), which needs the extra
             ``clip``.
         usages: usages of the documents to keep, the paper's compositions; empty keeps all.
@@ -117,10 +118,11 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
         UserError: a file is missing or damaged; the message names file, row and column. Or nothing
             is left of the split.
     """
-    queries, documents = (
-        [p for p in read_passages(_file(source, split, name)) if p.is_gold or not gold]
-        for name in ("queries", "indexes")
-    )
+    texts = [read_passages(find_file(source, split, name)) for name in ("queries", "indexes")]
+    if part := split.partition("-")[2]:
+        unchecked = {p.idiom for passages in texts for p in passages if not p.is_gold}
+        texts = [[p for p in t if (p.idiom in unchecked) == (part == "silver")] for t in texts]
+    queries, documents = ([p for p in passages if p.is_gold or not gold] for passages in texts)
     for query in queries:
         if query.usage not in ("literal", "idiomatic"):
             where = f"{source}, {split}: the query '{query.id}'"
@@ -132,8 +134,9 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
     return Split(tuple(queries), tuple(documents))
 
 
-def _file(source: str, split: str, name: str) -> Path:
+def find_file(source: str, split: str, name: str) -> Path:
     """Return a file of a benchmark, from its folder or downloaded from the hub."""
+    split = split.partition("-")[0]
     if folder := hub.local_folder(source, "a benchmark"):
         for suffix in (".json", ".jsonl"):
             path = folder / split / f"{name}{suffix}"

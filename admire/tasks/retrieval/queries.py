@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel
 
 from admire.core.choices import Meanings
 from admire.core.errors import UserError
+from admire.core.files import read_text
+from admire.core.schema import read_as
 from admire.data.items import Item
 from admire.encoders import CachedEncoder, Query, QueryEncoder, TextEncoder
 from admire.encoders.cached import text_windows
@@ -56,6 +61,16 @@ DOCUMENTED: dict[str, InstructionFormat] = {
 """The form of instructions that the makers of a model document, by its name; the first pattern
 counts."""
 
+TRAINED = "retriever.json"
+"""File in the folder of a trained retriever, with its :class:`TrainedOn`."""
+
+
+class TrainedOn(BaseModel):
+    """How a retriever got its queries in training, and gets them since (IdioLink, section 4.3)."""
+
+    query: QueryForm
+    instruction_format: InstructionFormat
+
 
 def encode_queries(
     queries: Sequence[Passage],
@@ -64,8 +79,7 @@ def encode_queries(
     instruction_format: InstructionFormat = "auto",
 ) -> Windows:
     """Encode the queries' sentences, window by window, or their spans."""
-    if instruction_format == "auto":
-        instruction_format = usual_instruction_format(encoder.name)
+    instruction_format = instruction_format_of(encoder.name, form, instruction_format)
     inputs = [encoder_query(query, form, instruction_format) for query in queries]
     if isinstance(encoder, QueryEncoder):
         if isinstance(encoder, CachedEncoder):
@@ -81,8 +95,29 @@ def encode_queries(
     return text_windows(encoder, [(q.prompt or "") + q.text for q in inputs], role="query")
 
 
-def usual_instruction_format(name: str) -> InstructionFormat:
-    """Return the form of instructions that a model of this name was trained with."""
+def instruction_format_of(
+    name: str, form: QueryForm, asked: InstructionFormat = "auto"
+) -> InstructionFormat:
+    """Return the form of instructions for an encoder: what it was trained with, unless asked.
+
+    The folder of a retriever that admire trained tells it, or else the encoder's name.
+
+    Raises:
+        UserError: it learned from instructions, and is asked to get them in another form.
+    """
+    path = Path(name.partition(":")[2]).expanduser() / TRAINED
+    learned = read_as(TrainedOn, read_text(path), path) if path.is_file() else None
+    if learned:
+        instructed = form.startswith("instruction") and learned.query.startswith("instruction")
+        if instructed and asked not in ("auto", learned.instruction_format):
+            raise UserError(
+                f"The encoder '{name}' learned from instructions of the form "
+                f"'{learned.instruction_format}', not '{asked}'. Leave it on auto.",
+                "instruction_format",
+            )
+        asked = learned.instruction_format if asked == "auto" else asked
+    if asked != "auto":
+        return asked
     name = name.rpartition("/")[2].lower()  # folders above it say nothing about the model
     forms = (form for pattern, form in DOCUMENTED.items() if re.search(pattern, name))
     return next(forms, "plain")

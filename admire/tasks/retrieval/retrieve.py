@@ -22,7 +22,6 @@ from admire.tasks.retrieval.queries import interpret_queries
 from admire.tasks.retrieval.query_scores import Similarities, score_queries, summarise_queries
 from admire.tasks.retrieval.settings import RetrieveSettings
 from admire.tasks.retrieval.similarities import (
-    PAPER_BM25,
     Bm25Query,
     bm25,
     by_meaning,
@@ -82,6 +81,8 @@ def retrieve_split(
     settings = settings or RetrieveSettings()
     names = [encoder.name] if encoder else settings.encoder
     split = read_split(data, settings.split, settings.usage, gold=settings.gold)
+    counts = len({d.idiom for d in split.documents}), len(split.queries), len(split.documents)
+    log.info("%s: %d PIEs, %d queries, %d documents", settings.split, *counts)
     record: dict[str, Any] = {
         "data": data,
         "split": settings.split,
@@ -150,10 +151,8 @@ def _compare(
         variant = settings.bm25_variant
         if settings.k1 is not None and settings.b is not None:
             k1, b = settings.k1, settings.b
-        elif variant == "okapi":
-            k1, b = PAPER_BM25
         else:
-            k1, b = tune_bm25(read_split(data, "val", settings.usage), of)
+            k1, b = tune_bm25(read_split(data, "val", settings.usage), of, variant)
             log.info("The best on val is k1 = %g, b = %g", k1, b)
         record |= {"bm25_variant": variant, "k1": k1, "b": b}
         return bm25(split, of, k1=k1, b=b, variant=variant)

@@ -117,7 +117,8 @@ def write_retrieval(retrieval: Retrieval, folder: Path) -> None:
                 own = int(relevant[q].sum()), figures.get(query.id), reading, best
                 file.write(_QUERY_ROW.dump_json(RankedQuery(query, *own)).decode() + "\n")
         with write_whole(part / "run.json") as file:
-            json.dump({"version": VERSION} | retrieval.record, file, indent=2)
+            head = {"version": VERSION, "queries": len(split.queries)}
+            json.dump(head | retrieval.record, file, indent=2)
 
 
 def read_retrieval(folder: Path) -> RetrievalRun:
@@ -132,6 +133,8 @@ def read_retrieval(folder: Path) -> RetrievalRun:
         if record["version"] != VERSION:
             raise ValueError("another version")
         queries = tuple(_QUERY_ROW.validate_json(line) for line in texts.rstrip().split("\n"))
+        if len(queries) != record.get("queries", len(queries)):
+            raise ValueError("lines are missing")
     except (ValueError, KeyError, TypeError):
         raise UserError(
             f"{folder}: is damaged, or of another version of admire. Run admire retrieve again."

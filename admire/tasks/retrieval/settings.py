@@ -24,8 +24,13 @@ from admire.core.schema import SEVERAL, Count, Positive, Weight, check_once, set
 from admire.encoders.training_settings import DATA, LEARNED, LOSS, FitSettings, StartEncoder
 from admire.rankers.settings import Scoring
 
-SplitName = Literal["train", "val", "test"]
-SPLITS: tuple[str, ...] = get_args(SplitName)
+FolderName = Literal["train", "val", "test"]
+SPLITS: tuple[str, ...] = get_args(FolderName)
+"""The folders of a benchmark."""
+
+SplitName = Literal[FolderName, "test-gold", "test-silver"]
+"""What is scored: a folder, or of ``test`` the PIEs of which people checked every text (gold), or
+the others (IdioLink, 3.2.3)."""
 
 Usage = Literal["literal", "idiomatic", "simplification", "sense", "distractor"]
 """Usages of documents. ``distractor`` is ours: a paraphrase that misses the meaning and is relevant
@@ -91,7 +96,7 @@ class RetrieveSettings(QuerySettings):
     """Part of a query that is compared with the documents; meaning is sense and gloss, as in rank.
     BM25 takes sentence or span."""
     split: Annotated[SplitName, Option(DATA)] = "test"
-    """Split to score."""
+    """Split to score; test-gold has the PIEs that people checked whole, test-silver the others."""
     usage: Annotated[tuple[Usage, ...], Option(DATA)] = ()
     """Usage of documents to keep in the index (default: all). Repeat for several."""
     gold: Annotated[bool, Option(DATA)] = False
@@ -102,7 +107,7 @@ class RetrieveSettings(QuerySettings):
     bm25_variant: Annotated[Bm25Variant, Option("Scoring")] = "robertson"
     """Formula of BM25: Robertson's, or rank_bm25's Okapi, which the paper has."""
     k1: Annotated[Weight | None, Option("Scoring")] = None
-    """Parameter k1 of BM25 (default: k1 and b are tuned on val, or the paper's for okapi)."""
+    """Parameter k1 of BM25 (default: k1 and b are tuned on val; the paper's are 0.9 and 0.4)."""
     b: Annotated[Annotated[float, Field(ge=0, le=1)] | None, Option("Scoring")] = None
     """Parameter b of BM25."""
 

@@ -127,11 +127,13 @@ def bm25(
     return np.array([index.get_scores_from_ids(query) for query in queries])
 
 
-def tune_bm25(split: Split, of: Bm25Query = "sentence") -> tuple[float, float]:
+def tune_bm25(
+    split: Split, of: Bm25Query = "sentence", variant: Bm25Variant = "robertson"
+) -> tuple[float, float]:
     """Return the first k1 and b of the paper's grid with the highest mean nDCG@10."""
 
     def quality(pair: tuple[float, float]) -> float:
-        scores = score_queries(split, bm25(split, of, k1=pair[0], b=pair[1]))
+        scores = score_queries(split, bm25(split, of, k1=pair[0], b=pair[1], variant=variant))
         return round(float(scores["ndcg"].mean()), 12)
 
     return max(BM25_GRID, key=quality)

@@ -33,6 +33,7 @@ class RetrieveTask(Task):
 
     settings: ClassVar[Sequence[Any]] = (RetrieveSettings, RequestOptions, (Output, "out"))
     learns, takes, written = "retriever", "benchmark", "run"
+    splits, parts = SPLITS, ("queries", "indexes")
 
     @classmethod
     def training(cls) -> Sequence[Any]:

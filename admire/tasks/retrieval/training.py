@@ -17,7 +17,12 @@ from admire.core.storage import check_folder
 from admire.encoders.cached import open_trainable
 from admire.encoders.sentence import SentenceEncoder, document_prompt, query_prompt
 from admire.tasks.retrieval.passages import Passage, Split, relevance
-from admire.tasks.retrieval.queries import encoder_query, usual_instruction_format
+from admire.tasks.retrieval.queries import (
+    TRAINED,
+    TrainedOn,
+    encoder_query,
+    instruction_format_of,
+)
 from admire.tasks.retrieval.query_scores import score_queries, summarise_queries
 from admire.tasks.retrieval.settings import RetrieverTraining
 from admire.tasks.retrieval.similarities import dense
@@ -109,9 +114,8 @@ def train_retriever(
     """
     encoder.claim()
     model = encoder.model
-    if settings.instruction_format == "auto":
-        usual = usual_instruction_format(encoder.name)
-        settings = replace(settings, instruction_format=usual)
+    style = instruction_format_of(encoder.name, settings.query, settings.instruction_format)
+    settings = replace(settings, instruction_format=style)
 
     def validate() -> Figures:
         similarities = dense(val, encoder, settings.query, settings.instruction_format)
@@ -129,7 +133,12 @@ def train_retriever(
     loss = _ContrastiveLoss(model, settings)
     data = TrainingSet(rows, loss, collate=lambda batch: _features(model, batch))
     of = f"{encoder.identity} {settings}"
-    history = fine_tune(model, data, validate, settings.fit, out, of=of)
+    told = TrainedOn(query=settings.query, instruction_format=style).model_dump_json(indent=2)
+
+    def finish(folder: Path, kept: Figures) -> None:
+        (folder / TRAINED).write_text(told, encoding="utf-8")
+
+    history = fine_tune(model, data, validate, settings.fit, out, of=of, finish=finish)
     return [figures["ndcg"] for figures in history]
 
 

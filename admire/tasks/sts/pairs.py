@@ -262,11 +262,14 @@ def count_pairs(pairs: Sequence[Pair]) -> pd.DataFrame:
 # ----------------------------------------------------------------------------------- groups
 
 
-def read_groups(path: Path) -> list[Group]:
+def read_groups(path: Path, *, merged: bool = True) -> list[Group]:
     """Read groups from Task 2B's training file or from ChengyuSTS; of a folder, its ``train.csv``.
 
     In ChengyuSTS a group may lack a correct paraphrase, because its authors then use the sentence
     itself. In Task 2B every group must have one.
+
+    Args:
+        merged: whether rows of ChengyuSTS with the same sentence are one group, as Task 2B's are.
 
     Raises:
         UserError: the file, row and column that cannot be used, and why.
@@ -275,12 +278,12 @@ def read_groups(path: Path) -> list[Group]:
     kind, rows = _rows(path)
     if kind not in ("A_c", "sentence_1") or not rows:
         raise UserError(f"{path}: has no groups of paraphrases to learn from.")
-    groups: dict[tuple[str, str], tuple[Pair, dict[str, None], dict[str, None]]] = {}
+    groups: dict[tuple[str, str, int], tuple[Pair, dict[str, None], dict[str, None]]] = {}
     for number, row in rows:
         pair = _pair(path, number, row)
         if pair.similarity not in (None, 0, 1):
             raise UserError(f"{path}, row {number}, sim: must be 0, 1 or empty to learn from.")
-        key = pair.language, pair.first
+        key = pair.language, pair.first, 0 if merged or kind == "sentence_1" else number
         _, correct, incorrect = groups.setdefault(key, (pair, {}, {}))
         if kind == "A_c" and pair.reference:
             correct[pair.reference[0]] = None

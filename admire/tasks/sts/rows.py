@@ -63,7 +63,9 @@ def read_training_data(
         UserError: a file cannot be used, or nothing is left to validate on.
     """
     from_pairs = objective in FROM_PAIRS
-    groups = [] if from_pairs else [group for path in data for group in read_groups(path)]
+    merged = objective != "simcse"  # which learns from rows (ChengyuSTS, section 4.2)
+    paths = [] if from_pairs else data
+    groups = [group for path in paths for group in read_groups(path, merged=merged)]
     sources = [*data, *sts] if from_pairs else sts
     pairs = [pair for path in sources for pair in read_pairs(path, split="train")]
     for path in leave_out:
@@ -169,14 +171,22 @@ def filled_triples(groups: Sequence[Group], rng: np.random.Generator) -> list[Ro
     """Make triples for supervised SimCSE (ChengyuSTS, section 4.2).
 
     A missing positive is replaced by the sentence itself, whose vector differs through dropout. A
-    missing negative is replaced by a sentence of another group, drawn at random.
+    missing negative is replaced by the sentence of another group, drawn at random.
+
+    Args:
+        groups: of a row each, as :func:`read_groups` returns them if they are not merged, so that
+            they are the paper's instances.
     """
+    places = {sentence: k for k, sentence in enumerate(dict.fromkeys(g.sentence for g in groups))}
+    sentences = [*places]
     rows: list[Row] = []
-    for place, group in enumerate(groups):
+    for group in groups:
         negatives = group.incorrect
+        if not negatives and len(sentences) < 2:
+            raise UserError("There is no other sentence to take as a negative.", "objective")
         if not negatives:
-            other = (place + 1 + int(rng.integers(len(groups) - 1))) % len(groups)
-            negatives = (groups[other].sentence,)
+            other = places[group.sentence] + 1 + int(rng.integers(len(sentences) - 1))
+            negatives = (sentences[other % len(sentences)],)
         rows += [
             {"anchor": group.sentence, "positive": positive, "negative": negative}
             for positive in group.correct or (group.sentence,)

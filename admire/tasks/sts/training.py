@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from sentence_transformers import SentenceTransformer
-from torch.nn import functional
 
 from admire.core.errors import UserError, needs_extra
 from admire.encoders.sentence import SentenceEncoder, query_prompt
@@ -29,6 +26,22 @@ from admire.tasks.sts.rows import (
     triples,
 )
 from admire.tasks.sts.settings import FROM_PAIRS, TRIPLET_LOSSES, Objective, SentenceTraining
+
+with needs_extra("finetune", "Fine-tuning"):
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.losses import (
+        CoSENTLoss,
+        CosineSimilarityLoss,
+        MultipleNegativesRankingLoss,
+        SoftmaxLoss,
+        TripletDistanceMetric,
+        TripletLoss,
+    )
+    from torch.nn import functional
+
+    from admire.encoders.trainer import Batches, Figures, Row, TrainingSet, fine_tune
+    from admire.tasks.sts.vectors import change_vectors
 
 
 class AdaptiveTripletLoss(torch.nn.Module):
@@ -114,34 +127,6 @@ class ConsistencyLoss(torch.nn.Module):
         ranked = torch.cat([differences.new_zeros(1), differences]).logsumexp(dim=0)
         return ranked + self.scale * (other - reference).square().mean()
 
-
-class WeightedLoss(torch.nn.Module):
-    """Another loss, multiplied by a weight."""
-
-    def __init__(self, loss: torch.nn.Module, weight: float):
-        super().__init__()
-        self.loss, self.weight = loss, weight
-
-    def forward(self, features: list[dict[str, Any]], labels: torch.Tensor) -> torch.Tensor:
-        """Compute the weighted loss of a batch."""
-        loss: torch.Tensor = self.loss(features, labels)
-        return self.weight * loss
-
-
-with needs_extra("finetune", "Fine-tuning"):
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.losses import (
-        CoSENTLoss,
-        CosineSimilarityLoss,
-        MultipleNegativesRankingLoss,
-        SoftmaxLoss,
-        TripletDistanceMetric,
-        TripletLoss,
-    )
-
-    from admire.encoders.trainer import Batches, Figures, Row, TrainingSet, fine_tune
-    from admire.tasks.sts.vectors import change_vectors
 
 BATCHES: dict[Objective, Batches] = {
     **dict.fromkeys((*FROM_PAIRS, "self-labelled"), "like lengths"),
@@ -282,7 +267,8 @@ def _tasks(
         tasks["pairs"] = _pair_task(model, pairs, settings)
     elif pairs:
         rows, sts = _pair_task(model, pairs, settings)
-        tasks["pairs"] = mixed(rows, equal(groups), rng), WeightedLoss(sts, settings.sts_weight)
+        sts.register_forward_hook(lambda module, features, loss: settings.sts_weight * loss)
+        tasks["pairs"] = mixed(rows, equal(groups), rng), sts
     return tasks
 
 
