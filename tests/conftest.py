@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers share the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it
 
 import pandas as pd
 import pytest

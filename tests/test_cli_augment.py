@@ -48,6 +48,7 @@ def test_captions_are_rewritten_by_what_is_named(
     assert err.splitlines()[-1].endswith("(embedded, gguf:PATH, openai:MODEL). (--by)")
 
 
+@pytest.mark.usefixtures("wide")
 def test_a_chat_model_that_rewrites_is_counted_paid_and_asked_once(
     capsys, write_table, httpserver, tmp_path, monkeypatch
 ):

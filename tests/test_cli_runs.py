@@ -25,7 +25,7 @@ def test_a_score_that_rounds_to_nothing_has_no_minus_and_ties_are_marked(capsys,
     (item,) = read_items(write_table(admire_row()))
     names = tuple(candidate.name for candidate in item.candidates)
     shown = {"interpretations": [], "unsure": False, "order": names, "scores": [-0.001] * 5}
-    print_rankings([SimpleNamespace(item=item, **shown, tied=names[:2])], 1)
+    print_rankings([SimpleNamespace(item=item, **shown, tied=names[:2], uncompared=())], 1)
     out = capsys.readouterr().out
     assert (out.count("+0.00"), out.count("(tied)")) == (5, 2)
 

@@ -57,7 +57,7 @@ def trained(
     """Data, the head that was trained on it, and the head's card."""
     data = write_table(*map(row, COMPOUNDS))
     head = tmp_path / "head"
-    out, err = passed(capsys, *TRAIN, *MODELS, data, "--out", head)
+    out, err = passed(capsys, *TRAIN, *MODELS, data, "--out", head, "--json")
     assert "share" not in err
     card = json.loads((head / "head.json").read_text())
     assert json.loads(out)["saw"] == {kind: len(found) for kind, found in card["saw"].items()}

@@ -202,7 +202,7 @@ def test_a_folder_that_is_no_classifier_is_named(copy, content):
     (copy / "admire.json").write_text(content)
     refused(copy / "admire.json", read=lambda _: open_detector(copy))
     (copy / "admire.json").unlink()
-    refused(copy / "admire.json", read=lambda _: open_detector(copy))
+    refused(copy, "A classifier is the folder", read=open_detector)
 
 
 def test_a_tenth_of_the_mwes_is_held_out_whatever_their_case():

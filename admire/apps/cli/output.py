@@ -306,7 +306,7 @@ def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
 
     table = Table(show_lines=True)
     table.add_column("Compound", no_wrap=True, overflow="ellipsis", max_width=24)
-    table.add_column("Sense", max_width=24)
+    table.add_column("Sense", min_width=16, max_width=24)
     table.add_column("Gloss", min_width=26, max_width=32)
     table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
     for ranking in rankings:
