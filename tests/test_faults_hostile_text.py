@@ -175,12 +175,12 @@ def test_a_ranker_reads_the_answer_beside_what_is_quoted(ranker, spoil):
 
 
 def test_a_letter_of_a_repeated_caption_is_no_grade():
-    def places(*tokens: str) -> tuple[dict[str, float], ...]:
-        return tuple({token: -0.01, "x": -9.0} for token in tokens)
+    def reply(*tokens: str) -> Reply:
+        return Reply("".join(tokens), logprobs=tuple({t: -0.01, "x": -9.0} for t in tokens))
 
-    assert read_letters(Reply("", logprobs=places("Caption", ":", ' "', "A"))) is None
-    for opening in (("\n",), ('"',), ("The", " answer", " is"), ("**", "Answer", ":")):
-        grades = read_letters(Reply("", logprobs=places(*opening, "A")))
+    assert read_letters(reply("Caption", ":", ' "', "A")) is None
+    for opening in (("\n",), ('"',), ("The", " answer", " is "), ("**", "Answer", ":")):
+        grades = read_letters(reply(*opening, "A"))
         assert grades is not None
         assert grades["idiomatic"] == pytest.approx(1)
 

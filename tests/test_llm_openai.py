@@ -21,6 +21,7 @@ from chats import (
     completion,
     echo,
     failure,
+    json_response,
     not_taken,
     prompt_of,
     refusal,
@@ -173,9 +174,6 @@ def test_thoughts_in_a_reply_or_counted_by_the_server_show_that_a_model_thinks(
     assert [body["max_tokens"] for body in bodies(httpserver)] == [40, 40 + THINKING_TOKENS]
 
 
-HELD_BACK = {"message": {"content": "Lit"}, "finish_reason": "content_filter"}
-
-
 def options_of(server: HTTPServer) -> list[dict[str, object]]:
     """What each request asked for besides model and prompt."""
     return [{k: v for k, v in b.items() if k not in ("model", "messages")} for b in bodies(server)]
@@ -271,10 +269,15 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
         1,
         ["returned an error: No quota for ***. Try again later"],
     ),
-    "an answer held back": (
-        answered(json.dumps({"choices": [HELD_BACK]})),
+    "half a reply": (
+        completion("Lit", {"finish_reason": "network_error"}),
+        RETRIES + 1,
+        [f"breaks its replies off after {RETRIES} retries (finish_reason: network_error)"],
+    ),
+    "a gateway's page": (
+        Response("<!DOCTYPE html><title>Just a moment...</title>", 403),
         1,
-        ["filtered the answer (content_filter)"],
+        ["a web page (status 403, 'Just a moment...')", "gateway"],
     ),
 }
 
@@ -292,6 +295,65 @@ def test_a_fault_of_the_server_is_told_in_one_message_and_not_kept(httpserver, m
     httpserver.clear()
     echo(httpserver)
     assert said(llm, "hi") == "HI"
+
+
+@pytest.mark.parametrize(
+    ("reason", "ends"),
+    [
+        *((end, True) for end in (None, "stop", "STOP", "eos", "eos_token", "end_turn", "COMPLETE")),
+        *((none, False) for none in ("error", "insufficient_system_resource", "abort", "other")),
+    ],
+)
+def test_only_a_reply_that_ended_is_one(httpserver: HTTPServer, tiny, reason, ends: bool):
+    serve(httpserver, completion("Lit", {"finish_reason": reason}), completion("Literal"))
+    assert said(tiny, "hi") == ("Lit" if ends else "Literal")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"error": {"message": "Provider returned error", "code": 429}},
+        {"error": {"message": "Overloaded", "type": "overloaded_error"}},
+        {"choices": [{"message": {"content": ""}, "error": {"code": "502"}}]},
+    ],
+)
+def test_an_error_in_an_answer_of_success_is_tried_again_as_its_code_says(httpserver, tiny, error):
+    serve(httpserver, json_response(error), completion("Literal"))
+    assert said(tiny, "hi") == "Literal"
+
+
+AZURE = "The response was filtered due to the prompt triggering Azure OpenAI's content management"
+FAILED = {"message": "Failed to generate JSON.", "failed_generation": '{"order": ["A", '}
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (refusal(400, AZURE), "by a filter"),
+        (json_response({"detail": "Content Exists Risk"}, 400), "by a filter"),
+        (refusal(403, "Your input was flagged"), "by a filter"),
+        (completion("Lit", {"finish_reason": "content_filter"}), "by a filter (content_filter)"),
+        (json_response({"error": FAILED}, 400), "not written in the form"),
+        (completion(None, {"message": {"refusal": "I can't help."}}), "refusal (“I can't help.”)"),
+        (completion("", {"message": {"reasoning_content": "{}"}}), "is in reasoning_content"),
+        (completion("<think>Is it literal"), "thoughts that do not end"),
+    ],
+)
+def test_why_one_question_has_no_reply_is_said_once_and_nothing_is_cached(
+    httpserver, caplog, answer: Response, words: str
+):
+    serve(httpserver, answer, answer, completion("Idiomatic"))
+    llm = open_llm("openai:tiny", url=httpserver.url_for("/v1"))
+    replies = [llm.ask(Question("hi", schema=SCHEMA)).text for _ in range(3)]
+    assert replies == ["", "", "Idiomatic"]
+    assert caplog.text.count(words) == 1
+
+
+def test_an_address_without_v1_is_told(httpserver: HTTPServer, chat):
+    url = httpserver.url_for("/").rstrip("/")
+    httpserver.expect_request("/chat/completions").respond_with_response(refusal(404))
+    message = failure(chat(url=url))
+    assert f"often end in /v1: {url}/v1. Or it does not know the model 'tiny'" in message
 
 
 CERTIFICATE = """\
@@ -362,16 +424,19 @@ def test_a_reply_is_read_wherever_a_server_puts_it(httpserver: HTTPServer, tiny,
     assert said(tiny, "hi") == "Literal"
 
 
-@pytest.mark.parametrize("content", [None, [], PARTS[:1], "<think>Is it literal"])
-def test_a_reply_without_an_answer_is_empty_and_not_cached(httpserver, caplog, content):
-    serve(httpserver, completion(content), completion(content), completion("Idiomatic"))
-    llm = open_llm("openai:tiny", url=httpserver.url_for("/v1"))
-    assert [said(llm, "hi") for _ in range(3)] == ["", "", "Idiomatic"]
-    assert caplog.text.count("thoughts that do not end") == (content == "<think>Is it literal")
+@pytest.mark.parametrize("content", [None, [], PARTS[:1]])
+def test_a_reply_without_an_answer_is_empty(httpserver, tiny, content):
+    serve(httpserver, completion(content))
+    assert said(tiny, "hi") == ""
 
 
-TOKEN_A, TOKENS = {"token": "A", "logprob": -0.1}, {"A": -0.1, "B": -2.5}
-LIKELIEST = [{"token": token, "logprob": value} for token, value in TOKENS.items()]
+def token(text: str) -> dict[str, object]:
+    return {"token": text, "logprob": -0.1}
+
+
+TOKEN_A, TOKENS = token("A"), {"A": -0.1, "B": -2.5}
+THOUGHTS = [token(text) for text in ("A", " picture", "</think>", "\n")]
+LIKELIEST = [{"token": letter, "logprob": value} for letter, value in TOKENS.items()]
 
 
 @pytest.mark.parametrize(
@@ -380,11 +445,13 @@ LIKELIEST = [{"token": token, "logprob": value} for token, value in TOKENS.items
         ({"content": [TOKEN_A | {"top_logprobs": LIKELIEST}]}, (TOKENS,)),
         *(({"content": [TOKEN_A | {"top_logprobs": none}]}, ({"A": -0.1},)) for none in (None, [])),
         ({"content": [TOKEN_A]}, ({"A": -0.1},)),
+        ({"content": [*THOUGHTS, token(" A"), token("<|im_end|>")]}, ({" A": -0.1},)),
+        ({"content": THOUGHTS[1:]}, None),
         *((odd, None) for odd in (None, True, [TOKEN_A], {"content": None}, {"tokens": ["A"]})),
     ],
 )
 def test_log_probabilities_that_can_be_read_are_read(httpserver, tiny, logprobs, read):
-    serve(httpserver, completion("Idiomatic", {"logprobs": logprobs}))
+    serve(httpserver, completion("A", {"logprobs": logprobs}))
     assert tiny.ask(Question("A or B?", logprobs=2)).logprobs == read
 
 
@@ -547,12 +614,15 @@ def test_texts_and_images_are_sent_in_their_order(tiny, tmp_path: Path):
     assert content[2]["image_url"]["url"].startswith("data:image/png;base64,")
 
 
+XGRAMMAR = "The provided JSON schema contains features not supported by xgrammar."
+
+
 @pytest.mark.parametrize("with_image", [False, True])
 def test_a_server_that_refuses_schemas_gets_it_in_the_question_ever_after(
     httpserver: HTTPServer, tiny, tmp_path: Path, with_image: bool
 ):
     no = refusal(422, "Extra inputs are not permitted: response_format")
-    serve(httpserver, no, completion("{}"))
+    serve(httpserver, refusal(400, XGRAMMAR) if with_image else no, completion("{}"))
     parts = ("Which?", Image(drawn(tmp_path / "a.png"))) if with_image else "Which?"
     for _ in range(2):
         assert tiny.ask(Question(parts, schema=SCHEMA)).text == "{}"

@@ -123,7 +123,7 @@ def looked(body: Body) -> str | tuple[str, list[dict[str, float]]]:
     if body.get("logprobs"):
         (caption,) = re.findall(r'Caption: "(.*?)"', prompt)
         p = WORTH[caption] / 4
-        return "A", [{"A": math.log(p), "C": math.log(1 - p)}]
+        return "A" if p >= 0.5 else "C", [{"A": math.log(p), "C": math.log(1 - p)}]
     if "elements" in prompt:
         best = [letter for letter, caption in sorted(shown, key=lambda one: -WORTH[one[1]])]
         role = {"elements": "a lamp", "expresses": "late hours", "role": "meant"}

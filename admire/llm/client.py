@@ -7,8 +7,10 @@ import logging
 import re
 import sys
 import time
+from bisect import bisect_right
 from collections.abc import Mapping
 from contextvars import ContextVar
+from itertools import accumulate
 from math import inf
 from typing import Any
 from urllib.parse import parse_qsl
@@ -27,6 +29,19 @@ log = logging.getLogger("admire")
 
 TEXT_PARTS = ("text", "output_text")
 """The types of parts of a message that are its text; others are thoughts, pictures and tools."""
+THOUGHTS = ("reasoning_content", "reasoning")
+"""Where servers put a model's thoughts, beside its message's text."""
+_ENDS = re.compile(
+    "stop(?:ped|_sequence|_token)?|eo[st](?:_token|_id)?|end(?:_turn|_of_turn|_of_text)?|"
+    "completed?|done"
+)
+"""Why a reply that is complete ended: OpenAI's word, and those of Together, TGI, Anthropic, …"""
+_CUTS = re.compile("(?:max_|model_)?length|max_(?:output_)?tokens|model_context_window_exceeded")
+_FILTERS = re.compile(
+    "content_filter(?:ed)?|sensitive|safety|recitation|blocklist|prohibited_content|spii|refusal|"
+    "guardrail_intervened|error_toxic"
+)
+"""A filter withheld the reply: the words of Azure, Zhipu, Gemini, Anthropic, Bedrock, Cohere, …"""
 
 
 class Withheld(Exception):  # noqa: N818  it becomes a UserError, which names the model
@@ -37,16 +52,22 @@ class NoReply(Exception):  # noqa: N818  it becomes a UserError, which names the
     """An answer without a reply, and what it has instead."""
 
 
+class BrokenOff(httpx2.ReadError):
+    """A reply that did not end. It is like a lost connection."""
+
+
 def read_json(response: httpx2.Response) -> Any:
-    """Parse the JSON of an answer, whatever its media type.
+    """Parse the JSON of an answer, whatever its media type; each answer once.
 
     Raises:
         Withheld: it begins like JSON, but is invalid.
         NoReply: it is not JSON.
     """
+    if "json" in response.extensions:
+        return response.extensions["json"]
     text = response.text.removeprefix("\ufeff").strip()
     try:
-        return json.loads(text)
+        return response.extensions.setdefault("json", json.loads(text))
     except (ValueError, RecursionError) as error:
         if text[:1] in ("{", "["):
             raise Withheld(f"returned malformed or truncated JSON ({error})") from error
@@ -58,23 +79,19 @@ def read_json(response: httpx2.Response) -> Any:
 def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
     """Return the reply in the JSON of a chat completion, without the model's thoughts.
 
-    If the thoughts do not end, there is no answer, and the reply is empty.
+    If the thoughts do not end, or a filter withheld the answer, the reply is empty.
 
     Raises:
-        Withheld: the answer is an error in spite of its status, or was filtered.
+        Withheld: the answer is an error in spite of its status.
         NoReply: it has no reply.
     """
     if not isinstance(answer, Mapping):
         raise NoReply(f"{json.dumps(answer)[:60]} in place of an object")
-    choice = _at(answer, "choices", 0)
-    finish = _at(choice, "finish_reason")
-    reason = answer.get("error") or (answer.get("detail") if "choices" not in answer else None)
-    if reason := reason or _at(choice, "error"):
+    if reason := _error(answer) or (answer.get("detail") if "choices" not in answer else None):
         reason = " ".join(str(_at(reason, "message") or reason).split())
         raise Withheld(f"returned an error: {reason}")
-    text = message_text(answer)
-    if finish == "content_filter":
-        raise Withheld("filtered the answer (content_filter)")
+    finish, text = how_ended(answer), message_text(answer)
+    text = "" if finish == "filter" else without_thoughts(text) or ""
     usage, counts = None, answer.get("usage")
     if isinstance(counts, Mapping):
         usage = Usage(
@@ -84,13 +101,63 @@ def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
             _count(_at(counts, "prompt_tokens_details", "image_tokens")),
         )
     return Reply(
-        without_thoughts(text) or "",
+        text,
         usage,
         seconds,
-        finish == "length",
-        _places(_at(choice, "logprobs", "content")),
+        finish == "cut",
+        _places(_at(answer, "choices", 0, "logprobs", "content"), text),
         model=str(answer.get("model") or "")[:200],
     )
+
+
+def how_ended(answer: Any) -> str:
+    """Return whether a reply is complete ("end"), was cut, or was withheld by a filter.
+
+    Otherwise return the reason that its server gives, in lower case.
+    """
+    reason = str(_at(answer, "choices", 0, "finish_reason") or "stop").lower().replace("-", "_")
+    kinds = {"end": _ENDS, "cut": _CUTS, "filter": _FILTERS}
+    return next((kind for kind, words in kinds.items() if words.fullmatch(reason)), reason)
+
+
+def why_empty(answer: Any) -> tuple[str, str] | None:
+    """Return why the reply of an answer is empty, as a key of ``EMPTY`` and a detail, if known."""
+    message = _at(answer, "choices", 0, "message")
+    if (finish := how_ended(answer)) == "filter":
+        return "filter", str(_at(answer, "choices", 0, "finish_reason"))
+    if message_text(answer).strip():
+        return "thoughts", ""
+    if isinstance(refusal := _at(message, "refusal"), str) and refusal.strip():
+        return "refusal", " ".join(refusal[:200].split())
+    places = [] if finish == "cut" else [place for place in THOUGHTS if _at(message, place)]
+    return ("place", places[0]) if places else None
+
+
+def _error(answer: Any) -> Any:
+    """Return the error that an answer of success contains, or its choice does; None for none."""
+    return _at(answer, "error") or _at(answer, "choices", 0, "error")
+
+
+def _check_complete(response: httpx2.Response) -> None:
+    """Give an error the status that it names, and take half a reply as a lost connection.
+
+    Gateways that have begun to answer cannot take back their status of success.
+
+    Raises:
+        BrokenOff: the reply did not end.
+    """
+    try:
+        answer = read_json(response)
+    except (NoReply, Withheld):  # reported later
+        return
+    error = _error(answer)
+    names = [str(_at(error, key) or "") for key in ("code", "status", "status_code", "type")]
+    if status := next((int(name) for name in names if re.fullmatch("[45][0-9][0-9]", name)), None):
+        response.status_code = status
+    elif re.search("(?i)rate.?limit|overload|unavailable|time.?out", " ".join(names)):
+        response.status_code = 503
+    elif (finish := how_ended(answer)) not in ("end", "cut", "filter"):
+        raise BrokenOff(f"finish_reason: {finish[:40]}", request=response.request)
 
 
 def message_text(answer: Any) -> str:
@@ -117,14 +184,24 @@ def _at(value: Any, *path: str | int) -> Any:
     return value
 
 
-def _places(content: Any) -> tuple[dict[str, float], ...] | None:
-    """Return the likeliest tokens at each position; without alternatives, the reply's token."""
+def _places(content: Any, text: str) -> tuple[dict[str, float], ...] | None:
+    """Return the likeliest tokens at each position of a text; without alternatives, its own token.
+
+    Some servers also list the tokens of the thoughts before the text, and marks after it. None if
+    the text is not what the tokens end with.
+    """
     try:
         places = [
             {row["token"]: float(row["logprob"]) for row in place.get("top_logprobs") or [place]}
             for place in content
         ]
-        return tuple(places) or None
+        tokens = [place["token"] for place in content]
+        while (last := tokens[-1].strip()) == "" or (last[0] == "<" and last[-1] == ">"):
+            tokens.pop()
+        written, text = "".join(tokens).rstrip(), text.strip()
+        ends = [*accumulate(map(len, tokens))]
+        first = bisect_right(ends, len(written) - len(text))
+        return tuple(places[first : len(tokens)]) if text and written.endswith(text) else None
     except (AttributeError, LookupError, TypeError, ValueError):  # none, or in another format
         return None
 
@@ -193,7 +270,8 @@ class Client(openai.OpenAI):
         response, error = retry.get("response"), sys.exc_info()[1]
         if isinstance(error, httpx2.ConnectError) and retry["retries_taken"] >= REFUSALS:
             raise openai.APIConnectionError(request=error.request) from error
-        _reason.set("no answer" if response is None else f"status {response.status_code}")
+        broken = "half a reply" if isinstance(error, BrokenOff) else "no answer"
+        _reason.set(broken if response is None else f"status {response.status_code}")
         super()._sleep_for_retry(**retry)
 
     def _calculate_retry_timeout(self, *arguments: Any, **options: Any) -> float:
@@ -256,10 +334,8 @@ def _read(response: httpx2.Response) -> None:
     """Read an answer unless it is too long or too late.
 
     The package would read an answer of any length, and wait forever for a server that sends a
-    blank from time to time. It reads files of batches, which the user has requested.
+    blank from time to time.
     """
-    if response.request.url.path.endswith("/content"):
-        return
     encoding = response.headers.pop("Content-Encoding", "identity")
     if encoding.lower() not in (*ENCODINGS, "identity"):
         raise httpx2.DecodingError(f"unknown encoding {encoding[:40]!r}", request=response.request)
@@ -274,3 +350,6 @@ def _read(response: httpx2.Response) -> None:
         if time.monotonic() > response.request.extensions["deadline"]:
             raise httpx2.ReadTimeout("the answer takes too long", request=response.request)
     response.stream = httpx2.ByteStream(b"".join(parts))
+    response.read()
+    if response.is_success:
+        _check_complete(response)

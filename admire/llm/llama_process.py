@@ -5,7 +5,7 @@ Ctrl-C has no effect. If it is stopped then, it deadlocks, and some damaged file
 process that needs the model must be safe from all of that.
 
 ``python llama_process.py SETTINGS`` writes one line of JSON to stdout once the file is loaded: the
-``address`` of the server, or the ``error``.
+``address`` of the server, or the ``error``. If it ends before, :func:`why_ended` says why.
 """
 
 from __future__ import annotations
@@ -14,8 +14,28 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
+
+CURES = {"libgomp": "apt-get install libgomp1, or dnf install libgomp"}
+"""How to install the libraries of the system that xllamacpp needs."""
+
+
+def why_ended(path: Path, answer: Mapping[str, str] | None, written: str) -> str:
+    """Return why a file could not be loaded.
+
+    Args:
+        answer: the line of JSON; None if the process ended before.
+        written: what it wrote to stderr.
+    """
+    last = " ".join(written.strip().rpartition("\n")[2].split())[-300:]
+    if not answer and "Traceback" in written:  # Python's, before the file was looked at
+        cures = [f" Install the library: {how}." for name, how in CURES.items() if name in last]
+        return f"llama.cpp cannot start: {last}.{''.join(cures)}"
+    said = answer["error"] if answer else f"llama.cpp has aborted{last and f': {last}'}"
+    return f"{path}: llama.cpp cannot load this file ({said})."
 
 
 def serve(settings: dict[str, Any]) -> NoReturn:
@@ -43,6 +63,8 @@ def serve(settings: dict[str, Any]) -> NoReturn:
         answer = {"error": str(error)}
     with suppress(OSError):  # the reader may have gone
         os.write(pipe, f"{json.dumps(answer)}\n".encode())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # nobody reads it any more
+        os.dup2(2, 1)
         sys.stdin.read()
     os._exit(0)  # without destroying the server
 

@@ -16,6 +16,7 @@ from http.client import HTTPException
 from importlib import metadata
 from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from admire.core.cache import Opened
@@ -23,6 +24,7 @@ from admire.core.errors import UserError, check_extra
 from admire.core.machine import cores
 from admire.core.storage import cache_dir, write_whole
 from admire.llm.chat import Reply, ServerError, Usage
+from admire.llm.llama_process import why_ended
 
 PROCESS = Path(__file__).with_name("llama_process.py")
 CONTEXT = 4096
@@ -65,26 +67,26 @@ class LlamaServer:
             "batch_size": batch_size,
             "folder": f"{self._folder}{os.sep}",  # for evaluated prefixes
         }
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", str(PROCESS), json.dumps(settings)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self._end = weakref.finalize(self, _end, self._process)
-        try:
-            assert self._process.stdout
-            line = self._process.stdout.readline()
-        except BaseException:
-            self._end()
-            raise
-        loaded = json.loads(line or '{"error": "llama.cpp has aborted"}')
-        if "error" in loaded:
-            self._end()
-            raise ServerError(
-                f"{path}: llama.cpp cannot load this file ({loaded['error']}).", later=True
+        with TemporaryFile("w+", encoding="utf-8", errors="replace") as written:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(PROCESS), json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=written,
+                text=True,
             )
+            self._end = weakref.finalize(self, _end, self._process)
+            try:
+                assert self._process.stdout
+                line = self._process.stdout.readline()
+            except BaseException:
+                self._end()
+                raise
+            loaded = json.loads(line) if line else None
+            if not loaded or "error" in loaded:
+                self._end()
+                written.seek(0)
+                raise ServerError(why_ended(path, loaded, written.read()), later=True)
         self.address = loaded["address"]
 
     def runs(self, *, wait: float = 0.0) -> bool:

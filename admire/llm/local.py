@@ -125,6 +125,7 @@ class LocalChat(ChatModel):
             url = f"{server.address}/v1"
             client = OpenAIChat(server.file, url=url, key="none", timeout=600.0, retries=1)
             client.name, client.prefills_reply = self.name, self._prefills_reply
+            client.least_tokens = 1
             self._asks = server, client
         client = self._asks[1]
         if self._prefills_reply and _plain(first):

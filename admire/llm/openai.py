@@ -31,15 +31,16 @@ from admire.llm.chat import (
     Usage,
 )
 from admire.llm.client import (
+    BrokenOff,
     NoReply,
     TooLong,
     Withheld,
     holds_thoughts,
-    message_text,
     open_client,
     read_json,
     read_reply,
     read_target,
+    why_empty,
 )
 from admire.llm.pictures import data_uri
 
@@ -50,10 +51,22 @@ TIMEOUT = 60.0
 """Default for the seconds that a server may take for a whole answer."""
 THINKING_TOKENS = 4096
 """Maximum tokens of reasoning before an answer."""
+LEAST_TOKENS = 16
+"""Every reply may have so many tokens, because some servers refuse a lower limit."""
 OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
 """Options that are omitted if a server refuses them."""
 WORDS = {"response_format": "response_format|json_schema", "logprobs": r"(?:top_)?logprobs"}
 """Names of refused options in servers' messages, where they differ from the option's name."""
+EMPTY = {
+    "thoughts": "begins with thoughts that do not end. Such replies are skipped. Turn thinking off "
+    "on the server, or let its parser remove thoughts.",
+    "place": "is in {detail}, where thoughts belong. Such replies are skipped. Turn off the "
+    "server's parser of thoughts for this model.",
+    "refusal": "is a refusal (“{detail}”). Such replies are skipped. Try another model.",
+    "filter": "was withheld by a filter ({detail}). Such replies are skipped.",
+    "failed": "was not written in the form that was asked for. Such replies are skipped.",
+}
+"""What is said once of replies that are empty, by the reason."""
 IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
 REFUSALS: Mapping[int | str, tuple[str, ...]] = {
     "too long": (
@@ -73,6 +86,16 @@ REFUSALS: Mapping[int | str, tuple[str, ...]] = {
         "{where} does not know the model '{model}', or is not the address of an API. Use another "
         "model, or another server.",
         *("llms", "llm_url"),
+    ),
+    "path": (
+        "{where} has nothing at this address (status {status}). The addresses of APIs often end in "
+        "/v1: {where}/v1. Or it does not know the model '{model}'.",
+        *("llm_url", "llms"),
+    ),
+    "page": (
+        "{where} answered with a web page (status {status}{title}), so a gateway, a firewall or a "
+        "login is in front of the API. Check the address, and the network.",
+        "llm_url",
     ),
     413: (
         "the question is too large for {where} (status 413). Use smaller images.",
@@ -139,7 +162,8 @@ class OpenAIChat(ChatModel):
         reply. Few servers continue such a start."""
         name = _THINKS.match(model)
         self._thinks = bool(name)
-        self._warned = False
+        self._warned: set[str] = set()
+        self.least_tokens = LEAST_TOKENS
         self._refused = {"max_tokens"} if name and name["openai"] else set[str]()
 
     @cached_property
@@ -170,8 +194,9 @@ class OpenAIChat(ChatModel):
         """See :class:`admire.llm.ChatModel`.
 
         Options that the model refuses, such as a temperature, are omitted from then on. If it
-        refuses a schema, the question ends with that schema as text. If a model uses up its reply
-        by thinking, it is asked once more with :data:`THINKING_TOKENS` added, and gets them from
+        refuses a schema, the question ends with that schema as text. If a filter withholds the
+        reply, or the model writes it in another form, it is empty. If a model uses up its reply by
+        thinking, it is asked once more with :data:`THINKING_TOKENS` added, and gets them from
         then on; the tokens of the first reply are not counted.
 
         Servers that support ``prompt_logprobs``, such as vLLM, rate a target; the reply of others
@@ -189,17 +214,16 @@ class OpenAIChat(ChatModel):
                 self._thinks = True
                 answer = self._complete(question)
                 reply = read_reply(answer, time.perf_counter() - started)
-            if not reply.text and message_text(answer).strip() and not self._warned:
-                self._warned = True
-                log.warning(
-                    "%s: a reply begins with thoughts that do not end. Such replies are skipped. "
-                    "Turn thinking off on the server, or let its parser remove thoughts.",
-                    self.name,
-                )
+            if not reply.text and (empty := why_empty(answer)):
+                self._warn(*empty)
             return reply
         except openai.OpenAIError as error:
+            if empty := _unanswered(error):
+                return self._warn(*empty)
             raise self.explained(error, question) from error
         except Withheld as why:
+            if _FILTERED.search(str(why)):
+                return self._warn("filter", str(why))
             reason = f"{where} {self._redact(why)[:300]}. Try again later, or use another model."
             raise ServerError(f"{self.name}: {reason}", "llms") from why
         except NoReply as why:
@@ -207,6 +231,14 @@ class OpenAIChat(ChatModel):
                 f"{self.name}: the answer has no message, but {self._redact(why)[:200]}. Is "
                 f"{where} the address of an OpenAI-compatible API? (It often ends in /v1.)"
             ) from why
+
+    def _warn(self, reason: str, detail: str) -> Reply:
+        """Say once why replies are empty; see :data:`EMPTY`. Return such a reply."""
+        if reason not in self._warned:
+            self._warned.add(reason)
+            detail = self._redact(Exception(detail))[:200]
+            log.warning("%s: a reply %s", self.name, EMPTY[reason].format(detail=detail))
+        return Reply("")
 
     def request(self, question: Question) -> dict[str, Any]:
         """Return the body of a request to ``/chat/completions``.
@@ -253,7 +285,8 @@ class OpenAIChat(ChatModel):
         if question.target:
             return 1
         thinks = self._thinks or "max_tokens" in self._refused
-        return question.max_tokens + (THINKING_TOKENS if thinks else 0)
+        most = max(question.max_tokens, self.least_tokens)
+        return most + (THINKING_TOKENS if thinks else 0)
 
     def _complete(self, question: Question) -> Any:
         while True:
@@ -271,8 +304,10 @@ class OpenAIChat(ChatModel):
                     found = {o: re.search(rf"\b(?:{word})\b", message) for o, word in words.items()}
                     places = {option: match.start() for option, match in found.items() if match}
                     refused = sorted(places, key=places.__getitem__)
+                    if not refused and _SCHEMA.search(message):
+                        refused = ["response_format"]
                 options = [option for option in refused if option in sent]
-                if not options:
+                if not options or _unanswered(error):
                     raise
                 self._refused.add(options[0])
 
@@ -284,6 +319,8 @@ class OpenAIChat(ChatModel):
             return self._refusal(error, message, question.images)
         if isinstance(error, openai.APITimeoutError):
             reason = f"did not answer within {self._timeout:g} s{_retried(error)}. Is it busy?"
+        elif isinstance(error.__cause__, BrokenOff):
+            reason = f"breaks its replies off{_retried(error)} ({self._redact(error.__cause__)})."
         elif isinstance(error.__cause__, httpx2.DecodingError):
             reason = f"returned an answer that cannot be decompressed ({_cause(error)})."
         elif isinstance(error, openai.APIConnectionError):
@@ -299,6 +336,7 @@ class OpenAIChat(ChatModel):
     ) -> UserError:
         """Return the error of an answer whose status is not success; see :data:`REFUSALS`."""
         why: int | str = min(error.status_code, 500)
+        page = error.response.text
         if _CONTEXT.search(message):
             why = "too long"
         elif images and _BLIND.search(message):
@@ -307,12 +345,18 @@ class OpenAIChat(ChatModel):
             why = "images"
         elif "insufficient_quota" in (error.code, error.type):
             why = 402
+        elif why in (404, 405) and not re.search(r"/v\d", self.address.shown):
+            why = "path"
+        elif why in range(400, 413) and re.match(r"\s*<(?:!doctype|html|head)\b", page, re.I):
+            why = "page"
+        title = re.search(r"<title>([^<]{1,80})", page, re.I)
         reason, *settings = REFUSALS.get(why, REFUSALS["other"])
         reason = reason.format(
             where=self.address.shown,
             model=self.model,
             message=message,
             status=error.status_code,
+            title=f", '{self._redact(Exception(title[1].strip()))}'" if title else "",
             again=_retried(error),
             paths=", ".join(str(image.path) for image in images),
         )
@@ -336,12 +380,37 @@ _THINKS = re.compile(
 """Names of models that reason first. Others are detected by what they refuse, or by a reply that
 thoughts use up."""
 _CONTEXT = re.compile(r"(?i)context[ _](?:length|size|window)|maximum context|too many tokens")
+_SCHEMA = re.compile(r"(?i)schema|grammar|structured.?output|json.?(?:mode|object)|guided")
 _BLIND = re.compile(
     r"mmproj|not (?:a )?(?:multimodal|vision)|"
     r"(?:image|vision|multimodal)[\w ]*\b(?:not|n['’]t) (?:\w+ )?support|"
     r"(?:not|n['’]t) support[\w ]*\b(?:image|vision)",
     re.IGNORECASE,
 )
+
+_FILTERED = re.compile(
+    r"content.?(?:filter|management|policy|exists risk)|responsible.?ai|data.?inspection|"
+    r"inappropriate content|moderation|guardrail|\bflagged\b|\bsafety\b",
+    re.IGNORECASE,
+)
+"""What servers say of questions that their filters refuse: Azure, OpenAI, DeepSeek, Qwen, …"""
+
+
+def _unanswered(error: openai.OpenAIError) -> tuple[str, str] | None:
+    """Return why one question has no answer, as a key of :data:`EMPTY` and a detail.
+
+    None for other errors. A filter refused the question, or what Groq's model wrote does not fit
+    the schema.
+    """
+    if not isinstance(error, openai.APIStatusError) or error.status_code not in (400, 403, 422):
+        return None
+    if "failed_generation" in str(error.body):
+        return "failed", ""
+    body = error.body if isinstance(error.body, Mapping) else {}
+    # Not all of the body: it may repeat the question.
+    said = [error.code, error.type, *map(body.get, ("message", "detail"))]
+    words = " ".join(text for text in said if isinstance(text, str))
+    return ("filter", words) if _FILTERED.search(words) else None
 
 
 def _retried(error: openai.OpenAIError) -> str:

@@ -123,8 +123,10 @@ def read_letters(reply: Reply) -> dict[str, float] | None:
 
     They are read at the first position where they have more than half of the probability: a reply
     may begin with a line break, a quotation mark, or "The answer is". After any other word they do
-    not count: ``Caption: "A`` begins a repeated caption.
+    not count: ``Caption: "A`` begins a repeated caption. If the likeliest letter is another one
+    than the text's, that one has the grade alone.
     """
+    written = re.search(rf"\b[{LETTERS[: len(GRADES)]}]\b", reply.text)
     for place in reply.logprobs or ():
         mass = dict.fromkeys(LETTERS[: len(GRADES)], 0.0)
         for token, logprob in place.items():
@@ -132,7 +134,9 @@ def read_letters(reply: Reply) -> dict[str, float] | None:
             if letter in mass:
                 mass[letter] += math.exp(logprob)
         total = sum(mass.values())
-        if total > 0.5:
+        if total > 0.5 and written:
+            if mass[written[0]] < max(mass.values()):
+                mass, total = {letter: float(letter == written[0]) for letter in mass}, 1.0
             return {grade: p / total for grade, p in zip(GRADES, mass.values(), strict=True)}
         likeliest = max(place, key=place.__getitem__, default="")
         if not {*re.findall(r"\w+", likeliest.casefold())} <= OPENINGS:

@@ -68,7 +68,8 @@ class Judge(ChatModel):
         if question.logprobs:
             (worth,) = felt.values()
             likely = {"A": math.log(worth), "B": math.log(0.5 * (1 - worth)), "x": -9.0}
-            return Reply("A", logprobs=(likely,) if self._logprobs else None)
+            letter = max(likely, key=likely.__getitem__)
+            return Reply(letter, logprobs=(likely,) if self._logprobs else None)
         if "order" in fields:
             best = sorted(felt, key=lambda letter: -felt[letter])
             text = json.dumps(self._reasoned(best, list(fields)))
