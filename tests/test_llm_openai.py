@@ -300,7 +300,10 @@ def test_a_fault_of_the_server_is_told_in_one_message_and_not_kept(httpserver, m
 @pytest.mark.parametrize(
     ("reason", "ends"),
     [
-        *((end, True) for end in (None, "stop", "STOP", "eos", "eos_token", "end_turn", "COMPLETE")),
+        *(
+            (end, True)
+            for end in (None, "stop", "STOP", "eos", "eos_token", "end_turn", "COMPLETE")
+        ),
         *((none, False) for none in ("error", "insufficient_system_resource", "abort", "other")),
     ],
 )

@@ -5,7 +5,9 @@ import json
 import logging
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from commands import until
@@ -63,6 +65,38 @@ def test_what_arrives_is_counted_whatever_its_head_says(served, path, length):
     body = json.dumps(ROW).encode()
     whole = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
     assert b" 200 " in sent(served, head(served, "Transfer-Encoding: chunked"), whole)
+
+
+def test_a_row_is_counted_without_its_pictures():
+    picture = {"image": uri(drawn("BMP", size=(80, 60)))}  # 19 KB
+    row = json.dumps(ROW | {"candidates": [picture, {"caption": "x" * 5000}]})
+    with serving(limits=Limits(json=0.01)) as served:
+        assert served.send(row).status_code == 200
+        for long in (json.dumps(ROW | {"candidates": [[]] * 3000}), row.replace("xx", "xxxxx")):
+            assert "more than 0.01 MB besides its pictures" in problem(served.send(long), 413)
+            lines = served.send(f"{row}\n{long}".replace("\n\n", "\n"), LINES["Accept"]).text
+            assert [json.loads(line).get("status") for line in lines.splitlines()] == [None, 413]
+
+
+def test_pictures_of_several_requests_take_turns_and_a_row_without_them_need_not_wait(monkeypatch):
+    looked, goes_on = [], threading.Event()
+
+    def look(path: Path, name: str, megapixels: float) -> None:
+        looked.append(name)
+        assert goes_on.wait(LONGEST)
+
+    monkeypatch.setattr("admire.apps.serve.rest.check_picture", look)
+    picture = {"image": uri(drawn())}
+    rows = [picture, picture, picture], [{"caption": "an owl"}, picture]
+    with serving() as served, ThreadPoolExecutor(2) as pool:
+        answers, decoding = [], served.service.decoding
+        for candidates in rows:
+            answers.append(pool.submit(served.rank, candidates=candidates))
+            until(lambda: looked and len(decoding._waiters or ()) == len(answers) - 1)
+        assert served.rank().status_code == 200
+        goes_on.set()
+        assert [answer.result().status_code for answer in answers] == [200, 200]
+    assert looked == [f"candidates[{k}].image" for k in (0, 1, 1, 2)]
 
 
 def test_bodies_of_several_requests_are_bounded_together():

@@ -15,6 +15,7 @@ from toys import Detector, ScriptedChat, explains
 
 from admire import UserError, read_submission
 from admire.apps.serve import Models
+from admire.core.storage import cache_dir
 from admire.data.items import Item
 from admire.llm.chat import ServerError
 from admire.llm.llama_server import shares_prefix
@@ -100,6 +101,7 @@ def test_every_model_is_opened_once(llm):
             served.rank()
             answer = served.rank(candidates=seen, compound="bird", sentence="a bird").json()
             assert {part["of"] for part in answer["candidates"][0]["parts"]} == {"image"}
+            assert "The encoder sight recognises things and animals" in answer["warnings"][-1]
         assert models.opened == {"toy": 1, "e5": 1, "minilm": 1, "sight": 1}
 
 
@@ -153,7 +155,9 @@ def test_what_a_request_fails_of_is_told_without_the_servers_paths(caplog):
 
     with serving(toy_models(ScriptedChat(fail))) as served:
         for failure, status, said in (
-            (UserError(f"{served.service.folder}/x is gone."), 422, "…/x is gone."),
+            (UserError(f"{served.service.folder}/x is gone."), 422, ": …/x is gone."),
+            (ServerError(f"{cache_dir()}/a b/x: no space.", later=True), 503, ": …/a b/x: no"),
+            (UserError("/opt/m/x.gguf: see http://h/v1/x."), 422, ": …/x.gguf: see http://h/v1/x."),
             (ServerError("toy: is not an API."), 502, "'night owl': toy: is not an API."),
             (ServerError("toy: is busy.", later=True), 503, "toy: is busy."),
             (ZeroDivisionError("secret"), 500, "inside admire"),

@@ -60,7 +60,9 @@ def toy_models(llm: ChatModel | None = None, changes: Mapping[str, Any] | None =
 
     def open_encoder(name: str, **place: str) -> ColourEncoder:
         opened[name] += 1
-        return opener(ColourEncoder())(name)
+        encoder = opener(ColourEncoder())(name)
+        encoder.name = name
+        return encoder
 
     models = Models(changes=changes or TOYS, open_llms=open_llms, open_encoder=open_encoder)
     models.opened = opened  # type: ignore[attr-defined]

@@ -154,5 +154,5 @@ async def make_thumbnail(request: Request, service: TheService) -> Response:
                 return thumbnail(path, SIDE)[0]
 
     body = service.bodies.read(request, service.limits.megabytes)
-    async with body as content, service.one_at_a_time:
+    async with body as content, service.decoding:
         return Response(await run_in_threadpool(copy), media_type="image/webp")

@@ -34,6 +34,7 @@ class Limits:
         pictures: in the page's form, and candidates of one ranking.
         megabytes, megapixels: of a picture.
         row: megabytes of any other request, such as a row for ``/v1/rank`` with its pictures.
+        json: megabytes of a row without its pictures. Parsed, it may take seventy times as much.
         text: megabytes of a text whose language is asked for.
         bodies: megabytes of all requests together whose bodies are in memory.
         jobs: that wait for their turn, of all pages and programs.
@@ -45,6 +46,7 @@ class Limits:
     megabytes: float = 20
     megapixels: float = 50
     row: float = 64
+    json: float = 8
     text: float = 0.1
     bodies: float = 128
     jobs: int = 20

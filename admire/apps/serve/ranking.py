@@ -22,6 +22,7 @@ from admire.pipeline.ranking import Run
 from admire.pipeline.run import rank
 from admire.pipeline.run_folder import write_run
 from admire.rankers import look_where_no_caption_is, shares_no_view
+from admire.rankers.run_encoders import encoder_attribute
 from admire.rankers.settings import Settings, compares_vectors, summarise_set
 from admire.senses.detector import describe_untrained, expected_accuracy, trained_languages
 from admire.senses.meaning import DEFINITIONS, Meaning
@@ -125,6 +126,10 @@ def describe(
         by_words = "pictures are compared by what sight recognises in them"
         how = by_words if any(facts["scores"]) else "scores are 0"
         warnings.append(f"The candidates have no modality in common: {how}.")
+    if any(candidate.image for candidate in item.candidates):
+        for name in run.record["settings"]["encoder"]:
+            if limits := encoder_attribute(name, "limits", ""):
+                warnings.append(f"The encoder {name} {limits}.")
     return schemas.Ranking.model_validate(
         facts
         | {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack, aclosing
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,10 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
-from admire.apps.serve.bodies import check_picture, distinct, label
-from admire.apps.serve.guard import MEGABYTE, Limits
+from admire.apps.serve.bodies import check_json, check_picture, distinct, label
+from admire.apps.serve.guard import MEGABYTE
 from admire.apps.serve.problems import PROBLEM_TYPE, Problem, ProblemDetails, problem_of
-from admire.apps.serve.schemas import Ranking, Reading, Row
+from admire.apps.serve.schemas import Ranking, Row
 from admire.apps.serve.service import Service, TheService
 from admire.apps.serve.work import Progress, Stopped
 from admire.data.languages import language_of
@@ -193,29 +194,46 @@ async def _rank(
             detector = None if readings else models.detector(settings)
             return describe(run, detector, language_from)
 
-        def read() -> tuple[Item, LanguageFrom, str, list[Reading]]:
+        def parse() -> Row:
+            check_json(body[:end], service.limits.json)
             row = Row.model_validate_json(body[:end])
             del body[:end]
             if len(row.candidates) + len(row.sequence) > (most := service.limits.pictures):
                 raise Problem(422, f"candidates, sequence: are more than {most}, the limit.")
-            profile = row.profile or models.profiles[0]
-            if len(row.readings) > (most := models.count_llms(profile)):
+            if len(row.readings) > (most := models.count_llms(row.profile or models.profiles[0])):
                 raise Problem(422, f"readings: are more than {most}, one for each chat model.")
-            folder = Path(held.enter_context(TemporaryDirectory(dir=service.folder)))
+            megabytes = service.limits.megabytes
             for key, file in FILES.items():
-                for k in range(len(getattr(row, key))):
-                    names[str(folder / f"{file}{k + 1}")] = f"{key}[{k}].image"
+                for k, thing in enumerate(getattr(row, key)):
+                    path, name = folder / f"{file}{k + 1}", f"{key}[{k}].image"
+                    names[str(path)] = name
+                    if thing.image is None:
+                        continue
+                    if len(thing.image) > megabytes * MEGABYTE:
+                        raise Problem(413, f"{name}: is more than {megabytes:g} MB, the limit.")
+                    path.write_bytes(thing.image)
+                    thing.image = None  # the file is enough
+            return row
+
+        def read() -> tuple[Item, LanguageFrom]:
             language = row.language
             language_from: LanguageFrom = "request"
             if not (language and language.strip()):
                 language = language_of(row.sentence or "")
                 language_from = "sentence" if language else "default"
-            item = _read(row, folder, service.limits, language or "en")
-            return item, language_from, profile, row.readings
+            return _read(row, folder, language or "en"), language_from
 
         with service.hidden_paths(names):
-            async with service.one_at_a_time:
-                item, language_from, profile, readings = await run_in_threadpool(read)
+            folder = Path(held.enter_context(TemporaryDirectory(dir=service.folder)))
+            async with service.parsing:
+                row = await run_in_threadpool(parse)
+            profile, readings = row.profile or models.profiles[0], row.readings
+            for path, name in names.items():
+                if Path(path).exists():
+                    check = partial(check_picture, Path(path), name, service.limits.megapixels)
+                    async with service.decoding:
+                        await run_in_threadpool(check)
+            item, language_from = await run_in_threadpool(read)
             asks = not readings and await service.asks(profile)
             pieces = len(item.candidates) + len(item.sequence)
             work = service.work.run(do, request, pieces, asks=asks, told=told)
@@ -224,29 +242,20 @@ async def _rank(
                     yield event
 
 
-def _read(row: Row, folder: Path, limits: Limits, language: str) -> Item:
-    """Read a row as an item, its pictures written to the folder under numbers."""
+def _read(row: Row, folder: Path, language: str) -> Item:
+    """Read a row as an item, whose pictures are in the folder under their numbers."""
     from admire.data.rows import RowReader
 
     others = {"candidates", "sequence", "profile", "readings"}
     plain = row.model_dump(exclude=others, exclude_none=True)
     for key, file in FILES.items():
         things = getattr(row, key)
-        numbered = (f"{file}{k}" for k in range(1, 1 + len(things)))
+        numbered = [f"{file}{k}" for k in range(1, 1 + len(things))]
         pairs = zip(things, numbered, strict=True)
         names = distinct([label(thing.name) if thing.name else number for thing, number in pairs])
-        plain[key] = []
-        for k, (candidate, named) in enumerate(zip(things, names, strict=True)):
-            cells = {"name": named, "caption": candidate.caption}
-            plain[key].append(cells)
-            if candidate.image is None:
-                continue
-            path, name = folder / f"{file}{k + 1}", f"{key}[{k}].image"
-            if len(candidate.image) > limits.megabytes * MEGABYTE:
-                most = limits.megabytes
-                raise Problem(413, f"{name}: is more than {most:g} MB, the limit.")
-            path.write_bytes(candidate.image)
-            candidate.image = None  # the file is enough
-            check_picture(path, name, limits.megapixels)
-            cells["image"] = path
+        plain[key] = [
+            {"name": name, "caption": thing.caption}
+            | ({"image": folder / number} if (folder / number).exists() else {})
+            for thing, name, number in zip(things, names, numbered, strict=True)
+        ]
     return RowReader(language).item(plain, "")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import re
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +25,7 @@ from admire.apps.serve.problems import LATER, Problem
 from admire.apps.serve.work import Stopped, Work
 from admire.core.errors import UserError
 from admire.core.progress import cancelled_by, hidden_progress
+from admire.core.storage import cache_dir
 from admire.llm.chat import ServerError
 
 log = logging.getLogger("admire")
@@ -50,7 +53,8 @@ class Service:
     Attributes:
         folder: for files of requests under way.
         bodies: of requests that are in memory.
-        one_at_a_time: for pictures, which may take hundreds of megabytes when they are decoded.
+        parsing, decoding: held for one row or one picture, which may take hundreds of megabytes
+            then. Requests that wait take turns.
     """
 
     folder: Path
@@ -61,7 +65,7 @@ class Service:
         self.state = State()
         self.bodies = Bodies(self.limits.bodies)
         self._asks: dict[str, bool] = {}
-        self.one_at_a_time = asyncio.Semaphore(1)
+        self.parsing, self.decoding = asyncio.Semaphore(1), asyncio.Semaphore(1)
 
     @asynccontextmanager
     async def running(self, app: FastAPI) -> AsyncIterator[None]:
@@ -103,11 +107,19 @@ class Service:
         except UserError as error:
             state.message = f"The profile {profile} cannot be used. {error}"
             log.error("%s", state.message)
+            state.message = self.without_paths(state.message)
             state.state = "failed"
         except Exception:
             state.message = f"The models of the profile {profile} could not be loaded."
             log.exception("%s", state.message)
             state.state = "failed"
+
+    def without_paths(self, message: str, names: Mapping[str, str] | None = None) -> str:
+        """Return a message without folders of this machine; see :meth:`hidden_paths`."""
+        own = dict.fromkeys(map(str, (self.folder, cache_dir(), Path.home())), "…")
+        for path, name in sorted((own | dict(names or {})).items(), reverse=True):  # 10 before 1
+            message = message.replace(path, name) if path != os.sep else message
+        return _FOLDERS.sub("…/", message)
 
     @contextmanager
     def hidden_paths(self, names: Mapping[str, str]) -> Iterator[None]:
@@ -119,18 +131,20 @@ class Service:
         try:
             yield
         except UserError as error:
-            message = str(error)
-            for path, name in sorted(names.items(), reverse=True):  # candidate10 before 1
-                message = message.replace(path, name)
+            message = self.without_paths(str(error), names)
             status, headers = 422, None
             if isinstance(error, OpeningError):
                 status = 503
             elif isinstance(error, ServerError):
                 status, headers = (503, LATER) if error.later else (502, None)
-            raise Problem(status, message.replace(str(self.folder), "…"), headers) from None
+            raise Problem(status, message, headers) from None
         except OSError:
             self.work.check_open()  # at the end, the folder is gone
             raise
+
+
+_FOLDERS = re.compile(r"(?<![\w:/.…-])/(?:[^\s/:'\"]+/)+")
+"""Folders at the start of a path, but not of an address."""
 
 
 def _service(request: Request) -> Service:
