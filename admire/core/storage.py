@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -62,9 +63,15 @@ def unwritable(path: Path, error: Exception) -> UserError:
     )
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path, only: Collection[int] = ()) -> Iterator[None]:
     """Turn the errors of writing a file or folder into the message that says so.
+
+    Args:
+        only: the numbers of the errors; empty for all.
 
     Raises:
         UserError: it cannot be written.
@@ -72,6 +79,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if only and (error.errno not in only or error.filename):
+            raise
         raise unwritable(path, error) from error
 
 
@@ -147,8 +156,8 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     process leaves beside ``path`` is overwritten by the next one.
 
     Raises:
-        UserError: the folder cannot be made or written to, or the disk is full. Errors of the block
-            are raised as they are.
+        UserError: the folder cannot be made or written to, or the disk is full. Other errors of the
+            block are raised as they are.
     """
     partial = partial_of(path)
     options: Any = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
@@ -156,7 +165,8 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = open(partial, mode, **options)  # noqa: SIM115  closed below
     try:
-        yield file
+        with writing(path, only=FULL):
+            yield file
         with writing(path):
             file.flush()
             os.fsync(file.fileno())
@@ -207,7 +217,7 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
 
     Raises:
         UserError: ``folder`` may not be replaced, cannot be written, or is being written by another
-            command. Errors of the block are raised as they are.
+            command, or the disk is full. Other errors of the block are raised as they are.
     """
     check_folder(folder, kind)
     folder = Path(os.path.realpath(folder))
@@ -217,7 +227,8 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
             with writing(folder):
                 shutil.rmtree(part, ignore_errors=True)
                 part.mkdir(parents=True)
-            yield part
+            with writing(folder, only=FULL):
+                yield part
             with writing(folder):
                 mark_folder(part, kind, _names(part))
                 check_folder(folder, kind)  # something may have been put there meanwhile
