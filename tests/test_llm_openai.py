@@ -277,7 +277,7 @@ FAULTS: dict[str, tuple[Response, int, list[str]]] = {
     "a gateway's page": (
         Response("<!DOCTYPE html><title>Just a moment...</title>", 403),
         1,
-        ["a web page (status 403, 'Just a moment...')", "gateway"],
+        ["a web page 'Just a moment...' (status 403)", "gateway"],
     ),
 }
 
@@ -338,7 +338,7 @@ FAILED = {"message": "Failed to generate JSON.", "failed_generation": '{"order":
         (completion("Lit", {"finish_reason": "content_filter"}), "by a filter (content_filter)"),
         (json_response({"error": FAILED}, 400), "not written in the form"),
         (completion(None, {"message": {"refusal": "I can't help."}}), "refusal (“I can't help.”)"),
-        (completion("", {"message": {"reasoning_content": "{}"}}), "is in reasoning_content"),
+        (completion("", {"message": {"reasoning_content": "{}"}}), "is in reasoning_content, the place of thoughts"),
         (completion("<think>Is it literal"), "thoughts that do not end"),
     ],
 )
@@ -356,7 +356,7 @@ def test_an_address_without_v1_is_told(httpserver: HTTPServer, chat):
     url = httpserver.url_for("/").rstrip("/")
     httpserver.expect_request("/chat/completions").respond_with_response(refusal(404))
     message = failure(chat(url=url))
-    assert f"often end in /v1: {url}/v1. Or it does not know the model 'tiny'" in message
+    assert f"is not the address of an API (that may be {url}/v1)." in message
 
 
 CERTIFICATE = """\

@@ -53,7 +53,7 @@ class NoReply(Exception):  # noqa: N818  it becomes a UserError, which names the
 
 
 class BrokenOff(httpx2.ReadError):
-    """A reply that did not end. It is like a lost connection."""
+    """A reply that did not end, as if the connection was lost."""
 
 
 def read_json(response: httpx2.Response) -> Any:
@@ -120,17 +120,17 @@ def how_ended(answer: Any) -> str:
     return next((kind for kind, words in kinds.items() if words.fullmatch(reason)), reason)
 
 
-def why_empty(answer: Any) -> tuple[str, str] | None:
-    """Return why the reply of an answer is empty, as a key of ``EMPTY`` and a detail, if known."""
-    message = _at(answer, "choices", 0, "message")
-    if (finish := how_ended(answer)) == "filter":
-        return "filter", str(_at(answer, "choices", 0, "finish_reason"))
+def why_empty(answer: Any) -> str:
+    """Return why an answer has no reply: the end of a sentence; empty if unknown."""
+    message, finish = _at(answer, "choices", 0, "message"), how_ended(answer)
+    if finish == "filter":
+        return f"was withheld by a filter ({_at(answer, 'choices', 0, 'finish_reason')})"
     if message_text(answer).strip():
-        return "thoughts", ""
-    if isinstance(refusal := _at(message, "refusal"), str) and refusal.strip():
-        return "refusal", " ".join(refusal[:200].split())
-    places = [] if finish == "cut" else [place for place in THOUGHTS if _at(message, place)]
-    return ("place", places[0]) if places else None
+        return "begins with thoughts that do not end"
+    if refusal := _at(message, "refusal"):
+        return f"is a refusal (“{' '.join(str(refusal).split())[:200]}”)"
+    places = [place for place in THOUGHTS if _at(message, place) and finish != "cut"]
+    return f"is in {places[0]}, the place of thoughts" if places else ""
 
 
 def _error(answer: Any) -> Any:
@@ -151,11 +151,9 @@ def _check_complete(response: httpx2.Response) -> None:
     except (NoReply, Withheld):  # reported later
         return
     error = _error(answer)
-    names = [str(_at(error, key) or "") for key in ("code", "status", "status_code", "type")]
-    if status := next((int(name) for name in names if re.fullmatch("[45][0-9][0-9]", name)), None):
-        response.status_code = status
-    elif re.search("(?i)rate.?limit|overload|unavailable|time.?out", " ".join(names)):
-        response.status_code = 503
+    named = " ".join(str(_at(error, key)) for key in ("code", "status", "status_code", "type"))
+    if code := re.search(r"\b[45]\d\d\b|(?i:rate.?limit|overload|unavailable|time.?out)", named):
+        response.status_code = int(code[0]) if code[0].isdigit() else 503
     elif (finish := how_ended(answer)) not in ("end", "cut", "filter"):
         raise BrokenOff(f"finish_reason: {finish[:40]}", request=response.request)
 

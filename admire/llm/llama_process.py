@@ -19,9 +19,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-CURES = {"libgomp": "apt-get install libgomp1, or dnf install libgomp"}
-"""How to install the libraries of the system that xllamacpp needs."""
-
 
 def why_ended(path: Path, answer: Mapping[str, str] | None, written: str) -> str:
     """Return why a file could not be loaded.
@@ -31,9 +28,9 @@ def why_ended(path: Path, answer: Mapping[str, str] | None, written: str) -> str
         written: what it wrote to stderr.
     """
     last = " ".join(written.strip().rpartition("\n")[2].split())[-300:]
-    if not answer and "Traceback" in written:  # Python's, before the file was looked at
-        cures = [f" Install the library: {how}." for name, how in CURES.items() if name in last]
-        return f"llama.cpp cannot start: {last}.{''.join(cures)}"
+    if not answer and "Traceback" in written:  # Python's, before the file was opened
+        cure = " Install that library: apt-get install libgomp1." if "libgomp" in last else ""
+        return f"llama.cpp cannot start: {last}.{cure}"
     said = answer["error"] if answer else f"llama.cpp has aborted{last and f': {last}'}"
     return f"{path}: llama.cpp cannot load this file ({said})."
 

@@ -57,16 +57,6 @@ OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
 """Options that are omitted if a server refuses them."""
 WORDS = {"response_format": "response_format|json_schema", "logprobs": r"(?:top_)?logprobs"}
 """Names of refused options in servers' messages, where they differ from the option's name."""
-EMPTY = {
-    "thoughts": "begins with thoughts that do not end. Such replies are skipped. Turn thinking off "
-    "on the server, or let its parser remove thoughts.",
-    "place": "is in {detail}, where thoughts belong. Such replies are skipped. Turn off the "
-    "server's parser of thoughts for this model.",
-    "refusal": "is a refusal (“{detail}”). Such replies are skipped. Try another model.",
-    "filter": "was withheld by a filter ({detail}). Such replies are skipped.",
-    "failed": "was not written in the form that was asked for. Such replies are skipped.",
-}
-"""What is said once of replies that are empty, by the reason."""
 IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
 REFUSALS: Mapping[int | str, tuple[str, ...]] = {
     "too long": (
@@ -83,18 +73,13 @@ REFUSALS: Mapping[int | str, tuple[str, ...]] = {
     **dict.fromkeys((401, 403), ("{where} refused the key. Check OPENAI_API_KEY.",)),
     402: ("{where} reports that the key has no credit left ({message}). Add credit.",),
     404: (
-        "{where} does not know the model '{model}', or is not the address of an API. Use another "
-        "model, or another server.",
+        "{where} does not know the model '{model}', or is not the address of an API{v1}. Use "
+        "another model, or another server.",
         *("llms", "llm_url"),
     ),
-    "path": (
-        "{where} has nothing at this address (status {status}). The addresses of APIs often end in "
-        "/v1: {where}/v1. Or it does not know the model '{model}'.",
-        *("llm_url", "llms"),
-    ),
     "page": (
-        "{where} answered with a web page (status {status}{title}), so a gateway, a firewall or a "
-        "login is in front of the API. Check the address, and the network.",
+        "{where} answered with a web page{title} (status {status}): a gateway, a firewall or a "
+        "login is in front of the API. Check the address and the network.",
         "llm_url",
     ),
     413: (
@@ -214,16 +199,16 @@ class OpenAIChat(ChatModel):
                 self._thinks = True
                 answer = self._complete(question)
                 reply = read_reply(answer, time.perf_counter() - started)
-            if not reply.text and (empty := why_empty(answer)):
-                self._warn(*empty)
+            if not reply.text and (why_none := why_empty(answer)):
+                self._warn(why_none)
             return reply
         except openai.OpenAIError as error:
-            if empty := _unanswered(error):
-                return self._warn(*empty)
+            if why_none := _unanswered(error):
+                return self._warn(why_none)
             raise self.explained(error, question) from error
         except Withheld as why:
             if _FILTERED.search(str(why)):
-                return self._warn("filter", str(why))
+                return self._warn(f"was withheld by a filter ({why})")
             reason = f"{where} {self._redact(why)[:300]}. Try again later, or use another model."
             raise ServerError(f"{self.name}: {reason}", "llms") from why
         except NoReply as why:
@@ -232,12 +217,13 @@ class OpenAIChat(ChatModel):
                 f"{where} the address of an OpenAI-compatible API? (It often ends in /v1.)"
             ) from why
 
-    def _warn(self, reason: str, detail: str) -> Reply:
-        """Say once why replies are empty; see :data:`EMPTY`. Return such a reply."""
-        if reason not in self._warned:
+    def _warn(self, why: str) -> Reply:
+        """Say why a reply is empty, once for each reason, and return such a reply."""
+        if (reason := why.partition("(")[0]) not in self._warned:
             self._warned.add(reason)
-            detail = self._redact(Exception(detail))[:200]
-            log.warning("%s: a reply %s", self.name, EMPTY[reason].format(detail=detail))
+            hint = " Turn thinking off on the server, or let its parser remove thoughts."
+            why = f"{self._redact(Exception(why))[:300]}. Such replies are skipped."
+            log.warning("%s: a reply %s%s", self.name, why, hint if "thoughts" in reason else "")
         return Reply("")
 
     def request(self, question: Question) -> dict[str, Any]:
@@ -345,18 +331,20 @@ class OpenAIChat(ChatModel):
             why = "images"
         elif "insufficient_quota" in (error.code, error.type):
             why = 402
-        elif why in (404, 405) and not re.search(r"/v\d", self.address.shown):
-            why = "path"
+        elif why in (404, 405):
+            why = 404
         elif why in range(400, 413) and re.match(r"\s*<(?:!doctype|html|head)\b", page, re.I):
             why = "page"
-        title = re.search(r"<title>([^<]{1,80})", page, re.I)
+        title = re.search(r"<title>([^<]{1,80})", self._redact(Exception(page)), re.I)
+        where = self.address.shown
         reason, *settings = REFUSALS.get(why, REFUSALS["other"])
         reason = reason.format(
-            where=self.address.shown,
+            where=where,
+            v1="" if re.search(r"/v\d", where) else f" (that may be {where}/v1)",
             model=self.model,
             message=message,
             status=error.status_code,
-            title=f", '{self._redact(Exception(title[1].strip()))}'" if title else "",
+            title=f" '{title[1].strip()}'" if title else "",
             again=_retried(error),
             paths=", ".join(str(image.path) for image in images),
         )
@@ -396,21 +384,17 @@ _FILTERED = re.compile(
 """What servers say of questions that their filters refuse: Azure, OpenAI, DeepSeek, Qwen, …"""
 
 
-def _unanswered(error: openai.OpenAIError) -> tuple[str, str] | None:
-    """Return why one question has no answer, as a key of :data:`EMPTY` and a detail.
-
-    None for other errors. A filter refused the question, or what Groq's model wrote does not fit
-    the schema.
-    """
+def _unanswered(error: openai.OpenAIError) -> str:
+    """Return why a reply is empty: a filter refused the question, or Groq's model failed to write
+    JSON. Empty for other errors."""
     if not isinstance(error, openai.APIStatusError) or error.status_code not in (400, 403, 422):
-        return None
-    if "failed_generation" in str(error.body):
-        return "failed", ""
+        return ""
     body = error.body if isinstance(error.body, Mapping) else {}
+    if "failed_generation" in str(body):
+        return "was not written in the form that was asked for"
     # Not all of the body: it may repeat the question.
-    said = [error.code, error.type, *map(body.get, ("message", "detail"))]
-    words = " ".join(text for text in said if isinstance(text, str))
-    return ("filter", words) if _FILTERED.search(words) else None
+    said = map(str, (error.code, error.type, body.get("message"), body.get("detail")))
+    return next((f"was withheld by a filter ({t})" for t in said if _FILTERED.search(t)), "")
 
 
 def _retried(error: openai.OpenAIError) -> str:
