@@ -1,4 +1,5 @@
 import json
+import math
 
 import pytest
 from judges import Judge, item_of, settings
@@ -7,7 +8,7 @@ from toys import OWL, explains
 from admire import Scoring, rank
 from admire.llm import Question, Reply
 from admire.rankers import Answer
-from admire.rankers.pointwise import read_numbers
+from admire.rankers.pointwise import read_letters, read_numbers
 
 
 @pytest.mark.parametrize(("gate", "first"), [("hard", "a.png"), ("soft", "b.png")])
@@ -49,6 +50,13 @@ def test_pointwise_tells_what_both_senses_mean_where_that_is_known():
     rank([OWL], settings("pointwise", meanings="both"), llms=[Both({})])
     assert 'as an idiom: "person awake late"\n' in asked[0].text
     assert 'as they are: "bird with wings"\n' in asked[0].text
+
+
+def test_the_letter_that_counts_is_the_texts():
+    likely = {"A": math.log(0.6), "B": math.log(0.4)}
+    graded = [read_letters(Reply(text, logprobs=(likely,))) for text in ("A", "It is B.", "")]
+    assert graded[0] == pytest.approx({"idiomatic": 0.6, "literal": 0.4, "neither": 0.0})
+    assert graded[1:] == [{"idiomatic": 0.0, "literal": 1.0, "neither": 0.0}, None]
 
 
 def test_numbers_are_shares():

@@ -19,6 +19,10 @@ def json_response(body: object, status: int = 200, **headers: str) -> Response:
     return Response(json.dumps(body), status, headers, content_type="application/json")
 
 
+def answered(body: str, status: int = 200, **headers: str) -> Response:
+    return Response(body, status, headers, content_type="application/json")
+
+
 def completion(
     text: object, choice: Mapping[str, object] | None = None, **more: object
 ) -> Response:
@@ -62,6 +66,10 @@ def echo(server: HTTPServer) -> None:
         return completion(prompt_of(request).upper())
 
     server.expect_request(CHAT, method="POST").respond_with_handler(handle)
+
+
+def bodies(server: HTTPServer) -> list[dict]:
+    return [request.get_json() for request, _ in server.log]
 
 
 def prompt_of(request: Request) -> str:
