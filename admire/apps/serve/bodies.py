@@ -76,7 +76,10 @@ def check_json(body: bytearray, megabytes: float) -> None:
     While it is parsed, no other thread runs, and a list takes far more memory than text does.
     """
     size = end = 0
-    while (start := body.find(b";base64,", end)) >= 0:  # in a string, or no JSON from here on
+    for _ in range(1000):  # more than a row's pictures
+        start = body.find(b";base64,", end)  # in a string, or no JSON from here on
+        if start < 0:
+            break
         size += start - end
         end = body.find(b'"', start) % (len(body) + 1)  # -1 becomes the end
     if size + len(body) - end > megabytes * MEGABYTE:
