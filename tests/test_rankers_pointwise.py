@@ -56,7 +56,8 @@ def test_the_letter_that_counts_is_the_texts():
     likely = {"A": math.log(0.6), "B": math.log(0.4)}
     graded = [read_letters(Reply(text, logprobs=(likely,))) for text in ("A", "It is B.", "")]
     assert graded[0] == pytest.approx({"idiomatic": 0.6, "literal": 0.4, "neither": 0.0})
-    assert graded[1:] == [{"idiomatic": 0.0, "literal": 1.0, "neither": 0.0}, None]
+    assert graded[1:] == [literal := {"idiomatic": 0.0, "literal": 1.0, "neither": 0.0}, None]
+    assert read_letters(Reply("B", logprobs=(dict.fromkeys("ABC", 0.0),))) == literal
 
 
 def test_numbers_are_shares():

@@ -124,7 +124,7 @@ def read_letters(reply: Reply) -> dict[str, float] | None:
     They are read at the first position where they have more than half of the probability: a reply
     may begin with a line break, a quotation mark, or "The answer is". After any other word they do
     not count: ``Caption: "A`` begins a repeated caption. If the likeliest letter is another one
-    than the text's, that one has the grade alone.
+    than the text's, the text's has the grade alone.
     """
     written = re.search(rf"\b[{LETTERS[: len(GRADES)]}]\b", reply.text)
     for place in reply.logprobs or ():
@@ -135,7 +135,7 @@ def read_letters(reply: Reply) -> dict[str, float] | None:
                 mass[letter] += math.exp(logprob)
         total = sum(mass.values())
         if total > 0.5 and written:
-            if mass[written[0]] < max(mass.values()):
+            if total > 1.01 or mass[written[0]] < max(mass.values()):  # no probabilities, or others
                 mass, total = {letter: float(letter == written[0]) for letter in mass}, 1.0
             return {grade: p / total for grade, p in zip(GRADES, mass.values(), strict=True)}
         likeliest = max(place, key=place.__getitem__, default="")
