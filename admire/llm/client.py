@@ -31,17 +31,14 @@ TEXT_PARTS = ("text", "output_text")
 """The types of parts of a message that are its text; others are thoughts, pictures and tools."""
 THOUGHTS = ("reasoning_content", "reasoning")
 """Where servers put a model's thoughts, beside its message's text."""
-_ENDS = re.compile(
-    "stop(?:ped|_sequence|_token)?|eo[st](?:_token|_id)?|end(?:_turn|_of_turn|_of_text)?|"
-    "completed?|done"
-)
-"""Why a reply that is complete ended: OpenAI's word, and those of Together, TGI, Anthropic, …"""
-_CUTS = re.compile("(?:max_|model_)?length|max_(?:output_)?tokens|model_context_window_exceeded")
-_FILTERS = re.compile(
-    "content_filter(?:ed)?|sensitive|safety|recitation|blocklist|prohibited_content|spii|refusal|"
-    "guardrail_intervened|error_toxic"
-)
-"""A filter withheld the reply: the words of Azure, Zhipu, Gemini, Anthropic, Bedrock, Cohere, …"""
+_FINISHES = {
+    "end": "stop(?:ped|_sequence|_token)?|eo[st](?:_token|_id)?|end(?:_turn|_of_turn|_of_text)?|"
+    "completed?|done",
+    "cut": "(?:max_|model_)?length|max_(?:output_)?tokens|model_context_window_exceeded",
+    "filter": "content_filter(?:ed)?|sensitive|safety|recitation|blocklist|prohibited_content|"
+    "spii|refusal|guardrail_intervened|error_toxic",
+}
+"""Why replies end: the words of OpenAI, Together, TGI, Anthropic, Gemini, Mistral, Zhipu, …"""
 
 
 class Withheld(Exception):  # noqa: N818  it becomes a UserError, which names the model
@@ -116,8 +113,7 @@ def how_ended(answer: Any) -> str:
     Otherwise return the reason that its server gives, in lower case.
     """
     reason = str(_at(answer, "choices", 0, "finish_reason") or "stop").lower().replace("-", "_")
-    kinds = {"end": _ENDS, "cut": _CUTS, "filter": _FILTERS}
-    return next((kind for kind, words in kinds.items() if words.fullmatch(reason)), reason)
+    return next((kind for kind, w in _FINISHES.items() if re.fullmatch(w, reason)), reason)
 
 
 def why_empty(answer: Any) -> str:

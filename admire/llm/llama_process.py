@@ -23,9 +23,7 @@ from typing import Any, NoReturn
 def why_ended(path: Path, answer: Mapping[str, str] | None, written: str) -> str:
     """Return why a file could not be loaded.
 
-    Args:
-        answer: the line of JSON; None if the process ended before.
-        written: what it wrote to stderr.
+    The process answered, or ended before it did; this is what it had written to stderr.
     """
     last = " ".join(written.strip().rpartition("\n")[2].split())[-300:]
     if not answer and "Traceback" in written:  # Python's, before the file was opened

@@ -75,14 +75,8 @@ def check_json(body: bytearray, megabytes: float) -> None:
 
     While it is parsed, no other thread runs, and a list takes far more memory than text does.
     """
-    size = end = 0
-    for _ in range(1000):  # more than a row's pictures
-        start = body.find(b";base64,", end)  # in a string, or no JSON from here on
-        if start < 0:
-            break
-        size += start - end
-        end = body.find(b'"', start) % (len(body) + 1)  # -1 becomes the end
-    if size + len(body) - end > megabytes * MEGABYTE:
+    # A data URI ends with its string; no row has a thousand pictures.
+    if len(re.sub(b';base64,[^"]*', b"", body, count=1000)) > megabytes * MEGABYTE:
         raise Problem(413, f"The row has more than {megabytes:g} MB besides its pictures.")
 
 
