@@ -37,10 +37,7 @@ sys.modules["rfc3987_syntax"] = None  # jsonschema would compile its grammar, wh
 if TYPE_CHECKING:
     from browser import Look
     from playwright.sync_api import Browser
-    from pytest_httpserver import HTTPServer
     from strict_server import StrictServer
-
-    from admire.llm.openai import OpenAIChat
 
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("steady")
@@ -261,24 +258,6 @@ def strict() -> Iterator[StrictServer]:
 
     with StrictServer() as server:
         yield server
-
-
-@pytest.fixture
-def chat(httpserver: HTTPServer) -> Callable[..., OpenAIChat]:
-    """A client of the test's server, for the model 'tiny'."""
-
-    from admire.llm.openai import OpenAIChat
-
-    def make(model: str = "tiny", **settings: object) -> OpenAIChat:
-        return OpenAIChat(model, **({"url": httpserver.url_for("/v1")} | settings))
-
-    return make
-
-
-@pytest.fixture
-def tiny(chat: Callable[..., OpenAIChat]) -> OpenAIChat:
-    """The client with its default settings."""
-    return chat()
 
 
 @pytest.fixture

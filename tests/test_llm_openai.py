@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -40,6 +41,21 @@ from admire.llm.openai import RETRIES, THINKING_TOKENS, OpenAIChat
 pytestmark = pytest.mark.usefixtures("waits")
 
 SCHEMA = {"type": "object", "properties": {"sense": {"enum": ["idiomatic", "literal"]}}}
+
+
+@pytest.fixture
+def chat(httpserver: HTTPServer) -> Callable[..., OpenAIChat]:
+    """A client of the test's server, for the model 'tiny'."""
+
+    def make(model: str = "tiny", **settings: object) -> OpenAIChat:
+        return OpenAIChat(model, **({"url": httpserver.url_for("/v1")} | settings))
+
+    return make
+
+
+@pytest.fixture
+def tiny(chat: Callable[..., OpenAIChat]) -> OpenAIChat:
+    return chat()
 
 
 def test_a_server_that_continues_a_reply_is_given_its_beginning(tiny):

@@ -9,11 +9,17 @@ from toys import said
 from werkzeug import Response
 
 from admire.llm import Question, Usage, open_llm
+from admire.llm.openai import OpenAIChat
 
 pytestmark = pytest.mark.usefixtures("waits")
 
 CUT = {"finish_reason": "length"}
 SCHEMA = {"type": "object", "properties": {"sense": {"enum": ["idiomatic", "literal"]}}}
+
+
+@pytest.fixture
+def tiny(httpserver: HTTPServer) -> OpenAIChat:
+    return OpenAIChat("tiny", url=httpserver.url_for("/v1"))
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,7 @@ def test_who_does_not_read_is_cut_and_keeps_out_nobody_who_sends_little(monkeypa
     content = b'{"a":1}\n' * 50_000
     lengthy = f"Content-Length: {len(content)}"
     with serving(limits=Limits(bodies=0.7)) as served, ExitStack() as stack:
+        assert served.rank().status_code == 200  # it has started
         (listening,) = served.server.servers[0].sockets
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         for _ in range(2):
