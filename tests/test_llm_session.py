@@ -245,8 +245,9 @@ def only_new(question: Question, number: int) -> Usage:
 @pytest.mark.parametrize(
     ("count", "asked", "cut_off"),
     [
-        (lambda question, number: Usage(prompt=10), 4, 4),
-        (lambda question, number: Usage(prompt=650, images=100), 4, 4),
+        (lambda question, number: Usage(prompt=min(10, len(question.text))), 5, 4),
+        (lambda question, number: Usage(100 + min(550, len(question.text)), images=100), 5, 4),
+        (lambda question, number: Usage(prompt=2), 4, 0),  # whatever it is asked
         (lambda question, number: Usage(prompt=900), 3, 0),
         (lambda question, number: Usage(prompt=700), 3, 0),
         (lambda question, number: Usage(prompt=12, cached=790 + 12), 3, 0),
@@ -273,7 +274,8 @@ def test_a_question_with_fewer_tokens_than_words_was_cut_off(caplog, count, aske
 def test_questions_that_were_cut_off_are_in_the_record_and_the_report(tmp_path: Path):
     class ShortSighted(Judge):
         def ask(self, question: Question) -> Reply:
-            return replace(super().ask(question), usage=Usage(prompt=20))
+            usage = Usage(prompt=min(20, len(question.text)))
+            return replace(super().ask(question), usage=usage)
 
     judge = ShortSighted(WORTHS)
     judge.identity = "short-sighted 1"
@@ -307,9 +309,15 @@ def test_a_model_without_eyes_is_told_before_it_is_asked_about_pictures(tmp_path
 CAPTIONED = {"of dull.png": 0.1, "of best.png": 0.9}
 
 
-def test_eyes_are_proved_once_by_a_question_that_is_forecast_and_cached(tmp_path):
+@pytest.mark.parametrize("reply", [NUMBER, f"It is {NUMBER}, a number with 3 digits.", "5 8 2"])
+def test_eyes_are_proved_once_by_a_question_that_is_forecast_and_cached(tmp_path, reply):
     items = [_meant(pictured(tmp_path, ["dull.png", "best.png"], captions=False), k) for k in "ab"]
-    judge = Judge({"dull.png": 0.1, "best.png": 0.9})
+
+    class Seeing(Judge):
+        def ask(self, question: Question) -> Reply:
+            return Reply(reply) if question is DIGITS else super().ask(question)
+
+    judge = Seeing({"dull.png": 0.1, "best.png": 0.9})
     judge.identity = "judge 1"
     own = settings("pointwise", sense="given")
     told = {one.stage: one.questions for one in plan(items, own, llms=[judge])}

@@ -32,10 +32,12 @@ def prove_eyes(model: BoundModel) -> Conversation[None]:
     (https://github.com/huggingface/text-generation-inference/issues/2565).
 
     Raises:
-        UserError: the reply has another number, or none.
+        UserError: the number is not among the reply's. Then the reply leaves the cache.
     """
     (reply,) = yield [DIGITS]
-    if re.sub(r"\D", "", reply.text) != NUMBER and not model.imagines:
+    numbers = re.findall(r"\d+", reply.text)
+    if NUMBER not in (*numbers, "".join(numbers)) and not model.imagines:
+        model.evict(DIGITS)
         raise UserError(
             f"{model.name} does not see pictures: asked for the number {NUMBER} in one, it "
             f"replied “{reply.text.strip()[:80]}”. {SEEING}",
@@ -49,13 +51,19 @@ def measure_cuts(
 ) -> Conversation[None]:
     """Find out whether a server cut a question off, of which it counts too few tokens.
 
-    These may also be all that it had not cached. So a copy is asked that nothing can have cached,
-    because it begins in another way.
+    Its counts mean nothing if that of one word is as high. They may also be of what it had not
+    cached. So a copy is asked that nothing can have cached, because it begins in another way.
 
     Args:
         lost: the tokens and words, see :func:`lost_words`.
     """
-    model.cuts = True  # so that the copy is not measured in turn
+    model.cuts = True  # so that these are not measured in turn
+    word = replace(question, parts="Hello", task="")
+    (reply,) = yield [word]
+    model.evict(word)
+    if (reply.usage or Usage()).prompt >= lost[0]:
+        model.cuts = False
+        return
     parts = (question.parts,) if isinstance(question.parts, str) else question.parts
     digest = hashlib.sha256(question.text.encode(errors="replace")).hexdigest()
     copy = replace(question, parts=(f"({digest})", *parts), task="")
