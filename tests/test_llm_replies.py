@@ -75,7 +75,7 @@ def test_why_one_question_has_no_reply_is_said_once_and_nothing_is_cached(
 ):
     serve(httpserver, answer, answer, completion("Idiomatic"))
     llm = open_llm("openai:tiny", url=httpserver.url_for("/v1"))
-    replies = [llm.ask(Question("hi", schema=SCHEMA)).text for _ in range(3)]
+    replies = [said(llm, "hi", schema=SCHEMA) for _ in range(3)]
     assert replies == ["", "", "Idiomatic"]
     assert caplog.text.count(words) == 1
 
