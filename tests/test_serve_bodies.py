@@ -202,7 +202,7 @@ def test_who_asks_a_server_that_hangs_holds_nobody_up():
     gate, here = Gate(), explains("literal")
     here.free = True
     models = toy_models(gate)
-    models._openers = (lambda name, **_: [gate if name == "toy" else here]), models._openers[1]
+    models._openers = (lambda name, *_: [gate if name == "toy" else here]), models._openers[1]
     pictures = [{"image": uri(drawn(colour=colour))} for colour in ("red", "blue")]
     with serving(models) as served:
         hanging = [served.wait() for _ in range(3)]

@@ -91,6 +91,16 @@ def test_candidates_that_share_no_view_are_told(served):
     assert told["warnings"] == ["The candidates have no modality in common: scores are 0."]
 
 
+def test_a_candidate_that_nothing_compares_is_told(served):
+    captions = [{"caption": "a bird with wings"}, {"caption": "a person awake late"}]
+    row = ROW | {"candidates": [{"image": uri(drawn())}, *captions]}
+    told = served.client.post("/v1/rank", json=row).json()
+    assert told["uncompared"] == told["order"][-1:] == ["candidate1"]
+    assert told["warnings"] == [
+        "Nothing compares candidate1 with another candidate, so it is last."
+    ]
+
+
 def test_a_sequence_stands_in_for_the_sentence(served, described):
     row = {key: ROW[key] for key in ("compound", "candidates")}
     row["sequence"] = [{"caption": "awake late"}, {"image": uri(drawn()), "caption": "a person"}]

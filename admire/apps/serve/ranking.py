@@ -126,6 +126,9 @@ def describe(
         by_words = "pictures are compared by what sight recognises in them"
         how = by_words if any(facts["scores"]) else "scores are 0"
         warnings.append(f"The candidates have no modality in common: {how}.")
+    elif ranking.uncompared:
+        names = ", ".join(ranking.uncompared)
+        warnings.append(f"Nothing compares {names} with another candidate, so it is last.")
     if any(candidate.image for candidate in item.candidates):
         for name in run.record["settings"]["encoder"]:
             if limits := encoder_attribute(name, "limits", ""):
@@ -138,6 +141,7 @@ def describe(
             "span": find_compound(item.sentence, item.phrase),
             "language": item.language,
             "order": list(ranking.order),
+            "uncompared": list(ranking.uncompared),
             "candidates": candidates,
             "warnings": warnings,
         }

@@ -252,6 +252,7 @@ class Ranking(BaseModel):
     confidence: float | None = Field(description=CONFIDENCE)
     readings: list[Reading]
     order: list[str] = Field(description="The candidates' names, best first.")
+    uncompared: list[str] = Field(description="Those that nothing compares with others: the last.")
     candidates: list[Scored] = Field(description="In the order of the request.")
     judgements: list[dict[str, Any]] = Field(
         description="Answers of chat models that ranked the candidates."

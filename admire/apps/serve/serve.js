@@ -619,7 +619,8 @@ async function itemOf({ row, ranking: answer }) {
   const scores = answer.candidates.map(({ score }) => score);
   const { compound, language } = answer;
   const sentence = marked(answer.sentence, answer.span);
-  const runs = [{ ...answer, order, scores, parts }];
+  const uncompared = answer.uncompared?.map((name) => names.indexOf(name));
+  const runs = [{ ...answer, order, uncompared, scores, parts }];
   return { compound, language, sentence, candidates: things, runs };
 }
 
