@@ -141,7 +141,7 @@ class RowReader:
         gold = item.sentence_type, item.expected_order, item.expected_item
         key = hash((item.compound, item.sentence, item.sequence, frozenset(item.names)))
         first, other = self.gold.setdefault(key, (where, gold))
-        if any(a and b and a != b for a, b in zip(gold, other, strict=True)):
+        if gold != other and any(a and b and a != b for a, b in zip(gold, other, strict=True)):
             raise UserError(f"{where}: is the item of {first} again, with other gold. Keep one.")
 
     def _candidates(

@@ -79,7 +79,7 @@ Trimmed = Annotated[Cell, AfterValidator(str.strip)]
 
 
 def _filled(text: str) -> str:
-    if text.lower() in ("nan", "nat", "none", "null", "<na>", "#n/a"):
+    if len(text) <= 4 and text.lower() in ("nan", "nat", "none", "null", "<na>", "#n/a"):
         raise ValueError(f"is '{text}', which programs write for no text. Leave it empty")
     return text
 
