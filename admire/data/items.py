@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -49,7 +49,8 @@ class Item:
     and V-WSD, ``expected_item`` are the gold answers, None where they are not known. ``candidates``
     is empty where a file holds targets only; the sense of such items can be decided, but they are
     not ranked. ``definitions``, up to two, are what a person says the compound means in this
-    sentence; no model is asked for that sense's meaning then.
+    sentence; no model is asked for that sense's meaning then. ``written`` has compound and sentence
+    as they are in the file, for submissions, if they are read in another form.
     """
 
     compound: Annotated[str, Limit("compound")]
@@ -62,6 +63,7 @@ class Item:
     expected_item: ImageName | None = None
     word: Annotated[str, Limit("word")] = ""
     definitions: tuple[Annotated[str, Limit("definition")], ...] = ()
+    written: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def context(self) -> Context:

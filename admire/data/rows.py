@@ -127,6 +127,7 @@ class RowReader:
             expected_item=cells.expected_item or None,
             word=cells.word,
             definitions=tuple(cells.definitions),
+            written=_written(row, cells),
         )
         if len(item.things) < len(cells.candidates) + len(cells.sequence):
             item = _without_dropped(item, cells, start)
@@ -139,7 +140,8 @@ class RowReader:
     def _check_gold(self, item: Item, where: str) -> None:
         """Refuse an item that came before with other gold."""
         gold = item.sentence_type, item.expected_order, item.expected_item
-        key = hash((item.compound, item.sentence, item.sequence, frozenset(item.names)))
+        same = item.language, item.compound, item.sentence, item.sequence, frozenset(item.names)
+        key = hash(same)
         first, other = self.gold.setdefault(key, (where, gold))
         if gold != other and any(a and b and a != b for a, b in zip(gold, other, strict=True)):
             raise UserError(f"{where}: is the item of {first} again, with other gold. Keep one.")
@@ -203,6 +205,12 @@ class RowReader:
                 + ("below it." if by_name else f"its folder '{compound}'."),
                 "images",
             )
+
+
+def _written(row: Mapping[str, Any], cells: Row) -> tuple[str, ...]:
+    """Return compound and sentence as they are in the file, if they are read in another form."""
+    written = str(row.get("compound") or ""), str(row.get("sentence") or "")
+    return written if written != (cells.compound, cells.sentence) else ()
 
 
 def _without_dropped(item: Item, cells: Row, start: str) -> Item:

@@ -30,7 +30,8 @@ class Prediction:
     ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
     has no orders. A row of one to V-WSD has an order alone, and an empty ``compound``. The
     ``probability_idiomatic``, ``unsure``, ``language`` and ``tied_first`` (whether others have the
-    first candidate's score) are of runs alone, ``row`` is the number in a file.
+    first candidate's score) are of runs alone, ``row`` is the number in a file. ``written`` is as in
+    :class:`admire.Item`.
     """
 
     compound: str
@@ -43,6 +44,7 @@ class Prediction:
     language: str | None = None
     row: int | None = field(default=None, compare=False)
     tied_first: bool = field(default=False, compare=False)
+    written: tuple[str, ...] = field(default=(), compare=False)
 
 
 class _Row(BaseModel):
@@ -70,9 +72,9 @@ def add_predictions(
             ``sentence`` and ``sentence_type``; in Subtask B :data:`COMPLETED`.
     """
     cells = {
-        "compound": [p.compound for p in predictions],
+        "compound": [p.written[0] if p.written else p.compound for p in predictions],
         "expected_order": [str(list(p.order)) for p in predictions],
-        "sentence": [p.sentence or "" for p in predictions],
+        "sentence": [p.written[1] if p.written else p.sentence or "" for p in predictions],
         "sentence_type": [p.sentence_type or "" for p in predictions],
     }
     if any(p.expected_item for p in predictions):

@@ -122,6 +122,7 @@ class Row(BaseModel):
     judgements: tuple[Judgement, ...]
     word: Annotated[str, UNLESS_EMPTY] = ""
     definitions: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+    written: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     fused: Annotated[tuple[FusedRun, ...], UNLESS_EMPTY] = ()
     seen: Annotated[dict[str, list[Kind]], UNLESS_EMPTY] = {}
     unsure: Annotated[bool, UNLESS_EMPTY] = False
@@ -185,6 +186,7 @@ class Row(BaseModel):
             self.unsure,
             self.language,
             tied_first=self.order[0] in self.tied,
+            written=self.written,
         )
 
 
