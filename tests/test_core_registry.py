@@ -1,6 +1,7 @@
 """What plugs in: how plug-ins are found, what they may do wrong, and what is said of it."""
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,14 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import ended, passed, run
-from toys import OWL, PAPER, WordEncoder, says
+from toys import OWL, PAPER, WordEncoder, explains, says
 
 import admire
-from admire import UserError, rank, read_run, write_run
+from admire import Settings, UserError, rank, read_run, write_run
 from admire.core import registry
 from admire.core.registry import PluginError, register
 from admire.encoders import TextEncoder, open_encoder
 from admire.llm import ChatModel, Question, open_llm
+from admire.senses.sense import Sense
 
 LENGTH = [len(candidate.caption) for candidate in OWL.candidates]
 
@@ -263,3 +265,33 @@ def test_a_run_of_a_plugin_that_is_gone_is_read_and_scored_but_not_asked_again(c
     assert run(capsys, "report", tmp_path / "run", "--out", tmp_path / "r.html")[0] == 0
     message = ended(capsys, "rank", admire.SAMPLES, "--like", tmp_path / "run", "--llm", "embedded")
     assert "Unknown ranker 'length'" in message
+
+
+@pytest.mark.parametrize(
+    ("returned", "why"),
+    [
+        ([Sense("idiomatic", 2.0)], "probability_idiomatic cannot be 2.0"),
+        ([Sense("idiomatic", math.nan)], "probability_idiomatic cannot be nan"),
+        ([Sense("IDIOM", 0.5)], "label cannot be 'IDIOM'"),
+        (["literal"], "str instead of Sense"),
+        ([], "0 of 1 objects"),
+        (None, "not iterable"),
+    ],
+)
+def test_what_a_plugin_returns_is_checked_where_it_is_called(returned, why):
+    class Own:
+        identity = "own"
+        columns = ()
+        setting = None
+
+        def classify(self, uses):
+            return returned
+
+    with pytest.raises(UserError, match=rf"Own returned .*{why}"):
+        rank(
+            [OWL],
+            Settings(sense="detector"),
+            llms=[explains("")],
+            encoder=WordEncoder(),
+            detector=Own(),
+        )

@@ -37,7 +37,7 @@ from pydantic import ValidationError
 
 from admire.core.choices import nearest
 from admire.core.errors import DISTRIBUTION, UserError
-from admire.core.schema import complaint
+from admire.core.schema import adapter, complaint
 
 log = logging.getLogger("admire")
 
@@ -248,6 +248,36 @@ def blamed(instance: object, where: str = "") -> AbstractContextManager[None]:
     """
     plugin = plugin_of(instance)
     return plugin.blamed(where) if plugin else nullcontext()
+
+
+def checked(instance: object, result: Any, kind: Any, count: int | None = None) -> Any:
+    """Return the objects of a dataclass that a model's method returned, as a list.
+
+    Args:
+        count: how many there must be; None for any number.
+
+    Raises:
+        UserError: it is no list of such objects, their number is wrong, or a field has a value that
+            it cannot have. A plug-in's is a :class:`PluginError`.
+    """
+    plugin = plugin_of(instance)
+    try:
+        objects = list(result)
+        if wrong := next((thing for thing in objects if not isinstance(thing, kind)), None):
+            raise TypeError(f"{type(wrong).__name__} instead of {kind.__name__}")
+        if count not in (None, len(objects)):
+            raise TypeError(f"{len(objects)} of {count} objects")
+        for thing in objects:
+            adapter(kind).validate_python(vars(thing), strict=False)
+    except (TypeError, ValidationError) as error:
+        why = str(error)
+        if isinstance(error, ValidationError):
+            field = error.errors()[0]["loc"][0]
+            why = f"an invalid {kind.__name__}: {field} {complaint(error).rstrip('.')}"
+        if plugin:
+            raise plugin.error(f"returned {why}.") from None
+        raise UserError(f"{type(instance).__name__} returned {why}.") from None
+    return objects
 
 
 _REGISTERED: dict[Kind, dict[str, Plugin]] = defaultdict(dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache, partial, wraps
 from operator import not_
 from pathlib import Path
@@ -154,6 +154,6 @@ def complaint(error: ValidationError) -> str:
 
 @cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return a type's strict validator; pydantic models and settings classes have own rules."""
-    own = hasattr(kind, "__pydantic_config__") or hasattr(kind, "model_config")
+    """Return a type's strict validator; pydantic models and dataclasses have own rules."""
+    own = is_dataclass(kind) or hasattr(kind, "model_config")
     return TypeAdapter(kind) if own else TypeAdapter(kind, config=STRICT)

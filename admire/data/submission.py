@@ -30,8 +30,8 @@ class Prediction:
     ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
     has no orders. A row of one to V-WSD has an order alone, and an empty ``compound``. The
     ``probability_idiomatic``, ``unsure``, ``language`` and ``tied_first`` (whether others have the
-    first candidate's score) are of runs alone, ``row`` is the number in a file. ``written`` is as in
-    :class:`admire.Item`.
+    first candidate's score) are of runs alone, ``row`` is the number in a file.
+    ``written`` is as in :class:`admire.Item`.
     """
 
     compound: str

@@ -160,9 +160,10 @@ def detect(
         ]
         detector = detector or open_detector()
         with registry.blamed(detector):
-            senses |= zip(others, detector.classify([*map(Use, contexts)]), strict=True)
-    decided = add_evidence(items, [senses[item] for item in items], entries)
-    return dict(zip(items, decided, strict=True))
+            decided = detector.classify([*map(Use, contexts)])
+        senses |= zip(others, registry.checked(detector, decided, Sense, len(others)), strict=True)
+    adjusted = add_evidence(items, [senses[item] for item in items], entries)
+    return dict(zip(items, adjusted, strict=True))
 
 
 def interpret(

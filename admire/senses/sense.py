@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from admire.core.errors import UserError
 from admire.data.items import Item, SenseLabel
@@ -28,7 +30,7 @@ class Sense:
     """
 
     label: SenseLabel | None
-    probability_idiomatic: float
+    probability_idiomatic: Annotated[float, Field(ge=0, le=1)]
     idiomatic: int = 0
     literal: int = 0
     unparsed: int = 0

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import BaseModel, Field
 
+from admire.core import registry
 from admire.core.errors import UserError
 from admire.core.files import TABLES, add_table, numbered_rows, read_table, read_text
 from admire.core.schema import Text, read_as
@@ -143,7 +144,8 @@ def detect_uses(
         raise UserError(
             f"{data}: has no labels. Give the gold, or write a submission.", "gold", "out"
         )
-    senses = detector.classify(uses)
+    with registry.blamed(detector):
+        senses = registry.checked(detector, detector.classify(uses), Sense, len(uses))
     items = [use.item for use in uses]
     if out:
         write_predictions(out, uses, senses, setting or detector.setting or "zero_shot")

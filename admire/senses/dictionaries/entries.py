@@ -11,7 +11,7 @@ from itertools import combinations, product
 from typing import Protocol
 
 from admire.core.progress import log_once
-from admire.core.registry import blamed
+from admire.core.registry import blamed, checked
 from admire.data.items import Item, SenseLabel
 from admire.data.languages import base_language, language_name
 
@@ -103,8 +103,8 @@ def look_up(dictionaries: Sequence[Dictionary], expression: str, language: str) 
     for dictionary in able:
         for key in spellings(expression, language):
             with blamed(dictionary):
-                entries = dictionary.entries(key, language)
-            if entries:
+                found = dictionary.entries(key, language)
+            if entries := checked(dictionary, found, Entry):
                 return sort_by_sense(entries, expression, language)
     return NO_ENTRIES
 
