@@ -74,9 +74,6 @@ def bradley_terry(wins: Scores) -> Scores:
     Args:
         wins: how often the candidate of a row won against that of a column, shape
             (candidates, candidates), in halves: a tie is half a win for both.
-
-    Raises:
-        UserError: choix is not installed.
     """
     with needs_extra("rankers", "The ranker pairwise"):
         import choix

@@ -41,11 +41,7 @@ class Embeddings(ComparingRanker):
     def judge(
         self, items: Sequence[Item], readings: Sequence[Interpretation | None]
     ) -> list[tuple[Judgement, ...]]:
-        """Return a judgement by each encoder; see :class:`ComparingRanker`.
-
-        Raises:
-            UserError: a file cannot be read, or an encoder's vectors cannot be compared.
-        """
+        """Return a judgement by each encoder; see :class:`ComparingRanker`."""
         judged: list[tuple[Judgement, ...]] = [()] * len(items)
         queries = list(map(self._query, items, readings))
         compared_by = list(map(self.encoders.that_compare, items))

@@ -71,11 +71,7 @@ class RunEncoder:
         return known and not shares_no_view(item, self.tracks)
 
     def encode(self, items: Sequence[Item], texts: Iterable[str]) -> Encoded:
-        """Encode queries' texts, and each image or caption, also those of sequences.
-
-        Raises:
-            UserError: a file cannot be read, or the vectors cannot be compared.
-        """
+        """Encode queries' texts, and each image or caption, also those of sequences."""
         texts = list(dict.fromkeys(texts))
         encoded: dict[str, Windows] = {}
         for encoder in self.tracks.values():  # the texts of all, before any candidate
@@ -236,8 +232,7 @@ def share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
 
 
 def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Settings:
-    """Return settings with an encoder that also encodes pictures, if candidates lack captions: for
-    ``e5``, ``sight``.
+    """Return settings with ``sight`` in place of ``e5`` if candidates lack captions.
 
     It encodes texts as e5 does. If there are captions as well, pictures have half their weight: on
     train, with captions hidden at random, that ranked better than captions alone.
@@ -273,10 +268,7 @@ def encoder_attribute(name: str, attribute: str, default: Default) -> Default:
 
 
 def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
-    """Return whether a run with these settings reads pictures, without opening any model.
-
-    For models of sentence-transformers, only the track shows whether they encode pictures.
-    """
+    """Return whether a run with these settings reads pictures, without opening any model."""
     if not summary.images or "image" not in (settings.track or "image"):
         return False
     reads = bool(settings.track or summary.without_caption)

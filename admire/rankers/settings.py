@@ -248,11 +248,8 @@ class SetSummary:
     """Counts of a set, and the first items that lack something.
 
     Attributes:
-        items, candidates: how many there are.
         images, captions: how many candidates have one.
         without_caption: how many have an image and no caption.
-        contexts: those that any item has.
-        languages: in the order in which they come.
         first_missing: the first row that lacks something, with its item. A word in a phrase lacks
             neither a context nor a sense.
         without_content: by missing tracks (image, caption, both or none), the first candidate that
@@ -305,7 +302,6 @@ class SetSummary:
 
 
 def summarise_set(items: Iterable[Item]) -> SetSummary:
-    """Summarise a set of items."""
     summary = SetSummary()
     for item in items:
         summary.add(item)

@@ -36,13 +36,7 @@ DISK_ERRORS = (OSError, RuntimeError, ValueError, sqlite3.Error)
 
 @dataclass(frozen=True)
 class Changes:
-    """How an index was changed.
-
-    Attributes:
-        entries: how many there are now.
-        new, gone: how many were added, and removed or replaced.
-        left_out: how many of the source could not be used.
-    """
+    """How many entries an index has now, and how many were new, gone or replaced, and left out."""
 
     entries: int
     new: int
@@ -60,9 +54,6 @@ def write_index(
     replace: bool = False,
 ) -> Changes:
     """Encode a collection and write an index folder, which appears when it is complete.
-
-    A call that was interrupted can be repeated: encoders that were opened by name have cached the
-    vectors (see :func:`admire.encoders.open_encoder`).
 
     Args:
         source: see :func:`admire.apps.search.read_entries`.
@@ -169,8 +160,7 @@ def _opened(index: Path) -> Iterator[tuple[Record, Table]]:
 class _Names:
     """The names in an index and in a source, in a database on disk: memory does not grow with them.
 
-    A row has an entry's name, the digest, source and row of the one in the index, and whether the
-    source has it: None, "same" or "new".
+    ``seen`` is whether the source has the entry: None, "same" or "new".
     """
 
     def __init__(self, table: Table):
@@ -184,10 +174,7 @@ class _Names:
     def new(
         self, entries: Iterable[Entry], source: str, skip: Callable[[UserError], object]
     ) -> Iterator[Entry]:
-        """Yield the entries of the source that are not in the index.
-
-        Skipped are those of a name that the source has twice, or the index from another source.
-        """
+        """Yield the entries of the source that are not in the index; skip those of taken names."""
         for entry in entries:
             query = "SELECT digest, source, seen FROM names WHERE id = ?"
             content, origin, seen = self._db.execute(query, (entry.name,)).fetchone() or [None] * 3
