@@ -69,8 +69,7 @@ def map_processes(
             keep; workers find them in their environment.
 
     Raises:
-        UserError: Ray is not installed, the cluster does not answer, or a unit costs
-            :data:`TRIES` workers.
+        UserError: Ray cannot be used, or a unit costs :data:`TRIES` workers.
     """
     rest = iter(units)
     first = list(islice(rest, 1))

@@ -135,8 +135,8 @@ def read_contexts(
     Args:
         encoders: the first is best a language model, which sees the prompt from the left.
         neutral: subtract the mean over neutral sentences, the lines of the template ``neutral``
-            (or ``sequence-neutral``, if captions of a sequence replace the sentence). This leaves
-            the effect of the sentence, without that of the compound itself.
+            (or ``sequence-neutral``). This leaves the effect of the sentence, without that of the
+            compound itself.
     """
     prompts = Prompts()
     keys = [(item.phrase, item.language, item.context) for item in items]
@@ -168,10 +168,7 @@ def read_contexts(
 
 
 def _in_prompt(item: Item, prompts: Prompts, start: int, end: int) -> list[Query]:
-    """Return the prompt up to the quotation mark after the repeated compound, with four spans.
-
-    The sentence has the compound from ``start`` to ``end``.
-    """
+    """Return the prompt up to the quotation mark after the repeated compound, with four spans."""
     text = prompts.about(item, "detect")
     before = text.index(item.sentence)
     repeated = text.rindex(item.phrase)

@@ -35,14 +35,11 @@ def prepare_spans(
 ) -> tuple[dict[str, Any], torch.Tensor]:
     """Return the model's features of texts, and a mask of the spans' tokens, shape (spans, tokens).
 
-    A token that is partly in a span belongs to it.
+    A token that is partly in a span belongs to it; a ValueError names one beyond the model's limit.
 
     Args:
         spans: where each begins and ends, in characters.
         rows: in which text each span is; None for one span per text.
-
-    Raises:
-        ValueError: a span is beyond the model's limit.
     """
     import torch
 

@@ -112,8 +112,7 @@ def fine_tune(
         The figures before training and after each epoch.
 
     Raises:
-        UserError: there is nothing to train on, or ``out`` cannot be written, see
-            :func:`admire.core.storage.check_folder`.
+        UserError: there is nothing to train on, or ``out`` cannot be written.
     """
     tasks = data.rows if isinstance(data.rows, Mapping) else {"": data.rows}
     content = {name: list(map(dict, rows)) for name, rows in tasks.items()}

@@ -205,8 +205,7 @@ def open_rankers(
         llm: answers them; None if no model will be asked.
 
     Raises:
-        UserError: a name is unknown, the model does not accept images but must, a candidate has no
-            content, an item has too many candidates, or a package is missing.
+        UserError: a name is unknown, or the model or a ranker does not support the set.
     """
     asking = (name for name in settings.rankers if issubclass(ranker_class(name), Ranker))
     rankers: list[Ranker] = [open_ranker(name, prompts, settings) for name in asking]

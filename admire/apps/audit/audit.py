@@ -89,9 +89,6 @@ def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0
 
     Without a run the items are ranked once by embeddings; the query is the sentence, in Subtask B
     the compound. Items that cannot be ranked are skipped. No chat model is asked.
-
-    Raises:
-        UserError: the run cannot be read, or is of other items.
     """
     if run:
         rankings = read_run(run).rankings

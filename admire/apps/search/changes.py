@@ -62,9 +62,7 @@ def write_index(
         replace: whether an index of another source may be replaced.
 
     Raises:
-        UserError: something of the source cannot be used, there is nothing to search, another
-            process writes the same index, or the folder contains something else or cannot be
-            written.
+        UserError: something of the source cannot be used, or the folder cannot be written.
     """
     if not replace:
         _check_source(out, os.path.abspath(source))

@@ -59,12 +59,10 @@ class Table:
     is longer than the encoder reads, ``caption_vector`` is the first window, and ``caption_more``
     has the others, one after the other.
 
+    A damaged table and a full disk raise an OSError, RuntimeError or ValueError in any method.
+
     Args:
         version: the state to read, whatever is changed later; None is the newest, for writing.
-
-    Raises:
-        OSError, RuntimeError, ValueError: the table is damaged, or the disk is full; every method
-            may raise these.
     """
 
     def __init__(self, folder: Path, version: int | None = None):
@@ -182,8 +180,7 @@ class Table:
         """Return rows that are probably nearest to the queries of their tracks, with vectors.
 
         Each track is searched by itself for at least ``WIDER`` k entries. What is near by the sum
-        of two tracks is among the nearest by one of them: if both are below some number, the sum is
-        below twice that.
+        of two tracks is among the nearest by one of them.
         """
         limit = max(WIDER * k, self.size // SHARE)
         columns = vector_columns(queries)
