@@ -87,8 +87,7 @@ def bradley_terry(wins: Scores) -> Scores:
 def agreement(places: Places) -> float | None:
     """Return how often two of the orders agree on two candidates, from 0 to 1.
 
-    Random orders agree in half of the cases. None if there are fewer than two orders or
-    candidates.
+    Random orders agree in half of the cases. None if there are fewer than two of either.
     """
     if min(places.shape) < 2:
         return None

@@ -146,8 +146,7 @@ def comparable(scores: Scores, method: Fusion = "scores") -> Scores:
     - ``borda``: the number of candidates that rank lower, from 0 to candidates − 1;
     - ``rrf``: 1 / (60 + rank), ranks from 1.
 
-    Equal candidates share the mean of their ranks. Scores that differ by rounding alone are equal,
-    as in :func:`rank_names`.
+    Equal candidates share the mean of their ranks; see :func:`rank_names`.
     """
     rounded = np.round(scores, 9)
     if method == "scores":

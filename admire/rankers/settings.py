@@ -45,10 +45,9 @@ class Scoring:
 
         p · (I − contrast · L) + (1 − p) · C.
 
-    For a literal use, candidates are compared with the compound. Texts of the literal sense lower
-    the score where the idiomatic sense is meant. In Subtask B the similarity to the sequence, the
-    mean of those to its pictures or captions, is added. For a word in a
-    phrase (V-WSD) the score is the mean over all texts, of which the phrase is one.
+    In Subtask B the similarity to the sequence, the mean of those to its pictures or captions, is
+    added. For a word in a phrase (V-WSD) the score is the mean over all texts, of which the phrase
+    is one.
 
     Each term is a cosine less its mean over the item's candidates, divided by its deviation over
     them, with the encoder's noise added in quadrature; see

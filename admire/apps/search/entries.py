@@ -38,7 +38,7 @@ COLUMNS = ("image", "caption", "text", "id")
 class Entry(Candidate):
     """An entry of a collection: a picture, a text, or a picture and its caption.
 
-    Its name is unique in the collection. A picture inside a Parquet file has the path ``FILE/ROW``.
+    Its name is unique there. A picture inside a Parquet file has the path ``FILE/ROW``.
 
     Attributes:
         where: the place that messages name while it is read, a file and a row, say.
