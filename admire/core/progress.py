@@ -113,14 +113,11 @@ class Cancelled(Exception):  # noqa: N818  nothing has gone wrong
     """Raised where nobody waits for the work any more."""
 
 
-Check = Callable[[], None]
-"""Raises :class:`Cancelled` if nobody waits for the work any more."""
-
-_check: ContextVar[Check | None] = ContextVar("_check", default=None)
+_check: ContextVar[Callable[[], None] | None] = ContextVar("_check", default=None)
 
 
-def cancelled_by(check: Check) -> AbstractContextManager[None]:
-    """Let a function end the work in this block, before the next question or progress."""
+def cancelled_by(check: Callable[[], None]) -> AbstractContextManager[None]:
+    """Let a function raise :class:`Cancelled` in this block, before a question or progress."""
     return _setting(_check, check)
 
 

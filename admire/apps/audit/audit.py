@@ -116,8 +116,7 @@ def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0
 
 
 def _rankable(item: Item) -> bool:
-    things = item.things
-    complete = all(thing.caption or thing.image for thing in things)
+    complete = all(thing.caption or thing.image for thing in item.things)
     return bool(item.candidates and (item.sentence.strip() or item.sequence) and complete)
 
 
