@@ -1,11 +1,10 @@
 """Fits the constants of ``admire/senses/evidence.py``, and says how good they are.
 
-The library never imports this file. With the extras ``embedded`` and ``train``:
+With the extras ``embedded`` and ``train``, and the folder that holds ``admire_b``:
 
     python tools/fit_sequence.py ../shared/data
 
-The folder holds ``admire_b``. The name of an encoder may follow; ``e5`` is what the constants were
-fitted on.
+The name of an encoder may follow; ``e5`` is what the constants were fitted on.
 """
 
 from __future__ import annotations

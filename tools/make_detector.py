@@ -89,13 +89,13 @@ def read_magpie(path: Path) -> tuple[list[Item], dict[str, str]]:
         item = Item(row["span"], row["sentence"], sentence_type=row["sentence_type"])
         if item.compound in item.sentence and len(item.sentence) < 400 and not is_name(item):
             items[row["expression"]].append(item)
-    both = {
-        expression: uses
+    both = [
+        (item, expression)
         for expression, uses in items.items()
         if len({item.sentence_type for item in uses}) == 2
-    }
-    spans = {item.compound: expression for expression, uses in both.items() for item in uses}
-    return [item for uses in both.values() for item in uses], spans
+        for item in uses
+    ]
+    return [item for item, _ in both], {item.compound: expression for item, expression in both}
 
 
 def is_name(item: Item) -> bool:
@@ -134,8 +134,8 @@ def what_each_gave(
     sources: Mapping[str, Sequence[Item]], expressions: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return what each source is, and how many sentences and expressions are learned from it."""
-    items = (item for part in sources.values() for item in part)
-    sample = {*sample_items([*items], SETTINGS, expressions=expressions)}
+    items = [item for part in sources.values() for item in part]
+    sample = {*sample_items(items, SETTINGS, expressions=expressions)}
     kept = {source: sample.intersection(part) for source, part in sources.items()}
     return {
         source: {
@@ -242,11 +242,7 @@ def cross_validate(
 
 
 def main(data: Path, *, evaluate: bool) -> None:
-    """Train on the sources below the folder, and write the detector where admire reads it.
-
-    Args:
-        evaluate: print figures instead, see the module.
-    """
+    """Train on the sources below the folder, and write the detector; or print figures instead."""
     sources, expressions = read_sources(data)
     encoders = [*map(open_context_encoder, DetectorData().encoder)]
     others = [data / "senses" / name for name in OTHERS]

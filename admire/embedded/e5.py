@@ -86,11 +86,9 @@ class E5Encoder(_Encoder):
     max_tokens = 512
 
     def count_tokens(self, text: str) -> int:
-        """See :class:`admire.encoders.TextEncoder`."""
         return open_model().count("passage: " + text)
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        """See :class:`admire.encoders.TextEncoder`."""
         prefix = "query: " if role == "query" else "passage: "
         model, session = _NETWORK.get(self.identity, open_network)
 
@@ -125,7 +123,6 @@ class E5StateEncoder(_Encoder):
     name, network = "e5-state", f"e5-state:{LAYERS}"
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        """See :class:`admire.encoders.TextEncoder`."""
         return self.encode_queries([Query(text) for text in texts])
 
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:

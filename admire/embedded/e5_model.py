@@ -125,10 +125,8 @@ class E5Model:
     def graph(self, layers: int | None = None) -> bytes:
         """Return the network as an ONNX model: BERT's layers, then the mean over the tokens.
 
-        Its input is that of :meth:`states`, its output is a vector of unit length, (1, width).
-
-        Args:
-            layers: how many, without the mean: the output is the tokens' states, like the input.
+        Its input is that of :meth:`states`, its output is a vector of unit length, (1, width). If
+        only some layers are wanted, the output is the tokens' states, like the input.
         """
         graph = OnnxGraph()
         constant, add = graph.constant, partial(graph.add, domain=MICROSOFT)

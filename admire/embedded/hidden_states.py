@@ -80,10 +80,7 @@ class StateEncoder:
 
     A chat model of this size answers questions about senses badly. But its states at an expression
     differ between the senses, and :mod:`admire.embedded.light_detector` uses this difference. A
-    vector has 1,536 numbers. Roles make no difference.
-
-    Raises:
-        UserError: a package is not installed.
+    vector has 1,536 numbers.
     """
 
     name = "embedded-state"
@@ -97,16 +94,12 @@ class StateEncoder:
         self._read: tuple[str, list[tuple[int, int]], Vectors] | None = None
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        """See :class:`admire.encoders.TextEncoder`."""
         return self.encode_queries([Query(text) for text in texts])
 
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:
         """See :class:`admire.encoders.QueryEncoder`. A token partly in a span belongs to it.
 
-        Consecutive queries with the same text compute it once.
-
-        Raises:
-            UserError: the text is too long for the model.
+        Consecutive queries with the same text compute it once. Too long texts are refused.
         """
         means = []
         for query in queries:

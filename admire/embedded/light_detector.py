@@ -43,11 +43,7 @@ Features = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Reader:
-    """An encoder that heads were trained on.
-
-    Attributes:
-        identity: its exact version; the heads only fit its vectors.
-    """
+    """An encoder that heads were trained on, and its exact version, whose vectors alone fit."""
 
     name: str
     identity: str
@@ -84,13 +80,8 @@ class LightDetector:
     def classify(self, uses: Sequence[Use], *encoders: QueryEncoder) -> list[Sense]:
         """Return the sense of each use, by the mean of the heads' probabilities.
 
-        The mean is calibrated. It can differ from the majority of the heads.
-
-        Args:
-            encoders: none opens those with the names in :attr:`encoders`.
-
-        Raises:
-            UserError: the heads were trained on other encoders.
+        The mean is calibrated. It can differ from the majority of the heads. Without encoders,
+        those of the heads are opened; others are refused.
         """
         if not uses:
             return []
@@ -104,8 +95,7 @@ class LightDetector:
                 "detector",
             )
         items = [use.item for use in uses]
-        places = read_contexts(items, opened, neutral=self.neutral)
-        contexts = np.concatenate(places, axis=1)
+        contexts = np.concatenate(read_contexts(items, opened, neutral=self.neutral), axis=1)
         # The last bits of one product for all contexts would depend on their number.
         products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
         trained_on = trained_languages(self)
@@ -117,7 +107,7 @@ class LightDetector:
         return [likelier(heads.mean(), "detector") for heads in probabilities]
 
     def save(self, path: Path) -> None:
-        """Write the detector as JSON; a UserError if the file cannot be written."""
+        """Write the detector as JSON."""
         with write_whole(path) as file:
             file.write(self._content())
 
@@ -145,8 +135,8 @@ def read_contexts(
     Args:
         encoders: the first is best a language model, which sees the prompt from the left.
         neutral: subtract the mean over neutral sentences, the lines of the template ``neutral``
-            (or ``sequence-neutral``, if captions of a sequence replace the sentence). This leaves
-            the effect of the sentence, without that of the compound itself.
+            (or ``sequence-neutral``). This leaves the effect of the sentence, without that of the
+            compound itself.
     """
     prompts = Prompts()
     keys = [(item.phrase, item.language, item.context) for item in items]
@@ -178,10 +168,7 @@ def read_contexts(
 
 
 def _in_prompt(item: Item, prompts: Prompts, start: int, end: int) -> list[Query]:
-    """Return the prompt up to the quotation mark after the repeated compound, with four spans.
-
-    The sentence has the compound from ``start`` to ``end``.
-    """
+    """Return the prompt up to the quotation mark after the repeated compound, with four spans."""
     text = prompts.about(item, "detect")
     before = text.index(item.sentence)
     repeated = text.rindex(item.phrase)

@@ -64,11 +64,7 @@ class MiniLMEncoder:
     """Vectors of 384 numbers for English texts of up to 256 tokens.
 
     Queries and documents are encoded alike. The weights have 8 bits: on captions cosines with the
-    vectors of sentence-transformers are at least 0.999. ``sbert:`` with the original weights is
-    exact. It takes about 250 MiB of memory.
-
-    Raises:
-        UserError: a package is not installed.
+    vectors of sentence-transformers are at least 0.999. It takes about 250 MiB of memory.
     """
 
     name = "minilm"
@@ -87,11 +83,9 @@ class MiniLMEncoder:
         return _TOKENIZER.get(VOCABULARY, open_tokenizer).encode(text).ids
 
     def count_tokens(self, text: str) -> int:
-        """See :class:`admire.encoders.TextEncoder`."""
         return len(self._tokens(text))
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        """See :class:`admire.encoders.TextEncoder`."""
         session = _NETWORK.get(self.identity, open_network)
 
         def read(text: str) -> Vectors:

@@ -66,12 +66,7 @@ class OnnxGraph:
     def constant_in_file(
         self, name: str, kind: int, shape: Sequence[int], file: str, at: int
     ) -> str:
-        """Add a constant that is in a file, which onnxruntime maps into memory.
-
-        Args:
-            kind: the type of its numbers, as ``onnx.TensorProto`` has it.
-            at: where it begins in the file, in bytes.
-        """
+        """Add a constant of a ``TensorProto`` type that is in a file, from the byte ``at`` on."""
         tensor = TensorProto(name=name, data_type=kind, dims=shape)
         tensor.data_location = TensorProto.EXTERNAL
         for key, value in {"location": file, "offset": at}.items():
@@ -94,10 +89,8 @@ class OnnxGraph:
     ) -> bytes:
         """Return the network as an ONNX model.
 
-        Args:
-            inputs: the type and the shape of each, by name.
-            output: the name that the last operator's result gets, and its shape; its numbers are
-                floats.
+        Inputs have a type and a shape by name; the last operator's result, of floats, gets the
+        output's name and shape.
         """
         name, shape = output
         self._nodes.append(helper.make_node("Identity", self._nodes[-1].output[:1], [name]))

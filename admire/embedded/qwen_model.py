@@ -196,8 +196,7 @@ class QwenModel:
         epsilon = self._setting("attention.layer_norm_rms_epsilon")
 
         def vector(name: str) -> str:
-            tensor = self._tensors[name]
-            return constant(name, tensor.data)
+            return constant(name, self._tensors[name].data)
 
         def norm(states: str, name: str) -> str:
             weight = vector(f"{name}.weight")

@@ -68,9 +68,6 @@ class SightEncoder:
     the content that those labels cover is recognised: things and animals, not acts or moods.
 
     Pictures need no torch, and nothing is downloaded: the network (9 MB) is in this package.
-
-    Raises:
-        UserError: a package is not installed.
     """
 
     name = "sight"
@@ -94,11 +91,7 @@ class SightEncoder:
         return self._texts.encode_texts(texts, role=role)
 
     def prepare_image(self, path: Path) -> npt.NDArray[np.uint8]:
-        """Return the picture's views, shape (5, 224, 224, 3), bytes.
-
-        Raises:
-            UserError: the file cannot be read as a picture.
-        """
+        """Return the picture's views, shape (5, 224, 224, 3), bytes."""
         from PIL import Image
 
         picture = read_image(path)
@@ -134,12 +127,12 @@ class SightEncoder:
     @cached_property
     def labels(self) -> list[str]:
         """The labels of the network, in the order of its probabilities."""
-        return list(json.loads(LABELS.read_text(encoding="utf-8"))["labels"])
+        return list(json.loads(LABELS.read_bytes())["labels"])
 
     @cached_property
     def _label_vectors(self) -> Vectors:
         """The labels' vectors, shape (1000, 384); recomputed (half a minute) for another e5."""
-        if json.loads(LABELS.read_text(encoding="utf-8"))["encoder"] == self._texts.identity:
+        if json.loads(LABELS.read_bytes())["encoder"] == self._texts.identity:
             shipped: Vectors = np.load(VECTORS, allow_pickle=False).astype(np.float32)
             return shipped
         from admire.encoders.cached import CachedEncoder
@@ -153,16 +146,13 @@ def conse(
     likeliest: int = LIKELIEST,
     temperature: float = TEMPERATURE,
 ) -> Vectors:
-    """Combine label vectors convexly for each picture, at unit length.
+    """Combine label vectors convexly for each picture, at unit length, shape (pictures, width).
 
     Args:
         probabilities: shape (pictures, labels).
         label_vectors: shape (labels, width).
         likeliest: how many labels count, ConSE's T.
         temperature: a probability p counts as p to the power of 1 / temperature; 1 is ConSE's.
-
-    Returns:
-        Shape (pictures, width).
     """
     best = np.argsort(-probabilities, axis=1, kind="stable")[:, :likeliest]
     weights = np.take_along_axis(probabilities, best, axis=1) ** (1 / temperature)

@@ -164,9 +164,7 @@ class CachedEncoder:
     def _encode_images(self, images: Sequence[Path]) -> Vectors:
         """See :class:`admire.encoders.ImageEncoder`; images are identified by content.
 
-        Raises:
-            UserError: a file is missing, empty, damaged or not an image. The vectors of the images
-                before it stay cached.
+        After a UserError about a file, the vectors of the images before it stay cached.
         """
         content = bytes if isinstance(self._cache, _Forgetful) else read_bytes
         keys = prefetch(lambda path: self._key("image", content(path)), images, 2 * cores())
@@ -315,8 +313,7 @@ def checked(encoder: Any, long_texts: LongTexts = "parts") -> CachedEncoder:
 def describe_long(counted: Iterable[Mapping[str, Any]], texts: str) -> Iterator[str]:
     """Yield a sentence for each :meth:`CachedEncoder.count_long` that found long texts.
 
-    Args:
-        texts: what they are called, such as ``captions``.
+    They are called ``texts``, such as ``captions``.
     """
     how = {"parts": "read in parts", "cut": "cut at their end"}
     for row in counted:
@@ -412,11 +409,8 @@ def open_encoder(
 def open_trainable(name: str, **options: Any) -> SentenceEncoder:
     """Open an encoder to fine-tune, without a cache: its vectors change.
 
-    Args:
-        options: those of :func:`open_encoder`.
-
-    Raises:
-        UserError: the encoder is unknown, or it is not a sentence-transformers model.
+    The options and errors are those of :func:`open_encoder`; or it is not a sentence-transformers
+    model.
     """
     from admire.encoders.sentence import SentenceEncoder
 
@@ -428,11 +422,7 @@ def open_trainable(name: str, **options: Any) -> SentenceEncoder:
 
 
 def open_context_encoder(name: str) -> QueryEncoder:
-    """Open an encoder that computes vectors of words in their context.
-
-    Raises:
-        UserError: the encoder is unknown, or it does not compute such vectors.
-    """
+    """Open an encoder that computes vectors of words in their context; refuse any other."""
     encoder = open_encoder(name)
     if not isinstance(encoder, QueryEncoder):
         raise UserError(

@@ -34,11 +34,7 @@ class Source:
     folder: Path | None = None
 
     def file(self, *names: str) -> Path:
-        """Find the first of these files that the model has; download it if necessary.
-
-        Raises:
-            UserError: it has none of them, or the hub cannot be reached.
-        """
+        """Find the first of these files that the model has, see :func:`hub_file`."""
         if self.folder is None:
             return hub_file(self.place, *names, revision=self.revision)
         for name in names:
@@ -50,15 +46,12 @@ class Source:
 def resolve_source(source: str, *names: str, revision: str | None = None) -> Source:
     """Find a model by the name of a folder or of a repository on the hub.
 
-    A folder with such a name takes precedence over a repository. If a repository is not cached yet,
-    one small file of it is downloaded to get the commit.
+    A folder with such a name takes precedence. If a repository is not cached yet, one small file of
+    it is downloaded to get the commit, see :func:`hub_file`.
 
     Args:
         names: a repository has one of these files (default: ``config.json``).
         revision: branch, tag or commit of a repository.
-
-    Raises:
-        UserError: the folder or repository does not exist, or the hub cannot be reached.
     """
     folder = local_folder(source)
     if folder:
@@ -72,8 +65,7 @@ def resolve_source(source: str, *names: str, revision: str | None = None) -> Sou
 def local_folder(source: str, kind: str = "a model") -> Path | None:
     """Return the folder with this name; None if it is a name on the hub.
 
-    Raises:
-        UserError: it looks like a path, but the folder does not exist.
+    What looks like a path, but is no folder, is refused.
     """
     path = Path(source).expanduser()
     if path.is_dir():
@@ -91,11 +83,8 @@ def hub_file(
 ) -> Path:
     """Find the first of these files that the repository has, in the hub's cache or on the hub.
 
-    Cached files are used without asking the hub.
-
-    Raises:
-        UserError: it is not in the cache, and the hub cannot be reached or has no such file; or
-            the hub's client is not installed.
+    Cached files are used without asking the hub. A UserError says what is missing: the file, the
+    hub or its client.
     """
     with needs_extra("clip", f"The {kind} '{repository}' of the Hugging Face hub"):
         from huggingface_hub import errors, hf_hub_download
@@ -129,9 +118,9 @@ def hub_file(
 
 @contextmanager
 def from_disk() -> Iterator[None]:
-    """Let libraries load cached files without asking the hub again, and without progress bars.
+    """Let libraries load cached files without progress bars, and without asking the hub again.
 
-    Without a connection each question to the hub takes half a minute to fail.
+    Without a connection each question to it takes half a minute to fail.
     """
     from huggingface_hub import constants
     from transformers.utils import logging
@@ -182,8 +171,7 @@ def _digest(folder: Path, paths: Sequence[Path], versions: Sequence[tuple[int, i
 def base_folder(folder: Path, base: str) -> Path:
     """Find the folder with the configuration of a base model, such as ``xlm-roberta-large``.
 
-    The search order is: a subfolder of the base model's name; that name as a path; the hub.
-    Only the configuration is needed.
+    It is a subfolder of that name, the name as a path, or on the hub.
     """
     for place in (folder / Path(base).name, Path(base)):
         if (place / "config.json").is_file():

@@ -43,7 +43,7 @@ class MClipEncoder(LazyModel):
     """An M-CLIP text tower with the image tower that it was trained for.
 
     A text's vector is the mean of the base model's last states over its tokens, after one linear
-    layer. Texts beyond 512 tokens are cut at their end.
+    layer.
 
     Its source is one of :data:`NAMES`, a repository on the hub, or a folder with the same files. A
     folder may contain its own image tower in ``image``, in open_clip's format, and the
@@ -121,17 +121,14 @@ class MClipEncoder(LazyModel):
         if "roberta" in base.model_type:  # its positions begin after the padding token's number
             positions -= base.pad_token_id + 1
         limit = min(tokenizer.model_max_length, positions)
-
         return tower.to(device=device, dtype=dtype).eval(), tokenizer, limit
 
     @property
     def max_tokens(self) -> int:
-        """See :class:`admire.encoders.TextEncoder`."""
         limit: int = self._loaded[2]
         return limit
 
     def count_tokens(self, text: str) -> int:
-        """See :class:`admire.encoders.TextEncoder`."""
         return len(self._loaded[1](text, verbose=False).input_ids)
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:

@@ -68,8 +68,6 @@ WEIGHTS = (
 class OpenClipEncoder(LazyModel):
     """Text and image tower of one open_clip model, with its own tokenizer and preprocessing.
 
-    Texts beyond the model's context (77 tokens for CLIP, 64 for SigLIP 2) are cut at their end.
-
     Its source is ``MODEL/TAG`` of open_clip's list, or a folder with ``open_clip_config.json`` and
     weights, in open_clip's format.
     """
@@ -144,12 +142,10 @@ class OpenClipEncoder(LazyModel):
 
     @property
     def max_tokens(self) -> int:
-        """See :class:`admire.encoders.TextEncoder`; the text tower's context."""
         limit: int = self._loaded[2].context_length
         return limit
 
     def count_tokens(self, text: str) -> int:
-        """See :class:`admire.encoders.TextEncoder`."""
         tokenizer = self._loaded[2]
         if hasattr(tokenizer, "tokenizer"):  # of transformers
             return len(tokenizer.tokenizer(tokenizer.clean_fn(text), verbose=False).input_ids)

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -34,13 +35,11 @@ def prepare_spans(
 ) -> tuple[dict[str, Any], torch.Tensor]:
     """Return the model's features of texts, and a mask of the spans' tokens, shape (spans, tokens).
 
-    Args:
-        spans: where each begins and ends, in characters. A token that is partly in a span belongs
-            to it.
-        rows: in which text each span is; None for one span per text.
+    A token that is partly in a span belongs to it; a ValueError names one beyond the model's limit.
 
-    Raises:
-        ValueError: a span is beyond the model's limit.
+    Args:
+        spans: where each begins and ends, in characters.
+        rows: in which text each span is; None for one span per text.
     """
     import torch
 
@@ -70,10 +69,10 @@ def span_states(
     mask: torch.Tensor,
     rows: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """Average the masked tokens' last states, shape (spans, width).
+    """Average the masked tokens' last states, shape (spans, width); see :func:`prepare_spans`.
 
     The modules after the model's pooling (projection, normalisation) are applied to it as well, so
-    that it is in the space of the texts' vectors. Arguments are those of :func:`prepare_spans`.
+    that it is in the space of the texts' vectors.
     """
     from sentence_transformers.sentence_transformer.modules import Pooling, Router
 
@@ -130,12 +129,8 @@ E5_PROMPTS = {"query": "query: ", "document": "passage: "}
 class SentenceEncoder(LazyModel):
     """A sentence-transformers model with its own pooling and prompts.
 
-    Models with ``e5`` in their name get E5's prompts, unless they have their own. Texts beyond
-    the model's limit are cut at their end. Images are documents: a model that puts an instruction
-    before documents puts it before images as well.
-
-    Attributes:
-        accepts_images: whether it also encodes images, by its configuration.
+    Models with ``e5`` in their name get E5's prompts, unless they have their own. Images are
+    documents: a model that puts an instruction before documents puts it before images as well.
 
     Args:
         own_prompts: whether texts get the model's own prompts, and not only E5's.
@@ -184,7 +179,7 @@ class SentenceEncoder(LazyModel):
     def _reads_images(self, type: str, path: str, **_: object) -> bool:
         """Return whether an input module (a row of ``modules.json``) encodes images.
 
-        This is the result of ``model.supports("image")``, without loading the model.
+        This is ``model.supports("image")``, without loading the model.
         """
         kind = type.rpartition(".")[2]
         if kind == "Router":
@@ -199,16 +194,14 @@ class SentenceEncoder(LazyModel):
 
     def _file(self, path: str, name: str) -> Path | None:
         """Find a file of one of the model's modules; None if it has none."""
-        try:
+        with suppress(UserError):
             return self._source.file(f"{path}/{name}".strip("/"))
-        except UserError:
-            return None
+        return None
 
     @property
     def model(self) -> SentenceTransformer:
         """The model itself, loaded when it is first used."""
-        model: SentenceTransformer = self._loaded
-        return model
+        return cast("SentenceTransformer", self._loaded)
 
     def _load(self) -> SentenceTransformer:
         from sentence_transformers import SentenceTransformer
@@ -250,11 +243,11 @@ class SentenceEncoder(LazyModel):
 
     @property
     def max_tokens(self) -> int | None:
-        """See :class:`admire.encoders.TextEncoder`; None for a model without a limit."""
+        """None for a model without a limit."""
         return self.model.max_seq_length
 
     def count_tokens(self, text: str) -> int:
-        """See :class:`admire.encoders.TextEncoder`; with the longer one of its prompts."""
+        """Count with the longer one of its prompts."""
         prompt = max(query_prompt(self.model), document_prompt(self.model), key=len)
         return len(self.model.tokenizer(prompt + text, verbose=False)["input_ids"])
 
@@ -271,11 +264,7 @@ class SentenceEncoder(LazyModel):
         return vectors.astype("float32")
 
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:
-        """See :class:`admire.encoders.QueryEncoder`.
-
-        Raises:
-            UserError: a span is beyond the model's limit.
-        """
+        """See :class:`admire.encoders.QueryEncoder`; spans beyond the limit are refused."""
         vectors: dict[int, Vectors] = {}
         groups: dict[tuple[str | None, bool], list[int]] = {}
         for k, query in enumerate(queries):
@@ -315,10 +304,9 @@ class SentenceEncoder(LazyModel):
 
 def _json(file: Path | None) -> Any:
     """Read a JSON file; None if there is none, or it is damaged."""
-    try:
+    with suppress(OSError, ValueError):
         return json.loads(file.read_text(encoding="utf-8")) if file else None
-    except (OSError, ValueError):
-        return None
+    return None
 
 
 def query_prompt(model: SentenceTransformer) -> str:

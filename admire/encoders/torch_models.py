@@ -34,11 +34,7 @@ class Placement:
     precision: Precision = "float32"
 
     def resolve(self) -> tuple[torch.device, torch.dtype]:
-        """Return the device and the precision as torch's own objects.
-
-        Raises:
-            UserError: the device is not available, or does not support that precision.
-        """
+        """Return the device and the precision as torch's own objects, if there are such."""
         import torch
 
         present = [torch.cuda.is_available(), torch.backends.mps.is_available(), True]

@@ -67,7 +67,7 @@ class TrainingSet:
     """Rows, and how a model learns from them.
 
     To learn several tasks at once, give rows and losses by the task's name. Each batch is then of
-    one task, and each task has as many batches as its rows fill.
+    one task.
 
     Attributes:
         rows: one mapping for each sample, with its texts in columns.
@@ -104,19 +104,15 @@ def fine_tune(
         validate: returns the figures of the model as it is; higher is better.
         of: what else the result depends on, such as the base model and the loss's settings. Only
             checkpoints of the same are continued from.
-        learning_rates: other learning rates for weights whose names match these regular
-            expressions. These weights do not decay.
-        finish: called with the folder that holds the saved model and the kept epoch's figures,
-            before the folder gets the name ``out``. What it writes there appears together with the
-            model.
+        learning_rates: by regular expressions of weights' names. These weights do not decay.
+        finish: called with the folder of the saved model and the kept epoch's figures, before the
+            folder gets the name ``out``.
 
     Returns:
         The figures before training and after each epoch.
 
     Raises:
-        UserError: there is nothing to train on, or ``out`` cannot be written, may not be
-            replaced (see :func:`admire.core.storage.check_folder`) or is being written by another
-            process.
+        UserError: there is nothing to train on, or ``out`` cannot be written.
     """
     tasks = data.rows if isinstance(data.rows, Mapping) else {"": data.rows}
     content = {name: list(map(dict, rows)) for name, rows in tasks.items()}
@@ -270,8 +266,7 @@ SAMPLERS: dict[Batches, Any] = {
 class _Figures(BaseEvaluator):
     """The figures of an epoch, and its rank: the epoch with the highest is kept.
 
-    If not the best but an epoch of a number is kept, ranks rise up to that one. Training stops at
-    the first epoch whose rank is lower.
+    If not the best but an epoch of a number is kept, ranks rise up to that one.
     """
 
     def __init__(self, validate: Callable[[], Figures], keep: str | int):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,7 @@ CHARACTERS = 16
 """How many characters a window has at most for each token that an encoder reads."""
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(NamedTuple):
     """The unit vectors of texts or pictures: one each, or several of a long text.
 
     Attributes:
@@ -55,7 +53,7 @@ class Windows:
 
     def map(self, change: Callable[[Vectors], Vectors]) -> Self:
         """Return them with changed vectors, such as projected ones."""
-        return replace(self, vectors=change(self.vectors)) if len(self.vectors) else self
+        return self._replace(vectors=change(self.vectors)) if len(self.vectors) else self
 
     def best(self, cosines: npt.NDArray[np.floating], axis: int) -> Any:
         """Reduce an axis of cosines from windows to texts: of each text, its best window counts.
@@ -78,14 +76,9 @@ def compare(queries: Windows, candidates: Windows) -> Cosines:
 
 
 def divide(text: str, count: Callable[[str], int], limit: int) -> list[int]:
-    """Return where the windows of a text end; one end if an encoder reads the text whole.
+    """Return where the windows of a text end, each with as many words as fit in ``limit`` tokens.
 
-    Each window has as many words as fit, as the encoder reads it. What cannot be divided is left to
-    the encoder.
-
-    Args:
-        count: counts tokens.
-        limit: how many tokens the encoder reads.
+    There is one end if the whole text fits. What cannot be divided is left to the encoder.
     """
     ends: list[int] = []
     start, stop = 0, len(text.rstrip())

@@ -74,9 +74,6 @@ def bradley_terry(wins: Scores) -> Scores:
     Args:
         wins: how often the candidate of a row won against that of a column, shape
             (candidates, candidates), in halves: a tie is half a win for both.
-
-    Raises:
-        UserError: choix is not installed.
     """
     with needs_extra("rankers", "The ranker pairwise"):
         import choix
@@ -90,8 +87,7 @@ def bradley_terry(wins: Scores) -> Scores:
 def agreement(places: Places) -> float | None:
     """Return how often two of the orders agree on two candidates, from 0 to 1.
 
-    Random orders agree in half of the cases. None if there are fewer than two orders or
-    candidates.
+    Random orders agree in half of the cases. None if there are fewer than two of either.
     """
     if min(places.shape) < 2:
         return None

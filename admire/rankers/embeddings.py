@@ -11,7 +11,7 @@ from admire.core.registry import register
 from admire.data.items import Item, SenseLabel
 from admire.rankers.judgement import Judgement, Part, as_counted
 from admire.rankers.ranker import ComparingRanker
-from admire.rankers.run_encoders import RunEncoders, Spaces, share_a_view
+from admire.rankers.run_encoders import Encoded, RunEncoders, share_a_view
 from admire.rankers.scorer import comparable, compared, contributions, leads, query_weights, score
 from admire.senses.interpretation import Interpretation
 from admire.senses.sense import likelier
@@ -41,11 +41,7 @@ class Embeddings(ComparingRanker):
     def judge(
         self, items: Sequence[Item], readings: Sequence[Interpretation | None]
     ) -> list[tuple[Judgement, ...]]:
-        """Return a judgement by each encoder; see :class:`ComparingRanker`.
-
-        Raises:
-            UserError: a file cannot be read, or an encoder's vectors cannot be compared.
-        """
+        """Return a judgement by each encoder; see :class:`ComparingRanker`."""
         judged: list[tuple[Judgement, ...]] = [()] * len(items)
         queries = list(map(self._query, items, readings))
         compared_by = list(map(self.encoders.that_compare, items))
@@ -54,9 +50,9 @@ class Embeddings(ComparingRanker):
             viewed = cache(partial(share_a_view, encoders=run_encoder.tracks))  # warns once
             own = [viewed(items[k]) for k in places]
             texts = [text for k in places for text in queries[k][0].values() if text]
-            spaces = self.encoders.encode(number, own, texts)
+            encoded = self.encoders.encode(number, own, texts)
             for k, item in zip(places, own, strict=True):
-                judged[k] += (self._compare(item, queries[k], spaces, number),)
+                judged[k] += (self._compare(item, queries[k], encoded, number),)
         return judged
 
     def _query(self, item: Item, reading: Interpretation | None) -> _Query:
@@ -76,10 +72,10 @@ class Embeddings(ComparingRanker):
                 weights[label] = zeros | query_weights(scoring, sense, texts)
         return texts, weights
 
-    def _compare(self, item: Item, query: _Query, spaces: Spaces, number: int) -> Judgement:
+    def _compare(self, item: Item, query: _Query, encoded: Encoded, number: int) -> Judgement:
         """Compare an item's candidates with its query, by one encoder."""
         (texts, weights), scoring, noise = query, self.settings.scoring, self.encoders.noise[number]
-        cosines = spaces.cosines(item, texts)
+        cosines = self.encoders[number].cosines(item, texts, encoded)
         if "sequence" in texts and not any(
             getattr(part, track) for part in item.sequence for track in cosines
         ):

@@ -71,9 +71,7 @@ class Part(NamedTuple):
 def as_counted(parts: Sequence[Part], scores: Scores, of: int) -> list[Part]:
     """Return the parts of one ranker's scores as parts of the mean of several's comparable scores.
 
-    Args:
-        scores: to which the parts sum, shape (candidates,).
-        of: how many rankers there are.
+    The parts sum to ``scores``; there are ``of`` rankers.
     """
     spread = np.round(scores, 9).std()
     return [

@@ -27,9 +27,8 @@ from admire.senses.interpretation import Interpretation
 class Likelihood(Ranker):
     """Texts about each compound, rated as the reply of a model that was shown a candidate.
 
-    A text's likelihood is the mean log-probability of its tokens. Likelihoods replace the
-    cosines in :func:`admire.rankers.scorer.score`: texts of the other sense lower
-    the score. Only texts with a weight are rated. A sequence is not shown.
+    A text's likelihood is the mean log-probability of its tokens. Likelihoods replace the cosines
+    in :func:`admire.rankers.scorer.score`. A sequence is not shown.
     """
 
     task = "Reading candidates"

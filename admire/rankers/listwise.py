@@ -90,8 +90,7 @@ class Listwise(Ranker):
             names = dict(zip(LETTERS, question.shown, strict=False))
             return read_order(reply, names, states_sense=label is None)
 
-        next_seed = settings.shuffles  # the next one that no question has
-        answers = yield from ask_for_answers(questions, read, item, next_seed=next_seed)
+        answers = yield from ask_for_answers(questions, read, item, next_seed=settings.shuffles)
         orders = [answer.order for answer in answers if answer.unread is None]
         placed = places(orders, item.names)
         points = aggregate(placed) if orders else np.zeros(len(item.names))
@@ -104,10 +103,6 @@ class Listwise(Ranker):
             sense = count_votes([answer.sense for answer in answers])
         agreed = agreement(placed)
         return Judgement(self.name, "", tuple(points.tolist()), answers, agreed, sense)
-
-
-def _object(value: object) -> object:
-    return value if isinstance(value, dict) else {}
 
 
 def _letters(value: object) -> list[str]:
@@ -131,7 +126,8 @@ class Reason(StructuredReply):
 @cache
 def order_reply(letters: tuple[str, ...], sense_given: bool) -> type[StructuredReply]:
     """Return the model of a reply about candidates with these letters."""
-    reason: Any = (Annotated[Reason, BeforeValidator(_object)], Reason())
+    lenient = BeforeValidator(lambda value: value if isinstance(value, dict) else {})
+    reason: Any = (Annotated[Reason, lenient], Reason())
     reasons: Any = create_model(
         "Reasons", __base__=StructuredReply, **dict.fromkeys(letters, reason)
     )
@@ -150,17 +146,13 @@ def order_reply(letters: tuple[str, ...], sense_given: bool) -> type[StructuredR
         __base__=StructuredReply,
         **({} if sense_given else senses),
         meaning=(Line, ""),
-        candidates=(Annotated[reasons, BeforeValidator(_object)], reasons()),
+        candidates=(Annotated[reasons, lenient], reasons()),
         order=order,
     )
 
 
 def read_order(reply: str, names: Mapping[str, str], states_sense: bool = True) -> Answer | None:
-    """Parse a reply about candidates with these names by letter; None without a complete order.
-
-    Args:
-        states_sense: whether the reply should contain the intended sense.
-    """
+    """Parse a reply about candidates with these names by letter; None without a complete order."""
     reply_read: Any = order_reply(tuple(names), not states_sense).read(reply, "order")
     if reply_read is None or sorted(reply_read.order) != sorted(names):
         return None

@@ -30,12 +30,8 @@ LETTERS = string.ascii_uppercase
 def tracks_shown(summary: SetSummary, llm: Capabilities, track: Track | None) -> tuple[str, ...]:
     """Return which parts of the candidates a chat model sees: images, captions or both.
 
-    Args:
-        track: the requested one; None is everything that exists and that the model accepts.
-
-    Raises:
-        UserError: the model does not accept the images that it needs, or a candidate has no
-            content.
+    They are those of ``track``; of None, all that exist and that the model accepts. Candidates
+    without content, and images that are needed but not accepted, are refused.
     """
     names = track.split("+") if track else TRACKS
     tracks = [name for name in summary.tracks if name in names]

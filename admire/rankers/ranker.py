@@ -26,7 +26,7 @@ log = logging.getLogger("admire")
 
 
 class AnyRanker:
-    """What both kinds of rankers have: :class:`Ranker` and :class:`ComparingRanker`.
+    """What both kinds of rankers have.
 
     Attributes:
         name: the name that ``--ranker`` takes.
@@ -102,11 +102,7 @@ class Ranker(AnyRanker):
         """Refuse a set or a chat model that the ranker does not support, before any question."""
 
     def talk(self, item: Item, reading: Interpretation | None) -> Conversation[Judgement]:
-        """Hold the conversation about an item, and return the judgement. Not to be overridden.
-
-        Raises:
-            PluginError: the ranker fails.
-        """
+        """Hold the conversation about an item, and return the judgement. Not to be overridden."""
         name = self.llm.name if self.llm else ""
         answers: list[Answer] = []
         with self._plugin.blamed(f"'{item.compound}'"):
@@ -160,11 +156,7 @@ class ComparingRanker(AnyRanker):
     def judge_all(
         self, items: Sequence[Item], readings: Sequence[Interpretation | None]
     ) -> list[list[Judgement]]:
-        """Return the judgements of the items by :meth:`judge`. Not to be overridden.
-
-        Raises:
-            PluginError: the ranker fails.
-        """
+        """Return the judgements of the items by :meth:`judge`. Not to be overridden."""
         with self._plugin.blamed():
             rows = list(self.judge(items, readings))
         if len(rows) != len(items):
@@ -187,14 +179,7 @@ def ranker_class(name: str) -> type[AnyRanker]:
 
 
 def open_ranker(name: str, prompts: Prompts, settings: Settings, **options: Any) -> Any:
-    """Open a ranker by its name.
-
-    Args:
-        options: further arguments that a ranker may accept, such as ``encoders``.
-
-    Raises:
-        UserError: the name is unknown, or a plug-in cannot be used.
-    """
+    """Open a ranker by its name, with options that it may accept, such as ``encoders``."""
     plugin, _ = registry.resolve("ranker", name)
     made = replace(plugin, make=ranker_class(name))
     ranker: AnyRanker = made.open(plugins=settings.plugins, **options)
@@ -220,8 +205,7 @@ def open_rankers(
         llm: answers them; None if no model will be asked.
 
     Raises:
-        UserError: a name is unknown, the model does not accept images but must, a candidate has no
-            content, an item has too many candidates, or a package is missing.
+        UserError: a name is unknown, or the model or a ranker does not support the set.
     """
     asking = (name for name in settings.rankers if issubclass(ranker_class(name), Ranker))
     rankers: list[Ranker] = [open_ranker(name, prompts, settings) for name in asking]

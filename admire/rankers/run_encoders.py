@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, filterfalse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -32,57 +32,14 @@ log = logging.getLogger("admire")
 Default = TypeVar("Default")
 
 
-class Encoded(NamedTuple):
-    """The windows of texts, and of images or captions, of one track in one space."""
-
-    texts: Mapping[str, Vectors]
-    things: Mapping[Any, Vectors]
+Encoded = Mapping[tuple[str, bool], tuple[Mapping[str, Vectors], Mapping[Any, Vectors]]]
+"""The windows of texts, and those of images or captions, by track and whether a head projected
+them."""
 
 
-@dataclass(frozen=True)
-class Spaces:
-    """What an encoder has encoded, by track: in its own space, and in that of a head."""
-
-    plain: Mapping[str, Encoded]
-    headed: Mapping[str, Encoded]
-    head: Projection | None = None
-
-    def cosines(self, item: Item, texts: Mapping[str, str]) -> dict[str, Scores]:
-        """Return the cosines of texts by role with an item's candidates, by track.
-
-        The shape is (texts, candidates); a candidate that lacks the track has NaN. The role
-        ``sequence`` has the mean over the parts of the item's sequence.
-        """
-        cosines: dict[str, Scores] = {}
-        for track in self.plain:
-            things = _of_track(item.candidates, track)
-            there = np.array([thing is not None for thing in things])
-            candidates = {
-                headed: Windows.joined([space[track].things[thing] for thing in things if thing])
-                for headed, space in ((False, self.plain), (True, self.headed))
-                if there.any() and (self.head or not headed)
-            }
-            cosines[track] = np.full((len(texts), len(things)), np.nan)
-            for row, (role, text) in zip(cosines[track], texts.items(), strict=True):
-                headed = bool(self.head and self.head.projects(role))
-                encoded = (self.headed if headed else self.plain)[track]
-                queries = (
-                    [encoded.texts[text]]
-                    if role != "sequence"
-                    else [
-                        encoded.things[thing] for thing in _of_track(item.sequence, track) if thing
-                    ]
-                )
-                if headed in candidates:
-                    row[there] = 0.0
-                if headed in candidates and queries:
-                    compared = compare(Windows.joined(queries), candidates[headed])
-                    row[there] = compared.mean(axis=0)
-        return cosines
-
-
-def _of_track(candidates: Iterable[Candidate], track: str) -> list[Path | str | None]:
-    return [getattr(candidate, track) or None for candidate in candidates]
+def _of_track(candidates: Iterable[Candidate], track: str) -> list[Any]:
+    """Return the images or captions that candidates have."""
+    return [thing for candidate in candidates if (thing := getattr(candidate, track))]
 
 
 @dataclass(frozen=True)
@@ -113,48 +70,67 @@ class RunEncoder:
         known = all(encoder.knows(item.language) for encoder in self.tracks.values())
         return known and not shares_no_view(item, self.tracks)
 
-    def encode(self, items: Sequence[Item], texts: Iterable[str]) -> Spaces:
-        """Encode queries' texts, and each image or caption, also those of sequences.
-
-        Raises:
-            UserError: a file cannot be read, or the vectors cannot be compared.
-        """
+    def encode(self, items: Sequence[Item], texts: Iterable[str]) -> Encoded:
+        """Encode queries' texts, and each image or caption, also those of sequences."""
         texts = list(dict.fromkeys(texts))
         encoded: dict[str, Windows] = {}
         for encoder in self.tracks.values():  # the texts of all, before any candidate
             if encoder.identity not in encoded:
                 encoded[encoder.identity] = encoder.text_windows(texts, role="query")
-        by_track: dict[str, tuple[list[Any], Windows, Windows]] = {}
+        spaces: dict[bool, Callable[[Vectors], Vectors]] = {False: lambda vectors: vectors}
+        if self.head:
+            spaces[True] = self.head.project
+        by_track = {}
         for track, encoder in self.tracks.items():
             every = chain.from_iterable(_of_track(item.things, track) for item in items)
-            things: list[Any] = list(dict.fromkeys(filter(None, every)))
+            things = list(dict.fromkeys(every))
             if track == "caption":
                 of_things = encoder.text_windows(things, role="document")
             else:
                 of_things = Windows.of(encoder.encode_images(things))
             of_texts = encoded[encoder.identity]
-            _check_widths(encoder.name, of_texts.vectors.shape[1], of_things.vectors.shape[1])
-            by_track[track] = things, of_texts, of_things
-
-        def space(project: Callable[[Vectors], Vectors]) -> dict[str, Encoded]:
-            return {
-                track: Encoded(
+            narrow, wide = sorted(of.vectors.shape[1] for of in (of_texts, of_things))
+            if 0 < narrow < wide:  # 0 is of none
+                raise UserError(
+                    f"The encoder '{encoder.name}' returned vectors of {narrow} and {wide} "
+                    "dimensions, which cannot be compared."
+                )
+            for headed, project in spaces.items():
+                by_track[track, headed] = (
                     dict(zip(texts, of_texts.map(project).each, strict=True)),
                     dict(zip(things, of_things.map(project).each, strict=True)),
                 )
-                for track, (things, of_texts, of_things) in by_track.items()
+        return by_track
+
+    def cosines(self, item: Item, texts: Mapping[str, str], encoded: Encoded) -> dict[str, Scores]:
+        """Return the cosines of texts by role with an item's candidates, by track.
+
+        The shape is (texts, candidates); a candidate that lacks the track has NaN. The role
+        ``sequence`` has the mean over the parts of the item's sequence.
+        """
+        cosines: dict[str, Scores] = {}
+        for track in self.tracks:
+            there = np.array([bool(getattr(c, track)) for c in item.candidates])
+            cosines[track] = np.full((len(texts), len(there)), np.nan)
+            if not there.any():
+                continue
+            things = _of_track(item.candidates, track)
+            candidates = {
+                headed: Windows.joined([of_things[thing] for thing in things])
+                for (of, headed), (_, of_things) in encoded.items()
+                if of == track
             }
-
-        plain = space(lambda vectors: vectors)
-        return Spaces(plain, space(self.head.project) if self.head else plain, self.head)
-
-
-def _check_widths(name: str, *widths: int) -> None:
-    """Refuse an encoder whose texts and pictures have vectors of different widths; 0 is of none."""
-    narrow, wide = sorted(widths)
-    if 0 < narrow < wide:
-        wrong = f"returned vectors of {narrow} and {wide} dimensions, which cannot be compared."
-        raise UserError(f"The encoder '{name}' {wrong}")
+            for row, (role, text) in zip(cosines[track], texts.items(), strict=True):
+                headed = bool(self.head and self.head.projects(role))
+                of_texts, of_things = encoded[track, headed]
+                queries = [of_texts[text]] if role != "sequence" else []
+                if role == "sequence":
+                    queries = [of_things[thing] for thing in _of_track(item.sequence, track)]
+                row[there] = 0.0
+                if queries:
+                    compared = compare(Windows.joined(queries), candidates[headed])
+                    row[there] = compared.mean(axis=0)
+        return cosines
 
 
 class RunEncoders(Sequence[RunEncoder]):
@@ -179,17 +155,17 @@ class RunEncoders(Sequence[RunEncoder]):
         """Return the encoders that compare an item's candidates; if none does, the first one."""
         return [e for e in self if e.compares(item)] or self._encoders[:1]
 
-    def encode(self, place: int, items: Sequence[Item], texts: Sequence[str] = ()) -> Spaces:
+    def encode(self, place: int, items: Sequence[Item], texts: Sequence[str] = ()) -> Encoded:
         """Encode items and texts by one encoder, see :meth:`RunEncoder.encode`.
 
         Noise that is not known is measured: compounds are compared with other items' candidates.
         """
-        encoder = self[place]
+        encoder: RunEncoder = self[place]
         if missing := encoder.tracks.keys() - self.noise[place].keys():
             texts = [*texts, *(item.phrase for item in items)]
-        spaces: Spaces = encoder.encode(items, texts)
-        self.noise[place] |= _measure(items, spaces, missing)
-        return spaces
+        encoded = encoder.encode(items, texts)
+        self.noise[place] |= _measure(items, encoder, encoded, missing)
+        return encoded
 
     def measure(self, items: Sequence[Item]) -> None:
         """Measure the noise that encoders do not state, on the first items of a run."""
@@ -217,12 +193,14 @@ class RunEncoders(Sequence[RunEncoder]):
         return [counted for counted in self._counted if counted]
 
 
-def _measure(items: Sequence[Item], spaces: Spaces, tracks: Collection[str]) -> dict[str, float]:
+def _measure(
+    items: Sequence[Item], encoder: RunEncoder, encoded: Encoded, tracks: Collection[str]
+) -> dict[str, float]:
     """Return the mean deviation of compounds' cosines with the candidates of the next item."""
     spreads: dict[str, list[float]] = defaultdict(list)
     for item, other in zip(items, [*items[1:], *items[:1]], strict=True):
         if tracks and item.phrase.casefold() != other.phrase.casefold():
-            cosines = spaces.cosines(other, {"compound": item.phrase})
+            cosines = encoder.cosines(other, {"compound": item.phrase}, encoded)
             for track in tracks:
                 row = cosines[track][0]
                 if not np.isnan(row).all() and (spread := float(np.nanstd(row))) > SMALLEST:
@@ -254,8 +232,7 @@ def share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
 
 
 def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Settings:
-    """Return settings with an encoder that also encodes pictures, if candidates lack captions: for
-    ``e5``, ``sight``.
+    """Return settings with ``sight`` in place of ``e5`` if candidates lack captions.
 
     It encodes texts as e5 does. If there are captions as well, pictures have half their weight: on
     train, with captions hidden at random, that ranked better than captions alone.
@@ -291,10 +268,7 @@ def encoder_attribute(name: str, attribute: str, default: Default) -> Default:
 
 
 def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
-    """Return whether a run with these settings reads pictures, without opening any model.
-
-    For models of sentence-transformers, only the track shows whether they encode pictures.
-    """
+    """Return whether a run with these settings reads pictures, without opening any model."""
     if not summary.images or "image" not in (settings.track or "image"):
         return False
     reads = bool(settings.track or summary.without_caption)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from admire.core.choices import Fusion
+from admire.core.choices import Fusion, Standardise
 from admire.rankers.settings import Scoring
 from admire.senses.meaning import IDIOMATIC, LITERAL
 from admire.senses.sense import NO_SENSE, Sense
@@ -50,15 +51,11 @@ def score(
     scoring: Scoring,
     noise: Mapping[str, float] | None = None,
 ) -> Scores:
-    """Return candidates' scores, shape (candidates,): the weighted sum over tracks and queries.
+    """Return candidates' scores, shape (candidates,): the sum of all :func:`contributions`.
 
-    ``cosines`` has the shape (queries, candidates) by track, and ``weights`` one number per query.
     With :meth:`Scoring.paper` and both tracks this is r = s(query, image) + s(query, caption), the
     paper's section 2.2. A missing track adds nothing where 0 is the mean; a plain sum uses the mean
     of the item's other candidates.
-
-    Args:
-        noise: as for :func:`contributions`.
     """
     return _total(cosines, contributions(cosines, weights, scoring, noise))
 
@@ -74,17 +71,13 @@ def leads(
     They are comparable between items, so that the lead of the first candidate says how likely it is
     to be right; in units of the item's own deviation it says less.
     """
-    return _total(cosines, _terms(cosines, weights, scoring, lambda own, noise: noise, noise))
+    return _total(cosines, contributions(cosines, weights, scoring, noise, unit="noise alone"))
 
 
 def _total(cosines: Mapping[str, Scores], terms: Mapping[str, Scores]) -> Scores:
     nothing: Scores = np.zeros(next(iter(cosines.values())).shape[1])
     return sum((added.sum(axis=0) for added in terms.values()), nothing)
 
-
-Divisor = Callable[[Scores, float], Scores | float | None]
-"""By what a track's cosines less their mean are divided, by each query's own deviation, shape
-(queries, 1), and the encoder's noise; None adds plain cosines."""
 
 NOISE = 0.25
 """The share of an encoder's noise that is added to each query's own deviation. On compounds that
@@ -96,6 +89,8 @@ def contributions(
     weights: Sequence[float],
     scoring: Scoring,
     noise: Mapping[str, float] | None = None,
+    *,
+    unit: Standardise | Literal["noise alone"] | None = None,
 ) -> dict[str, Scores]:
     """Return what each query adds to the :func:`score` of each candidate, by track.
 
@@ -105,36 +100,25 @@ def contributions(
     whose cosines differ by no more than noise counts little. ``standardise="item"`` is c = 0.
 
     Args:
+        cosines: by track, shape (queries, candidates); NaN where a candidate lacks it.
+        weights: one for each query.
         noise: by track, the deviation of the encoder's cosines with unrelated candidates, see
             :class:`admire.encoders.TextEncoder`. A track without one has the mean deviation of the
             item's queries.
+        unit: what cosines are divided by; None is the scoring's ``standardise``.
     """
-    divisors: dict[str, Divisor] = {
-        "noise": lambda own, noise: np.hypot(own, NOISE * noise),
-        "item": lambda own, noise: own,
-        "no": lambda own, noise: None,
-    }
-    return _terms(cosines, weights, scoring, divisors[scoring.standardise], noise)
-
-
-def _terms(
-    cosines: Mapping[str, Scores],
-    weights: Sequence[float],
-    scoring: Scoring,
-    divisor: Divisor,
-    noise: Mapping[str, float] | None,
-) -> dict[str, Scores]:
-    """Return the weighted terms by track, by a function of each query's deviation and the noise."""
-    terms: dict[str, Scores] = {}
+    unit, terms = unit or scoring.standardise, dict[str, Scores]()
     for track, values in cosines.items():
         present = ~np.isnan(values).any(axis=0)
         if not present.any():
             continue
         mean = values[:, present].mean(axis=1, keepdims=True)
         own = values[:, present].std(axis=1, keepdims=True)
-        spread = divisor(own, (noise or {}).get(track, float(own.mean())))
+        unrelated = (noise or {}).get(track, float(own.mean()))
         filled = np.where(present, values, mean)
-        if spread is not None:
+        if unit != "no":
+            units = {"noise": np.hypot(own, NOISE * unrelated), "item": own}
+            spread = units.get(unit, unrelated)
             filled = (filled - mean) / np.where(np.greater(spread, SMALLEST), spread, 1.0)
         weight = scoring.image_weight if track == "image" else scoring.caption_weight
         terms[track] = weight * np.asarray(weights)[:, None] * filled
@@ -146,10 +130,8 @@ def fuse_scores(
 ) -> Scores:
     """Fuse scores of an item's candidates, shape (candidates,): a mean of :func:`comparable`.
 
-    A ranker is anything that scores candidates: an encoder, a chat model, a whole run.
-
     Args:
-        scores: (candidates,) of each ranker, the candidates in one order.
+        scores: of each ranker: an encoder, a chat model, a whole run.
         weights: one for each ranker, at least 0, and not all 0; None for equal weights.
     """
     points = np.array([comparable(points, method) for points in scores])
@@ -164,8 +146,7 @@ def comparable(scores: Scores, method: Fusion = "scores") -> Scores:
     - ``borda``: the number of candidates that rank lower, from 0 to candidates − 1;
     - ``rrf``: 1 / (60 + rank), ranks from 1.
 
-    Equal candidates share the mean of their ranks. Scores that differ by rounding alone are equal,
-    as in :func:`rank_names`.
+    Equal candidates share the mean of their ranks; see :func:`rank_names`.
     """
     rounded = np.round(scores, 9)
     if method == "scores":

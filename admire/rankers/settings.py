@@ -45,10 +45,9 @@ class Scoring:
 
         p · (I − contrast · L) + (1 − p) · C.
 
-    For a literal use, candidates are compared with the compound. Texts of the literal sense lower
-    the score where the idiomatic sense is meant. In Subtask B the similarity to the sequence, the
-    mean of those to its pictures or captions, is added. For a word in a
-    phrase (V-WSD) the score is the mean over all texts, of which the phrase is one.
+    In Subtask B the similarity to the sequence, the mean of those to its pictures or captions, is
+    added. For a word in a phrase (V-WSD) the score is the mean over all texts, of which the phrase
+    is one.
 
     Each term is a cosine less its mean over the item's candidates, divided by its deviation over
     them, with the encoder's noise added in quadrature; see
@@ -248,11 +247,8 @@ class SetSummary:
     """Counts of a set, and the first items that lack something.
 
     Attributes:
-        items, candidates: how many there are.
         images, captions: how many candidates have one.
         without_caption: how many have an image and no caption.
-        contexts: those that any item has.
-        languages: in the order in which they come.
         first_missing: the first row that lacks something, with its item. A word in a phrase lacks
             neither a context nor a sense.
         without_content: by missing tracks (image, caption, both or none), the first candidate that
@@ -305,7 +301,6 @@ class SetSummary:
 
 
 def summarise_set(items: Iterable[Item]) -> SetSummary:
-    """Summarise a set of items."""
     summary = SetSummary()
     for item in items:
         summary.add(item)

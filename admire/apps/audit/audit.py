@@ -31,11 +31,9 @@ from admire.senses.dictionaries import Dictionary, look_up
 
 @dataclass(frozen=True)
 class Evenness:
-    """How evenly something is spread over places.
+    """How often something is on each place, and would be if an item's places were equally likely.
 
     Attributes:
-        counts: how often it is on each place.
-        expected: the mean counts if all places of an item were equally likely.
         p: the probability that chance alone is at least as uneven, by simulation.
     """
 
@@ -45,10 +43,7 @@ class Evenness:
 
 
 def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int = 0) -> Evenness:
-    """Judge how evenly places, from 0, are filled; each is given with the number to choose from.
-
-    Chance is simulated ``draws`` times.
-    """
+    """Judge how evenly places, from 0, are filled; each is given with the number to choose from."""
     check_setting("seed", seed, Seed)
     sizes: Counter[int] = Counter()
     filled: Counter[int] = Counter()
@@ -73,8 +68,7 @@ class OrderCheck:
     """Where the order of candidates may matter. Items are numbered from 1.
 
     Attributes:
-        by: how the items were ranked.
-        items: how many items were ranked.
+        by, items: how, and how many of them, were ranked.
         tied: items in which candidates have equal scores.
         tied_first: those of them in which several candidates share the highest score.
         shown: for each ``ranker`` and ``llm`` of a run, how many ``answers`` contain an order, and
@@ -94,12 +88,7 @@ def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0
     """Find ties in a run of the items, and positions that its chat models prefer.
 
     Without a run the items are ranked once by embeddings; the query is the sentence, in Subtask B
-    the compound. Items that cannot be ranked, because they have no candidates or no sentence, or a
-    candidate has neither image nor caption, are skipped. An error while ranking is stored in
-    ``unchecked``. No chat model is asked.
-
-    Raises:
-        UserError: the run cannot be read, or is of other items.
+    the compound. Items that cannot be ranked are skipped. No chat model is asked.
     """
     if run:
         rankings = read_run(run).rankings
@@ -127,8 +116,7 @@ def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0
 
 
 def _rankable(item: Item) -> bool:
-    things = item.things
-    complete = all(thing.caption or thing.image for thing in things)
+    complete = all(thing.caption or thing.image for thing in item.things)
     return bool(item.candidates and (item.sentence.strip() or item.sequence) and complete)
 
 
@@ -182,8 +170,8 @@ class Audit:
         lengths: ``least``, ``median`` and ``most`` words or candidates; ``what`` is counted.
         best: the positions of the best candidates in the file, by gold; None without gold.
         order: ties and the positions that chat models prefer; None if it was not checked.
-        known: the ``dictionaries``, and which compounds have only an ``idiomatic`` entry, only a
-            ``literal`` one, ``both`` or ``neither``; None without dictionaries.
+        known: the ``dictionaries``, and the compounds by their entries: only ``idiomatic``, only
+            ``literal``, ``both`` or ``neither``; None without dictionaries.
     """
 
     items: int
@@ -268,7 +256,6 @@ def audit(
 
 
 COLUMNS = ["kind", "digest", "item", "compound", "name", "sense"]
-MATCH_COLUMNS = ["against", "kind", "digest", "side", "item", "compound", "name", "sense"]
 
 
 def _parts(items: Sequence[Item] | Digests) -> tuple[pd.DataFrame, dict[Path, str]]:
@@ -281,12 +268,11 @@ def _parts(items: Sequence[Item] | Digests) -> tuple[pd.DataFrame, dict[Path, st
     )
     rows = []
     for part in parts_of(items, hashes=hashes):
-        item = items[part.item]
-        short = textwrap.shorten(part.name, 60, placeholder="…")
-        name = part.name if part.kind == "picture" else short
-        rows.append(
-            (part.kind, part.digest, part.item + 1, item.compound, name, item.sentence_type)
-        )
+        item, name = items[part.item], part.name
+        if part.kind != "picture":
+            name = textwrap.shorten(name, 60, placeholder="…")
+        row = part.kind, part.digest, part.item + 1, item.compound, name, item.sentence_type
+        rows.append(row)
     return pd.DataFrame(rows, columns=COLUMNS), unread
 
 
@@ -312,7 +298,8 @@ def _match(parts: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
     mine["sense"] = pd.Series(relations, mine.index, object)
     theirs = theirs[theirs["item"].notna()].assign(sense=None)
     both = pd.concat([mine, theirs]) if len(theirs) else mine
-    return both.assign(against="", item=both["item"].astype(int))[MATCH_COLUMNS]
+    columns = ["against", *COLUMNS[:2], "side", *COLUMNS[2:]]
+    return both.assign(against="", item=both["item"].astype(int))[columns]
 
 
 def _relation(own: str | None, others: set[str | None]) -> str | None:
@@ -322,9 +309,9 @@ def _relation(own: str | None, others: set[str | None]) -> str | None:
 
 
 def read_training_digests(path: Path) -> Digests | None:
-    """Return the digests of what a head or detector was trained on, as its card lists them.
+    """Return the digests of what a head, classifier or detector was trained on, by its card.
 
-    None if the path is neither the folder of a head or of a classifier, nor a JSON file.
+    None if the path is neither such a folder nor a JSON file.
     """
     names = ("head.json", "admire.json")  # of heads and of classifiers
     cards = [path / name for name in names if (path / name).is_file()]
@@ -389,11 +376,7 @@ def _lacks(items: Sequence[Item], unread: Mapping[Path, str]) -> Iterator[dict[s
 
 def _things(items: Iterable[Item]) -> list[tuple[int, Candidate]]:
     """Return each candidate and each element of a sequence, with its item's number."""
-    return [
-        (number, candidate)
-        for number, item in enumerate(items, start=1)
-        for candidate in item.things
-    ]
+    return [(k, candidate) for k, item in enumerate(items, start=1) for candidate in item.things]
 
 
 def in_sentence(item: Item) -> bool:
@@ -417,9 +400,7 @@ def _known(
     items: Sequence[Item], parts: pd.DataFrame, dictionaries: Sequence[Dictionary]
 ) -> dict[str, list[str]]:
     """See :attr:`Audit.known`. Compounds that count as the same are looked up once."""
-    compounds_of: dict[str, list[str]] = {
-        sense: [] for sense in ("idiomatic", "literal", "both", "neither")
-    }
+    compounds_of: dict[str, list[str]] = {"idiomatic": [], "literal": [], "both": [], "neither": []}
     compounds = parts[parts["kind"] == "compound"].drop_duplicates("digest")
     for number in compounds["item"]:
         item = items[number - 1]

@@ -36,13 +36,7 @@ DISK_ERRORS = (OSError, RuntimeError, ValueError, sqlite3.Error)
 
 @dataclass(frozen=True)
 class Changes:
-    """How an index was changed.
-
-    Attributes:
-        entries: how many there are now.
-        new, gone: how many were added, and removed or replaced.
-        left_out: how many of the source could not be used.
-    """
+    """How many entries an index has now, and how many were new, gone or replaced, and left out."""
 
     entries: int
     new: int
@@ -61,9 +55,6 @@ def write_index(
 ) -> Changes:
     """Encode a collection and write an index folder, which appears when it is complete.
 
-    A call that was interrupted can be repeated: encoders that were opened by name have cached the
-    vectors (see :func:`admire.encoders.open_encoder`).
-
     Args:
         source: see :func:`admire.apps.search.read_entries`.
         encode: encodes the batches.
@@ -71,9 +62,7 @@ def write_index(
         replace: whether an index of another source may be replaced.
 
     Raises:
-        UserError: something of the source cannot be used, there is nothing to search, another
-            process writes the same index, or the folder contains something else or cannot be
-            written.
+        UserError: something of the source cannot be used, or the folder cannot be written.
     """
     if not replace:
         _check_source(out, os.path.abspath(source))
@@ -169,8 +158,7 @@ def _opened(index: Path) -> Iterator[tuple[Record, Table]]:
 class _Names:
     """The names in an index and in a source, in a database on disk: memory does not grow with them.
 
-    A row has an entry's name, the digest, source and row of the one in the index, and whether the
-    source has it: None, "same" or "new".
+    ``seen`` is whether the source has the entry: None, "same" or "new".
     """
 
     def __init__(self, table: Table):
@@ -184,10 +172,7 @@ class _Names:
     def new(
         self, entries: Iterable[Entry], source: str, skip: Callable[[UserError], object]
     ) -> Iterator[Entry]:
-        """Yield the entries of the source that are not in the index.
-
-        Skipped are those of a name that the source has twice, or the index from another source.
-        """
+        """Yield the entries of the source that are not in the index; skip those of taken names."""
         for entry in entries:
             query = "SELECT digest, source, seen FROM names WHERE id = ?"
             content, origin, seen = self._db.execute(query, (entry.name,)).fetchone() or [None] * 3

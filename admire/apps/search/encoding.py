@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -43,15 +43,8 @@ class EncoderRecord(BaseModel):
         return cls(name=encoder.name, identity=encoder.identity)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Entries of a collection that were encoded together.
-
-    Attributes:
-        entries: those that have vectors, with digests.
-        encoded: their vectors.
-        left_out: why others were left out, a reason each.
-    """
+class Batch(NamedTuple):
+    """Entries that were encoded together, with digests, and why others were left out."""
 
     entries: Sequence[Entry]
     encoded: Encoded
@@ -71,8 +64,7 @@ def encode_batches(
 ) -> Iterator[Batch]:
     """Encode batches in this process, one after the other, or in several.
 
-    Each of several processes opens the encoder by its name, on the device. Pictures are in folders
-    that all of their machines share.
+    Each of several opens the encoder by its name, and reads pictures from shared folders.
     """
     if workers is None:
         return (encode_batch(entries, encoder) for entries in batches)
@@ -151,11 +143,7 @@ def tracks_of(encoder: TextEncoder) -> tuple[str, ...]:
 def _usable(
     entries: Sequence[Entry], check: Callable[[Entry], Entry]
 ) -> tuple[list[Entry], list[str]]:
-    """Check each entry, by threads if there are pictures to read.
-
-    Returns:
-        What the check returned; and the reasons why it refused others.
-    """
+    """Return the checked entries, and why others are refused; by threads if there are pictures."""
 
     def attempt(entry: Entry) -> Entry | str:
         try:

@@ -38,7 +38,7 @@ COLUMNS = ("image", "caption", "text", "id")
 class Entry(Candidate):
     """An entry of a collection: a picture, a text, or a picture and its caption.
 
-    Its name is unique in the collection. A picture inside a Parquet file has the path ``FILE/ROW``.
+    Its name is unique there. A picture inside a Parquet file has the path ``FILE/ROW``.
 
     Attributes:
         where: the place that messages name while it is read, a file and a row, say.
@@ -61,11 +61,9 @@ def read_entries(
       captions in ``caption``; names in ``id``, if there are any. In ``.parquet``, pictures can be
       in it, as bytes or as ``{bytes, path}``;
     - a folder: all its ``.parquet``, else all pictures below it, known by suffix, with captions in
-      a ``.txt`` of the same name. What is hidden is left out, and links that lead out of the folder
-      are, with a warning.
+      a ``.txt`` of the same name. Hidden files are left out, and with a warning links out of it.
 
-    No path leads out of the folder of its file, see :func:`admire.core.files.path_inside`; nor do
-    links there.
+    No path or link leads out of a file's folder, see :func:`admire.core.files.path_inside`.
 
     Args:
         skip: takes what is wrong with an entry that cannot be used, which is then left out.
@@ -91,11 +89,7 @@ def read_entries(
 
 
 def read_texts(path: Path) -> list[Candidate]:
-    """Read all texts of a file, as candidates without pictures; see :func:`read_entries`.
-
-    Raises:
-        UserError: as there, or the file contains pictures.
-    """
+    """Read all texts of a file as :func:`read_entries` does; refuse one with pictures."""
     texts: dict[str, Candidate] = {}
     for entry in read_entries(path):
         if entry.image:

@@ -102,7 +102,6 @@ class Index:
 
     Attributes:
         tracks: those that entries have vectors of, ``image`` or ``caption`` or both.
-        entries: its pictures and captions with their vectors.
         table: finds what is compared, by its approximate index; None compares every vector.
     """
 
@@ -224,10 +223,7 @@ def open_index(folder: Path) -> Index:
 def export_index(index: Path, out: Path) -> None:
     """Write all entries of an index with their vectors, a row an entry, in the index's order.
 
-    The columns are ``id``, ``image`` (its path), ``caption``, and ``image_vector`` and
-    ``caption_vector`` if there are any, as lists of float32 of a fixed length, and
-    ``caption_more``, the further windows of long captions one after the other; what an entry lacks
-    is null.
+    The columns are those of :class:`~.lance_table.Table` without source and digest.
     """
     from pyarrow.parquet import ParquetWriter
 

@@ -59,12 +59,10 @@ class Table:
     is longer than the encoder reads, ``caption_vector`` is the first window, and ``caption_more``
     has the others, one after the other.
 
+    A damaged table and a full disk raise an OSError, RuntimeError or ValueError in any method.
+
     Args:
         version: the state to read, whatever is changed later; None is the newest, for writing.
-
-    Raises:
-        OSError, RuntimeError, ValueError: the table is damaged, or the disk is full; every method
-            may raise these.
     """
 
     def __init__(self, folder: Path, version: int | None = None):
@@ -93,11 +91,7 @@ class Table:
         return {track: count for track, count in counts.items() if count}
 
     def add(self, batch: Batch, source: str, tracks: Sequence[str]) -> None:
-        """Add the entries that were encoded, all of them or none.
-
-        Args:
-            tracks: those that the encoder reads.
-        """
+        """Add the entries that were encoded, all or none; the encoder reads these tracks."""
         if not batch.entries:
             return
         texts = {
@@ -155,7 +149,6 @@ class Table:
         return trained
 
     def schema(self, columns: Sequence[str]) -> Any:
-        """Return the Arrow schema of some columns."""
         return pyarrow.schema([self._table.schema.field(name) for name in columns])
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
@@ -177,9 +170,8 @@ class Table:
         for track, count in self.counts.items():
             search = self._table.search().where(f"{track} IS NOT NULL").select(["_rowid"])
             rows = search.with_row_id(True).to_arrow()["_rowid"]
-            chosen = rows.take(
-                np.linspace(0, count - 1, min(count, SAMPLE)).astype(int)
-            ).to_pylist()
+            places = np.linspace(0, count - 1, min(count, SAMPLE)).astype(int)
+            chosen = rows.take(places).to_pylist()
             vectors = self._table.take_row_ids(chosen).select(vector_columns([track])).to_arrow()
             sample |= _encoded(vectors.combine_chunks().to_batches()[0], [track])
         return sample
@@ -188,8 +180,7 @@ class Table:
         """Return rows that are probably nearest to the queries of their tracks, with vectors.
 
         Each track is searched by itself for at least ``WIDER`` k entries. What is near by the sum
-        of two tracks is among the nearest by one of them: if both are below some number, the sum is
-        below twice that.
+        of two tracks is among the nearest by one of them.
         """
         limit = max(WIDER * k, self.size // SHARE)
         columns = vector_columns(queries)
@@ -235,11 +226,9 @@ def _encoded(batch: Any, tracks: Sequence[str]) -> Encoded:
             vectors[present] = valid
         encoded[track] = Windows.of(vectors)
         if track == "caption" and batch[MORE].null_count < len(batch):
-            width = vectors.shape[1]
-            rest = [
-                np.array(more or (), np.float32).reshape(-1, width)
-                for more in batch[MORE].to_pylist()
+            each = [
+                np.append(first, np.array(more or (), np.float32)).reshape(-1, len(first))
+                for first, more in zip(vectors, batch[MORE].to_pylist(), strict=True)
             ]
-            each = [np.concatenate(pair) for pair in zip(vectors[:, None], rest, strict=True)]
             encoded[track] = Windows.joined(each)
     return encoded

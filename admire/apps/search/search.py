@@ -13,7 +13,7 @@ from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.data.languages import detect_language
 from admire.encoders import TextEncoder, open_encoder
-from admire.encoders.cached import checked, text_windows
+from admire.encoders.cached import CachedEncoder, checked
 from admire.llm import ChatModel, Session
 from admire.rankers.run_encoders import encoder_attribute
 from admire.rankers.scorer import query_weights
@@ -26,10 +26,9 @@ from admire.tasks.retrieval.queries import interpret_queries
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The best entries of a collection.
+    """The best entries of a collection with their scores, best first.
 
     Attributes:
-        entries: with their scores, best first.
         reading: how the expression was understood; None unless it was searched by meaning.
         pictures: whether it was searched among pictures.
     """
@@ -85,7 +84,7 @@ def search_index(
         locate(text, span)
     except ValueError as error:
         raise UserError(f"span: {error}: “{text}”.", "span") from None
-    index, encoder = _open(Path(index) if isinstance(index, str) else index, settings, encoder)
+    index, opened = _open(Path(index) if isinstance(index, str) else index, settings, encoder)
     scoring = scoring_for(settings, index)
     pictures = "image" in index.tracks
     reading: Interpretation | None = None
@@ -104,7 +103,7 @@ def search_index(
     else:
         texts = {settings.query: text if settings.query == "sentence" else span}
         weights = {settings.query: 1.0}
-    windows = text_windows(encoder, list(texts.values()), role="query").each
+    windows = opened.text_windows(list(texts.values()), role="query").each
     queries = dict(zip(texts, windows, strict=True))
     tracks = {"image": scoring.image_weight, "caption": scoring.caption_weight}
     return SearchResult(index.search(queries, weights, settings.top, tracks), reading, pictures)
@@ -112,14 +111,13 @@ def search_index(
 
 def _open(
     index: Path | Index, settings: SearchSettings, encoder: TextEncoder | None
-) -> tuple[Index, TextEncoder]:
+) -> tuple[Index, CachedEncoder]:
     """Open an index or a file of texts, and the encoder of its vectors."""
     place = index if isinstance(index, Path) else "The index"
     if isinstance(index, Path) and index.is_dir():
         index = open_index(index)
     usual = Settings.encoder[0] if isinstance(index, Path) else index.encoder.name
-    encoder = encoder or open_encoder(settings.encoder or usual, device=settings.device)
-    encoder = checked(encoder)
+    encoder = checked(encoder or open_encoder(settings.encoder or usual, device=settings.device))
     if isinstance(index, Path):
         return index_texts(read_texts(index), encoder), encoder
     check_encoder(place, index.encoder, encoder)
