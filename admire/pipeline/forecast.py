@@ -198,11 +198,11 @@ def rehearse(items: Sequence[Item], resolved: ResolvedModels, session: DryRun) -
     stage = open_stage(summary, resolved, session, Prompts(settings.prompts))
     with hidden_progress():
         for block in blocks(items):
-            stage.run(block, strict=False)
+            stage.hold(block, stage.decide(block), strict=False)
     for speaker in stage.speakers:
         if speaker.method == "given":
             continue
-        deciding = "senses" if speaker.votes else "ranking"
+        deciding = "senses" if speaker.method == "vote" else "ranking"
         decided = session.stages.get((deciding, speaker.model.name))
         guessed = speaker.method == "detector" or bool(decided and decided.missing)
         meanings = session.stages.get(("meanings", speaker.model.name))
