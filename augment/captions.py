@@ -305,10 +305,9 @@ def chat_rewriter(llm: ChatModel | BoundModel, prompts: Prompts | None = None) -
         (reply,) = yield [Question(prompt, max_tokens=CHAT_TOKENS, purpose="paraphrases", **about)]
         return clean_paraphrase(without_lines(reply.text, prompt))
 
-    def rewrite(texts: Sequence[str]) -> list[str]:
-        return converse(map(paraphrase, texts), llm)
-
-    return Rewriter(llm.name, "", "paraphrase", rewrite)
+    return Rewriter(
+        llm.name, "", "paraphrase", lambda captions: converse(map(paraphrase, captions), llm)
+    )
 
 
 _LEAD_IN = re.compile(

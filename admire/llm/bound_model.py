@@ -68,9 +68,8 @@ class BoundModel(Capabilities):
     def answer_together(self, questions: Sequence[Question]) -> Iterator[Reply]:
         """Ask the model several questions, and cache the replies as they come."""
         with registry.blamed(self.unbound):
-            for question, reply in zip(
-                questions, self.unbound.ask_together(questions), strict=True
-            ):
+            replies = self.unbound.ask_together(questions)
+            for question, reply in zip(questions, replies, strict=True):
                 key = self.key(question)
                 yield self._replies.put(key, reply, self.name) if self._replies else reply
 
@@ -80,24 +79,18 @@ class BoundModel(Capabilities):
             self.account.check_budget()
 
     def record(self, question: Question, reply: Reply, *, cut: bool, again: bool) -> None:
-        """Add a reply to the account of the session.
-
-        Args:
-            cut: whether the server cut the question off.
-            again: whether other replies may have decided that the question is asked.
-        """
+        """Add a reply to the account of the session; ``cut`` says whether its question was cut off,
+        and ``again`` whether other replies may have decided that it is asked."""
         if self.account:
             self.account.record(self, question, reply, cut=cut)
 
     def price(self, usage: Usage) -> Price | None:
-        """See :class:`admire.llm.ChatModel`."""
         if self.account and self.account.prices and not self.free:
             tokens = usage.prompt, usage.completion
             return Price(sum(map(mul, tokens, self.account.prices)) / 1e6)
         return Price(0.0) if self.free else self.unbound.price(usage)
 
     def most_tokens(self, question: Question) -> int:
-        """See :class:`admire.llm.ChatModel`."""
         return self.unbound.most_tokens(question)
 
     def key(self, question: Question) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from admire.core.errors import UserError
 from admire.core.registry import Identified
@@ -28,14 +28,8 @@ _ALOUD = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Image:
-    """An image as part of a question.
-
-    Attributes:
-        path: its file.
-        side: longest side in pixels; a larger image is scaled down before it is sent.
-    """
+class Image(NamedTuple):
+    """An image file as part of a question; scaled down if its longest side has more pixels."""
 
     path: Path
     side: int = IMAGE_SIDE
@@ -79,13 +73,8 @@ class Question:
     @property
     def text(self) -> str:
         """The question without its images."""
-        return "\n".join(self.texts)
-
-    @property
-    def texts(self) -> list[str]:
-        """The texts, in their order."""
         parts = (self.parts,) if isinstance(self.parts, str) else self.parts
-        return [part for part in parts if isinstance(part, str)]
+        return "\n".join(part for part in parts if isinstance(part, str))
 
     @property
     def images(self) -> list[Image]:
@@ -224,8 +213,7 @@ class ChatModel(Capabilities, Protocol):
         return map(self.ask, questions)
 
 
-@dataclass(frozen=True)
-class Unusable:
+class Unusable(NamedTuple):
     """What a conversation yields, and gets nothing for, if replies to these questions are useless.
 
     They are removed from the cache. So the same command asks again, perhaps when the server works.

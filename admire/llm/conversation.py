@@ -16,6 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from admire.core.errors import UserError
@@ -235,19 +236,15 @@ class _Asking:
 
     def refuse(self, purpose: str, talks: Sequence[_Talk[Any]]) -> None:
         """Refuse the model if no reply to the questions of a purpose could be used."""
-        keys = self.asked.get(purpose, set())
+        keys, refusal, readings = self.asked.get(purpose, set()), None, []
         if not keys <= self.lost:
             return
-        unusable = [
-            each
-            for talk in talks
-            for each in talk.unusable
-            if each.refusal and keys.issuperset(map(self.model.key, each.questions))
-        ]
-        for first in unusable[:1]:
-            assert first.refusal
-            if error := first.refusal(self.model.name, [each.reading for each in unusable]):
-                raise error
+        for each in chain.from_iterable(talk.unusable for talk in talks):
+            if each.refusal and keys.issuperset(map(self.model.key, each.questions)):
+                refusal = refusal or each.refusal
+                readings.append(each.reading)
+        if refusal and (error := refusal(self.model.name, readings)):
+            raise error
 
     def _send_replies(self, waiting: list[_Asked]) -> Iterator[None]:
         """Answer questions; yield for each that waits already.

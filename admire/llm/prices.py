@@ -27,10 +27,11 @@ def estimate(question: Question, llm: Capabilities) -> Usage:
     A token is estimated as four bytes of UTF-8, with 8 more for a message; an image is counted in
     tiles, by OpenAI's published rule.
     """
-    texts = [*question.texts, str(question.schema or ""), question.target]
-    text = ceil(sum(len(text.encode(errors="replace")) for text in texts) / 4)
+    parts = (question.parts,) if isinstance(question.parts, str) else question.parts
+    texts = [*parts, str(question.schema or ""), question.target]
+    size = sum(len(text.encode(errors="replace")) for text in texts if isinstance(text, str))
     images = sum(image_tokens(image, llm.name) for image in question.images)
-    return Usage(8 + text + images, completion=llm.most_tokens(question), images=images)
+    return Usage(8 + ceil(size / 4) + images, completion=llm.most_tokens(question), images=images)
 
 
 def image_tokens(image: Image, model: str = "") -> int:

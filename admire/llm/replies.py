@@ -16,11 +16,7 @@ RECORD = b"\x1e"
 
 
 class Replies:
-    """The replies in the cache directory.
-
-    Args:
-        fresh: whether to ignore and overwrite replies that were cached before.
-    """
+    """The replies in the cache directory; ``fresh`` ignores and overwrites those of before."""
 
     def __init__(self, *, fresh: bool = False):
         self._cache = open_cache(REPLIES)
@@ -31,11 +27,8 @@ class Replies:
         """Return the cached reply to a question with this key; None without, or if damaged."""
         if self._fresh is not None and key not in self._fresh:
             return None
-        value = self._cache.get(key)
-        if value is None:
-            return None
         try:
-            record = json.loads(value.removeprefix(RECORD))
+            record = json.loads((self._cache.get(key) or b"").removeprefix(RECORD))
             record.pop("batched", None)  # older versions used OpenAI's Batch API
             if record["usage"] is not None:
                 record["usage"] = Usage(**record["usage"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from admire.core import registry
 from admire.core.errors import UserError
@@ -100,46 +100,33 @@ IMAGINED = likelier(1.0, "detector")
 """A detector's sense in a dry run: idiomatic uses need the most questions."""
 
 
-@dataclass(frozen=True)
-class Speaker:
+class Speaker(NamedTuple):
     """A chat model of a run, or a recording in the place of one.
 
     Attributes:
         model: asked through the run's session; or the recording, which is not asked.
-        method: what decides the sense, if no ranker does.
+        method: what decides the sense; "ranker" is the decider.
         rankers: those that judge items one by one, by its replies if they ask.
         decider: the one of them whose answers contain the sense; it goes first.
     """
 
     model: BoundModel | Recording
-    method: Method
+    method: Method | Literal["ranker"]
     rankers: Sequence[Ranker] = ()
     decider: Ranker | None = None
 
-    @property
-    def recording(self) -> Recording | None:
-        """The recording; None for a chat model."""
-        return None if isinstance(self.model, BoundModel) else self.model
 
-    @property
-    def votes(self) -> bool:
-        """Whether its votes decide senses, or what is recorded of them."""
-        return self.method == "vote" and not self.decider
-
-    def check(self, items: Sequence[Item]) -> None:
-        """Refuse items of which a recording does not know what is needed."""
-        if recording := self.recording:
-            asks = any(ranker.asks for ranker in self.rankers)
-            with registry.blamed(recording):
-                recording.check(items, ["senses"] * self.votes + ["ranking"] * asks)
+def check_recorded(speaker: Speaker, items: Sequence[Item]) -> None:
+    """Refuse items of which a recording does not know what is needed."""
+    if not isinstance(speaker.model, BoundModel):
+        purposes = ["senses"] * (speaker.method == "vote")
+        purposes += ["ranking"] * any(ranker.asks for ranker in speaker.rankers)
+        with registry.blamed(speaker.model):
+            speaker.model.check(items, purposes)
 
 
-class Decided(NamedTuple):
-    """What is known of items before a chat model is asked: dictionary entries, and senses by the
-    method that decided them."""
-
-    entries: Mapping[Item, Entries]
-    senses: Mapping[Method, Mapping[Item, Sense]]
+Decided = tuple[Mapping[Item, Entries], Mapping[str, Mapping[Item, Sense]]]
+"""Dictionary entries of items, and the senses that no chat model decides, by method."""
 
 
 @dataclass(frozen=True)
@@ -160,12 +147,6 @@ class ChatStage:
     detector: Detector | None = None
     imagines: bool = False
 
-    def run(
-        self, items: Sequence[Item], encoder: TextEncoder | None = None, *, strict: bool = True
-    ) -> list[list[Judged]]:
-        """Return what each chat model says about each item; see :meth:`decide`, :meth:`hold`."""
-        return self.hold(items, self.decide(items, encoder), strict=strict)
-
     def decide(self, items: Sequence[Item], encoder: TextEncoder | None = None) -> Decided:
         """Look up the items in the dictionaries, and return the senses that no model decides.
 
@@ -176,12 +157,19 @@ class ChatStage:
             UserError: an item's sense cannot be decided, or a recording lacks an item.
         """
         entries = {item: look_up_item(self.dictionaries, item) for item in items}
-        senses: dict[Method, dict[Item, Sense]] = {"vote": {}}
+        uses = [item for item in items if item.has_sense]
+        senses: dict[str, dict[Item, Sense]] = {"vote": {}, "ranker": {}}
         for speaker in self.speakers:
-            speaker.check(items)
-            if speaker.method not in senses:
-                senses[speaker.method] = self._decide(items, speaker.method, entries, encoder)
-        return Decided(entries, senses)
+            check_recorded(speaker, items)
+            if speaker.method in senses:
+                continue
+            if speaker.method == "given":
+                senses["given"] = {item: given(item) for item in uses}
+            elif self.imagines or not uses:
+                senses["detector"] = dict.fromkeys(uses, IMAGINED)
+            else:
+                senses["detector"] = detect(uses, entries, self.how.prompts, self.detector, encoder)
+        return entries, senses
 
     def hold(
         self, items: Sequence[Item], decided: Decided, *, strict: bool = True
@@ -195,32 +183,14 @@ class ChatStage:
         Raises:
             UserError: a model fails or is refused.
         """
-        rows = []
+        rows, (entries, senses) = [], decided
         for speaker in self.speakers:
-            senses = decided.senses[speaker.method]
-            talks = [
-                self._judge(item, speaker, senses.get(item), decided.entries[item])
-                for item in items
-            ]
+            known = senses[speaker.method]
+            talks = [self._judge(item, speaker, known.get(item), entries[item]) for item in items]
             model = speaker.model if isinstance(speaker.model, BoundModel) else _Nobody()
             rows.append(converse(talks, model, strict=strict))
             _warn(items, rows[-1], speaker)
         return rows
-
-    def _decide(
-        self,
-        items: Sequence[Item],
-        method: Method,
-        entries: Mapping[Item, Entries],
-        encoder: TextEncoder | None,
-    ) -> dict[Item, Sense]:
-        """Return the senses in the data, or those by a detector."""
-        uses = [item for item in items if item.has_sense]
-        if method == "given":
-            return {item: given(item) for item in uses}
-        if self.imagines or not uses:
-            return dict.fromkeys(uses, IMAGINED)
-        return detect(uses, entries, self.how.prompts, self.detector, encoder)
 
     def _judge(
         self, item: Item, speaker: Speaker, sense: Sense | None, entries: Entries
@@ -229,30 +199,29 @@ class ChatStage:
 
         What a recording knows of the item comes in here, and nothing is asked.
         """
-        known, first = None, None
-        if recording := speaker.recording:
-            with registry.blamed(recording, f"'{item.compound}'"):
-                known = recording.known(item)
+        known, first, model = None, None, speaker.model
+        if not isinstance(model, BoundModel):
+            with registry.blamed(model, f"'{item.compound}'"):
+                known = model.known(item)
                 sense = sense or known.decided
         elif speaker.decider:
             first = yield from speaker.decider.talk(item, None)
             sense = first.sense
-        reading = yield from interpret(item, speaker.model, self.how, sense, entries, known)
+        reading = yield from interpret(item, model, self.how, sense, entries, known)
         judgements: list[Judgement] = []
         for ranker in speaker.rankers:
             if ranker is speaker.decider and first:
                 judgement = first
-            elif recording and ranker.asks:
-                judgement = _recorded_order(item, recording, ranker)
+            elif ranker.asks and not isinstance(model, BoundModel):
+                judgement = _recorded_order(item, model, ranker)
             else:
                 judgement = yield from ranker.talk(item, reading)
-            judgements.append(replace(judgement, llm=speaker.model.name))
+            judgements.append(replace(judgement, llm=model.name))
         gloss = next((judgement.meaning for judgement in judgements if judgement.meaning), None)
         if gloss and not (reading.idiomatic or reading.literal):  # it is in the answers alone
-            if reading.sense.label == "idiomatic":
-                reading = replace(reading, idiomatic=Meaning((gloss,)))
-            else:
-                reading = replace(reading, literal=Meaning((gloss,)))
+            meant = "idiomatic" if reading.sense.label == "idiomatic" else "literal"
+            definition: dict[str, Any] = {meant: Meaning((gloss,))}
+            reading = replace(reading, **definition)
         return reading, judgements
 
 
@@ -277,8 +246,8 @@ def _warn(items: Sequence[Item], row: Sequence[Judged], speaker: Speaker) -> Non
     """Warn about what one chat model's replies, or a recording, did not have."""
     name, pairs = speaker.model.name, list(zip(items, row, strict=True))
     read = [(item, reading) for item, (reading, _) in pairs]
-    warn_of_unusable(read, name, voted=speaker.votes)
-    if speaker.recording:
+    warn_of_unusable(read, name, voted=speaker.method == "vote")
+    if not isinstance(speaker.model, BoundModel):
         warn_of_gaps(read, name)
     for place in range(len(speaker.rankers)):
         warn_of_unread([(item, judgements[place]) for item, (_, judgements) in pairs], name)
@@ -296,13 +265,14 @@ def open_stage(
     for model in _open_models(resolved, session):
         asked = model if isinstance(model, BoundModel) else None
         rankers = open_rankers(summary, asked, prompts, settings)
-        method = sense_method(settings.sense, model)
+        method: Any = sense_method(settings.sense, model)
         decider = None
         if asked and method == "vote" and settings.sense == "auto":
             decider = next((ranker for ranker in rankers if ranker.decides_senses), None)
+            method = "ranker" if decider else method
         if method == "given" and "sentence_type" in summary.first_missing:
             given(summary.first_missing["sentence_type"][1])
-        reads = method == "detector" or (method == "vote" and asked and not decider)
+        reads = method == "detector" or (method == "vote" and asked)
         if reads and "context" in summary.first_missing:
             check_contexts([summary.first_missing["context"][1]])
         speakers.append(Speaker(model, method, rankers, decider))
@@ -311,13 +281,12 @@ def open_stage(
     detects = any(speaker.method == "detector" for speaker in speakers)
     if detects and not session.imagines and "word" not in summary.contexts:
         detector = resolved.detector or open_detector(settings.detector)
-    return ChatStage(
-        speakers,
-        Approach(prompts, settings, settings.seed, _requested_glosses(settings)),
-        dictionaries,
-        detector,
-        session.imagines,
-    )
+    glosses: Glosses = "none"
+    if any_ranker(settings.rankers, "uses_meanings"):
+        both = settings.scoring.gate == "soft" or any_ranker(settings.rankers, "weighs_both_senses")
+        glosses = "all" if both else "idiomatic"
+    how = Approach(prompts, settings, settings.seed, glosses)
+    return ChatStage(speakers, how, dictionaries, detector, session.imagines)
 
 
 def _open_models(resolved: ResolvedModels, session: Session) -> list[BoundModel | Recording]:
@@ -357,11 +326,5 @@ def interpret_items(
         speakers.append(Speaker(bound, sense_method(how.settings.sense, bound)))
     imagines = any(getattr(speaker.model, "imagines", False) for speaker in speakers)
     stage = ChatStage(speakers, how, dictionaries, detector, imagines)
-    return [[reading for reading, _ in row] for row in stage.run(items, encoder)]
-
-
-def _requested_glosses(settings: Settings) -> Glosses:
-    if not any_ranker(settings.rankers, "uses_meanings"):
-        return "none"
-    both = settings.scoring.gate == "soft" or any_ranker(settings.rankers, "weighs_both_senses")
-    return "all" if both else "idiomatic"
+    rows = stage.hold(items, stage.decide(items, encoder))
+    return [[reading for reading, _ in row] for row in rows]

@@ -56,11 +56,9 @@ class _Stage:
     at_most: bool = False
 
     def forecast(self, name: str) -> Forecast:
-        prompt = float(sum(usage.prompt for usage in self.missing))
+        n, prompt = len(self.missing), float(sum(usage.prompt for usage in self.missing))
         completion = float(sum(usage.completion for usage in self.missing))
-        answered = [(expected, took) for expected, took in self.kept if took]
-        n = len(self.missing)
-        if answered:
+        if answered := [(expected, took) for expected, took in self.kept if took]:
             took = sum(usage.prompt for _, usage in answered)
             prompt *= took / max(1, sum(expected.prompt for expected, _ in answered))
             completion = n * sum(usage.completion for _, usage in answered) / len(answered)
@@ -96,7 +94,7 @@ class DryRun(Session):
 
     def bind(self, model: ChatModel) -> BoundModel:
         """Return the same model, to be asked in the dry run."""
-        return _Imagining(inner(model), self)
+        return _Imagining(inner(model), self, self.replies)
 
     def forecasts(self) -> list[Forecast]:
         """Return the forecast of each stage and model, in the order of the first questions."""
@@ -107,10 +105,6 @@ class _Imagining(BoundModel):
     """A chat model that makes up the replies that the cache lacks."""
 
     imagines = True
-
-    def __init__(self, model: ChatModel, session: DryRun):
-        super().__init__(model, session, session.replies)
-        self.session = session
 
     def answer(self, question: Question) -> Reply:
         return imagine(question)
@@ -123,10 +117,11 @@ class _Imagining(BoundModel):
 
     def record(self, question: Question, reply: Reply, *, cut: bool, again: bool) -> None:
         """Count a question, unless it was counted before."""
-        if (key := self.key(question)) in self.session.counted:
+        session: Any = self.account
+        if (key := self.key(question)) in session.counted:
             return
-        self.session.counted.add(key)
-        stage = self.session.stages.setdefault((question.purpose, self.name), _Stage(self))
+        session.counted.add(key)
+        stage = session.stages.setdefault((question.purpose, self.name), _Stage(self))
         if reply.cached:
             expected = estimate(question, self) if reply.usage else Usage()
             stage.kept.append((expected, reply.usage))
@@ -198,11 +193,11 @@ def rehearse(items: Sequence[Item], resolved: ResolvedModels, session: DryRun) -
     stage = open_stage(summary, resolved, session, Prompts(settings.prompts))
     with hidden_progress():
         for block in blocks(items):
-            stage.run(block, strict=False)
+            stage.hold(block, stage.decide(block), strict=False)
     for speaker in stage.speakers:
         if speaker.method == "given":
             continue
-        deciding = "senses" if speaker.votes else "ranking"
+        deciding = "senses" if speaker.method == "vote" else "ranking"
         decided = session.stages.get((deciding, speaker.model.name))
         guessed = speaker.method == "detector" or bool(decided and decided.missing)
         meanings = session.stages.get(("meanings", speaker.model.name))

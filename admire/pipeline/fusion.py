@@ -214,15 +214,9 @@ def _fuse_item(
         FusedRun(str(folder), weight, ranking.order)
         for folder, weight, ranking in zip(folders, weights, rankings, strict=True)
     )
-    return Ranking.of(
-        item,
-        scores,
-        parts,
-        interpretations,
-        uncompared=tuple(n for n in item.names if all(n in r.uncompared for r in rankings)),
-        fused=fused,
-        seen=merge_leaks(ranking.seen for ranking in rankings),
-    )
+    seen = merge_leaks(ranking.seen for ranking in rankings)
+    last = tuple(name for name in item.names if all(name in r.uncompared for r in rankings))
+    return Ranking.of(item, scores, parts, interpretations, fused=fused, seen=seen, uncompared=last)
 
 
 def _fuse_senses(
@@ -232,12 +226,11 @@ def _fuse_senses(
     readings = [reading for ranking in rankings for reading in ranking.interpretations]
     if not readings:
         return ()
-    idiomatic_meaning = next(filter(None, (r.idiomatic for r in readings)), NO_MEANING)
-    literal_meaning = next(filter(None, (r.literal for r in readings)), NO_MEANING)
-    sense = _mean_sense(rankings, weights)
-    if all(reading.sense == NO_SENSE for reading in readings):
-        sense = NO_SENSE
-    return (Interpretation("fused", sense, idiomatic_meaning, literal_meaning),)
+    no_sense = all(reading.sense == NO_SENSE for reading in readings)
+    sense = NO_SENSE if no_sense else _mean_sense(rankings, weights)
+    idiomatic = next(filter(None, (reading.idiomatic for reading in readings)), NO_MEANING)
+    literal = next(filter(None, (reading.literal for reading in readings)), NO_MEANING)
+    return (Interpretation("fused", sense, idiomatic, literal),)
 
 
 def _mean_sense(rankings: Sequence[Ranking], weights: Sequence[float]) -> Sense:
@@ -257,8 +250,7 @@ def _mean_sense(rankings: Sequence[Ranking], weights: Sequence[float]) -> Sense:
     mean = float(np.average(shares, weights=counts if any(counts) else None))
     sense = likelier(mean, "fused")
     if math.isclose(mean, 0.5):
-        _, first, _ = decided[0]
-        sense = replace(sense, label=first)
+        sense = replace(sense, label=decided[0][1])
     if not predicted:
         return likelier(sense.label == "idiomatic", "given")
     return sense

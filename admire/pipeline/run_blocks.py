@@ -20,9 +20,10 @@ from admire.data.image_files import check_header, check_image
 from admire.data.items import Item
 from admire.data.settings import ItemFiles
 from admire.llm.account import Entry
+from admire.llm.bound_model import BoundModel
 from admire.llm.chat import PARALLEL
 from admire.pipeline import ranking
-from admire.pipeline.chat_stage import ResolvedModels, resolve_models
+from admire.pipeline.chat_stage import ResolvedModels, check_recorded, resolve_models
 from admire.pipeline.ranking import Ranking
 from admire.pipeline.record import source_record
 from admire.pipeline.run import RankingPipeline
@@ -83,8 +84,8 @@ def rank_file(
     if files.limit:
         run.record["limit"] = files.limit
     for speaker in run.stage.speakers:
-        if speaker.recording:  # before anything is asked or encoded
-            speaker.check(list(items()))
+        if not isinstance(speaker.model, BoundModel):  # before anything is asked or encoded
+            check_recorded(speaker, list(items()))
     if workers:
         ranked = _rank_by_workers(items, run, workers, summary, resolved)
     else:

@@ -1,11 +1,12 @@
-"""Detectors of idiomatic use: their input, and what is said of them."""
+"""Detectors of idiomatic use: opened by name, their input, and what is said of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
+from admire.core import registry
 from admire.data.languages import base_language, language_name
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ Layers = Literal["last", "all"]
 """The hidden layers whose first states a classifier uses."""
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """A compound in a sentence, with the sentences before and after it: a row of Task 2A."""
 
     item: Item
@@ -95,3 +95,30 @@ def list_languages(tags: Iterable[str]) -> str:
     """Return the names of some languages, at least one: ``Turkish, Uzbek and Chinese``."""
     *names, last = dict.fromkeys(map(language_name, tags))
     return f"{', '.join(names)} and {last}" if names else last
+
+
+def open_detector(name: str | Path | None = None) -> Detector:
+    """Open a detector.
+
+    Args:
+        name: a file of ``admire train detector``, a folder of ``admire train classifier``, or the
+            name of a plug-in; None opens the built-in one.
+
+    Raises:
+        UserError: the file or folder contains no valid detector, or an extra is missing.
+    """
+    if name is None:
+        name = "embedded"
+    elif Path(name).exists() or str(name).partition(":")[0] not in registry.names("detector"):
+        name = f"{'classifier' if Path(name).is_dir() else 'light'}:{name}"
+    plugin, source = registry.resolve("detector", str(name))
+    detector: Detector = plugin.open(source)
+    return detector
+
+
+@registry.register("detector", "classifier", takes="FOLDER", needs=("clip",))
+def open_folder(folder: str) -> Detector:
+    """A fine-tuned encoder with a head, from a folder of admire train classifier."""
+    from admire.senses.classifier import open_classifier
+
+    return open_classifier(Path(folder))

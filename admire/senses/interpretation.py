@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -17,11 +17,10 @@ from admire.encoders import TextEncoder, open_encoder
 from admire.llm.chat import Capabilities, Conversation
 from admire.prompts import Prompts
 from admire.senses.describing import describe
-from admire.senses.detector import Detector, Use
+from admire.senses.detector import Detector, Use, open_detector
 from admire.senses.dictionaries import NO_ENTRIES, Entries
 from admire.senses.evidence import add_evidence, read_sequences, shows_captions
 from admire.senses.meaning import NO_MEANING, REPEATS, Meaning, MeaningKind
-from admire.senses.opening import open_detector
 from admire.senses.recording import Known, Recording, describe_uses, name_compounds
 from admire.senses.sense import NO_SENSE, Sense
 from admire.senses.settings import SenseSettings
@@ -116,16 +115,11 @@ def meanings_method(meanings: Meanings, llm: Capabilities | Recording) -> Meanin
     return "both" if llm.describes_both_senses else "meant"
 
 
-@dataclass(frozen=True)
-class Approach:
-    """How items are interpreted, in the same way for all chat models of a run.
-
-    Attributes:
-        seed: of the first question; further ones have the next numbers.
-    """
+class Approach(NamedTuple):
+    """How all chat models of a run interpret items; the first question of each has the seed."""
 
     prompts: Prompts
-    settings: SenseSettings = field(default_factory=SenseSettings)
+    settings: SenseSettings = SenseSettings()
     seed: int = 0
     glosses: Glosses = "idiomatic"
 
@@ -253,19 +247,21 @@ def warn_of_unusable(read: Read, name: str, *, voted: bool) -> None:
     Args:
         voted: whether the model decided the senses.
     """
-    for item, reading in read if voted else ():
-        if item.has_sense and not reading.sense.label:
+    count, replaced, unread, again = 0, 0, list[Item](), list[Item]()
+    for item, reading in read:
+        if voted and item.has_sense and not reading.sense.label:
             log.warning("%s: no vote on '%s' could be parsed.", name, item.compound)
-    meanings = [
-        (item, getattr(reading, label)) for item, reading in read for label in reading.asked
-    ]
-    asked = f"{len(meanings)} meanings of {name}"
-    unread = [(item, bool(m)) for item, m in meanings if m.unread is not None]
+        for label in reading.asked:
+            meaning, count = getattr(reading, label), count + 1
+            if meaning.unread is not None:
+                unread.append(item)
+                replaced += bool(meaning)
+            elif meaning.fault == REPEATS:
+                again.append(item)
+    asked = f"{count} meanings of {name}"
     if unread:
-        names, replaced = name_compounds(item for item, _ in unread), sum(k for _, k in unread)
         text = "%d of %s unusable (%s); the dictionary was used for %d."
-        log.warning(text, len(unread), asked, names, replaced)
-    again = [item for item, m in meanings if m.fault == REPEATS and m.unread is None]
+        log.warning(text, len(unread), asked, name_compounds(unread), replaced)
     if again:
         text = "%d of %s only repeat the compound's words (%s)."
         log.warning(text, len(again), asked, name_compounds(again))
@@ -273,22 +269,22 @@ def warn_of_unusable(read: Read, name: str, *, voted: bool) -> None:
 
 def warn_of_gaps(read: Read, name: str) -> None:
     """Warn about the items whose intended meaning a recording or dictionary does not have."""
-    meant: list[tuple[Item, SenseLabel, Meaning]] = []
+    idiomatic, unknown = 0, list[Item]()
+    gaps: dict[SenseLabel, list[Item]] = {}
     for item, reading in read:
         label: SenseLabel = "literal" if reading.sense.label == "literal" else "idiomatic"
         if label in reading.asked:
-            meant.append((item, label, getattr(reading, label)))
-    idiomatic = [(item, meaning) for item, label, meaning in meant if label == "idiomatic"]
-    if unknown := [item for item, meaning in idiomatic if meaning.fault]:
+            meaning: Meaning = getattr(reading, label)
+            idiomatic += label == "idiomatic"
+            if meaning.fault and label == "idiomatic":
+                unknown.append(item)
+            elif not (meaning or meaning.fault):
+                gaps.setdefault(label, []).append(item)
+    if unknown:
         log.warning(
             "%s has no idiomatic sense for the compounds of %d of %d idiomatic items (%s). They "
             "are ranked by the compound only.",
-            name,
-            len(unknown),
-            len(idiomatic),
-            name_compounds(unknown),
+            *(name, len(unknown), idiomatic, name_compounds(unknown)),
         )
-    gaps = [(item, label) for item, label, meaning in meant if not (meaning or meaning.fault)]
-    for label in dict.fromkeys(label for _, label in gaps):
-        missing = [item for item, other in gaps if other == label]
-        log.warning("%s has no %s meaning for %s.", name, label, describe_uses(missing))
+    for label, items in gaps.items():
+        log.warning("%s has no %s meaning for %s.", name, label, describe_uses(items))

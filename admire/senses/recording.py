@@ -70,20 +70,17 @@ class Recording(Identified, Protocol):
         Args:
             purposes: what is needed besides meanings: "senses", "ranking".
         """
-        if "senses" in purposes:
-            uses = [item for item in items if item.has_sense and not self.known(item).sense]
-            if uses:
-                raise UserError(
-                    f"{self.name} has no sense for {describe_uses(uses)}. Use detector or given.",
-                    "llms",
-                    "sense",
-                )
+        uses = [item for item in items if item.has_sense] if "senses" in purposes else []
+        if unknown := [item for item in uses if not self.known(item).sense]:
+            raise UserError(
+                f"{self.name} has no sense for {describe_uses(unknown)}. Use detector or given.",
+                *("llms", "sense"),
+            )
         if "ranking" in purposes and (rest := [item for item in items if not self.order(item)]):
             others = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
             raise UserError(
                 f"{self.name} has no order for '{rest[0].compound}'{others}. Rank by embeddings.",
-                "llms",
-                "rankers",
+                *("llms", "rankers"),
             )
 
 
