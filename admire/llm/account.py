@@ -51,7 +51,8 @@ def account_row(entry: Entry) -> dict[str, Any]:
     row: dict[str, Any] = dict(zip(Entry._fields, plain, strict=False))
     row["seconds"] = None if entry.seconds is None else round(entry.seconds, 3)
     for name, paid in ("price_usd", cost), ("price_usd_now", cost_now):
-        row[name] = UNKNOWN if paid is None else round(paid.dollars, 6)
+        # Twice, because sums in another order differ in their last digits.
+        row[name] = UNKNOWN if paid is None else round(round(paid.dollars, 9), 6)
     row["price_is_at_most"] = bool(cost and cost.at_most)
     row["price_unknown_because"] = None if cost else why
     return row
