@@ -154,6 +154,7 @@ def test_what_a_request_fails_of_is_told_without_the_servers_paths(caplog):
         raise failures[-1]
 
     with serving(toy_models(ScriptedChat(fail))) as served:
+        served.client.get("/healthz")  # the server has started
         for failure, status, said in (
             (UserError(f"{served.service.folder}/x is gone."), 422, ": …/x is gone."),
             (ServerError(f"{cache_dir()}/a b/x: no space.", later=True), 503, ": …/a b/x: no"),
