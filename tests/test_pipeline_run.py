@@ -75,6 +75,16 @@ def test_pictures_of_a_sequence_are_compared_with_those_of_the_candidates(tmp_pa
     assert run.rankings[0].order == ("b.png", "a.png")
 
 
+def test_pictures_may_be_in_a_folder_that_is_named(tmp_path):
+    (tmp_path / "owl.png").write_text("a night owl")
+    (tmp_path / "bike.png").write_text("a red bicycle")
+    row = {"compound": "night owl", "sentence": "A night owl.", "images": ["bike.png", "owl.png"]}
+    run = rank([row], Settings(query="compound"), images=tmp_path, encoder=PictureEncoder())
+    assert run.rankings[0].order == ("owl.png", "bike.png")
+    with pytest.raises(TypeError, match="unexpected argument 'encodr'"):
+        rank([row], images=tmp_path, encodr=PictureEncoder())
+
+
 @pytest.mark.parametrize(
     ("chat", "sense", "message"),
     [

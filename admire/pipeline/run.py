@@ -83,6 +83,7 @@ def rank(
     settings: Settings | None = None,
     *,
     asking: RequestOptions | None = None,
+    images: str | Path | None = None,
     source: str | Path | None = None,
     progress: Progress = None,
     **models: Unpack[Models],
@@ -93,6 +94,7 @@ def rank(
         items: a file or folder, see :func:`admire.read_items`; a DataFrame or rows as dicts, see
             :func:`admire.items_from_frame`; or Items.
         asking: concurrency, timeout, budget and cache of the requests to chat models.
+        images: a folder with the pictures, if they are elsewhere.
         source: the file or folder that the items were read from, for the run's record (default:
             ``items``, if it is a path).
         progress: whether to show it, or a function that is called with the task, the number done
@@ -109,9 +111,9 @@ def rank(
     if source is None and isinstance(items, str | Path):
         source = items
     with progress_as_wanted(progress):
-        ranked = take_items(items)
+        ranked = take_items(items, images=images)
         resolved = resolve_models(settings, asking, **models)
-        record = source_record(source) if source else None
+        record = source_record(source, images=images) if source else None
         run = RankingPipeline(summarise_set(ranked), resolved, record)
         return Run(tuple(chain.from_iterable(run.rank_blocks(ranked))), run.finish())
 
