@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from benchmarks import OWLS, write_split
 from browser import PHONE, barriers, decoded, overflow
@@ -217,7 +216,7 @@ def test_a_view_is_found_by_words_sorted_and_linked(reported: Reported, page: Pa
     rankings = reported.runs[0].rankings
     sorts: dict[str, Callable[[Ranking], float]] = {
         "confidence": lambda one: abs(one.interpretations[0].sense.probability_idiomatic - 0.5),
-        "margin": lambda one: float(np.diff(np.sort(one.scores)[-2:])[0]),
+        "margin": lambda one: one.margin,
         "loss": lambda one: dcg(one.order, one.item) or BEST_DCG,
     }
     for sort, value in sorts.items():
