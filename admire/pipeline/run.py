@@ -352,25 +352,33 @@ class RankingPipeline:
         if self.settings.query != "meaning" or not by_model:
             by_model = [[None] * len(items)]
         with self._timed("encoding and scores"):
-            # All models' readings at once, so that their texts are encoded together.
-            readings = [reading for row in by_model for reading in row]
-            judged = []
-            for ranker in self.rankers:
-                results = iter(ranker.judge_all([*items] * len(by_model), readings))
-                judged.append([[next(results) for _ in items] for _ in by_model])
+            compared = self._compare(items, by_model)
             pictures = any("image" in encoder.tracks for encoder in self.encoders)
             leaked = find_leaks(items, self._training_digests, pictures=pictures)
-            rankings = []
-            for k, item in enumerate(items):
-                together = [
-                    (row[k], judgement)
-                    for models in judged
-                    for of_encoder in zip(*(of_items[k] for of_items in models), strict=True)
-                    for row, judgement in zip(by_model, of_encoder, strict=True)
-                ]
-                of_models, below = [row[k] for row in said], self.settings.abstain_below
-                rankings.append(_rank_item(item, together, of_models, leaked[k], below))
-        return rankings
+            below = self.settings.abstain_below
+            return [
+                _rank_item(item, compared[k], [row[k] for row in said], leaked[k], below)
+                for k, item in enumerate(items)
+            ]
+
+    def _compare(
+        self, items: Sequence[Item], by_model: Sequence[Sequence[Interpretation | None]]
+    ) -> list[list[Evidence]]:
+        """Return what the rankers that compare many items judge of each item.
+
+        Args:
+            by_model: the readings of the items by each chat model; None for a baseline.
+        """
+        # All models' readings at once, so that their texts are encoded together.
+        readings = [reading for row in by_model for reading in row]
+        evidence: list[list[Evidence]] = [[] for _ in items]
+        for ranker in self.rankers:
+            results = iter(ranker.judge_all([*items] * len(by_model), readings))
+            judged = [[next(results) for _ in items] for _ in by_model]
+            for k, own in enumerate(evidence):
+                for of_encoder in zip(*(row[k] for row in judged), strict=True):
+                    own += zip([row[k] for row in by_model], of_encoder, strict=True)
+        return evidence
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -436,8 +444,7 @@ def _rank_item(
         evidence += [(own, judgement) for judgement in judgements]
     points, fused = _fuse(judgement for _, judgement in evidence)
     leads = [j.leads for _, j in evidence if j.leads is not None]
-    masks = [j.compared or [True] * len(item.names) for _, j in evidence]
-    last = [name for name, *by in zip(item.names, *masks, strict=True) if not any(by)]
+    last = _uncompared(item.names, [judgement for _, judgement in evidence])
     several = len({judgement.encoder for _, judgement in together}) > 1
     rows: list[dict[str, Any]] = []
     for reading, judgement in evidence:
@@ -459,12 +466,18 @@ def _rank_item(
         rows,
         readings,
         abstain_below=abstain_below,
-        uncompared=tuple(last),
+        uncompared=last,
         leads=np.mean(leads, axis=0) if len(leads) == len(evidence) else None,
         judgements=tuple(j for _, j in evidence if not j.cells),
         seen=leaked,
         by_sense=by_sense,
     )
+
+
+def _uncompared(names: Sequence[str], judgements: Sequence[Judgement]) -> tuple[str, ...]:
+    """Return the candidates that no judgement compares with another one."""
+    masks = [judgement.compared or [True] * len(names) for judgement in judgements]
+    return tuple(name for name, *by in zip(names, *masks, strict=True) if not any(by))
 
 
 def _fuse(judgements: Iterable[Judgement]) -> tuple[dict[str, list[Scores]], Scores]:
