@@ -303,7 +303,7 @@ def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> N
             raise UserError(f"{path}: the column '{column}' appears twice. Remove one of them.")
         if column not in names:
             similar = [name for name in names if plain_name(name) == plain_name(column)]
-            similar += get_close_matches(column, names, n=1, cutoff=0.75)
+            similar += get_close_matches(column, names, n=1, cutoff=0.8)  # not sentence_type
             cure = f"Rename '{similar[0]}'" if similar else f"The file has: {', '.join(names)}"
             raise UserError(f"{path}: the column '{column}' is missing. {cure}.")
 
