@@ -21,11 +21,10 @@ from admire import Item, Settings, UserError, plan, rank, write_run
 from admire.apps.report import write_report
 from admire.core.cache import open_cache
 from admire.llm import ChatModel, Image, Question, Reply, Session, Usage, ask
-from admire.llm.account import account_row
+from admire.llm.bound_model import RECORD, REPLIES, account_row
 from admire.llm.chat import Price
 from admire.llm.openai import OpenAIChat
 from admire.llm.probes import DIGITS, NUMBER
-from admire.llm.replies import RECORD, REPLIES, question_key
 
 
 class ScriptedChat(Scripted):
@@ -146,12 +145,13 @@ def test_another_image_or_form_is_another_question_but_another_name_is_not(tmp_p
         {"schema": {"type": "object"}},
         {"logprobs": 3},
     ]
-    keys = {question_key(replace(question, **change), "model") for change in [{}, *changes]}
+    key = Session().bind(ScriptedChat(str)).key
+    keys = {key(replace(question, **change)) for change in [{}, *changes]}
     assert len(keys) == 1 + len(changes)
     renamed = replace(question, parts=("Which?", Image(drawn(tmp_path / "b.png"))))
-    assert question_key(renamed, "model") in keys
+    assert key(renamed) in keys
     drawn(path, (10, 10))
-    assert question_key(question, "model") not in keys
+    assert key(question) not in keys
 
 
 @pytest.mark.parametrize(("told", "images"), [(0, None), (255, 510)])

@@ -2,19 +2,111 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, astuple, fields, replace
+from functools import cached_property
 from operator import mul
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from admire.core import registry
-from admire.llm.account import Account
-from admire.llm.chat import Capabilities, ChatModel, Price, Question, Reply, Usage
-from admire.llm.replies import Replies, question_key
+from admire.core.cache import open_cache
+from admire.llm.chat import Capabilities, ChatModel, Image, Price, Question, Reply, Usage
+from admire.llm.prices import estimate, why_unknown
 
+if TYPE_CHECKING:
+    from admire.llm.session import Session
+
+REPLIES = "replies.sqlite"
+"""File name in the cache directory."""
+RECORD = b"\x1e"
+"""First byte of a cached reply; its record in JSON follows."""
 _LOCKS = WeakValueDictionary[str, threading.Lock]()
 """Locks of pending questions, by their keys."""
 _GUARD = threading.Lock()
+UNKNOWN = "unknown"
+
+
+class Entry(NamedTuple):
+    """The account of one stage and one model. A sum is None if it is unknown for a reply.
+
+    Attributes:
+        answered_by: the server's names of the models that answered, each once.
+        cut_off: how many questions the server cut off, because they did not fit into its context.
+        price_now: of the replies that were not in the cache.
+        why: why the price is unknown; empty if it is known.
+    """
+
+    stage: str
+    llm: str
+    answered_by: list[str]
+    calls: int
+    from_cache: int
+    cut_off: int
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    image_tokens: int | None
+    seconds: float | None
+    price: Price | None
+    price_now: Price | None
+    why: str
+
+
+def account_row(entry: Entry) -> dict[str, Any]:
+    """Return an entry for run.json; unknown tokens are None, and unknown prices "unknown"."""
+    *plain, cost, cost_now, why = entry
+    row: dict[str, Any] = dict(zip(Entry._fields, plain, strict=False))
+    row["seconds"] = None if entry.seconds is None else round(entry.seconds, 3)
+    for name, paid in ("price_usd", cost), ("price_usd_now", cost_now):
+        # Twice, because sums in another order differ in their last digits.
+        row[name] = UNKNOWN if paid is None else round(round(paid.dollars, 9), 6)
+    row["price_is_at_most"] = bool(cost and cost.at_most)
+    row["price_unknown_because"] = None if cost else why
+    return row
+
+
+class Replies:
+    """The replies in the cache directory; ``fresh`` ignores and overwrites those of before."""
+
+    def __init__(self, *, fresh: bool = False):
+        self._cache = open_cache(REPLIES)
+        # Dates do not show which replies are new, because clocks may be set back.
+        self._fresh: set[str] | None = set() if fresh else None
+
+    def get(self, key: str) -> Reply | None:
+        """Return the cached reply to a question with this key; None without, or if damaged."""
+        if self._fresh is not None and key not in self._fresh:
+            return None
+        try:
+            record = json.loads((self._cache.get(key) or b"").removeprefix(RECORD))
+            record.pop("batched", None)  # older versions used OpenAI's Batch API
+            if record["usage"] is not None:
+                record["usage"] = Usage(**record["usage"])
+            if record["logprobs"] is not None:
+                record["logprobs"] = tuple(record["logprobs"])
+            return Reply(**record, cached=True)
+        except (ValueError, TypeError, LookupError, RecursionError):
+            return None
+
+    def put(self, key: str, reply: Reply, model: str) -> Reply:
+        """Cache a model's reply, if it has text, and return it as stored."""
+        # Half an emoji cannot be encoded in a file.
+        reply = replace(reply, text=reply.text.encode(errors="replace").decode())
+        if reply.text.strip():
+            record = asdict(reply)
+            del record["cached"]
+            self._cache.put(key, RECORD + json.dumps(record).encode(), model)
+            if self._fresh is not None:
+                self._fresh.add(key)
+        return reply
+
+    def drop(self, key: str) -> None:
+        """Remove a reply."""
+        self._cache.drop(key)
 
 
 class BoundModel(Capabilities):
@@ -34,7 +126,7 @@ class BoundModel(Capabilities):
     imagines = False
 
     def __init__(
-        self, model: ChatModel, account: Account | None = None, replies: Replies | None = None
+        self, model: ChatModel, account: Session | None = None, replies: Replies | None = None
     ):
         self.unbound, self.account = model, account
         self.name, self.identity = model.name, model.identity
@@ -73,16 +165,42 @@ class BoundModel(Capabilities):
                 key = self.key(question)
                 yield self._replies.put(key, reply, self.name) if self._replies else reply
 
-    def check_budget(self) -> None:
-        """Refuse a question that is not cached if the budget is spent."""
-        if self.account:
-            self.account.check_budget()
-
     def record(self, question: Question, reply: Reply, *, cut: bool, again: bool) -> None:
-        """Add a reply to the account of the session; ``cut`` says whether its question was cut off,
-        and ``again`` whether other replies may have decided that it is asked."""
-        if self.account:
-            self.account.record(self, question, reply, cut=cut)
+        """Add a reply to the account of the session.
+
+        Args:
+            cut: whether the server cut the question off.
+            again: whether other replies may have decided that it is asked.
+        """
+        if not self.account:
+            return
+        usage = reply.usage
+        cost = self.price(usage or Usage()) if usage or self.free else None
+        tokens: Any = astuple(usage) if usage else (None,) * len(fields(Usage))
+        prompt, cached, completion, images = tokens
+        entry = Entry(
+            stage=question.purpose,
+            llm=self.name,
+            answered_by=[reply.model] if reply.model else [],
+            calls=1,
+            from_cache=int(reply.cached),
+            cut_off=int(cut),
+            prompt_tokens=prompt,
+            cached_tokens=cached,
+            completion_tokens=completion,
+            # 0 is that of a server that does not count them
+            image_tokens=(images or None) if question.images else images,
+            seconds=reply.seconds or None,
+            price=cost,
+            price_now=Price(0.0) if reply.cached else cost,
+            why="" if cost else self._why_unknown,
+        )
+        spent = None if reply.cached else cost or self.price(estimate(question, self))
+        self.account.add_entries([entry], spent.dollars if spent else 0.0)
+
+    @cached_property
+    def _why_unknown(self) -> str:
+        return why_unknown(self)  # takes time
 
     def price(self, usage: Usage) -> Price | None:
         if self.account and self.account.prices and not self.free:
@@ -94,8 +212,23 @@ class BoundModel(Capabilities):
         return self.unbound.most_tokens(question)
 
     def key(self, question: Question) -> str:
-        """Return the key of a question in the cache."""
-        return question_key(question, self.identity)
+        """Return the SHA-256 of all that a reply depends on; of images, the content."""
+        parts: list[object] = [self.identity, question.parts, question.temperature]
+        parts += [question.max_tokens, question.seed]
+        if question.images:
+            from admire.llm.pictures import digest
+
+            parts[1] = [
+                {"image": digest(part.path, part.path.stat().st_mtime_ns), "side": part.side}
+                if isinstance(part, Image)
+                else part
+                for part in question.parts
+            ]
+        if question.schema is not None or question.logprobs:
+            parts += [question.schema, question.logprobs]
+        if question.target:
+            parts.append({"target": question.target})
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def cached(self, key: str) -> Reply | None:
         """Return the cached reply to a question with this key; None if there is none."""

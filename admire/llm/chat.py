@@ -73,14 +73,16 @@ class Question:
     @property
     def text(self) -> str:
         """The question without its images."""
-        parts = (self.parts,) if isinstance(self.parts, str) else self.parts
-        return "\n".join(part for part in parts if isinstance(part, str))
+        if isinstance(self.parts, str):
+            return self.parts
+        return "\n".join(part for part in self.parts if isinstance(part, str))
 
     @property
     def images(self) -> list[Image]:
         """The images, in their order."""
-        parts = () if isinstance(self.parts, str) else self.parts
-        return [part for part in parts if isinstance(part, Image)]
+        if isinstance(self.parts, str):
+            return []
+        return [part for part in self.parts if isinstance(part, Image)]
 
 
 @dataclass(frozen=True)

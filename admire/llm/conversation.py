@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from copy import copy
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -113,28 +112,26 @@ def ask_until(
         again: the question to ask next in place of one, after so many replies; None for no other.
         refusal: see :class:`Unusable`.
     """
-    asked = [[question] for question in questions]
-    readings: list[list[Reading[Read]]] = [[] for _ in questions]
+    tries = [[question] for question in questions]
+    best: dict[int, Reading[Read]] = {}
     lost = list(range(len(questions)))
     while lost:
-        replies = yield [asked[place][-1] for place in lost]
+        replies = yield [tries[place][-1] for place in lost]
         left = []
         for place, reply in zip(lost, replies, strict=True):
-            question = asked[place][-1]
-            readings[place].append(reading := read(question, reply))
+            question = tries[place][-1]
+            reading = read(question, reply)
+            if reading.enough or place not in best or not best[place].usable:
+                best[place] = reading
             if reading.enough:
                 continue
-            if following := again(question, reply, len(asked[place])):
-                asked[place].append(following)
+            if following := again(question, reply, len(tries[place])):
+                tries[place].append(following)
                 left.append(place)
-            elif not any(each.usable for each in readings[place]):
-                yield Unusable(asked[place], reading.value, refusal)
+            elif not best[place].usable:
+                yield Unusable(tries[place], reading.value, refusal)
         lost = left
-    best = []
-    for of_question in readings:
-        usable = [each for each in of_question if each.usable] or of_question[-1:]
-        best.append(next((each for each in usable if each.enough), usable[0]).value)
-    return best
+    return [best[place].value for place in range(len(questions))]
 
 
 def unusable_model(name: str, reason: str, *settings: str) -> UserError:
@@ -145,21 +142,21 @@ def unusable_model(name: str, reason: str, *settings: str) -> UserError:
     )
 
 
-@dataclass
 class _Talk(Generic[Result]):
     """A conversation under way: the replies to its last questions, and how many are missing."""
 
-    conversation: Conversation[Result]
-    replies: list[Reply] | None = None
-    missing: int = 0
-    kinds: set[tuple[str, Kind]] = field(default_factory=set)
-    unusable: list[Unusable] = field(default_factory=list)
-    result: Result | None = None
+    def __init__(self, conversation: Conversation[Result]):
+        self.conversation = conversation
+        self.replies: list[Reply] | None = None
+        self.missing = 0
+        self.kinds: set[tuple[str, Kind]] = set()
+        self.unusable: list[Unusable] = []
+        self.result: Result | None = None
 
 
 _Asked = tuple[str, int, str, Question, bool]
-"""A question that waits: after its text and its number, by which it is sorted, its key, itself, and
-whether the first conversation that waits for it had asked a question of its kind before."""
+"""A question that waits: its text and number, by which it is sorted, its key, itself, and whether
+the first conversation that waits for it had asked a question of its kind before."""
 
 
 class _Asking:
@@ -186,36 +183,36 @@ class _Asking:
         """Send a conversation its replies, and let its next questions wait; until one has to."""
         while not talk.missing:
             try:
-                asked: Any = talk.conversation.send(talk.replies)  # type: ignore[arg-type]  # None starts
-                while isinstance(asked, Unusable) or asked in ([], ()):
-                    if isinstance(asked, Unusable):
-                        self.model.evict(*asked.questions)
-                        self.lost.update(map(self.model.key, asked.questions))
-                        talk.unusable.append(asked)
-                    asked = talk.conversation.send(())
-                is_list = isinstance(asked, list | tuple)
-                if not is_list or not all(isinstance(question, Question) for question in asked):
-                    wrong = TypeError(f"it yields {type(asked).__name__}, not a list of questions")
-                    talk.conversation.throw(wrong)
+                questions: Any = talk.conversation.send(talk.replies)  # type: ignore[arg-type]  # None starts
+                if isinstance(questions, Unusable):
+                    self.model.evict(*questions.questions)
+                    self.lost.update(map(self.model.key, questions.questions))
+                    talk.unusable.append(questions)
+                    talk.replies = []
+                    continue
+                is_list = isinstance(questions, list | tuple)
+                if not is_list or not all(isinstance(each, Question) for each in questions):
+                    kind = type(questions).__name__
+                    talk.conversation.throw(TypeError(f"it yields {kind}, not a list of questions"))
             except StopIteration as end:
                 talk.result = end.value
                 return
-            talk.replies = [Reply("")] * len(asked)
+            talk.replies = [Reply("")] * len(questions)
             before = talk.kinds.copy()
-            for place, question in enumerate(asked):
+            for place, question in enumerate(questions):
                 with _naming(question):
                     key = self.model.key(question)
-                purpose, kind = question.purpose, (question.task, question.sense)
-                talk.kinds.add((purpose, kind))
+                purpose, task = question.purpose, (question.task, question.sense)
+                talk.kinds.add((purpose, task))
                 self.asked.setdefault(purpose, set()).add(key)
                 if key in self._replies:
                     talk.replies[place] = self._replies[key]
                     continue
                 if key not in self._places:
                     self._places[key] = []
-                    waiting = self.waiting.setdefault(purpose, {}).setdefault(kind, [])
+                    waiting = self.waiting.setdefault(purpose, {}).setdefault(task, [])
                     number = len(self._replies) + len(self._places)
-                    again = (purpose, kind) in before
+                    again = (purpose, task) in before
                     heapq.heappush(waiting, (question.text, number, key, question, again))
                 self._places[key].append((talk, place))
                 talk.missing += 1
@@ -283,15 +280,16 @@ class _Asking:
                 check_cancelled()
                 together: list[_Asked] = []
                 while waiting and len(together) < self.model.batch:
-                    asked = heapq.heappop(waiting)
-                    if reply := self.model.cached(asked[2]):
-                        yield asked, reply
+                    first = heapq.heappop(waiting)
+                    if reply := self.model.cached(first[2]):
+                        yield first, reply
                     else:
-                        together.append(asked)
+                        together.append(first)
                 if together:
                     questions = [question for *_, question, _ in together]
-                    with _naming(questions[0]):
-                        self.model.check_budget()
+                    if account := self.model.account:
+                        with _naming(questions[0]):
+                            account.check_budget()
                     looks = any(question.images for question in questions)
                     if looks and not self.model.sees and questions != [DIGITS]:
                         converse([prove_eyes(self.model)], self.model)
@@ -321,7 +319,7 @@ def _naming(question: Question) -> Iterator[None]:
         subject = getattr(question.about, "compound", question.about)
         if not subject:
             raise
-        named = copy(error)
+        about_subject = copy(error)
         cached = "The answers so far are cached: run the same command again to resume."
-        named.args = (f"'{subject}': {error} {cached}",)
-        raise named from error
+        about_subject.args = (f"'{subject}': {error} {cached}",)
+        raise about_subject from error

@@ -5,7 +5,7 @@ Ctrl-C has no effect. If it is stopped then, it deadlocks, and some damaged file
 process that needs the model must be safe from all of that.
 
 ``python llama_process.py SETTINGS`` writes one line of JSON to stdout once the file is loaded: the
-``address`` of the server, or the ``error``. If it ends before, :func:`why_ended` says why.
+``address`` of the server, or the ``error``.
 """
 
 from __future__ import annotations
@@ -14,23 +14,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NoReturn
-
-
-def why_ended(path: Path, answer: Mapping[str, str] | None, written: str) -> str:
-    """Return why a file could not be loaded.
-
-    The process answered, or ended before it did; this is what it had written to stderr.
-    """
-    last = " ".join(written.strip().rpartition("\n")[2].split())[-300:]
-    if not answer and "Traceback" in written:  # Python's, before the file was opened
-        cure = " Install that library: apt-get install libgomp1." if "libgomp" in last else ""
-        return f"llama.cpp cannot start: {last}.{cure}"
-    said = answer["error"] if answer else f"llama.cpp has aborted{last and f': {last}'}"
-    return f"{path}: llama.cpp cannot load this file ({said})."
 
 
 def serve(settings: dict[str, Any]) -> NoReturn:

@@ -24,7 +24,6 @@ from admire.core.errors import UserError, check_extra
 from admire.core.machine import cores
 from admire.core.storage import cache_dir, write_whole
 from admire.llm.chat import Reply, ServerError, Usage
-from admire.llm.llama_process import why_ended
 
 PROCESS = Path(__file__).with_name("llama_process.py")
 CONTEXT = 4096
@@ -82,11 +81,11 @@ class LlamaServer:
             except BaseException:
                 self._end()
                 raise
-            loaded = json.loads(line) if line else None
-            if not loaded or "error" in loaded:
+            loaded = json.loads(line) if line else {}
+            if "address" not in loaded:
                 self._end()
                 written.seek(0)
-                raise ServerError(why_ended(path, loaded, written.read()), later=True)
+                raise ServerError(_why_ended(path, loaded.get("error"), written.read()), later=True)
         self.address = loaded["address"]
 
     def runs(self, *, wait: float = 0.0) -> bool:
@@ -186,6 +185,16 @@ class LlamaServer:
             raise UserError(f"llama.cpp refuses the text: {message}.") from None
         except (OSError, HTTPException) as error:
             raise ServerError(f"llama.cpp does not answer ({error}).", later=True) from None
+
+
+def _why_ended(path: Path, answer: str | None, written: str) -> str:
+    """Return why a file could not be loaded: the process's answer, or what it wrote to stderr."""
+    last = " ".join(written.strip().rpartition("\n")[2].split())[-300:]
+    if answer is None and "Traceback" in written:  # Python's, before the file was opened
+        cure = " Install that library: apt-get install libgomp1." if "libgomp" in last else ""
+        return f"llama.cpp cannot start: {last}.{cure}"
+    reason = f"llama.cpp has aborted{last and f': {last}'}" if answer is None else answer
+    return f"{path}: llama.cpp cannot load this file ({reason})."
 
 
 def _usage(timings: Mapping[str, int]) -> Usage:

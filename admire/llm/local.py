@@ -26,6 +26,10 @@ log = logging.getLogger("admire")
 BATCH_SIZE = 4
 """Questions that are answered in one batch. The weights are then read from memory once for all of
 them: on two cores four tokens took 1.5 to 3 times as long as one, depending on the processor."""
+KNOWN = {
+    EMBEDDED_SHA256: {"prefills_reply": True, "judges_senses": False, "describes_both_senses": False}
+}
+"""What is known of weights, under any name, by their SHA-256."""
 ENDING = 2.0
 """Seconds that a process may take to end after it has stopped answering."""
 
@@ -43,8 +47,7 @@ class LocalChat(ChatModel):
     Args:
         path: the file, or a function that downloads it and returns its path.
         prefills_reply: whether the model continues a reply that the request begins; see
-            :class:`admire.llm.openai.OpenAIChat`. Always true for the weights of
-            ``embedded``, under any name.
+            :class:`admire.llm.openai.OpenAIChat`. Weights in :data:`KNOWN` say so themselves.
     """
 
     scores_text = True
@@ -62,12 +65,10 @@ class LocalChat(ChatModel):
         if isinstance(path, Path):
             sha256 = sha256 or file_sha256(path)
         self.name = name or f"gguf:{path}"
-        is_embedded = sha256 == EMBEDDED_SHA256
-        prefills_reply |= is_embedded
-        self.identity = f"gguf:{sha256}" + (":continues" if prefills_reply else "")
-        self._prefills_reply = prefills_reply
-        self.judges_senses = self.describes_both_senses = not is_embedded
-        self.batch = BATCH_SIZE if prefills_reply else 1
+        self.prefills_reply = prefills_reply
+        vars(self).update(KNOWN.get(sha256 or "", {}))
+        self.identity = f"gguf:{sha256}" + (":continues" if self.prefills_reply else "")
+        self.batch = BATCH_SIZE if self.prefills_reply else 1
         self._answering = threading.Lock()
         self._last: LlamaServer | None = None
         self._asks: tuple[LlamaServer, OpenAIChat] | None = None
@@ -124,11 +125,11 @@ class LocalChat(ChatModel):
 
             url = f"{server.address}/v1"
             client = OpenAIChat(server.file, url=url, key="none", timeout=600.0, retries=1)
-            client.name, client.prefills_reply = self.name, self._prefills_reply
+            client.name, client.prefills_reply = self.name, self.prefills_reply
             client.least_tokens = 1
             self._asks = server, client
         client = self._asks[1]
-        if self._prefills_reply and _plain(first):
+        if self.prefills_reply and _plain(first):
             try:
                 return server.complete([client.request(question) for question in questions])
             except ServerError:

@@ -1,22 +1,26 @@
-"""The session of a command that asks chat models: opens them, with one cache and one account."""
+"""The session of a command: opens its chat models, with one cache, one account and a budget."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from math import inf
 from typing import Any
 
 from admire.core import registry
 from admire.core.errors import UserError
-from admire.llm.account import Account
-from admire.llm.bound_model import BoundModel
+from admire.llm.bound_model import BoundModel, Entry, Replies
 from admire.llm.chat import ChatModel, Usage, inner
 from admire.llm.prices import why_unknown
-from admire.llm.replies import Replies
 
+log = logging.getLogger("admire")
 
-class Session(Account):
-    """Opens the chat models of a command, and keeps the cache and the account of their replies.
+class Session:
+    """Opens a command's chat models, and has the cache and the account of their replies.
+
+    Several threads may use it at the same time.
 
     Args:
         budget: in US dollars, for replies that are not cached; None for no limit. Once it is
@@ -27,10 +31,12 @@ class Session(Account):
         timeout: seconds that a server may take for a whole answer; None is 60.
         parallel: how many questions to ask a server at the same time; None is 8.
         plugins: see :attr:`admire.Settings.plugins`.
-        price, most_requests: see :class:`admire.llm.account.Account`.
+        price: in US dollars for a million tokens in and out; None is each model's own.
+        most_requests: how many replies that are not cached; None for no limit.
 
     Attributes:
         imagines: whether its models make up replies, see :class:`admire.pipeline.forecast.DryRun`.
+        seconds: how long conversations took, by purpose.
     """
 
     imagines = False
@@ -46,10 +52,68 @@ class Session(Account):
         price: tuple[float, ...] | None = None,
         most_requests: int | None = None,
     ):
-        super().__init__(budget, price, most_requests)
+        self.budget = inf if budget is None else budget
+        self.prices = price
+        self.most_requests = most_requests or inf
         self.replies = Replies(fresh=fresh)
         self.plugins = plugins or {}
+        self.seconds: dict[str, float] = {}
         self._options = {"timeout": timeout, "parallel": parallel}
+        self._spent = 0.0
+        self._entries: dict[tuple[str, str], Entry] = {}
+        self._answered_by: dict[str, dict[str, None]] = {}  # by model, each name once, in order
+        self._lock = threading.Lock()
+
+    def entries(self) -> list[Entry]:
+        """Return the account of each stage and model, in the order of the first questions."""
+        with self._lock:
+            return list(self._entries.values())
+
+    def pop_entries(self) -> list[Entry]:
+        """Return what was recorded since the last call; see :meth:`add_entries`."""
+        with self._lock:
+            entries = list(self._entries.values())
+            self._entries, self._answered_by = {}, {}
+        return entries
+
+    def add_entries(self, entries: Iterable[Entry], spent: float = 0.0) -> None:
+        """Add to the account; warn once if a server changes the model that answers.
+
+        Args:
+            spent: of the budget, in US dollars.
+        """
+        with self._lock:
+            self._spent += spent
+            for entry in entries:
+                names = self._answered_by.setdefault(entry.llm, {})
+                before = len(names)
+                names |= dict.fromkeys(entry.answered_by)
+                if before == 1 < len(names):
+                    log.warning(
+                        "%s: the server changed the model: '%s' answered first, and now also '%s'. "
+                        "run.json lists the names (answered_by). For answers of one model, give "
+                        "its name with the version, or start with another ADMIRE_CACHE.",
+                        entry.llm,
+                        *islice(names, 2),
+                    )
+                if old := self._entries.get(entry[:2]):
+                    pairs: Iterable[Any] = zip(old[3:-1], entry[3:-1], strict=True)
+                    sums = (None if None in pair else pair[0] + pair[1] for pair in pairs)
+                    answered = [*dict.fromkeys(old.answered_by + entry.answered_by)]
+                    entry = Entry._make((*old[:2], answered, *sums, old.why or entry.why))
+                self._entries[entry[:2]] = entry
+
+    def check_budget(self) -> None:
+        """Refuse a question that is not cached if the budget or the requests are spent."""
+        if sum(entry.calls - entry.from_cache for entry in self.entries()) >= self.most_requests:
+            limit = f"limit of {self.most_requests} requests reached"
+            raise UserError(f"{limit}. Limits apply per command.", "most_requests")
+        if self._spent >= self.budget:
+            raise UserError(
+                f"budget of ${self.budget:g} exhausted (${self._spent:.4f} spent). Budgets apply "
+                "per command.",
+                "budget",
+            )
 
     def bind(self, model: ChatModel) -> BoundModel:
         """Return the same model, to be asked through this session.

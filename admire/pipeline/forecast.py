@@ -112,9 +112,6 @@ class _Imagining(BoundModel):
     def answer_together(self, questions: Sequence[Question]) -> Any:
         return map(imagine, questions)
 
-    def check_budget(self) -> None:
-        """Spend nothing."""
-
     def record(self, question: Question, reply: Reply, *, cut: bool, again: bool) -> None:
         """Count a question, unless it was counted before."""
         session: Any = self.account

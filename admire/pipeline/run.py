@@ -33,7 +33,7 @@ from admire.data.overlap import Digests, Kind
 from admire.data.reader import Data, take_items
 from admire.encoders import TextEncoder
 from admire.encoders.cached import log_long
-from admire.llm.account import account_row
+from admire.llm.bound_model import account_row
 from admire.llm.chat import Capabilities
 from admire.llm.session import Session
 from admire.metrics.leakage import find_leaks, training_digests
@@ -346,8 +346,9 @@ class RankingPipeline:
             with self._timed("senses and meanings"):
                 decided = self.stage.decide(items, self.caption_encoder)
             said = self.stage.hold(items, decided, strict=first)
-            for purpose, seconds in self.session.pop_seconds().items():
+            for purpose, seconds in self.session.seconds.items():
                 self._spend("rankers" if purpose == "ranking" else "senses and meanings", seconds)
+            self.session.seconds.clear()
         by_model: list[list[Interpretation | None]] = [[own for own, _ in row] for row in said]
         if self.settings.query != "meaning" or not by_model:
             by_model = [[None] * len(items)]

@@ -19,8 +19,7 @@ from admire.data.check import check_set, report_faults
 from admire.data.image_files import check_header, check_image
 from admire.data.items import Item
 from admire.data.settings import ItemFiles
-from admire.llm.account import Entry
-from admire.llm.bound_model import BoundModel
+from admire.llm.bound_model import BoundModel, Entry
 from admire.llm.chat import PARALLEL
 from admire.pipeline import ranking
 from admire.pipeline.chat_stage import ResolvedModels, check_recorded, resolve_models

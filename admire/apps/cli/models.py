@@ -99,7 +99,7 @@ def cache(
     from admire.core.choices import not_among
     from admire.core.storage import cache_dir
     from admire.encoders.cached import VECTORS
-    from admire.llm.replies import REPLIES
+    from admire.llm.bound_model import REPLIES
 
     caches = [Cache(cache_dir() / name) for name in (REPLIES, VECTORS)]
     shares = [cache.by_model() for cache in caches]

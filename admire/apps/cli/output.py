@@ -154,7 +154,7 @@ def print_unsure(unsure: int, items: int, below: float, sure: pd.DataFrame | Non
 
 def print_account(account: Sequence[Mapping[str, Any]]) -> None:
     """Print the costs of chat models to stderr if a paid server was asked; see run.json."""
-    from admire.llm.account import UNKNOWN
+    from admire.llm.bound_model import UNKNOWN
 
     if not any(row["calls"] > row["from_cache"] and row["price_usd"] for row in account):
         return
@@ -175,7 +175,7 @@ def print_account(account: Sequence[Mapping[str, Any]]) -> None:
 
 def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> None:
     """Print how many requests a run would send to chat models, and log what is not counted."""
-    from admire.llm.account import UNKNOWN
+    from admire.llm.bound_model import UNKNOWN
     from admire.llm.chat import Price
 
     if json:

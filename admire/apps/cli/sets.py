@@ -267,7 +267,7 @@ def augment_captions(
     """
     from admire.augment import REWRITERS, rehearse_rewriting, rewrite_items
     from admire.core.storage import check_file
-    from admire.llm.account import account_row
+    from admire.llm.bound_model import account_row
 
     if not dry_run:
         check_file(out, "caption,kind,made_by,text\n", force=force)
