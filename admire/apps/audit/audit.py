@@ -405,7 +405,7 @@ def _known(
     for number in compounds["item"]:
         item = items[number - 1]
         entries = look_up(dictionaries, item.phrase, item.language)
-        senses = [sense for sense in get_args(SenseLabel) if entries.of(sense)]
+        senses = [sense for sense in get_args(SenseLabel) if getattr(entries, sense)]
         sense = "both" if len(senses) > 1 else senses[0] if senses else "neither"
         compounds_of[sense].append(item.phrase)
     return {"dictionaries": [dictionary.name for dictionary in dictionaries], **compounds_of}

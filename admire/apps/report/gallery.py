@@ -254,7 +254,7 @@ def describe_reading(
         "dictionary": {
             sense: [
                 {"gloss": entry.gloss, "source": short_name(entry.source)}
-                for entry in reading.known.of(sense)
+                for entry in getattr(reading.known, sense)
             ]
             for sense in get_args(SenseLabel)
         },

@@ -7,7 +7,8 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import chain, combinations, product, repeat
+from operator import attrgetter
 from typing import Protocol
 
 from admire.core.progress import log_once
@@ -22,8 +23,7 @@ LONGEST = 8
 IDIOMATIC_TAGS = frozenset({"figurative", "figuratively", "idiom", "idiomatic", "metaphoric"})
 LITERAL_TAGS = frozenset({"literal", "literally"})
 CONCRETE_TAGS = frozenset(
-    f"noun.{kind}"
-    for kind in ("animal", "artifact", "body", "food", "object", "plant", "substance")
+    "noun.animal noun.artifact noun.body noun.food noun.object noun.plant noun.substance".split()
 )
 """WordNet's files of nouns that name things."""
 
@@ -74,13 +74,9 @@ class Entries:
     idiomatic: tuple[Entry, ...] = ()
     literal: tuple[Entry, ...] = ()
 
-    def of(self, sense: SenseLabel) -> tuple[Entry, ...]:
-        """Return the entries of a sense."""
-        return self.idiomatic if sense == "idiomatic" else self.literal
-
     def glosses(self, sense: SenseLabel) -> tuple[str, ...]:
         """Return the glosses of a sense."""
-        return tuple(entry.gloss for entry in self.of(sense))
+        return tuple(map(attrgetter("gloss"), getattr(self, sense)))
 
 
 NO_ENTRIES = Entries()
@@ -93,19 +89,20 @@ def look_up(dictionaries: Sequence[Dictionary], expression: str, language: str) 
     The spelling that comes first in :func:`spellings` counts. A language that no dictionary has is
     logged once.
     """
-    language = code_of(language)
-    able = [dictionary for dictionary in dictionaries if language in dictionary.languages]
-    if dictionaries and not able:
+    language, keys = code_of(language), None
+    for dictionary in dictionaries:
+        if language in dictionary.languages:
+            keys = keys or list(spellings(expression, language))
+            for key in keys:
+                with blamed(dictionary):
+                    returned = dictionary.entries(key, language)
+                if entries := checked(dictionary, returned, Entry):
+                    return sort_by_sense(entries, expression, language)
+    if dictionaries and keys is None:
         names = " and ".join(dictionary.name for dictionary in dictionaries)
         lacks = f"dictionaries {names} have" if dictionaries[1:] else f"dictionary {names} has"
         no_language = f"The {lacks} no {language_name(language)}: no dictionary is used there."
         log_once(logging.WARNING, no_language)
-    for dictionary in able:
-        for key in spellings(expression, language):
-            with blamed(dictionary):
-                found = dictionary.entries(key, language)
-            if entries := checked(dictionary, found, Entry):
-                return sort_by_sense(entries, expression, language)
     return NO_ENTRIES
 
 
@@ -132,27 +129,25 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
     chicken. So the only entry of *flea market*, "an open-air market", is idiomatic. Beside entries
     of abstract things or persons, an entry of an animal, a plant or food is literal.
     """
-    expressions = [*(entry.expression for entry in entries), expression]
-    words = max(map(_words, expressions), key=len)
+    words = max(map(_words, (*map(attrgetter("expression"), entries), expression)), key=len)
     others, last = _forms(words[:-1], language), _forms(words[-1:], language)
     distinct = list({entry.gloss: entry for entry in reversed(entries)}.values())[::-1]
     glosses = [_forms(_words(entry.gloss), language) for entry in distinct]
-    all_last = all(gloss & last for gloss in glosses)
-    all_concrete = all(CONCRETE_TAGS & set(entry.tags) for entry in distinct)
+    concrete = [CONCRETE_TAGS & set(entry.tags) for entry in distinct]
     idiomatic: list[Entry] = []
     literal: list[Entry] = []
-    for entry, gloss in zip(distinct, glosses, strict=True):
+    for entry, gloss, things in zip(distinct, glosses, concrete, strict=True):
+        names_it = gloss & last and (gloss & others or not all(map(last.intersection, glosses)))
+        names_it = names_it or (things and not all(concrete))
         tags = set(entry.tags)
-        names_it = gloss & last and (not all_last or gloss & others)
-        concrete = CONCRETE_TAGS & tags and not all_concrete
-        is_literal = LITERAL_TAGS & tags or (not IDIOMATIC_TAGS & tags and (names_it or concrete))
+        is_literal = LITERAL_TAGS & tags or (names_it and not IDIOMATIC_TAGS & tags)
         (literal if is_literal else idiomatic).append(entry)
     return Entries(tuple(idiomatic), tuple(literal))
 
 
 def _forms(words: list[str], language: str) -> set[str]:
     """Return the words with their lemmas."""
-    return {form for word in words for form in (word, *_lemmas(word, language))}
+    return {*words, *chain.from_iterable(map(_lemmas, words, repeat(language)))}
 
 
 def key_of(expression: str) -> str:
@@ -174,21 +169,17 @@ def spellings(expression: str, language: str) -> Iterator[str]:
         language = ""
     else:
         variants += [words[:k] + words[k + 1 :] for k in range(1, len(words) - 1)]
-    keys = [key_of("".join(words)) for variant in variants for words in _changed(variant, language)]
-    return filter(None, dict.fromkeys(keys))
-
-
-def _changed(words: list[str], language: str) -> Iterator[list[str]]:
-    """Yield the words unchanged, then with one of them changed, the last first, then two."""
-    lemmas = [_lemmas(word, language) for word in words]
-    able = [place for place in reversed(range(len(words))) if lemmas[place]]
-    for count in range(3):
-        for places in combinations(able, count):
-            for chosen in product(*(lemmas[place] for place in places)):
-                changed = words.copy()
+    keys: dict[str, None] = {}
+    for variant in variants:  # unchanged, then with one word changed, the last first, then two
+        lemmas = [_lemmas(word, language) for word in variant]
+        able = [place for place in reversed(range(len(variant))) if lemmas[place]]
+        for places in chain.from_iterable(map(combinations, repeat(able), range(3))):
+            for chosen in product(*map(lemmas.__getitem__, places)):
+                changed = variant.copy()
                 for place, lemma in zip(places, chosen, strict=True):
                     changed[place] = lemma
-                yield changed
+                keys[key_of("".join(changed))] = None
+    return filter(None, keys)
 
 
 _SAME = {"arb": "ar", "cmn": "zh", "nb": "no", "zsm": "ms", "bs": "sh", "hr": "sh", "sr": "sh"}
@@ -238,6 +229,7 @@ def _lemmas(word: str, language: str) -> list[str]:
             lemmas.append(stem + lemma)
             if len(stem) > 3 and stem[-1] == stem[-2]:
                 lemmas.append(stem[:-1])  # stopped
-    return lemmas + [
-        word.replace(a, b) for a, b in _SPELLINGS if a in word and (len(word) > 4 or word == a)
-    ]
+    for a, b in _SPELLINGS:
+        if a in word and (len(word) > 4 or word == a):
+            lemmas.append(word.replace(a, b))
+    return lemmas

@@ -44,8 +44,12 @@ def open_dictionaries(names: Sequence[str]) -> tuple[Dictionary, ...]:
     Raises:
         UserError: a name is unknown, or its file or package is missing or damaged.
     """
-    named = (registry.resolve("dictionary", name) for name in dict.fromkeys(names) if name != NONE)
-    return tuple(filter(None, (plugin.open(source) for plugin, source in named)))
+    opened = []
+    for name in dict.fromkeys(names):
+        if name != NONE:
+            plugin, source = registry.resolve("dictionary", name)
+            opened.append(plugin.open(source))
+    return tuple(filter(None, opened))
 
 
 @registry.register("dictionary", "kaikki", takes="FILE", licence="CC-BY-SA", languages="its file's")
@@ -119,36 +123,36 @@ class WordNet:
     def identity(self) -> str:
         """The digest of WordNet's files."""
         digest = hashlib.sha256()
-        for part in PARTS:
-            digest.update(self._read(f"index.{part}"))
-            digest.update(self._data[part])
+        for content in self._files.values():
+            digest.update(content)
         return f"wordnet:{digest.hexdigest()}"
 
     @cached_property
-    def _data(self) -> dict[str, bytes]:
-        """Each part's synsets."""
-        return {part: self._read(f"data.{part}") for part in PARTS}
+    def _files(self) -> dict[str, bytes]:
+        """The files by name: of each part the index and the synsets."""
+        files = {}
+        for part in PARTS:
+            for name in (f"index.{part}", f"data.{part}"):
+                with open_file(self.folder / name) as file:
+                    files[name] = file.read().replace(b"\r\n", b"\n") + b"\n"
+        return files
 
     @cached_property
     def _index(self) -> dict[str, list[tuple[str, bytes]]]:
         """Key → parts of speech and their index's lines."""
         index: dict[str, list[tuple[str, bytes]]] = {}
         for part in PARTS:
-            for line in self._read(f"index.{part}").splitlines():
+            for line in self._files[f"index.{part}"].splitlines():
                 if not line.startswith(b"  "):  # not the licence
                     key = key_of(line.partition(b" ")[0].decode("utf-8", "replace"))
                     index.setdefault(key, []).append((part, line))
         return index
 
-    def _read(self, name: str) -> bytes:
-        with open_file(self.folder / name) as file:
-            return file.read().replace(b"\r\n", b"\n") + b"\n"
-
     def entries(self, key: str, language: str) -> Sequence[Entry]:
         """See :class:`Dictionary`; the commonest come first."""
         entries = []
         for part, about in self._index.get(key, ()):
-            data, numbers = self._data[part], about.split()
+            data, numbers = self._files[f"data.{part}"], about.split()
             for number in numbers[-int(numbers[2]) :]:
                 # In some releases a synset does not begin at the byte that is its number.
                 at = int(number)
