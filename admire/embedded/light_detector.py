@@ -26,7 +26,7 @@ from admire.data.languages import base_language
 from admire.encoders import Query, QueryEncoder, open_context_encoder
 from admire.metrics.leakage import Card
 from admire.prompts import Prompts
-from admire.senses.detector import Use, describe_untrained, expected_accuracy, trained_languages
+from admire.senses.detector import Use, describe_untrained
 from admire.senses.sense import Sense, likelier
 
 if TYPE_CHECKING:
@@ -98,10 +98,8 @@ class LightDetector:
         contexts = np.concatenate(read_contexts(items, opened, neutral=self.neutral), axis=1)
         # The last bits of one product for all contexts would depend on their number.
         products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
-        trained_on = trained_languages(self)
-        used = {base_language(item.language) for item in items}
-        if trained_on and (new := sorted(used - {*trained_on})):
-            warning = f"{describe_untrained(new, trained_on)}: {expected_accuracy(self)}."
+        used = sorted({base_language(item.language) for item in items})
+        if warning := describe_untrained(self, used):
             log_once(logging.WARNING, f"{warning} {BETTER}")
         probabilities = 1 / (1 + np.exp(-(products + self.biases)))
         return [likelier(heads.mean(), "detector") for heads in probabilities]

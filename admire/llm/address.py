@@ -26,7 +26,6 @@ class Address:
 
     Attributes:
         url: for requests, without the query.
-        query: the parameters of the query.
         shown: without user name, password and query; for messages, records and cache keys.
         secrets: what no message may contain: user name, password, their encoded form in requests,
             and the values in the query.
@@ -39,12 +38,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse an address.
-
-        Raises:
-            UserError: it is invalid, or ambiguous, because its user name or password has characters
-                that separate the parts of an address.
-        """
+        """Parse an address; refuse one that is invalid, or whose login has separators in it."""
         text = text.strip()
         start, colon, rest = text.partition("://")
         authority = re.split("[/?#]", rest)[0]
@@ -117,14 +111,9 @@ def lacks_key(url: str | None = None) -> bool:
 
 
 def check_named_in_file(url: str | None, where: object) -> None:
-    """Refuse an untrusted address from a file, because it would receive the key.
+    """Refuse an untrusted address in the file ``where``, because it would receive the key.
 
-    Args:
-        where: the file, for the message.
-
-    Raises:
-        UserError: there is a key, and the address is not OpenAI's, not that of ``OPENAI_BASE_URL``
-            and not on this machine.
+    OpenAI's, that of ``OPENAI_BASE_URL`` and those of this machine are trusted.
     """
     if not url or not api_key().get_secret_value():
         return

@@ -117,7 +117,6 @@ class BoundModel(Capabilities):
     threads ask the same question at the same time, one of them asks the model.
 
     Attributes:
-        unbound: the model itself.
         imagines: whether it makes up replies, see :class:`admire.pipeline.forecast.DryRun`.
         cuts: whether the server cuts questions off, once it is known.
         sees: whether it is known to see pictures; see :mod:`admire.llm.probes`.
@@ -137,11 +136,7 @@ class BoundModel(Capabilities):
         self.sees = False
 
     def answer(self, question: Question) -> Reply:
-        """Ask the model, and cache the reply.
-
-        Raises:
-            UserError: the model fails; a plug-in is blamed for its errors.
-        """
+        """Ask the model, and cache the reply; a plug-in is blamed for its errors."""
         if not self._replies:
             return self._ask(question)
         with _GUARD:
@@ -166,12 +161,8 @@ class BoundModel(Capabilities):
                 yield self._replies.put(key, reply, self.name) if self._replies else reply
 
     def record(self, question: Question, reply: Reply, *, cut: bool, again: bool) -> None:
-        """Add a reply to the account of the session.
-
-        Args:
-            cut: whether the server cut the question off.
-            again: whether other replies may have decided that it is asked.
-        """
+        """Add a reply to the session's account; ``cut`` says whether its question was cut off, and
+        ``again`` whether other replies may have decided that it is asked."""
         if not self.account:
             return
         usage = reply.usage

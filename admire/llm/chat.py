@@ -41,9 +41,7 @@ class Question:
 
     Attributes:
         parts: a text, or texts and images in the order in which the model sees them.
-        temperature: of sampling; 0 asks for the likeliest reply.
-        max_tokens: the most tokens that the reply may have.
-        seed: of sampling.
+        temperature: 0 asks for the likeliest reply.
         schema: a JSON schema that the reply must fit, in OpenAI's strict dialect: each object
             requires all of its properties and allows no others. They are written in their order.
         logprobs: how many of the likeliest tokens to return at each place, 0 for none.
@@ -90,10 +88,9 @@ class Usage:
     """The tokens of a question and its reply, as the server counts them.
 
     Attributes:
-        prompt: of the question, images included.
-        cached: the part of ``prompt`` that the server had cached.
-        completion: of the reply, with the model's reasoning before it.
-        images: of the question's images, 0 if the server does not report it.
+        prompt: images included; ``cached`` of these the server had cached.
+        completion: with the model's reasoning.
+        images: 0 if the server does not report it.
     """
 
     prompt: int = 0
@@ -107,14 +104,10 @@ class Reply:
     """A chat model's answer.
 
     Attributes:
-        text: the answer.
         usage: None if the server does not report it.
-        seconds: how long the model took.
         cut: whether it was cut off at ``max_tokens``.
         logprobs: for each token of the answer the likeliest tokens with their log-probabilities,
-            or of a target's token its own; None if they were not asked for or the server returns
-            none.
-        cached: whether it came from the cache.
+            or of a target's token its own; None if they were not requested or not returned.
         model: the server's name of the model that answered; empty if unknown.
     """
 
@@ -129,11 +122,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Price:
-    """A price in US dollars.
-
-    Attributes:
-        at_most: whether it may be lower, because fewer questions may be asked.
-    """
+    """A price in US dollars, or the most that it may be, if fewer questions may be asked."""
 
     dollars: float
     at_most: bool = False
@@ -149,8 +138,7 @@ class Price:
 class ServerError(UserError):
     """A chat model's server cannot be reached, fails, or returns an unusable answer.
 
-    Attributes:
-        later: whether the same question may succeed later.
+    If ``later`` is set, the same question may succeed later.
     """
 
     def __init__(self, message: str, *settings: str, later: bool = False):
@@ -162,9 +150,7 @@ class Capabilities(Identified, Protocol):
     """What is known of a chat model before it is asked.
 
     Attributes:
-        name: what the user calls it; defaults to the class's name.
-        identity: everything that its replies depend on, such as server and weights; defaults to
-            the name.
+        identity: everything that its replies depend on, such as server and weights.
         parallel: how many questions may be asked at the same time.
         batch: how many questions :meth:`ChatModel.ask_together` answers best at once; 1 for a
             model without.
@@ -172,10 +158,10 @@ class Capabilities(Identified, Protocol):
         accepts_images: whether it accepts images, as far as is known before one is sent.
         scores_text: whether it rates a :attr:`Question.target`, as far as is known before it is
             asked.
-        judges_senses: whether its votes decide senses by default; False for a small model, which
-            leaves that to a detector.
-        describes_both_senses: whether it is asked for the meanings of both senses by default; False
-            for a small model, which is only asked for the meaning of idiomatic uses.
+        judges_senses: whether its votes decide senses by default; a small model leaves that to a
+            detector.
+        describes_both_senses: whether it is asked for the meanings of both senses by default; a
+            small model is only asked for that of idiomatic uses.
     """
 
     parallel: int = 1
@@ -196,18 +182,10 @@ class Capabilities(Identified, Protocol):
 
 
 class ChatModel(Capabilities, Protocol):
-    """A model that answers one question at a time.
-
-    A class that derives from this one only needs :meth:`ask`.
-    """
+    """A model that answers one question at a time; a derived class only needs :meth:`ask`."""
 
     def ask(self, question: Question) -> Reply:
-        """Answer the question.
-
-        Raises:
-            UserError: the model cannot be reached, does not exist, refuses the question, or keeps
-                failing.
-        """
+        """Answer the question; raise a UserError if the model cannot."""
         ...
 
     def ask_together(self, questions: Sequence[Question]) -> Iterator[Reply]:

@@ -45,7 +45,7 @@ class Withheld(Exception):  # noqa: N818  it becomes a UserError, which names th
     """An answer with a reason why it has no reply."""
 
 
-class NoReply(Exception):  # noqa: N818  it becomes a UserError, which names the model
+class NoReply(Exception):  # noqa: N818  the same
     """An answer without a reply, and what it has instead."""
 
 
@@ -56,9 +56,7 @@ class BrokenOff(httpx2.ReadError):
 def read_json(response: httpx2.Response) -> Any:
     """Parse the JSON of an answer, whatever its media type; each answer once.
 
-    Raises:
-        Withheld: it begins like JSON, but is invalid.
-        NoReply: it is not JSON.
+    Raise Withheld if it begins like JSON, but is invalid, and NoReply if it is not JSON.
     """
     if "json" in response.extensions:
         return response.extensions["json"]
@@ -76,11 +74,8 @@ def read_json(response: httpx2.Response) -> Any:
 def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
     """Return the reply in the JSON of a chat completion, without the model's thoughts.
 
-    If the thoughts do not end, or a filter withheld the answer, the reply is empty.
-
-    Raises:
-        Withheld: the answer is an error in spite of its status.
-        NoReply: it has no reply.
+    If the thoughts do not end, or a filter withheld the answer, the reply is empty. Raise Withheld
+    if the answer is an error in spite of its status, and NoReply if it has no reply.
     """
     if not isinstance(answer, Mapping):
         raise NoReply(f"{json.dumps(answer)[:60]} in place of an object")
@@ -108,10 +103,7 @@ def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
 
 
 def how_ended(answer: Any) -> str:
-    """Return whether a reply is complete ("end"), was cut, or was withheld by a filter.
-
-    Otherwise return the reason that its server gives, in lower case.
-    """
+    """Return why a reply ends, "end", "cut" or "filter"; or the server's reason, in lower case."""
     reason = str(_at(answer, "choices", 0, "finish_reason") or "stop").lower().replace("-", "_")
     return next((kind for kind, w in _FINISHES.items() if re.fullmatch(w, reason)), reason)
 
@@ -138,17 +130,14 @@ def _check_complete(response: httpx2.Response) -> None:
     """Give an error the status that it names, and take half a reply as a lost connection.
 
     Gateways that have begun to answer cannot take back their status of success.
-
-    Raises:
-        BrokenOff: the reply did not end.
     """
     try:
         answer = read_json(response)
     except (NoReply, Withheld):  # reported later
         return
     error = _error(answer)
-    named = " ".join(str(_at(error, key)) for key in ("code", "status", "status_code", "type"))
-    if code := re.search(r"\b[45]\d\d\b|(?i:rate.?limit|overload|unavailable|time.?out)", named):
+    kind = " ".join(str(_at(error, key)) for key in ("code", "status", "status_code", "type"))
+    if code := re.search(r"\b[45]\d\d\b|(?i:rate.?limit|overload|unavailable|time.?out)", kind):
         response.status_code = int(code[0]) if code[0].isdigit() else 503
     elif (finish := how_ended(answer)) not in ("end", "cut", "filter"):
         raise BrokenOff(f"finish_reason: {finish[:40]}", request=response.request)
@@ -201,7 +190,7 @@ def _places(content: Any, text: str) -> tuple[dict[str, float], ...] | None:
 
 
 def read_target(answer: Any, target: str) -> tuple[Mapping[str, float], ...] | None:
-    """Return the log-probability of each token of a target; None if the server returned none.
+    """Return the log-probabilities of a target's tokens; None if the server returned none.
 
     vLLM returns those of the whole prompt, which ends with the target.
     """
@@ -250,10 +239,9 @@ class TooLong(openai.OpenAIError):
 
 
 class Client(openai.OpenAI):
-    """The package's client, with logged retries."""
+    """The package's client, with logged retries; messages call its model ``model``."""
 
     model = ""
-    """The name that messages give to the model."""
     _logged = -inf
 
     def _should_retry(self, response: httpx2.Response) -> bool:
@@ -279,15 +267,11 @@ class Client(openai.OpenAI):
 def open_client(
     address: Address, key: SecretStr, *, timeout: float, retries: int, model: str
 ) -> Client:
-    """Open a client.
+    """Open a client; refuse proxies and certificates of the environment that cannot be used.
 
     Args:
         timeout: seconds for each try, from the request to the end of its answer.
-        retries: maximum number of retries.
         model: the name that messages give to the model.
-
-    Raises:
-        UserError: a proxy or the certificates that the environment names cannot be used.
     """
 
     def begin(request: httpx2.Request) -> None:

@@ -47,8 +47,8 @@ def converse(
 
     Args:
         model: asked by its session (:meth:`admire.llm.Session.bind`), or directly, without a cache.
-        strict: whether to refuse a model as soon as no reply to the questions of one purpose could
-            be used, before questions of another purpose are asked; see :class:`Unusable`.
+        strict: whether to refuse a model none of whose replies to the questions of one purpose
+            could be used, before those of another are asked; see :class:`Unusable`.
 
     Raises:
         UserError: the model raised one, the budget is spent, or no reply can be used; the message
@@ -85,12 +85,7 @@ def ask(model: ChatModel | BoundModel, *questions: Question) -> list[Reply]:
 
 
 class Reading(NamedTuple, Generic[Read]):
-    """What is read of a reply.
-
-    Attributes:
-        usable: whether it can be used at all.
-        enough: whether it can be used and need not be asked for again.
-    """
+    """What is read of a reply: whether that is ``usable``, and so good that it is ``enough``."""
 
     value: Read
     usable: bool
@@ -135,7 +130,7 @@ def ask_until(
 
 
 def unusable_model(name: str, reason: str, *settings: str) -> UserError:
-    """Return the error about a chat model of which nothing can be used."""
+    """Return the error about a chat model whose replies are all useless."""
     return UserError(
         f"{name}: {reason}. See its answers on one item (admire one), or use another model.",
         *("llms", "llm_url", *settings),
@@ -163,8 +158,7 @@ class _Asking:
     """The questions of some conversations.
 
     Attributes:
-        waiting: those that have no reply yet, by purpose and kind; of each kind a heap. Purposes
-            are in the order in which they are asked, if conversations wait for several.
+        waiting: those that have no reply yet, by purpose and kind; of each kind a heap.
         asked: the keys of all questions, by purpose.
         lost: the keys of those whose replies cannot be used.
     """
@@ -244,9 +238,9 @@ class _Asking:
             raise error
 
     def _send_replies(self, waiting: list[_Asked]) -> Iterator[None]:
-        """Answer questions; yield for each that waits already.
+        """Answer questions, and let conversations go on; yield for each that waits already.
 
-        It is inside the progress that conversations go on, so that an error in one ends that first.
+        Both are inside the progress, which an error in a conversation must end first.
         """
         total = len(waiting)
         for done, ((*_, key, question, again), reply) in enumerate(self._answered(waiting)):

@@ -33,11 +33,8 @@ CONTEXT = 4096
 class LlamaServer:
     """A GGUF file loaded by llama.cpp, with an OpenAI-compatible server on this machine.
 
-    It runs in a separate process, which ends with this object, or when this process ends, for any
-    reason. See :mod:`admire.llm.llama_process` for why.
-
-    Args:
-        batch_size: how many questions it answers at a time.
+    It runs in a separate process (see :mod:`admire.llm.llama_process`), which ends with this object
+    or with this process, and answers ``batch_size`` questions at a time.
 
     Raises:
         UserError: llama.cpp is not installed or cannot load the file.
@@ -50,9 +47,7 @@ class LlamaServer:
             raise UserError(
                 f"{error}. If it has no wheel for this platform, run a server (Ollama, vLLM, "
                 "llama.cpp), give openai:MODEL and its address, and let votes decide the sense.",
-                "llms",
-                "llm_url",
-                "sense",
+                *("llms", "llm_url", "sense"),
             ) from error
         self.file = path.name
         version = f"{path.stem}-xllamacpp-{metadata.version('xllamacpp')}"

@@ -26,9 +26,8 @@ log = logging.getLogger("admire")
 BATCH_SIZE = 4
 """Questions that are answered in one batch. The weights are then read from memory once for all of
 them: on two cores four tokens took 1.5 to 3 times as long as one, depending on the processor."""
-KNOWN = {
-    EMBEDDED_SHA256: {"prefills_reply": True, "judges_senses": False, "describes_both_senses": False}
-}
+SMALL = {"prefills_reply": True, "judges_senses": False, "describes_both_senses": False}
+KNOWN = {EMBEDDED_SHA256: SMALL}
 """What is known of weights, under any name, by their SHA-256."""
 ENDING = 2.0
 """Seconds that a process may take to end after it has stopped answering."""
@@ -39,10 +38,9 @@ Answer = TypeVar("Answer")
 class LocalChat(ChatModel):
     """A GGUF file as a chat model, with the same client as for every server.
 
-    The file is loaded at the first prompt, so a run whose replies are all cached loads nothing.
-
-    Several threads may ask at the same time. If the model supports ``prefills_reply``, questions
-    for plain text that share a prefix are answered in one batch.
+    The file is loaded at the first question. Several threads may ask at the same time. If the model
+    supports ``prefills_reply``, questions for plain text that share a prefix are answered in one
+    batch.
 
     Args:
         path: the file, or a function that downloads it and returns its path.
@@ -73,23 +71,19 @@ class LocalChat(ChatModel):
         self._last: LlamaServer | None = None
         self._asks: tuple[LlamaServer, OpenAIChat] | None = None
 
-    def _with_server(self, act: Callable[[LlamaServer], Answer]) -> Answer:
+    def _with_server(self, act: Callable[[LlamaServer], Answer], *, again: bool = False) -> Answer:
         """Call ``act`` with the server; if llama.cpp stops, restart it once and try again."""
         server = self._server()
         try:
             return act(server)
         except ServerError as error:
-            if not error.later or server.runs(wait=ENDING):
+            if not (again or error.later) or server.runs(wait=ENDING):
                 raise
+            if again:
+                message = f"{self.name}: llama.cpp has stopped twice. Is there enough memory?"
+                raise ServerError(message, later=True) from error
         log.warning("%s: llama.cpp has stopped; restarting it.", self.name)
-        server = self._server()
-        try:
-            return act(server)
-        except ServerError as error:
-            if server.runs(wait=ENDING):
-                raise
-            message = f"{self.name}: llama.cpp has stopped twice. Is there enough memory?"
-            raise ServerError(message, later=True) from error
+        return self._with_server(act, again=True)
 
     def _server(self) -> LlamaServer:
         """Return the running server of the file; start it if there is none."""

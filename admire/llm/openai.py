@@ -97,15 +97,13 @@ and the settings to look at."""
 class OpenAIChat(ChatModel):
     """A chat model behind an OpenAI-compatible server.
 
-    After 429, 5xx, timeouts and broken connections, the openai package itself tries again up to
-    ``RETRIES`` times, with exponential backoff and jitter, or after the server's Retry-After.
+    After 429, 5xx, timeouts and broken connections, the openai package itself tries again, with
+    exponential backoff and jitter, or after the server's Retry-After.
 
     Args:
-        url: the server's address; None is that of ``OPENAI_BASE_URL``, or by default the official
-            one.
+        url: the server's address; None is that of ``OPENAI_BASE_URL``, or the official one.
         key: None is that of ``OPENAI_API_KEY``.
         timeout: seconds for each try, from the request to the end of its answer.
-        parallel: how many questions may be asked at the same time.
 
     Raises:
         UserError: the address or the key is invalid, or the official API has no key.
@@ -287,8 +285,8 @@ class OpenAIChat(ChatModel):
                 refused = [option for option in OPTIONAL if option == error.param]
                 if not refused and not _CONTEXT.search(message):
                     words = {option: WORDS.get(option, option) for option in sent}
-                    found = {o: re.search(rf"\b(?:{word})\b", message) for o, word in words.items()}
-                    places = {option: match.start() for option, match in found.items() if match}
+                    marks = {o: re.search(rf"\b(?:{word})\b", message) for o, word in words.items()}
+                    places = {option: match.start() for option, match in marks.items() if match}
                     refused = sorted(places, key=places.__getitem__)
                     if not refused and _SCHEMA.search(message):
                         refused = ["response_format"]
@@ -351,10 +349,7 @@ class OpenAIChat(ChatModel):
         return ServerError(f"{self.name}: {reason}", *settings, later=why in (429, 500))
 
     def _redact(self, error: Exception) -> str:
-        """Return the error's text without the key and the secrets in the address.
-
-        It is stored in the error, for tracebacks.
-        """
+        """Return the error's text without secrets, which is stored in it, for tracebacks."""
         message = redact(str(error), (self._key, *self.address.secrets))
         error.args = (message,)
         return message
@@ -385,16 +380,15 @@ _FILTERED = re.compile(
 
 
 def _unanswered(error: openai.OpenAIError) -> str:
-    """Return why a reply is empty: a filter refused the question, or Groq's model failed to write
-    JSON. Empty for other errors."""
+    """Return why a reply is empty: a filter, or Groq's failure to write JSON; empty for others."""
     if not isinstance(error, openai.APIStatusError) or error.status_code not in (400, 403, 422):
         return ""
     body = error.body if isinstance(error.body, Mapping) else {}
     if "failed_generation" in str(body):
         return "was not written in the form that was asked for"
     # Not all of the body: it may repeat the question.
-    said = map(str, (error.code, error.type, body.get("message"), body.get("detail")))
-    return next((f"was withheld by a filter ({t})" for t in said if _FILTERED.search(t)), "")
+    reasons = map(str, (error.code, error.type, body.get("message"), body.get("detail")))
+    return next((f"was withheld by a filter ({t})" for t in reasons if _FILTERED.search(t)), "")
 
 
 def _retried(error: openai.OpenAIError) -> str:

@@ -26,13 +26,10 @@ DIGITS = Question(
 
 
 def prove_eyes(model: BoundModel) -> Conversation[None]:
-    """Ask a model for the number in a picture, before it is asked about the data's.
+    """Ask a model for the number in a picture, and refuse it if the reply has another.
 
-    Servers hand pictures to models without eyes, too, and these answer all the same
+    Servers also pass pictures to models without eyes, and these answer all the same
     (https://github.com/huggingface/text-generation-inference/issues/2565).
-
-    Raises:
-        UserError: the number is not among the reply's. Then the reply leaves the cache.
     """
     (reply,) = yield [DIGITS]
     numbers = re.findall(r"\d+", reply.text)
@@ -49,13 +46,10 @@ def prove_eyes(model: BoundModel) -> Conversation[None]:
 def measure_cuts(
     model: BoundModel, question: Question, lost: tuple[int, int]
 ) -> Conversation[None]:
-    """Find out whether a server cut a question off, of which it counts too few tokens.
+    """Find out whether a server cut a question off that has :func:`lost_words`.
 
     Its counts mean nothing if that of one word is as high. They may also be of what it had not
     cached. So a copy is asked that nothing can have cached, because it begins in another way.
-
-    Args:
-        lost: the tokens and words, see :func:`lost_words`.
     """
     model.cuts = True  # so that these are not measured in turn
     word = replace(question, parts="Hello", task="")
@@ -82,11 +76,11 @@ def measure_cuts(
 
 
 def lost_words(question: Question, reply: Reply) -> tuple[int, int] | None:
-    """Return how many tokens a server counts in a question's text and how many words it has, if
-    these are more than the tokens can be; None if they fit.
+    """Return the tokens that a server counts in a question, and the question's words if these are
+    more than the tokens can be; None if they fit, or the server counts nothing.
 
-    Words have a token or more each, with the few tokenizers that join words three for four of them.
-    Nothing is said of servers that count nothing. Some count the cached tokens apart.
+    Some tokenizers join words: three tokens for four of them. Some servers count cached tokens
+    apart.
     """
     usage, words = reply.usage or Usage(), len(question.text.split())
     tokens = usage.prompt - usage.images + usage.cached

@@ -17,6 +17,7 @@ from admire.llm.prices import why_unknown
 
 log = logging.getLogger("admire")
 
+
 class Session:
     """Opens a command's chat models, and has the cache and the account of their replies.
 
@@ -77,11 +78,7 @@ class Session:
         return entries
 
     def add_entries(self, entries: Iterable[Entry], spent: float = 0.0) -> None:
-        """Add to the account; warn once if a server changes the model that answers.
-
-        Args:
-            spent: of the budget, in US dollars.
-        """
+        """Add to the account, and to the dollars spent; warn once if a server changes the model."""
         with self._lock:
             self._spent += spent
             for entry in entries:
@@ -116,11 +113,8 @@ class Session:
             )
 
     def bind(self, model: ChatModel) -> BoundModel:
-        """Return the same model, to be asked through this session.
-
-        Raises:
-            UserError: there is a budget and the model's price is unknown.
-        """
+        """Return the same model, to be asked through this session; its price must be known if
+        there is a budget."""
         bound = BoundModel(inner(model), self, self.replies)
         if self.budget < inf and bound.price(Usage()) is None:
             unknown = f"The price of {bound.name} is unknown ({why_unknown(bound)})"
@@ -136,11 +130,8 @@ class Session:
     ) -> list[Any]:
         """Open the chat models of a name: one, or as many as an earlier run had.
 
-        What is open already is bound to this session. A recording, which is not asked, is returned
-        as it is.
-
         Args:
-            model: the name, or a model.
+            model: the name; or an open model, which is bound to this session, or a recording.
             url: the address of a server, for ``openai:`` models.
             dictionaries: the names of those that ``dictionary`` looks up.
             plugins: settings of plug-ins; None is the session's.
@@ -174,8 +165,7 @@ def open_llm(
     - ``run:FOLDER``: the replies of a run's chat model;
     - ``dictionary``: the dictionaries only.
 
-    No model is loaded before the first question that is not cached; every reply is cached on
-    disk.
+    No model is loaded before the first question that is not cached; every reply is cached.
 
     Args:
         name: also a model that is open already.
@@ -183,8 +173,7 @@ def open_llm(
         url, dictionaries: see :meth:`Session.open`.
 
     Raises:
-        UserError: no chat model has that name, a file or key is missing, or it is a run of several
-            chat models.
+        UserError: as for :meth:`Session.open`, or it is a run of several chat models.
     """
     model, *others = (session or Session()).open(name, url, dictionaries)
     if others:

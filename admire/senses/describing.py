@@ -130,7 +130,7 @@ def describe(
         hint: dictionary glosses of that sense, which the model may repeat. Not for a ``gloss``.
         gloss_tokens: the most tokens of a ``gloss``.
     """
-    repeats = kind == "gloss" or (kind == "idiomatic" and item.has_sense)
+    repeats = kind != "literal" and item.has_sense
     own = (yield from translate_words(item, prompts, seed=seed)) if repeats else ()
     stand_in = tuple(hint)[:DEFINITIONS] if item.has_sense else ()
     template = kind if item.has_sense else "word"
@@ -141,7 +141,7 @@ def describe(
         purpose="meanings",
         about=item,
         sense="literal" if kind == "literal" else "idiomatic",
-        task="Writing the literal meaning" if kind == "literal" else "Writing the meaning",
+        task=f"Writing the {'literal ' * (kind == 'literal')}meaning",
     )
     read = read_gloss if kind == "gloss" else read_meaning
     prompt = prompts.about(item, template, hint=())
@@ -151,12 +151,12 @@ def describe(
         meaning = read(text, item, prompt, cut=reply.cut)
         if not meaning:
             return Reading(replace(meaning, unread=text), usable=False, enough=False)
-        repeats = repeats_words(meaning.definitions[0], own)
-        return Reading(meaning, usable=True, enough=not repeats)
+        return Reading(meaning, True, not repeats_words(meaning.definitions[0], own))
 
-    def again(_: Question, __: Reply, asked: int) -> Question | None:
-        more = asked < (1 if stand_in else ATTEMPTS)
-        return replace(first, temperature=1.0, seed=seed + asked) if more else None
+    def again(_: Question, __: Reply, count: int) -> Question | None:
+        if count >= (1 if stand_in else ATTEMPTS):
+            return None
+        return replace(first, temperature=1.0, seed=seed + count)
 
     (meaning,) = yield from ask_until([first], read_reply, again, refuse_meanings)
     if meaning.unread is not None:
@@ -177,7 +177,7 @@ def refuse_meanings(name: str, meanings: Sequence[Meaning]) -> UserError | None:
         return None
     first = meanings[0]
     example = textwrap.shorten(first.unread or "", 80, placeholder="…")
-    said = f"the first reply is {f'“{example}”' if example else 'empty'}"
+    reply = f"the first reply is {f'“{example}”' if example else 'empty'}"
     if example and first.fault:
-        said += f": {first.fault}"
-    return unusable_model(name, f"none of the {len(meanings)} meanings is usable ({said})")
+        reply += f": {first.fault}"
+    return unusable_model(name, f"none of the {len(meanings)} meanings is usable ({reply})")

@@ -64,31 +64,30 @@ class Detector(Protocol):
 def trained_languages(detector: object) -> tuple[str, ...]:
     """Return the codes of the languages in a detector's training; none if its card has none."""
     tags = getattr(detector, "card", {}).get("languages", ())
-    return tuple(sorted({base_language(tag) for tag in tags}))
+    return tuple(sorted({*map(base_language, tags)}))
 
 
-def describe_untrained(languages: Iterable[str], trained: Iterable[str], guessed: str = "") -> str:
-    """Return a text about languages that a detector was not trained on, without a full stop.
-
-    Args:
-        languages, trained: codes or tags.
-        guessed: what follows the languages, in brackets.
-    """
-    names, trained_names = map(list_languages, (languages, trained))
-    return f"The detector was not trained on {names}{guessed}, only on {trained_names}"
-
-
-def expected_accuracy(detector: object) -> str:
-    """Return how good a detector's senses are in languages that it was not trained on, as a clause.
+def describe_untrained(detector: object, tags: Sequence[str], guessed: str = "") -> str:
+    """Return a warning about languages that a detector was not trained on; empty if there are none.
 
     Its card may list, by language, the ``accuracy`` on sentences of ``other languages``.
+
+    Args:
+        guessed: what follows the languages, in brackets.
     """
-    measured = getattr(detector, "card", {}).get(OTHER_LANGUAGES, {})
-    if not measured:
-        return "its senses are less reliable"
-    shares = [figures["accuracy"] for figures in measured.values()]
-    names = list_languages(sorted(measured, key=language_name))
-    return f"expect {min(shares):.2f} to {max(shares):.2f} of its senses to be right, as in {names}"
+    trained = trained_languages(detector)
+    if not trained or {*trained}.issuperset(map(base_language, tags)):
+        return ""
+    reliability = "its senses are less reliable"
+    if measured := getattr(detector, "card", {}).get(OTHER_LANGUAGES, {}):
+        shares = [figures["accuracy"] for figures in measured.values()]
+        reliability = (
+            f"expect {min(shares):.2f} to {max(shares):.2f} of its senses to be right, as in "
+            f"{list_languages(sorted(measured, key=language_name))}"
+        )
+    untrained = list_languages(tag for tag in tags if base_language(tag) not in trained)
+    only = f"only on {list_languages(trained)}"
+    return f"The detector was not trained on {untrained}{guessed}, {only}: {reliability}."
 
 
 def list_languages(tags: Iterable[str]) -> str:

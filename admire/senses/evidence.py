@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -34,18 +35,16 @@ def add_evidence(
     This was measured in English only. Senses are unchanged in other languages, without an
     idiomatic entry, and if the compound is not found in the sentence.
     """
-    known = {
-        k: item
-        for k, item in enumerate(items)
-        if entries[item].idiomatic
-        and base_language(item.language) == "en"
-        and find_compound(item.sentence, item.phrase)
-    }
+    comparable: dict[int, Item] = {}
+    for k, item in enumerate(items):
+        english = base_language(item.language) == "en"
+        if english and entries[item].idiomatic and find_compound(item.sentence, item.phrase):
+            comparable[k] = item
     moved = list(senses)
-    if not known:
+    if not comparable:
         return moved
-    gains = 0.5 * (likeness([*known.values()], entries, open_encoder("e5")) - OFFSET) / DEVIATION
-    for k, gain in zip(known, gains, strict=True):
+    differences = likeness([*comparable.values()], entries, open_encoder("e5"))
+    for k, gain in zip(comparable, 0.5 * (differences - OFFSET) / DEVIATION, strict=True):
         p = np.clip(senses[k].probability_idiomatic, 1e-9, 1 - 1e-9)
         probability = float(1 / (1 + np.exp(-(np.log(p / (1 - p)) + gain))))
         label: SenseLabel = "idiomatic" if probability > 0.5 else "literal"
@@ -87,7 +86,8 @@ senses with the same weight, by ``python tools/fit_sequence.py ../shared/data``.
 
 def shows_captions(item: Item) -> bool:
     """Return whether both the sequence and the candidates have captions to compare."""
-    return all(any(part.caption for part in parts) for parts in (item.sequence, item.candidates))
+    caption = attrgetter("caption")
+    return any(map(caption, item.sequence)) and any(map(caption, item.candidates))
 
 
 def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:

@@ -47,7 +47,7 @@ class Interpretation:
     """One chat model's interpretation of an item: the intended sense and the meanings.
 
     Attributes:
-        idiomatic: also the meaning of a word in a phrase, which has no sense to decide.
+        idiomatic: also the meaning of a word in a phrase.
         known: the compound's entries in dictionaries.
         asked: the senses whose meaning the model was asked for; not in run folders.
     """
@@ -72,8 +72,12 @@ class Interpretation:
     @property
     def warning(self) -> str | None:
         """The fault of the intended meaning, if any; None for a literal use without a meaning."""
-        is_literal = self.sense.label == "literal"
-        return None if is_literal and not self._meant else self._meant.warning
+        meant = self._meant
+        if self.sense.label == "literal" and not meant:
+            return None
+        if meant.unread is None:
+            return meant.fault
+        return "the model's reply could not be used" + (f": {meant.fault}" if meant.fault else "")
 
     @property
     def _meant(self) -> Meaning:
@@ -94,8 +98,10 @@ class Interpretation:
         """Return the texts to compare candidates with, by role; see :data:`TEXTS`."""
         texts: dict[str, str] = {}
         for meaning, (*roles, scene) in ((self.idiomatic, TEXTS[:3]), (self.literal, TEXTS[3:6])):
-            pairs = [*zip(roles, meaning.definitions, strict=False), (scene, meaning.scene)]
-            for role, text in pairs:
+            for role, text in (
+                *zip(roles, meaning.definitions, strict=False),
+                (scene, meaning.scene),
+            ):
                 if text:
                     texts[role] = text
         return texts
@@ -166,7 +172,7 @@ def interpret(
     how: Approach,
     sense: Sense | None,
     entries: Entries,
-    known: Known | None = None,
+    recorded: Known | None = None,
 ) -> Conversation[Interpretation]:
     """Ask a chat model for what is needed to interpret an item.
 
@@ -175,32 +181,30 @@ def interpret(
     Args:
         sense: None if the model votes.
         entries: the compound's in dictionaries: hints in the prompts for meanings.
-        known: what a recording in the model's place knows; then nothing is asked.
+        recorded: what a recording in the model's place knows; then nothing is asked.
     """
     settings = how.settings
-    if sense is None and item.has_sense and not known:
+    if sense is None and item.has_sense and not recorded:
         check_contexts([item])
-        votes, temperature = settings.votes, settings.vote_temperature
-        sense = yield from vote(
-            item, how.prompts, votes=votes, temperature=temperature, seed=how.seed
-        )
+        options: Any = {"votes": settings.votes, "temperature": settings.vote_temperature}
+        sense = yield from vote(item, how.prompts, seed=how.seed, **options)
     sense = sense or NO_SENSE
     intended: SenseLabel = "literal" if sense.label == "literal" else "idiomatic"
     meanings: dict[SenseLabel, Meaning] = {intended: Meaning(item.definitions)}
-    asked: list[SenseLabel] = []
-    for kind in _kinds(item, sense, llm, how, free=known is not None):
+    requested: list[SenseLabel] = []
+    for kind in _kinds(item, sense, llm, how, free=recorded is not None):
         if item.definitions and kind in ("gloss", intended):  # a person says what it means
             continue
         label: SenseLabel = "literal" if kind == "literal" else "idiomatic"
-        if known:
-            meanings[label] = known.meaning(label, one=kind == "gloss")
+        if recorded:
+            meanings[label] = recorded.meaning(label, one=kind == "gloss")
         else:
             glosses = () if kind == "gloss" else entries.glosses(kind)
             hint = glosses[: HINTS if item.has_sense else WORD_HINTS]
-            options: Any = {"seed": how.seed, "gloss_tokens": settings.gloss_tokens}
+            options = {"seed": how.seed, "gloss_tokens": settings.gloss_tokens}
             meanings[label] = yield from describe(item, kind, how.prompts, hint=hint, **options)
-        asked.append(label)
-    return Interpretation(llm.name, sense, **meanings, known=entries, asked=tuple(asked))
+        requested.append(label)
+    return Interpretation(llm.name, sense, **meanings, known=entries, asked=tuple(requested))
 
 
 def _kinds(
@@ -216,15 +220,14 @@ def _kinds(
         return ["idiomatic"]
     meanings, every = meanings_method(how.settings.meanings, llm), how.glosses == "all"
     idiomatic, both = every or sense.label == "idiomatic", meanings == "both"
-    wanted: dict[MeaningKind, bool] = {"gloss": idiomatic}
-    if meanings != "gloss":
-        both_for_all = both and (free or sense_method(how.settings.sense, llm) == "vote")
-        literal = sense.label != "idiomatic" and llm.describes_both_senses
-        wanted = {
-            "idiomatic": idiomatic or both_for_all,
-            "literal": both or every or literal,
-        }
-    return [kind for kind, asks in wanted.items() if asks]
+    if meanings == "gloss":
+        return ["gloss"] if idiomatic else []
+    kinds: list[MeaningKind] = []
+    if idiomatic or (both and (free or sense_method(how.settings.sense, llm) == "vote")):
+        kinds.append("idiomatic")
+    if both or every or (sense.label != "idiomatic" and llm.describes_both_senses):
+        kinds.append("literal")
+    return kinds
 
 
 def check_contexts(items: Iterable[Item]) -> None:
@@ -258,13 +261,13 @@ def warn_of_unusable(read: Read, name: str, *, voted: bool) -> None:
                 replaced += bool(meaning)
             elif meaning.fault == REPEATS:
                 again.append(item)
-    asked = f"{count} meanings of {name}"
+    all_of_model = f"{count} meanings of {name}"
     if unread:
         text = "%d of %s unusable (%s); the dictionary was used for %d."
-        log.warning(text, len(unread), asked, name_compounds(unread), replaced)
+        log.warning(text, len(unread), all_of_model, name_compounds(unread), replaced)
     if again:
         text = "%d of %s only repeat the compound's words (%s)."
-        log.warning(text, len(again), asked, name_compounds(again))
+        log.warning(text, len(again), all_of_model, name_compounds(again))
 
 
 def warn_of_gaps(read: Read, name: str) -> None:

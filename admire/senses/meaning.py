@@ -48,13 +48,6 @@ class Meaning:
     def __bool__(self) -> bool:
         return bool(self.definitions or self.scene)
 
-    @property
-    def warning(self) -> str | None:
-        """Why the meaning is missing or doubtful; None if it is not."""
-        if self.unread is None:
-            return self.fault
-        return "the model's reply could not be used" + (f": {self.fault}" if self.fault else "")
-
 
 NO_MEANING = Meaning()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Protocol
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple, Protocol
 
 from admire.core.errors import UserError
 from admire.core.registry import Identified
@@ -15,8 +16,7 @@ from admire.senses.meaning import NO_MEANING, Meaning
 from admire.senses.sense import Sense, likelier
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """The sense and the meanings of an item that a recording knows.
 
     Attributes:
@@ -25,14 +25,13 @@ class Known:
     """
 
     sense: Sense | SenseLabel | None = None
-    meanings: Mapping[SenseLabel, Meaning | str] = field(default_factory=dict)
+    meanings: Mapping[SenseLabel, Meaning | str] = MappingProxyType({})
 
     @property
     def decided(self) -> Sense | None:
         """The intended sense; None if unknown."""
         if isinstance(self.sense, str):
-            probability = {"idiomatic": 1.0, "literal": 0.0}[self.sense]
-            return likelier(probability, "recorded")
+            return likelier({"idiomatic": 1.0, "literal": 0.0}[self.sense], "recorded")
         return self.sense
 
     def meaning(self, label: SenseLabel, *, one: bool = False) -> Meaning:

@@ -17,14 +17,13 @@ from admire.apps.serve.models import Models
 from admire.core.errors import UserError
 from admire.data.compounds import find_compound
 from admire.data.items import Item, SenseLabel
-from admire.data.languages import base_language
 from admire.pipeline.ranking import Run
 from admire.pipeline.run import rank
 from admire.pipeline.run_folder import write_run
 from admire.rankers import look_where_no_caption_is, shares_no_view
 from admire.rankers.run_encoders import encoder_attribute
 from admire.rankers.settings import Settings, compares_vectors, summarise_set
-from admire.senses.detector import describe_untrained, expected_accuracy, trained_languages
+from admire.senses.detector import describe_untrained
 from admire.senses.meaning import DEFINITIONS, Meaning
 from admire.senses.recorded_replies import Recorded, RecordedReply, key_of
 from admire.senses.sense import Sense
@@ -115,11 +114,9 @@ def describe(
     if language_from == "default":
         warnings.append("The language could not be detected, so English is assumed.")
     if any(reading.get("by") == "detector" for reading in facts["readings"]):
-        trained = trained_languages(detector)
-        if trained and base_language(item.language) not in trained:
-            guessed = " (guessed from the sentence)" if language_from == "sentence" else ""
-            untrained = describe_untrained([item.language], trained, guessed)
-            warnings.append(f"{untrained}: {expected_accuracy(detector)}.")
+        guessed = " (guessed from the sentence)" if language_from == "sentence" else ""
+        if untrained := describe_untrained(detector, [item.language], guessed):
+            warnings.append(untrained)
     if item.sentence and not in_sentence(item):
         warnings.append(f"The compound “{item.phrase}” is not in the sentence.")
     if run.record["models"]["encoders"] and shares_no_view(item):

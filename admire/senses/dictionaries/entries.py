@@ -23,7 +23,7 @@ LONGEST = 8
 IDIOMATIC_TAGS = frozenset({"figurative", "figuratively", "idiom", "idiomatic", "metaphoric"})
 LITERAL_TAGS = frozenset({"literal", "literally"})
 CONCRETE_TAGS = frozenset(
-    "noun.animal noun.artifact noun.body noun.food noun.object noun.plant noun.substance".split()
+    map("noun.{}".format, ("animal", "artifact", "body", "food", "object", "plant", "substance"))
 )
 """WordNet's files of nouns that name things."""
 
