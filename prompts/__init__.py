@@ -23,12 +23,9 @@ FOLDER = Path(__file__).parent
 class Prompts:
     """The templates of this folder, overridden by those in a user's own folder.
 
-    Values for a template are texts and never templates. Texts for a chat model go through the
-    filter :func:`quoted`, which your own templates should use as well:
-    ``Sentence: {{ sentence | quoted }}``.
-
-    All templates are read at the start, so that the fingerprints cover what is rendered, even if a
-    file is edited meanwhile.
+    Texts of the data go through the filter :func:`quoted`, which your own templates should use as
+    well: ``Sentence: {{ sentence | quoted }}``. All templates are read at the start, so that the
+    fingerprints cover what is rendered, even if a file is edited meanwhile.
 
     Attributes:
         fingerprints: the SHA-256 of each template by its file name, for the run's record.
@@ -48,9 +45,8 @@ class Prompts:
     def about(self, item: Item, prompt: str, **values: object) -> str:
         """Return the prompt about an item, in the item's language. See :meth:`render`.
 
-        The template gets the ``compound``, the ``sentence``, the ``word`` in V-WSD, the list of
-        captions of the ``sequence``, and these values. ``hint``, the glosses of dictionaries, is
-        empty by default.
+        The template gets the ``compound``, the ``sentence``, the ``word`` in V-WSD, the captions of
+        the ``sequence``, and these values, such as ``hint``, the glosses of dictionaries.
         """
         item_values: dict[str, object] = {
             "compound": item.phrase,
@@ -64,8 +60,7 @@ class Prompts:
     def render(self, prompt: str, language: str, **values: object) -> str:
         """Return the prompt's text in the given language, or in English if that is missing.
 
-        The template also gets ``language``, a name for English prompts: Portuguese. It is
-        empty for English and for a language that :data:`admire.data.languages.LANGUAGES` lacks.
+        The template also gets the name of the ``language``, empty for English and if unknown.
         """
         try:
             names = [f"{prompt}_{language}.j2", f"{prompt}_en.j2"]
@@ -102,9 +97,8 @@ def _environment(files: Sequence[tuple[str, bytes]]) -> jinja2.Environment:
 def quoted(text: str) -> str:
     """Return a text of the data as a JSON string on one line, from which it cannot break out.
 
-    The first characters of tokens of chat templates, such as ``<|im_end|>``, ``<<SYS>>`` and
-    ``[INST]``, become JSON escapes, and so do invisible ones: control characters and changes of
-    direction. In a template it is the filter ``quoted``.
+    The first characters of tokens of chat templates (``<|im_end|>``, ``<<SYS>>``, ``[INST]``) and
+    invisible ones, such as control characters, become JSON escapes.
     """
     written = visible(json.dumps(text, ensure_ascii=False))
     return re.sub(r"[<\[]", lambda sign: f"\\u{ord(sign[0]):04x}", written)

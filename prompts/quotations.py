@@ -1,8 +1,6 @@
-"""Removes quotations from replies: words that a chat model repeats are not its answer.
+"""Removes quotations from replies: what a chat model repeats of the data is not its answer.
 
-If a caption holds ``{"order": ["A", "B"]}`` or a sentence says "Answer: literal", a model may
-repeat it. So texts of the data are taken out of a reply before it is read. A reply that holds
-nothing else counts as an answer.
+A caption may be ``{"order": ["A", "B"]}``, or a sentence "Answer: literal".
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ import re
 import sys
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from admire.data.items import Item
@@ -25,7 +24,7 @@ DEEPEST = 200
 
 def data_of(item: Item) -> tuple[str, ...]:
     """Return all texts of an item that a question may show."""
-    captions = (part.caption for part in item.things)
+    captions = map(attrgetter("caption"), item.things)
     return (item.compound, item.sentence, *filter(None, captions))
 
 
@@ -84,7 +83,7 @@ def _sorted(value: dict[str, Any]) -> str:
 
 
 def json_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield the outermost JSON objects in a text, each after its beginning and its end.
+    """Yield the start, the end and the value of the outermost JSON objects in a text.
 
     Numbers are floats. What is nested deeper than :data:`DEEPEST` is left out.
     """
@@ -115,10 +114,7 @@ _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[][{}]', re.DOTALL)
 
 
 def _brackets(text: str, start: int, end: int = sys.maxsize) -> tuple[list[int], int]:
-    """Return where an object's parts begin that are not closed, and where it ends.
-
-    There are none if it is closed, and at most :data:`DEEPEST`.
-    """
+    """Return where an object's open parts begin, at most :data:`DEEPEST`, and where it ends."""
     opened: list[int] = []
     for bracket in _BRACKETS.finditer(text, start, end):
         if bracket[0] in "[{":

@@ -58,7 +58,6 @@ class Classifier:
         setting: ``zero_shot`` reads a sentence with the previous and the next one; ``one_shot``
             reads the sentence and the MWE.
         card: how it was made.
-        identity: the digest of its folder.
     """
 
     model: SentenceTransformer

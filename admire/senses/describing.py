@@ -50,13 +50,10 @@ _AFTER_HEAD = frozenset(
 
 
 def repeats_words(definition: str, phrases: Sequence[str]) -> bool:
-    """Return whether a definition only repeats the words of a compound.
+    """Return whether a definition only repeats the words of a compound and of it in English.
 
     It does if all of its words are the compound's ("feet that are cold"), or if its head is the
     compound's last word ("a small, round ear" for "pig's ear").
-
-    Args:
-        phrases: the compound, and its words in English.
     """
     own = [*filter(None, map(_stems, phrases))]
     stems = _stems(definition)
@@ -78,10 +75,7 @@ def _stems(text: str) -> list[str]:
 def translate_words(
     item: Item, prompts: Prompts, *, seed: int = 0
 ) -> Conversation[tuple[str, ...]]:
-    """Return the compound, and its words in English, one by one, if it is in another language.
-
-    A reply that cannot be parsed counts as none.
-    """
+    """Return the compound, and if it is in another language, its words in English, if readable."""
     if base_language(item.language) == "en":
         return (item.phrase,)
     question = _words_question(item, prompts, seed)
@@ -121,12 +115,10 @@ def describe(
     """Ask for a meaning: short definitions and a scene, or one definition of the idiomatic sense.
 
     The latter is section 2.1 of the UoR-NCL paper. The model is first asked for its likeliest
-    reply. If that is empty, a refusal, a thought, only the compound or its words, or a copy of the
-    sentence, it is asked again at temperature 1. If there is a hint, the dictionary's glosses are
-    used instead.
+    reply. If that is not usable, or only repeats the compound's words, it is asked again at
+    temperature 1, with the next seed; or the hint is used instead.
 
     Args:
-        seed: of the first question; further ones have the next numbers.
         hint: dictionary glosses of that sense, which the model may repeat. Not for a ``gloss``.
         gloss_tokens: the most tokens of a ``gloss``.
     """

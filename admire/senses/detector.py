@@ -39,11 +39,7 @@ def context_columns(setting: Setting) -> tuple[str, ...]:
 
 
 class Detector(Protocol):
-    """Decides whether a compound is used idiomatically in a sentence, without a chat model.
-
-    There are two: :class:`admire.embedded.light_detector.LightDetector` and
-    :class:`admire.senses.Classifier`.
-    """
+    """Decides whether a compound is used idiomatically in a sentence, without a chat model."""
 
     @property
     def identity(self) -> str:
@@ -97,11 +93,8 @@ def list_languages(tags: Iterable[str]) -> str:
 
 
 def open_detector(name: str | Path | None = None) -> Detector:
-    """Open a detector.
-
-    Args:
-        name: a file of ``admire train detector``, a folder of ``admire train classifier``, or the
-            name of a plug-in; None opens the built-in one.
+    """Open a file of ``admire train detector``, a folder of ``admire train classifier``, a plug-in,
+    or the built-in detector (None).
 
     Raises:
         UserError: the file or folder contains no valid detector, or an extra is missing.

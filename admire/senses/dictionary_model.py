@@ -20,9 +20,8 @@ NO_ENTRY = "no dictionary has this sense of it"
 class DictionaryModel(Recording):
     """Knows what dictionaries say, and no senses.
 
-    The sentence with the gloss instead of the compound serves as the scene. Without an entry both
-    are empty. For a word in a phrase, the gloss nearest to the phrase counts, by the encoder
-    (default: ``e5``).
+    The sentence with the gloss instead of the compound is the scene. For a word in a phrase, the
+    gloss nearest to the phrase counts, by the encoder (default: ``e5``).
     """
 
     judges_senses = False
@@ -46,8 +45,8 @@ class DictionaryModel(Recording):
             vectors = encoder.encode_texts([item.phrase, *idiomatic], role="query").astype(float)
             idiomatic = (idiomatic[int((vectors[1:] @ vectors[0]).argmax())],)
         meanings = Meaning(idiomatic[:DEFINITIONS], scene or None), Meaning(literal[:DEFINITIONS])
-        found = (meaning or Meaning(fault=NO_ENTRY) for meaning in meanings)
-        return Known(None, dict(zip(get_args(SenseLabel), found, strict=True)))
+        marked = (meaning or Meaning(fault=NO_ENTRY) for meaning in meanings)
+        return Known(None, dict(zip(get_args(SenseLabel), marked, strict=True)))
 
     def check(self, items: Sequence[Item], purposes: Collection[str]) -> None:
         """Refuse to decide senses and to order candidates; unknown compounds have no meaning."""

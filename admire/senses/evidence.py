@@ -32,8 +32,8 @@ def add_evidence(
 ) -> list[Sense]:
     """Adjust a detector's senses by the dictionary entries of each compound, compared by ``e5``.
 
-    This was measured in English only. Senses are unchanged in other languages, without an
-    idiomatic entry, and if the compound is not found in the sentence.
+    In other languages than English, where this was not measured, without an idiomatic entry, and
+    without the compound in the sentence they are unchanged.
     """
     comparable: dict[int, Item] = {}
     for k, item in enumerate(items):
@@ -57,9 +57,8 @@ def likeness(
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return how much more similar a context is to the idiom's definitions than to the compound.
 
-    The context is the sentence with "it" instead of the compound, empty if that is not in it. The
-    value is the difference of two cosines: with the mean of the definitions' vectors, and with the
-    compound's.
+    The context is the sentence with "it" instead of the compound; the value is its cosine with the
+    mean of the definitions' vectors, less that with the compound's.
     """
     groups = [
         (
@@ -91,11 +90,7 @@ def shows_captions(item: Item) -> bool:
 
 
 def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:
-    """Return the sense that the sequence of each item with captions shows.
-
-    A literal sequence shows what the compound names. The candidates show both senses, so they
-    are the reference for how near captions of this compound usually are.
-    """
+    """Return the sense that the captions of each item's sequence show, by :func:`nearness`."""
     probabilities = 1 / (1 + np.exp(SLOPE * (nearness(items, encoder) - MIDDLE)))
     return [likelier(probability, "captions") for probability in probabilities]
 
@@ -103,9 +98,10 @@ def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:
 def nearness(items: Sequence[Item], encoder: TextEncoder) -> npt.NDArray[np.float64]:
     """Return how much nearer each compound is to its sequence than to its candidates.
 
-    This is the cosine with the mean vector of the sequence's captions, less the mean cosine with
-    the candidates' captions, in units of the captions' spread: the root of their mean squared
-    distance from their mean. So encoders with different ranges of cosines are comparable.
+    A literal sequence shows what the compound names, and the candidates show both senses. This is
+    the cosine with the mean vector of the sequence's captions, less the mean cosine with the
+    candidates' captions, in units of the captions' spread (the root of their mean squared distance
+    from their mean), so that encoders are comparable.
     """
     compounds = encoder.encode_texts([item.phrase for item in items], role="query").astype(float)
     groups = [

@@ -85,11 +85,8 @@ class Interpretation:
         return self.idiomatic if idiomatic else self.literal
 
     def wording(self, phrase: str, definitions: Sequence[str] = ()) -> str | None:
-        """Return the meaning to show: :attr:`meant`, or for some literal uses the phrase itself.
-
-        The meaning of a literal use comes from given ``definitions``, from a chat model that
-        describes both senses, or from a dictionary.
-        """
+        """Return the meaning to show: :attr:`meant`; of a literal use without one and without given
+        ``definitions``, a dictionary's, or the phrase itself."""
         if self.sense.label != "literal" or definitions:
             return self.meant
         return self.meant or next(iter(self.known.glosses("literal")), phrase)
@@ -140,7 +137,6 @@ def detect(
     """Return the senses by a detector, by the captions of sequences, and by dictionaries.
 
     Args:
-        entries: of the items' compounds in dictionaries: additional evidence.
         detector: None is the built-in one.
         encoder: compares captions of sequences; None is ``e5``.
 
@@ -245,11 +241,7 @@ Read = Sequence[tuple[Item, Interpretation]]
 
 
 def warn_of_unusable(read: Read, name: str, *, voted: bool) -> None:
-    """Warn about votes and meanings that cannot be used: how many, and of which compounds.
-
-    Args:
-        voted: whether the model decided the senses.
-    """
+    """Warn about useless meanings, and votes if the model ``voted``; name the compounds."""
     count, replaced, unread, again = 0, 0, list[Item](), list[Item]()
     for item, reading in read:
         if voted and item.has_sense and not reading.sense.label:

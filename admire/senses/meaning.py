@@ -63,15 +63,9 @@ def read_gloss(reply: str, item: Item, prompt: str = "", *, cut: bool = False) -
 def read_meaning(reply: str, item: Item, prompt: str = "", *, cut: bool = False) -> Meaning:
     """Parse definitions and a scene from a JSON object, or from lines with a line for the scene.
 
-    A line of one word is not a definition: a server without a model may answer like that.
-
-    The complete parts of a reply that was cut off are used. Copies from the sentence or from the
-    prompt's examples of other phrases are skipped, and so is everything about another phrase.
+    The complete parts of a reply that was ``cut`` off are used. Copies from the sentence or from
+    the prompt's examples of other phrases are skipped, and so is everything about another phrase.
     Without a definition the meaning is empty, and its fault contains the reason.
-
-    Args:
-        prompt: the question, from which nothing may be copied.
-        cut: whether the reply was cut off, so that its last line is not an answer.
     """
     reply = without_objects(reply, data_of(item))
     if re.match(r'(?s)\s*[^\s"`{][^{]*"\s*[]}]', reply):  # continues the prompt's last line
@@ -157,11 +151,8 @@ def _unescape(text: str) -> str:
 
 
 def _answers(reply: str, *, cut: bool) -> list[str]:
-    """Return the lines of a reply that may be its answer.
-
-    Code, its fences and thoughts are not; thoughts continue until the last line. If a line was cut
-    off, its complete sentences count.
-    """
+    """Return the lines that may be an answer: no code, fences or thoughts, which continue until the
+    last line. If a line was cut off, its complete sentences count."""
     lines = [line for line in reply.splitlines() if not re.match(r"\s*(?:```|[]{}[]|$)", line)]
     if any(map(thinks_aloud, lines)):
         return [] if cut or thinks_aloud(lines[-1]) else lines[-1:]
@@ -172,7 +163,10 @@ def _answers(reply: str, *, cut: bool) -> list[str]:
 
 
 def _read_lines(reply: str, *, cut: bool) -> tuple[list[str], str]:
-    """Parse definitions, one per line, numbered or not, and a line that begins with ``Scene:``."""
+    """Parse definitions, one per line, numbered or not, and a line that begins with ``Scene:``.
+
+    A line of one word is not a definition: a server without a model may answer like that.
+    """
     definitions, scene = [], ""
     for line in _answers(reply, cut=cut):
         text = re.sub(r"^[\s*_#>-]*(?:\d+[.)]\s*)?[\s*_]*", "", line)
@@ -185,11 +179,8 @@ def _read_lines(reply: str, *, cut: bool) -> tuple[list[str], str]:
 
 
 def is_copied(text: str, sentence: str) -> bool:
-    """Return whether a definition repeats the sentence.
-
-    It does if it has five words in a row from the sentence, or if at least four words and two
-    thirds of its words are from it, in runs of two or more.
-    """
+    """Return whether a text has five words in a row from the sentence, or at least four words and
+    two thirds of its words, in runs of two or more."""
     words, source = words_of(text), words_of(sentence)
     if not {*runs_of(words, 5)}.isdisjoint(runs_of(source, 5)):
         return True
@@ -201,11 +192,8 @@ def is_copied(text: str, sentence: str) -> bool:
 
 
 def clean_gloss(reply: str, compound: str) -> str | None:
-    """Return the definition without markup and without an opening like 'A pipe dream is'.
-
-    The compound's own words would make the query similar to literal pictures. None if nothing
-    remains.
-    """
+    """Return the definition without markup and without an opening like 'A pipe dream is', whose
+    words would make the query similar to literal pictures; None if nothing remains."""
     opening = (
         rf"^(?:(?:definition|meaning|definição|significado)\s*:\s*)?"
         rf"(?:(?:(?:an?|the|um|uma|o|a)\s+)?"

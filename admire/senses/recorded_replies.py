@@ -58,10 +58,7 @@ class RecordedReply:
 
 
 class Recorded(Recording):
-    """Earlier replies of a chat model, a person or a run.
-
-    Replies about an item take precedence over those about its compound in any sentence.
-    """
+    """Earlier replies; those about an item precede those about its compound in any sentence."""
 
     def __init__(self, name: str, identity: str, replies: dict[Key, RecordedReply]):
         self.name, self.identity, self.replies = name, identity, replies
@@ -144,10 +141,7 @@ _Stated = dict[object, tuple[Any, int]]
 
 
 def _add(reply: RecordedReply, stated: _Stated, row: _Row, path: Path, number: int) -> None:
-    """Add a row to the replies about its item or compound.
-
-    It is refused if it contradicts an earlier row or itself, or lacks a column.
-    """
+    """Add a row to the replies; refuse it if it contradicts an earlier row or lacks a column."""
     where = f"{path}, row {number} ('{row.compound}')"
     votes = row.votes_idiomatic, row.votes_literal
     order = parse_order(row.order, (), where, column="order") if row.order else None

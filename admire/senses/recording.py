@@ -42,12 +42,9 @@ class Known(NamedTuple):
 
 
 class Recording(Identified, Protocol):
-    """What stands in the place of a chat model and is not asked: replies of people, say.
+    """A source that replaces a chat model and is not asked, such as replies of people.
 
-    A class that derives from this one only needs :meth:`known`.
-
-    Attributes:
-        judges_senses: whether it knows senses, as a rule.
+    A derived class only needs :meth:`known`; ``judges_senses`` says whether it knows senses.
     """
 
     judges_senses: bool = True
@@ -64,11 +61,7 @@ class Recording(Identified, Protocol):
         return ()
 
     def check(self, items: Sequence[Item], purposes: Collection[str]) -> None:
-        """Refuse items of which it does not know what is needed.
-
-        Args:
-            purposes: what is needed besides meanings: "senses", "ranking".
-        """
+        """Refuse items of which it lacks what is needed besides meanings: "senses", "ranking"."""
         uses = [item for item in items if item.has_sense] if "senses" in purposes else []
         if unknown := [item for item in uses if not self.known(item).sense]:
             raise UserError(

@@ -72,8 +72,7 @@ def mean_probability(senses: Iterable[Sense]) -> float | None:
 def majority(idiomatic: int, literal: int) -> SenseLabel | None:
     """Return the sense with more votes; None without votes.
 
-    A tie is literal, because language models often mistake literal uses for idiomatic ones, and
-    rarely the reverse.
+    A tie is literal: language models rarely mistake idiomatic uses for literal ones.
     """
     if not idiomatic + literal:
         return None
@@ -86,11 +85,7 @@ def likelier(probability: float, by: By) -> Sense:
 
 
 def given(item: Item) -> Sense:
-    """Return the sense in the data.
-
-    Raises:
-        UserError: the data contain none.
-    """
+    """Return the sense in the data; a UserError if they contain none."""
     if item.sentence_type is None:
         raise UserError(
             f"'{item.compound}': sentence_type is missing. Decide the sense in another way.",

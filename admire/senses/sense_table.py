@@ -50,8 +50,7 @@ def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
 def write_senses(path: Path, items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
     """Write the :func:`sense_table` as a TSV that :func:`admire.read_items` reads; return it.
 
-    Its texts are exactly those of the data, so a spreadsheet may take one for a formula. A file
-    that cannot be written is a UserError.
+    Its texts are exactly those of the data, so a spreadsheet may take one for a formula.
     """
     table = sense_table(items, senses)
     with write_whole(path) as file:
@@ -76,11 +75,7 @@ class _Row(BaseModel):
 
 
 def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
-    """Read what :func:`write_senses` wrote: the items and their senses.
-
-    Raises:
-        UserError: the file, row and column that cannot be used, and why.
-    """
+    """Read the items and senses that :func:`write_senses` wrote; errors name row and column."""
     items, senses = [], []
     for number, cells in numbered_rows(read_table(path, tuple(_Row.model_fields))):
         row = read_as(_Row, cells, f"{path}, row {number}")

@@ -164,11 +164,7 @@ def detect_uses(
 def write_predictions(
     path: Path, uses: Sequence[Use], senses: Sequence[Sense], setting: Setting
 ) -> None:
-    """Write a submission as Task 2A's organisers read it, with ID, Language, Setting and Label.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Write a submission as Task 2A's organisers read it, with ID, Language, Setting and Label."""
     columns = {
         "ID": [use.id for use in uses],
         "Language": [use.item.language.upper() for use in uses],
@@ -219,12 +215,8 @@ def sampled_macro_f1(
     *,
     of_averages: bool = False,
 ) -> Statistic:
-    """Return :func:`macro_f1` as a statistic of samples.
-
-    Args:
-        of_averages: average precision and recall over the senses, and take the F1 of these means
-            (YNU-HPCC, section 3.2), in place of the mean F1.
-    """
+    """Return :func:`macro_f1` as a statistic of samples; or the F1 of the senses' mean precision
+    and recall, ``of_averages`` (YNU-HPCC, section 3.2)."""
     labels = np.array(LABELS, object)[:, None]
     sides = [labels == np.array(side, object) for side in (gold, predicted)]
 

@@ -27,7 +27,6 @@ def vote(
 
     Args:
         votes: how often the model is asked (T in the paper, where it is 5).
-        temperature: for sampling votes; the paper does not report its own.
         seed: of the first vote; each further vote has the next number.
     """
     first = Question(
@@ -48,11 +47,7 @@ def vote(
 
 
 def refuse_votes(name: str, unparsed: Sequence[int]) -> UserError | None:
-    """Return the error about a chat model none of whose votes could be parsed, if not too few.
-
-    Args:
-        unparsed: their numbers.
-    """
+    """Return the error about a chat model none of whose votes could be parsed, if not too few."""
     if sum(unparsed) < FEW:
         return None
     return unusable_model(name, f"none of the {sum(unparsed)} votes could be parsed", "sense")

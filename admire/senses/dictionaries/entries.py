@@ -33,10 +33,9 @@ class Entry:
     """One sense of an expression in a dictionary.
 
     Attributes:
-        expression: as the dictionary writes it.
+        expression: as the dictionary writes it, and so is ``part``, the part of speech.
         gloss: its definition.
         source: the dictionary's name.
-        part: the part of speech, as the dictionary names it.
         tags: the dictionary's own, in lower case; some indicate the sense.
     """
 
@@ -86,8 +85,7 @@ NO_ENTRIES = Entries()
 def look_up(dictionaries: Sequence[Dictionary], expression: str, language: str) -> Entries:
     """Return the entries of the first dictionary that has the expression, by sense.
 
-    The spelling that comes first in :func:`spellings` counts. A language that no dictionary has is
-    logged once.
+    Its first spelling counts, see :func:`spellings`. A language of no dictionary is logged once.
     """
     language, keys = code_of(language), None
     for dictionary in dictionaries:
@@ -109,8 +107,7 @@ def look_up(dictionaries: Sequence[Dictionary], expression: str, language: str) 
 def look_up_item(dictionaries: Sequence[Dictionary], item: Item) -> Entries:
     """Return the entries of an item's compound, see :func:`look_up`.
 
-    In V-WSD these are all entries of the phrase or, if there are none, of the word. Any of them may
-    be meant, so all count as idiomatic.
+    In V-WSD these are all of the phrase or, if there are none, of the word, as idiomatic ones.
     """
     entries = look_up(dictionaries, item.phrase, item.language)
     if item.has_sense:
@@ -160,8 +157,8 @@ def key_of(expression: str) -> str:
 def spellings(expression: str, language: str) -> Iterator[str]:
     """Return the keys under which a dictionary may have an expression, the likeliest first.
 
-    They are of the expression as it is; in English also with one or two words as their lemmas or in
-    British or American spelling; and without one of the inner words ("spill the secret beans").
+    They are of the expression; in English also with one or two words as lemmas or in British or
+    American spelling; and without one of the inner words ("spill the secret beans").
     """
     words = _words(expression)
     variants = [words]

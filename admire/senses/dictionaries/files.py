@@ -59,8 +59,7 @@ class _Word(BaseModel, strict=True):
 class Kaikki:
     """A file of JSON lines with word, lang_code, pos and senses; ``.gz`` if it is compressed.
 
-    It is read when it is first opened, into an index in the cache directory, and again when its
-    size or time have changed.
+    It is read into an index in the cache directory, and again when its size or time have changed.
 
     Raises:
         UserError: a row is invalid, with its place; or the index cannot be written.
@@ -186,8 +185,7 @@ class _Row(BaseModel, strict=True):
 
 
 class Glossary:
-    """A table with the columns expression, language, sense and gloss; other columns are kept
-    out. The sense is idiomatic, literal or empty.
+    """A table with the columns expression, language, sense (which may be empty) and gloss.
 
     Raises:
         UserError: a cell is invalid; the message has its place.
