@@ -10,6 +10,7 @@ import re
 import sys
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -70,7 +71,9 @@ def without_objects(reply: str, data: Collection[str]) -> str:
 
     An object that makes up the whole reply, apart from a Markdown fence, stays.
     """
-    quotations = {_sorted(value) for text in data for *_, value in json_objects(text)}
+    quotations = set()
+    for *_, value in chain.from_iterable(map(json_objects, data)):
+        quotations.add(_sorted(value))
     if not quotations:
         return reply
     objects = json_objects(reply)

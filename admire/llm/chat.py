@@ -21,11 +21,12 @@ SEEING = (
     "or Qwen-VL."
 )
 """What to do if a model does not accept images."""
-_ALOUD = re.compile(
+thinks_aloud = re.compile(
     r"\W*(?:okay|ok|alright|hmm|wait|let me|let['’]s|let us|we (?:need|have|are|must|should)|"
     r"i (?:need|have|must|should|think|will)|the user|first,|so,? the)\b",
     re.IGNORECASE,
-)
+).match
+"""Matches a text that begins like thoughts without marks around them."""
 
 
 class Image(NamedTuple):
@@ -213,11 +214,6 @@ Result = TypeVar("Result")
 
 Conversation = Generator[Sequence[Question] | Unusable, Sequence[Reply], Result]
 """A method that asks a chat model; see :mod:`admire.llm.conversation`."""
-
-
-def thinks_aloud(text: str) -> bool:
-    """Return whether a text begins like thoughts without marks around them."""
-    return bool(_ALOUD.match(text))
 
 
 def inner(llm: Any) -> Any:

@@ -43,9 +43,9 @@ class LocalChat(ChatModel):
     batch.
 
     Args:
-        path: the file, or a function that downloads it and returns its path.
+        path: the file, or a function that makes it and returns its path.
         prefills_reply: whether the model continues a reply that the request begins; see
-            :class:`admire.llm.openai.OpenAIChat`. Weights in :data:`KNOWN` say so themselves.
+            :class:`admire.llm.openai.OpenAIChat`.
     """
 
     scores_text = True

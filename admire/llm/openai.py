@@ -134,8 +134,7 @@ class OpenAIChat(ChatModel):
             raise UserError(
                 f"{self.name} needs a key: set OPENAI_API_KEY. For your own server, give its "
                 "address. The chat model embedded needs no key.",
-                "llm_url",
-                "llms",
+                *("llm_url", "llms"),
             )
         self._timeout, self._retries = timeout, retries
         self.accepts_images = True
@@ -176,14 +175,11 @@ class OpenAIChat(ChatModel):
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.llm.ChatModel`.
 
-        Options that the model refuses, such as a temperature, are omitted from then on. If it
-        refuses a schema, the question ends with that schema as text. If a filter withholds the
-        reply, or the model writes it in another form, it is empty. If a model uses up its reply by
-        thinking, it is asked once more with :data:`THINKING_TOKENS` added, and gets them from
-        then on; the tokens of the first reply are not counted.
-
-        Servers that support ``prompt_logprobs``, such as vLLM, rate a target; the reply of others
-        has no log-probabilities.
+        Options that the model refuses, such as a temperature, are omitted from then on; a refused
+        schema becomes text. If a filter withholds the reply, or it has another form, it is empty.
+        If thinking uses it up, the model is asked once more with :data:`THINKING_TOKENS` added, and
+        gets them from then on; the tokens of the first reply are not counted. Only servers with
+        ``prompt_logprobs``, such as vLLM, rate a target.
         """
         where, started = self.address.shown, time.perf_counter()
         thinks = self._thinks  # another thread may change it meanwhile
@@ -284,8 +280,7 @@ class OpenAIChat(ChatModel):
                 message, sent = f"{error.message} {error.body}", [o for o in OPTIONAL if o in body]
                 refused = [option for option in OPTIONAL if option == error.param]
                 if not refused and not _CONTEXT.search(message):
-                    words = {option: WORDS.get(option, option) for option in sent}
-                    marks = {o: re.search(rf"\b(?:{word})\b", message) for o, word in words.items()}
+                    marks = {o: re.search(rf"\b(?:{WORDS.get(o, o)})\b", message) for o in sent}
                     places = {option: match.start() for option, match in marks.items() if match}
                     refused = sorted(places, key=places.__getitem__)
                     if not refused and _SCHEMA.search(message):

@@ -73,9 +73,8 @@ class Session:
     def pop_entries(self) -> list[Entry]:
         """Return what was recorded since the last call; see :meth:`add_entries`."""
         with self._lock:
-            entries = list(self._entries.values())
-            self._entries, self._answered_by = {}, {}
-        return entries
+            entries, self._entries, self._answered_by = self._entries, {}, {}
+        return list(entries.values())
 
     def add_entries(self, entries: Iterable[Entry], spent: float = 0.0) -> None:
         """Add to the account, and to the dollars spent; warn once if a server changes the model."""

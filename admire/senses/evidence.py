@@ -4,15 +4,13 @@ captions and the compound (AdMIRe's Subtask B)."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
-from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
 
 from admire.data.compounds import find_compound, replace_compound
-from admire.data.items import Item, SenseLabel
+from admire.data.items import Item
 from admire.data.languages import base_language
 from admire.encoders import TextEncoder, open_encoder
 from admire.senses.dictionaries import Entries
@@ -46,9 +44,8 @@ def add_evidence(
     differences = likeness([*comparable.values()], entries, open_encoder("e5"))
     for k, gain in zip(comparable, 0.5 * (differences - OFFSET) / DEVIATION, strict=True):
         p = np.clip(senses[k].probability_idiomatic, 1e-9, 1 - 1e-9)
-        probability = float(1 / (1 + np.exp(-(np.log(p / (1 - p)) + gain))))
-        label: SenseLabel = "idiomatic" if probability > 0.5 else "literal"
-        moved[k] = replace(senses[k], probability_idiomatic=probability, label=label)
+        probability = 1 / (1 + np.exp(-(np.log(p / (1 - p)) + gain)))
+        moved[k] = likelier(probability, senses[k].by or "detector")
     return moved
 
 
@@ -60,14 +57,10 @@ def likeness(
     The context is the sentence with "it" instead of the compound; the value is its cosine with the
     mean of the definitions' vectors, less that with the compound's.
     """
-    groups = [
-        (
-            replace_compound(item.sentence, item.phrase, "it") or "",
-            item.phrase,
-            *entries[item].glosses("idiomatic")[:DEFINITIONS],
-        )
-        for item in items
-    ]
+    groups = []
+    for item in items:
+        context = replace_compound(item.sentence, item.phrase, "it") or ""
+        groups.append((context, item.phrase, *entries[item].glosses("idiomatic")[:DEFINITIONS]))
     encoded = encoder.encode_texts([*chain.from_iterable(groups)], role="query").astype(float)
     differences = []
     for context, compound, *definitions in np.split(encoded, np.cumsum([*map(len, groups)])[:-1]):
@@ -81,12 +74,6 @@ MIDDLE, SLOPE = 0.0711, 53.5
 A logistic fit of :func:`nearness` by ``e5`` on the 25 items of Subtask B's train and dev, both
 senses with the same weight, by ``python tools/fit_sequence.py ../shared/data``.
 """
-
-
-def shows_captions(item: Item) -> bool:
-    """Return whether both the sequence and the candidates have captions to compare."""
-    caption = attrgetter("caption")
-    return any(map(caption, item.sequence)) and any(map(caption, item.candidates))
 
 
 def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:

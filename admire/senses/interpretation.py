@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
@@ -19,7 +20,7 @@ from admire.prompts import Prompts
 from admire.senses.describing import describe
 from admire.senses.detector import Detector, Use, open_detector
 from admire.senses.dictionaries import NO_ENTRIES, Entries
-from admire.senses.evidence import add_evidence, read_sequences, shows_captions
+from admire.senses.evidence import add_evidence, read_sequences
 from admire.senses.meaning import NO_MEANING, REPEATS, Meaning, MeaningKind
 from admire.senses.recording import Known, Recording, describe_uses, name_compounds
 from admire.senses.sense import NO_SENSE, Sense
@@ -145,20 +146,24 @@ def detect(
     """
     check_contexts(items)
     senses: dict[Item, Sense] = {}
-    if sequences := [item for item in items if shows_captions(item)]:
+    sequences, others, uses, caption = list[Item](), list[Item](), [], attrgetter("caption")
+    for item in items:
+        if any(map(caption, item.sequence)) and any(map(caption, item.candidates)):
+            sequences.append(item)
+            continue
+        others.append(item)
+        if item.sequence:  # without captions to compare, its own replace the sentence
+            item = replace(item, sentence=prompts.about(item, "sequence"))
+        uses.append(Use(item))
+    if sequences:
         by_captions = read_sequences(sequences, encoder or open_encoder("e5"))
         senses |= zip(sequences, by_captions, strict=True)
-    if others := [item for item in items if item not in senses]:
-        # Without captions to compare, the captions of the sequence replace the sentence.
-        contexts = [
-            replace(item, sentence=prompts.about(item, "sequence")) if item.sequence else item
-            for item in others
-        ]
+    if uses:
         detector = detector or open_detector()
         with registry.blamed(detector):
-            decided = detector.classify([*map(Use, contexts)])
-        senses |= zip(others, registry.checked(detector, decided, Sense, len(others)), strict=True)
-    adjusted = add_evidence(items, [senses[item] for item in items], entries)
+            decided = detector.classify(uses)
+        senses |= zip(others, registry.checked(detector, decided, Sense, len(uses)), strict=True)
+    adjusted = add_evidence(items, [*map(senses.__getitem__, items)], entries)
     return dict(zip(items, adjusted, strict=True))
 
 

@@ -47,9 +47,8 @@ Key = tuple[str, str]
 class RecordedReply:
     """The recorded replies about an item, or about a compound in any sentence.
 
-    Attributes:
-        orders: the candidates from best to worst, and the place in the file, by the set of the
-            candidates' names, because items may differ only in their candidates.
+    Orders, with their places in the file, are by the set of the candidates' names, in which items
+    may differ only.
     """
 
     sense: Sense | None = None
@@ -107,13 +106,10 @@ def open_recording(file: str) -> Recorded:
 def open_replies(path: Path) -> Recorded:
     """Read recorded replies from a table or a JSONL file.
 
-    The columns are ``compound``, ``sentence``, ``sense``, ``meaning``, ``scene``, and
-    :data:`ITEM_COLUMNS`; any but ``compound`` may be empty or absent. A row with a sentence is
-    about that item: ``sense``, or votes for each sense; ``order``, the candidates' names from best
-    to worst, as a list or written as one; ``meaning`` and ``scene`` of the row's sense there. A row
-    without a sentence contains a meaning, a scene or both for the compound in that sense. Of
-    several rows, two definitions and the first scene are used. Meanings are cleaned like a chat
-    model's.
+    Any column of :class:`_Row` but ``compound`` may be empty or absent. A row with a sentence is
+    about that item: its sense or votes; ``order``, the candidates' names from best to worst; and
+    ``meaning`` and ``scene`` in that sense. A row without a sentence has the latter for the
+    compound anywhere. Of several rows, two definitions and the first scene are used.
 
     Raises:
         UserError: a cell is invalid or contradicts an earlier row; the message has its place.

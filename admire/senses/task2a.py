@@ -82,10 +82,7 @@ def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] =
 
 
 def read_idiomaticity(path: Path) -> list[Item]:
-    """Read items with their senses from a Task 2A file, or from one that ``admire rank`` reads.
-
-    Errors are as for :func:`read_uses`; a missing sense is also an error.
-    """
+    """Read items from a Task 2A file, or one that ``admire rank`` reads; each must have a sense."""
     if _is_task2a(path):
         return [use.item for use in read_uses(path, required=("Label",))]
     items = read_items(path)
@@ -96,10 +93,7 @@ def read_idiomaticity(path: Path) -> list[Item]:
 
 
 def read_compounds(path: Path) -> list[str]:
-    """Read the compounds of a Task 2A file, of one that ``admire rank`` reads, or of a ``.txt``.
-
-    A text file has one compound per line. Errors are those of :func:`read_uses`.
-    """
+    """Read the compounds of a Task 2A file, of one that ``admire rank`` reads, or of a ``.txt``."""
     if path.suffix.lower() == ".txt":
         return [line.strip() for line in read_text(path).splitlines() if line.strip()]
     if _is_task2a(path):
@@ -131,11 +125,7 @@ def detect_uses(
         limit: read only the first rows, at most this number; None for all.
 
     Returns:
-        :func:`score_senses`; None without labels.
-
-    Raises:
-        UserError: a file cannot be read or written, or there are neither labels nor a file to
-            write.
+        :func:`score_senses`; None without labels, which needs a file to write.
     """
     required = (*detector.columns, *(["ID"] if out else []))
     uses = read_uses(data, gold, required=required)[:limit]

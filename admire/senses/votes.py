@@ -82,12 +82,8 @@ def read_label(reply: str, data: Collection[str] = (), *, cut: bool = False) -> 
 
     A negated sense ("not literal") does not count. If the whole reply is not an answer that names
     a single sense, the first of these that is one counts: the first line if it has at most two
-    words, the last line, the first line, its first sentence.
-
-    Args:
-        data: texts of the question. Quotations from those that contain the name of a sense do not
-            count; see :mod:`admire.prompts.quotations`.
-        cut: whether the reply was cut off, so that its end is not an answer.
+    words, the last line, the first line, its first sentence. The end of a reply that was ``cut``
+    off is not an answer, and neither are quotations of the question's ``data``.
     """
     reply = without_words(reply, [text for text in data if _LABEL.search(text)])
     lines = [line for line in reply.splitlines() if line.strip()]

