@@ -106,15 +106,18 @@ def test_a_model_that_answers_together_gets_as_many_as_it_takes():
     assert converse(talks, model) == [["A"], ["BAD"]]  # if it fails, they are asked one by one
 
 
-def test_several_are_asked_at_a_time():
+def test_several_are_asked_at_a_time_and_the_cache_does_not_let_them_queue():
     here = threading.Barrier(3, timeout=30)
 
     def meet(text: str) -> str:
         here.wait()
         return text
 
-    talks = [asking(text) for text in "abcdef"]
-    assert converse(talks, ScriptedChat(meet, parallel=3)) == [[text] for text in "abcdef"]
+    model = Paid(meet, parallel=3)
+    for _ in range(2):
+        talks = [asking(text) for text in "abcdef"]
+        assert converse(talks, Session().bind(model)) == [[text] for text in "abcdef"]
+    assert sorted(model.prompts) == [*"abcdef"]
 
 
 def test_a_budget_ends_in_the_middle_of_a_conversation_and_the_next_goes_on():

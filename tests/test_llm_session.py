@@ -1,4 +1,4 @@
-"""The cache of replies, the account of what was asked, and servers that cut off or show nothing."""
+"""The cache of replies, the account, servers that cut off or show nothing, and models by name."""
 
 import json
 import threading
@@ -20,7 +20,7 @@ from toys import ScriptedChat as Scripted
 from admire import Item, Settings, UserError, plan, rank, write_run
 from admire.apps.report import write_report
 from admire.core.cache import open_cache
-from admire.llm import ChatModel, Image, Question, Reply, Session, Usage, ask
+from admire.llm import ChatModel, Image, Question, Reply, Session, Usage, ask, open_llm
 from admire.llm.bound_model import RECORD, REPLIES, account_row
 from admire.llm.chat import Price
 from admire.llm.openai import OpenAIChat
@@ -102,24 +102,6 @@ def test_threads_that_ask_the_same_question_ask_once():
         begun.set()
         assert [reply.result() for reply in replies] == ["HI"] * 4
     assert model.prompts == ["hi"]
-
-
-def test_threads_ask_at_once_and_each_gets_its_own_reply():
-    # Nobody passes the barrier unless all eight are asking: the cache must not let them queue.
-    together = threading.Barrier(8)
-
-    def answer(prompt: str) -> str:
-        together.wait(10)
-        return prompt.upper()
-
-    model = ScriptedChat(answer, parallel=8)
-    llm = Session().bind(model)
-    prompts = [f"prompt {k}" for k in range(8)]
-    with ThreadPoolExecutor(8) as threads:
-        for _ in range(2):
-            replies = threads.map(lambda prompt: said(llm, prompt), prompts)
-            assert list(replies) == [prompt.upper() for prompt in prompts]
-    assert sorted(model.prompts) == prompts
 
 
 def test_all_that_a_reply_tells_is_kept():
@@ -209,31 +191,21 @@ def test_a_server_that_changes_the_model_between_two_accounts_is_named_where_the
     assert "'a-1' answered first, and now also 'a-2'" in message
 
 
-def test_a_budget_ends_the_questions_once_it_is_spent_but_cached_replies_are_free():
-    model = ScriptedChat(str.upper)
-    model.price = lambda usage: Price(usage.completion / 100)
-    llm = Session(1.0).bind(model)
-    for text in ("first", "second", "first"):
-        assert said(llm, text, max_tokens=50) == text.upper()
-    with pytest.raises(UserError, match=r"budget of \$1 exhausted \(\$1\.0000 spent\)") as caught:
-        said(llm, "third", max_tokens=50)
-    assert caught.value.settings == ("budget",)
-    assert model.prompts == ["first", "second"]
-
-
 @pytest.mark.parametrize(
-    ("limits", "setting"),
+    ("limits", "price", "setting", "words"),
     [
-        ({"budget": 2.0, "price": (0.0, 20_000.0)}, "budget"),
-        ({"most_requests": 2}, "most_requests"),
+        ({"budget": 1.0}, 0.01, "budget", r"budget of \$1 exhausted \(\$1\.0000 spent\)"),
+        ({"budget": 2.0, "price": (0.0, 20_000.0)}, None, "budget", "exhausted"),
+        ({"most_requests": 2}, None, "most_requests", "requests reached"),
     ],
 )
-def test_a_server_without_a_price_has_a_given_one_and_a_limit_of_requests(limits, setting):
+def test_a_limit_ends_the_questions_and_cached_replies_are_free(limits, price, setting, words):
     model = ScriptedChat(str.upper)
+    model.price = lambda usage: Price(price * usage.completion) if price else None
     llm = Session(**limits).bind(model)
     for text in ("first", "second", "first"):
-        said(llm, text, max_tokens=50)
-    with pytest.raises(UserError) as caught:
+        assert said(llm, text, max_tokens=50) == text.upper()
+    with pytest.raises(UserError, match=words) as caught:
         said(llm, "third", max_tokens=50)
     assert caught.value.settings == (setting,)
     assert model.prompts == ["first", "second"]
@@ -348,3 +320,19 @@ def test_eyes_are_proved_once_by_a_question_that_is_forecast_and_cached(tmp_path
 
 def _meant(item: Item, name: str) -> Item:
     return replace(item, sentence=f"{name}: {item.sentence}", sentence_type="idiomatic")
+
+
+@pytest.mark.parametrize("name", ["", ":", "zzz", "openai", "openai:", "gguf", "gguf:"])
+def test_an_incomplete_or_unknown_name_is_told_the_three_forms(name: str):
+    with pytest.raises(UserError, match=r"Available: .*gguf:PATH, openai:MODEL") as caught:
+        open_llm(name)
+    # "Did you mean 'openai'?" would send who wrote 'openai' round in a circle.
+    assert f"mean '{name.rstrip(':')}'" not in str(caught.value)
+
+
+def test_a_model_name_may_hold_colons(httpserver: HTTPServer):
+    echo(httpserver)
+    llm = open_llm("openai:llama3.2:1b", url=httpserver.url_for("/v1"))
+    assert said(llm, "hi") == "HI"
+    assert llm.name == "openai:llama3.2:1b"
+    assert httpserver.log[0][0].get_json()["model"] == "llama3.2:1b"

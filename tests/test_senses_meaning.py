@@ -141,6 +141,7 @@ def test_a_reply_without_a_usable_definition(reply: str):
     meaning = read_meaning(reply, ITEM, Prompts().about(ITEM, "idiomatic"))
     assert not meaning
     assert meaning.fault
+    assert reply or meaning.fault == "no line of it is a definition"
 
 
 def test_what_the_prompts_example_says_of_the_compound_itself_is_no_copy():
@@ -261,17 +262,6 @@ def test_a_thought_is_no_definition(reply: str, cut: bool, expected: str | None)
     assert meaning.definitions[:1] == gloss.definitions
 
 
-@pytest.mark.parametrize("sense", ["idiomatic", "literal"])
-def test_the_prompt_of_a_sense_is_asked_until_a_reply_can_be_used(sense):
-    llm = Replies("", "I'm sorry.", OBJECT)
-    assert talk(describe(ITEM, sense, Prompts(), seed=7), llm) == WHOLE
-    assert llm.sampled == [(0.0, 7), (1.0, 8), (1.0, 9)]
-    chat = ScriptedChat(lambda _: "")
-    meaning = talk(describe(ITEM, sense, Prompts()), chat)
-    assert (meaning.unread, meaning.fault) == ("", "no line of it is a definition")
-    assert chat.prompts == [Prompts().about(ITEM, sense)] * ATTEMPTS
-
-
 HINT = ("who stays up late", "an owl")
 
 
@@ -295,9 +285,15 @@ def test_a_dictionary_may_be_repeated_and_stands_in_for_what_cannot_be_used(repl
     "useless",
     ["", "night owl", "I'm sorry, I cannot help.", "**", "A night owl who writes at midnight"],
 )
-def test_a_useless_reply_is_asked_for_again_with_another_seed(useless: str):
+@pytest.mark.parametrize("kind", ["gloss", "idiomatic", "literal"])
+def test_a_useless_reply_is_asked_for_again_with_another_seed(kind, useless: str):
     # At temperature 0 the second reply would be the first one again.
     llm = Replies(useless, useless, "someone awake at night")
-    gloss = talk(describe(ITEM, "gloss", Prompts(), seed=7, gloss_tokens=60), llm)
-    assert gloss == Meaning(("someone awake at night",))
+    meaning = talk(describe(ITEM, kind, Prompts(), seed=7), llm)
+    assert meaning == Meaning(("someone awake at night",))
     assert llm.sampled == [(0.0, 7), (1.0, 8), (1.0, 9)]
+    chat = ScriptedChat(lambda _: useless)
+    meaning = talk(describe(ITEM, kind, Prompts()), chat)
+    assert meaning.unread == useless
+    assert meaning.fault
+    assert chat.prompts == [Prompts().about(ITEM, kind)] * ATTEMPTS

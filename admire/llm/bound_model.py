@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple, fields, replace
+from dataclasses import asdict, astuple, replace
 from functools import cached_property
 from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -167,8 +167,7 @@ class BoundModel(Capabilities):
             return
         usage = reply.usage
         cost = self.price(usage or Usage()) if usage or self.free else None
-        tokens: Any = astuple(usage) if usage else (None,) * len(fields(Usage))
-        prompt, cached, completion, images = tokens
+        prompt, cached, completion, images = astuple(usage) if usage else (None,) * 4
         entry = Entry(
             stage=question.purpose,
             llm=self.name,

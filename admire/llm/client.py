@@ -27,8 +27,6 @@ from admire.llm.thoughts import without_thoughts
 log = logging.getLogger("admire")
 
 
-TEXT_PARTS = ("text", "output_text")
-"""The types of parts of a message that are its text; others are thoughts, pictures and tools."""
 THOUGHTS = ("reasoning_content", "reasoning")
 """Where servers put a model's thoughts, beside its message's text."""
 _FINISHES = {
@@ -149,7 +147,9 @@ def message_text(answer: Any) -> str:
     message = _at(choice, "message") or _at(answer, "message")  # Ollama's own API
     content = _at(message, "content") if isinstance(message, Mapping) else _at(choice, "text")
     if isinstance(content, list):
-        parts = [_at(part, "text") if _at(part, "type") in TEXT_PARTS else part for part in content]
+        # Parts of other types are thoughts, pictures and tools.
+        texts = ("text", "output_text")
+        parts = [_at(part, "text") if _at(part, "type") in texts else part for part in content]
         return "".join(part for part in parts if isinstance(part, str))
     if not isinstance(content, str) and not (content is None and isinstance(message, Mapping)):
         keys = ", ".join(map(str, answer))
@@ -309,11 +309,7 @@ def open_client(
 
 
 def _read(response: httpx2.Response) -> None:
-    """Read an answer unless it is too long or too late.
-
-    The package would read an answer of any length, and wait forever for a server that sends a
-    blank from time to time.
-    """
+    """Read an answer unless it is too long or too late, for which the package sets no limits."""
     encoding = response.headers.pop("Content-Encoding", "identity")
     if encoding.lower() not in (*ENCODINGS, "identity"):
         raise httpx2.DecodingError(f"unknown encoding {encoding[:40]!r}", request=response.request)

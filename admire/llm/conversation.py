@@ -1,10 +1,7 @@
 """Conversations with chat models: methods say what they ask, and :func:`converse` asks it.
 
-A method is a generator: it yields a round of questions, gets the replies, and returns a result::
-
-    def vote(item):
-        replies = yield [Question(f"Is {item.compound} an idiom here?", seed=k) for k in range(5)]
-        return majority(reply.text for reply in replies)
+A method is a generator: it yields a round of questions, gets the replies, and returns a result, as
+:func:`admire.senses.vote` does.
 """
 
 from __future__ import annotations
@@ -42,8 +39,8 @@ def converse(
     """Ask a chat model what the conversations ask, and return their results in their order.
 
     Questions of one kind are asked together, in the order of their texts, so that a server can
-    reuse the prefix that a prompt shares with the one before. What several conversations ask is
-    asked once. A reply is taken from the cache, or cached when it comes, and sent on at once.
+    reuse prefixes. What several conversations ask is asked once. A reply is taken from the cache,
+    or cached when it comes, and sent on at once.
 
     Args:
         model: asked by its session (:meth:`admire.llm.Session.bind`), or directly, without a cache.
@@ -101,11 +98,8 @@ def ask_until(
     """Ask questions, and those again whose replies are not good enough.
 
     Return what was read of each: the first that is enough, else the first that can be used, else
-    the last, whose questions are then :class:`Unusable`.
-
-    Args:
-        again: the question to ask next in place of one, after so many replies; None for no other.
-        refusal: see :class:`Unusable`.
+    the last, whose questions are then :class:`Unusable`. ``again`` returns the question to ask next
+    in place of one, after so many replies, or None.
     """
     tries = [[question] for question in questions]
     best: dict[int, Reading[Read]] = {}
@@ -155,21 +149,15 @@ the first conversation that waits for it had asked a question of its kind before
 
 
 class _Asking:
-    """The questions of some conversations.
-
-    Attributes:
-        waiting: those that have no reply yet, by purpose and kind; of each kind a heap.
-        asked: the keys of all questions, by purpose.
-        lost: the keys of those whose replies cannot be used.
-    """
+    """The questions of some conversations: those ``waiting`` for a reply are heaps, by kind."""
 
     def __init__(self, model: BoundModel):
         self.model = model
         self.waiting: dict[str, dict[Kind, list[_Asked]]]
         self.waiting = {"senses": {}, "meanings": {}, "ranking": {}}  # in the order of asking
         self.pool: ThreadPoolExecutor | None = None
-        self.asked: dict[str, set[str]] = {}
-        self.lost: set[str] = set()
+        self.asked: dict[str, set[str]] = {}  # keys, by purpose
+        self.lost: set[str] = set()  # keys of those whose replies cannot be used
         self._replies: dict[str, Reply] = {}
         self._places: dict[str, list[tuple[_Talk[Any], int]]] = {}  # that wait for a reply, by key
 

@@ -35,9 +35,6 @@ class LlamaServer:
 
     It runs in a separate process (see :mod:`admire.llm.llama_process`), which ends with this object
     or with this process, and answers ``batch_size`` questions at a time.
-
-    Raises:
-        UserError: llama.cpp is not installed or cannot load the file.
     """
 
     def __init__(self, path: Path, *, batch_size: int = 1):
@@ -94,9 +91,8 @@ class LlamaServer:
     def complete(self, bodies: Sequence[Mapping[str, Any]]) -> list[Reply]:
         """Return the replies to a batch of requests that differ only in their messages.
 
-        The requests should share a long prefix. It is evaluated once and reused, also for later
-        requests and by other commands. The batch decides in what order llama.cpp adds numbers up,
-        so a reply may change with the other requests of its batch, but not from run to run.
+        Their common prefix is evaluated once and reused, also later and by other commands. A reply
+        may change with the other requests of its batch, but not from run to run.
         """
         started = time.perf_counter()
         templates = [{"messages": body["messages"]} for body in bodies]
@@ -119,8 +115,8 @@ class LlamaServer:
     def rate(self, text: str, target: str) -> Reply:
         """Return the target as the reply to a text, with its tokens' log-probabilities.
 
-        llama.cpp gives the log-probabilities of generated tokens only, not of the prompt's. So a
-        grammar restricts the reply to the target. The evaluated text is reused for the next target.
+        llama.cpp gives those of generated tokens only, not of the prompt's, so a grammar restricts
+        the reply to the target. The evaluated text is reused for the next target.
         """
         started = time.perf_counter()
         messages = [{"role": "user", "content": text}]

@@ -31,7 +31,6 @@ class Session:
         fresh: whether to ignore and overwrite replies that were cached before.
         timeout: seconds that a server may take for a whole answer; None is 60.
         parallel: how many questions to ask a server at the same time; None is 8.
-        plugins: see :attr:`admire.Settings.plugins`.
         price: in US dollars for a million tokens in and out; None is each model's own.
         most_requests: how many replies that are not cached; None for no limit.
 
@@ -154,25 +153,15 @@ def open_llm(
     url: str | None = None,
     dictionaries: Sequence[str] = ("wordnet",),
 ) -> Any:
-    """Open the chat model of that name, a plug-in, asked through a session of its own.
-
-    - ``embedded``: the model that comes with the extra ``embedded``;
-    - ``gguf:PATH``: a local file, run by llama.cpp;
-    - ``openai:MODEL``: the official API, or the compatible server at ``url`` or
-      ``OPENAI_BASE_URL``;
-    - ``recorded:FILE``: replies in a file, see :func:`admire.senses.recorded_replies.open_replies`;
-    - ``run:FOLDER``: the replies of a run's chat model;
-    - ``dictionary``: the dictionaries only.
+    """Open one chat model: ``embedded``, ``gguf:PATH``, ``openai:MODEL``, ``recorded:FILE``,
+    ``run:FOLDER`` of a run with one, ``dictionary``, or a plug-in of your own.
 
     No model is loaded before the first question that is not cached; every reply is cached.
 
     Args:
         name: also a model that is open already.
         session: asks the model; None creates one for it.
-        url, dictionaries: see :meth:`Session.open`.
-
-    Raises:
-        UserError: as for :meth:`Session.open`, or it is a run of several chat models.
+        url, dictionaries: see :meth:`Session.open`, also for errors.
     """
     model, *others = (session or Session()).open(name, url, dictionaries)
     if others:

@@ -24,6 +24,7 @@ PATIENCE = 600.0
 
 
 def file_sha256(path: Path) -> str:
+    """Return a file's SHA-256."""
     with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -94,11 +94,7 @@ def list_languages(tags: Iterable[str]) -> str:
 
 def open_detector(name: str | Path | None = None) -> Detector:
     """Open a file of ``admire train detector``, a folder of ``admire train classifier``, a plug-in,
-    or the built-in detector (None).
-
-    Raises:
-        UserError: the file or folder contains no valid detector, or an extra is missing.
-    """
+    or the built-in detector (None)."""
     if name is None:
         name = "embedded"
     elif Path(name).exists() or str(name).partition(":")[0] not in registry.names("detector"):

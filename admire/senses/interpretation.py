@@ -140,9 +140,6 @@ def detect(
     Args:
         detector: None is the built-in one.
         encoder: compares captions of sequences; None is ``e5``.
-
-    Raises:
-        UserError: an item has neither a sentence nor a sequence with captions.
     """
     check_contexts(items)
     senses: dict[Item, Sense] = {}

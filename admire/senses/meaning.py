@@ -119,14 +119,10 @@ def _read_json(reply: str, compound: str) -> tuple[list[str], str]:
     """
     parts = re.split(rf"(?={_NAME})", reply)
     names = [re.match(rf'{_NAME}"({_INSIDE})"', part) for part in parts]
-    if any(names):
-        words = words_of(compound)
-        parts = [
-            part
-            for name, part in zip(names, parts, strict=True)
-            if name and words_of(_unescape(name[1])) == words
-        ]
-    for part in parts:
+    anonymous, words = not any(names), words_of(compound)
+    for name, part in zip(names, parts, strict=True):
+        if not (anonymous or (name and words_of(_unescape(name[1])) == words)):
+            continue
         definitions = re.search(
             rf'"definitions"\s*:\s*(\[(?:[^\]"]|"{_INSIDE}")*|"{_INSIDE}")', part
         )

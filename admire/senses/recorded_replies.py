@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +14,11 @@ from admire.core.errors import UserError
 from admire.core.files import TABLES, check_spelling, json_rows, numbered_rows, read_table
 from admire.core.registry import register
 from admire.core.schema import read_as
-from admire.core.storage import open_file, suffix_of
+from admire.core.storage import suffix_of
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import Limit
 from admire.data.schema import Definition, SenseCell, parse_order
+from admire.llm.weights import file_sha256
 from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, clean_gloss
 from admire.senses.recording import Known, Recording, describe_uses
 from admire.senses.sense import Sense, likelier, majority
@@ -127,9 +127,7 @@ def open_replies(path: Path) -> Recorded:
         row = read_as(_Row, filled, f"{path}, row {number}")
         key = key_of(row.compound, row.sentence)
         _add(replies[key], stated[key], row, path, number)
-    with open_file(path) as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Recorded(f"recorded:{path}", f"recorded:{digest}", dict(replies))
+    return Recorded(f"recorded:{path}", f"recorded:{file_sha256(path)}", dict(replies))
 
 
 _Stated = dict[object, tuple[Any, int]]

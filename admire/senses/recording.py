@@ -17,12 +17,8 @@ from admire.senses.sense import Sense, likelier
 
 
 class Known(NamedTuple):
-    """The sense and the meanings of an item that a recording knows.
-
-    Attributes:
-        sense: the intended one, or its name; None if unknown.
-        meanings: of the senses that it knows, or a definition as text.
-    """
+    """What a recording knows of an item: the sense, its name, or None; and meanings of the senses,
+    or definitions as texts."""
 
     sense: Sense | SenseLabel | None = None
     meanings: Mapping[SenseLabel, Meaning | str] = MappingProxyType({})

@@ -22,6 +22,7 @@ from admire.core.progress import show_progress
 from admire.core.schema import Text, read_as
 from admire.core.storage import cache_dir, only_writer, open_file, partial_of, unwritable
 from admire.data.limits import LIMITS, Limit, without_invalid
+from admire.llm.weights import file_sha256
 from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
 from admire.senses.sense_table import LanguageTag
 
@@ -60,9 +61,6 @@ class Kaikki:
     """A file of JSON lines with word, lang_code, pos and senses; ``.gz`` if it is compressed.
 
     It is read into an index in the cache directory, and again when its size or time have changed.
-
-    Raises:
-        UserError: a row is invalid, with its place; or the index cannot be written.
     """
 
     def __init__(self, path: Path):
@@ -185,11 +183,7 @@ class _Row(BaseModel, strict=True):
 
 
 class Glossary:
-    """A table with the columns expression, language, sense (which may be empty) and gloss.
-
-    Raises:
-        UserError: a cell is invalid; the message has its place.
-    """
+    """A table with the columns expression, language, sense (which may be empty) and gloss."""
 
     def __init__(self, path: Path):
         self.name = f"glossary:{path}"
@@ -202,8 +196,7 @@ class Glossary:
             entry = Entry(row.expression.strip(), gloss, self.name, tags=tags)
             self._entries.setdefault(key, []).append(entry)
         self.languages = frozenset(language for language, _ in self._entries)
-        with open_file(path) as file:
-            self.identity = f"glossary:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        self.identity = f"glossary:{file_sha256(path)}"
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
         """See :class:`Dictionary`."""

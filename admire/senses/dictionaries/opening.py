@@ -35,14 +35,10 @@ FILES = (
 def open_dictionaries(names: Sequence[str]) -> tuple[Dictionary, ...]:
     """Open the dictionaries of these names, in their order.
 
-    - ``wordnet``: Princeton's WordNet where :func:`find_wordnet` finds it; without one it is left
-      out, with a warning;
-    - ``kaikki:FILE``: Wiktionary, as wiktextract writes it; the file is indexed once;
-    - ``glossary:FILE``: a table, see :class:`Glossary`;
-    - ``none``: no dictionary.
+    ``none`` is no dictionary, and ``wordnet`` is left out, with a warning, if it is not installed.
 
     Raises:
-        UserError: a name is unknown, or its file or package is missing or damaged.
+        UserError: a name is unknown, or its file is missing or damaged.
     """
     opened = []
     for name in dict.fromkeys(names):
