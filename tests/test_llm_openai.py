@@ -1,5 +1,3 @@
-"""The chat client against a real server on this machine."""
-
 import json
 import logging
 import re
@@ -45,7 +43,6 @@ SCHEMA = {"type": "object", "properties": {"sense": {"enum": ["idiomatic", "lite
 
 @pytest.fixture
 def chat(httpserver: HTTPServer) -> Callable[..., OpenAIChat]:
-    """A client of the test's server, for the model 'tiny'."""
 
     def make(model: str = "tiny", **settings: object) -> OpenAIChat:
         return OpenAIChat(model, **({"url": httpserver.url_for("/v1")} | settings))
@@ -151,7 +148,6 @@ def test_thoughts_in_a_reply_or_counted_by_the_server_show_that_a_model_thinks(
 
 
 def options_of(server: HTTPServer) -> list[dict[str, object]]:
-    """What each request asked for besides model and prompt."""
     return [{k: v for k, v in b.items() if k not in ("model", "messages")} for b in bodies(server)]
 
 
@@ -182,82 +178,75 @@ def test_a_refusal_that_leaving_out_does_not_mend_is_told(httpserver, chat, wait
     assert "not support" in message
 
 
-NO_MESSAGE = ["has no message, but", "OpenAI-compatible", "/v1"]
-FAULTS: dict[str, tuple[Response, int, list[str]]] = {
-    "a wrong key": (refusal(401), 1, ["refused the key", "OPENAI_API_KEY"]),
-    "an unknown model": (refusal(404), 1, ["does not know the model 'tiny'", "address"]),
-    "a bad request": (refusal(422, "too large"), 1, ["refused the request", "too large"]),
-    "a rate limit that lasts": (
-        refusal(429),
-        RETRIES + 1,
-        [f"too many requests' after {RETRIES} retries", "quota"],
-    ),
+NO_MESSAGE = ("has no message, but", "OpenAI-compatible", "/v1")
+LASTS = RETRIES + 1
+QUOTA = '{"error": {"message": "No quota", "code": "insufficient_quota"}}'
+MOVED = answered("", 308, Location="http://127.0.0.1:1/v1")
+LONG = " " * 17_000_000
+PACKED = zlib.compress(LONG.encode())
+FAULTS: dict[str, tuple[Response, int, *tuple[str, ...]]] = {
+    "a wrong key": (refusal(401), 1, "refused the key", "OPENAI_API_KEY"),
+    "an unknown model": (refusal(404), 1, "does not know the model 'tiny'", "address"),
+    "a bad request": (refusal(422, "too large"), 1, "refused the request", "too large"),
+    "a rate limit": (refusal(429), LASTS, f"too many requests' after {RETRIES} retries", "quota"),
     "waits that do not help": (
         refusal(503, **{"Retry-After": "120"}),
-        RETRIES + 1,
-        [f"status 503 after {RETRIES} retries and asks to wait (Retry-After: 120)"],
+        LASTS,
+        f"status 503 after {RETRIES} retries and asks to wait (Retry-After: 120)",
     ),
-    "a server that is down": (refusal(503), RETRIES + 1, [f"status 503 after {RETRIES} retries"]),
-    "another address": (
-        answered("", 308, Location="http://127.0.0.1:1/v1"),
-        1,
-        ["redirects to another address"],
-    ),
-    "a web page": (Response("<p>Welcome</p>"), 1, NO_MESSAGE),
-    "half the JSON": (answered('{"choices": [{"mess'), 1, ["truncated JSON", "Try again"]),
-    "deep JSON": (answered("[" * 200_000), 1, ["malformed or truncated JSON"]),
-    "a long answer": (answered(" " * 17_000_000), 1, ["more than 16 million bytes"]),
+    "a server that is down": (refusal(503), LASTS, f"status 503 after {RETRIES} retries"),
+    "another address": (MOVED, 1, "redirects to another address"),
+    "a web page": (Response("<p>Welcome</p>"), 1, *NO_MESSAGE),
+    "half the JSON": (answered('{"choices": [{"mess'), 1, "truncated JSON", "Try again"),
+    "deep JSON": (answered("[" * 200_000), 1, "malformed or truncated JSON"),
+    "a long answer": (answered(LONG), 1, "more than 16 million bytes"),
     "a long answer in few bytes": (
-        answered(zlib.compress(b" " * 17_000_000), **{"Content-Encoding": "deflate"}),
+        answered(PACKED, **{"Content-Encoding": "deflate"}),
         1,
-        ["more than 16 million bytes"],
+        "more than 16 million bytes",
     ),
     "a compression that nobody asked for": (
         answered("{}", **{"Content-Encoding": "br"}),
-        RETRIES + 1,
-        ["unknown encoding 'br'"],
+        LASTS,
+        "unknown encoding 'br'",
     ),
-    "no choices": (answered('{"choices": []}'), 1, NO_MESSAGE),
-    "a list": (answered("[1]"), 1, [*NO_MESSAGE, "[1] in place of an object"]),
-    "no credit": (refusal(402, "Insufficient credits"), 1, ["no credit left", "Insufficient"]),
+    "no choices": (answered('{"choices": []}'), 1, *NO_MESSAGE),
+    "a list": (answered("[1]"), 1, *NO_MESSAGE, "[1] in place of an object"),
+    "no credit": (refusal(402, "Insufficient credits"), 1, "no credit left", "Insufficient"),
     "broken compression": (
         answered("[1]", **{"Content-Encoding": "gzip"}),
-        RETRIES + 1,
-        ["cannot be decompressed"],
+        LASTS,
+        "cannot be decompressed",
     ),
     "a stream": (
         Response('data: {"choices": []}', content_type="text/event-stream"),
         1,
-        [*NO_MESSAGE, "text/event-stream"],
+        *(*NO_MESSAGE, "text/event-stream"),
     ),
-    "another API's complaint": (answered('{"detail": "Log in."}'), 1, ["an error: Log in."]),
-    "a large question": (Response("<html>", 413), 1, ["too large", "413", "smaller images"]),
-    "a quota": (
-        answered('{"error": {"message": "No quota", "code": "insufficient_quota"}}', 429),
-        1,
-        ["no credit left", "No quota"],
-    ),
+    "another API's complaint": (answered('{"detail": "Log in."}'), 1, "an error: Log in."),
+    "a large question": (Response("<html>", 413), 1, "too large", "413", "smaller images"),
+    "a quota": (answered(QUOTA, 429), 1, "no credit left", "No quota"),
     "an error in spite of its status": (
         answered(json.dumps({"error": {"message": f"No quota for {KEY}"}})),
         1,
-        ["returned an error: No quota for ***. Try again later"],
+        "returned an error: No quota for ***. Try again later",
     ),
     "half a reply": (
         completion("Lit", {"finish_reason": "network_error"}),
-        RETRIES + 1,
-        [f"breaks its replies off after {RETRIES} retries (finish_reason: network_error)"],
+        LASTS,
+        f"breaks its replies off after {RETRIES} retries (finish_reason: network_error)",
     ),
     "a gateway's page": (
         Response("<!DOCTYPE html><title>Just a moment...</title>", 403),
         1,
-        ["a web page 'Just a moment...' (status 403)", "gateway"],
+        *("a web page 'Just a moment...' (status 403)", "gateway"),
     ),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_server_is_told_in_one_message_and_not_kept(httpserver, monkeypatch, fault):
-    answer, requests, words = FAULTS[fault]
+    answer, requests, *words = FAULTS[fault]
     serve(httpserver, answer)
     llm = open_llm("openai:tiny", url=httpserver.url_for("/v1"))
     message = failure(llm)

@@ -1,5 +1,3 @@
-"""Images on their way to a chat server."""
-
 import base64
 import io
 from pathlib import Path

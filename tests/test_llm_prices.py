@@ -1,5 +1,3 @@
-"""Prices by genai-prices, and estimates of tokens."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""What is read in a server's answer: the reply or why there is none, probabilities, counts."""
-
 import gzip
 
 import pytest

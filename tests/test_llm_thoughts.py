@@ -1,5 +1,3 @@
-"""The thoughts of models that reason first: what is left of a reply without them."""
-
 import pytest
 from hypothesis import example, given
 from repeats import quickly, repeating

@@ -1,5 +1,3 @@
-"""Quotations in replies, also in long ones that repeat themselves."""
-
 import json
 from typing import Any
 

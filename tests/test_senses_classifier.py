@@ -1,5 +1,3 @@
-"""The fine-tuned detector: what it reads, what it computes, its training and its folder."""
-
 import json
 import shutil
 from collections.abc import Sequence
@@ -68,7 +66,6 @@ def trained(base: Path, out: Path, setting: Setting = "one_shot", held=HELD, **c
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An encoder as transformers saves it."""
     folder = save_sentence_transformer(tmp_path_factory.mktemp("models") / "tiny")
     return folder.with_name("tiny-parts")
 

@@ -1,5 +1,3 @@
-"""Keys and spellings, which entry is of which sense, and looking up in several dictionaries."""
-
 import logging
 
 import pytest

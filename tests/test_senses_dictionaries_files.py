@@ -1,5 +1,3 @@
-"""Wiktionary's index: what is kept, when it is made again, what damage leaves; and glossaries."""
-
 import os
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""How dictionaries are named and opened; and WordNet, from small made-up files in its format."""
-
 import logging
 from pathlib import Path
 

@@ -16,7 +16,6 @@ from admire.senses.settings import SenseSettings
 
 
 def looked_up(item: Item) -> dict[str, str]:
-    """The texts that a dictionary alone has of an item."""
     item = replace(item, sentence_type="idiomatic")
     how = Approach(Prompts(), SenseSettings("given"))
     (found,) = interpret_items([item], [open_llm("dictionary")], how)

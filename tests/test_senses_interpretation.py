@@ -57,7 +57,6 @@ class Angles:
 
 
 def shown(compound: str, *angles: list[int]) -> Item:
-    """An item with captions of a sequence and of candidates in these directions."""
     sequence, candidates = (
         tuple(Candidate(f"{k}.png", caption=f"{angle} degrees") for k, angle in enumerate(group))
         for group in angles
@@ -235,7 +234,6 @@ def test_what_the_words_of_a_compound_say_is_asked_once_for_all_its_sentences():
 
 
 def prompts_of(item: Item, **settings) -> list[str]:
-    """What a run asks after the votes."""
     chat = explains("Idiomatic")
     rank([item], Settings(sense="vote", votes=1, **settings), llms=[chat], encoder=WordEncoder())
     return chat.prompts[1:]

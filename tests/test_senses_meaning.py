@@ -106,6 +106,11 @@ WHOLE = Meaning(("awake late", "up at night"), "a lamp")
             '{"definitions": ["Night owl: someone awake late"], "scene": "a night owl is awake"}',
             Meaning(("someone awake late",), "a night owl is awake"),
         ),
+        # A scene that copies the sentence.
+        (
+            '{"definitions": ["awake late"], "scene": "my sister, who writes at midnight"}',
+            Meaning(("awake late",)),
+        ),
         # Lines, for templates and models that write no JSON.
         ("1. awake late\n2. up at night\nScene: a lamp", WHOLE),
         ("Here you are:\n\n1) **awake late**\n2) up at night\n**Scene:** a lamp", WHOLE),
@@ -149,11 +154,6 @@ def test_what_the_prompts_example_says_of_the_compound_itself_is_no_copy():
     prompt = Prompts().about(swan, "idiomatic")
     reply = '{"definitions": ["the farewell of an artist", "too much bureaucracy"]}'
     assert read_meaning(reply, swan, prompt) == Meaning(("the farewell of an artist",))
-
-
-def test_a_scene_that_copies_the_sentence_is_left_out():
-    reply = '{"definitions": ["awake late"], "scene": "my sister, who writes at midnight"}'
-    assert read_meaning(reply, ITEM) == Meaning(("awake late",))
 
 
 PARTS = [*PIECES, *"{}[]\\", '"definitions": ', '"scene": ', '"phrase": ', "1. ", ", "]

@@ -1,5 +1,3 @@
-"""Recorded replies in place of a chat model: from a file, and from a run."""
-
 import hashlib
 import json
 from dataclasses import replace

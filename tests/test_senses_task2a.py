@@ -1,5 +1,3 @@
-"""Task 2A: its files, and detectors run and scored on them."""
-
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,6 @@ from admire.senses.task2a import LABELS, macro_f1, sampled_macro_f1
 
 
 def dev(tmp_path: Path, labels: list[tuple[str, str]]) -> tuple[Path, Path]:
-    """A file of two rows without labels, and a gold file."""
     data, gold = tmp_path / "dev.csv", tmp_path / "gold.csv"
     data.write_text(
         "ID,Language,MWE,Previous,Target,Next\n"

@@ -60,7 +60,6 @@ def serve(server: HTTPServer, *responses: Response) -> None:
 
 
 def echo(server: HTTPServer) -> None:
-    """Answer every prompt with itself in capitals."""
 
     def handle(request: Request) -> Response:
         return completion(prompt_of(request).upper())
@@ -77,7 +76,6 @@ def prompt_of(request: Request) -> str:
 
 
 def asked(server: HTTPServer) -> list[str]:
-    """The prompts that reached the server."""
     return [prompt_of(request) for request, _ in server.log]
 
 

@@ -127,7 +127,6 @@ WORTHS = {f"caption {k}": (9 - 2 * k) / 10 for k in range(5)}
 
 
 def item_of(captions: Sequence[str], compound: str = "night owl", **fields: Any) -> Item:
-    """An item with these captions as candidates, named after them."""
     candidates = tuple(Candidate(f"{text}.png", caption=text) for text in captions)
     return Item(compound, f"A {compound}.", candidates=candidates, **fields)
 
@@ -137,7 +136,6 @@ BEST = tuple(candidate.name for candidate in ITEM.candidates)
 
 
 def settings(*rankers: str, **changes: Any) -> Settings:
-    """Settings with these rankers and few questions besides."""
     return Settings(rankers=rankers, **({"meanings": "gloss", "votes": 1} | changes))
 
 

@@ -117,7 +117,6 @@ class StrictServer:
 
 
 def problems(body: Body) -> list[str]:
-    """What is wrong with the body of a request to ``/chat/completions``."""
     found = [error.message for error in _schema().iter_errors(body)]
     if "top_logprobs" in body and not (body.get("logprobs") and 0 <= body["top_logprobs"] <= 20):
         found.append("top_logprobs is not from 0 to 20, or comes without logprobs")
@@ -130,12 +129,10 @@ def problems(body: Body) -> list[str]:
 
 
 def prompt_of(body: Body) -> str:
-    """The texts of a request's messages."""
     return "\n\n".join(part["text"] for part in _contents(body) if part["type"] == "text")
 
 
 def images_of(body: Body) -> list[str]:
-    """The addresses of a request's images."""
     parts = _contents(body)
     return [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
 

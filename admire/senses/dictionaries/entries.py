@@ -135,9 +135,11 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
     literal: list[Entry] = []
     for entry, gloss, things in zip(distinct, glosses, concrete, strict=True):
         names_it = gloss & last and (gloss & others or not all(map(last.intersection, glosses)))
-        names_it = names_it or (things and not all(concrete))
+        names_thing = things and not all(concrete)
         tags = set(entry.tags)
-        is_literal = LITERAL_TAGS & tags or (names_it and not IDIOMATIC_TAGS & tags)
+        is_literal = LITERAL_TAGS & tags or (
+            (names_it or names_thing) and not IDIOMATIC_TAGS & tags
+        )
         (literal if is_literal else idiomatic).append(entry)
     return Entries(tuple(idiomatic), tuple(literal))
 
