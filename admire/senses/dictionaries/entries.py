@@ -135,11 +135,8 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
     literal: list[Entry] = []
     for entry, gloss, things in zip(distinct, glosses, concrete, strict=True):
         names_it = gloss & last and (gloss & others or not all(map(last.intersection, glosses)))
-        names_thing = things and not all(concrete)
-        tags = set(entry.tags)
-        is_literal = LITERAL_TAGS & tags or (
-            (names_it or names_thing) and not IDIOMATIC_TAGS & tags
-        )
+        tags, fits = set(entry.tags), names_it or (things and not all(concrete))
+        is_literal = LITERAL_TAGS & tags or (fits and not IDIOMATIC_TAGS & tags)
         (literal if is_literal else idiomatic).append(entry)
     return Entries(tuple(idiomatic), tuple(literal))
 
