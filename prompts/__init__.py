@@ -31,8 +31,7 @@ class Prompts:
         fingerprints: the SHA-256 of each template by its file name, for the run's record.
 
     Raises:
-        UserError: the folder does not exist.
-        OSError: a template in it cannot be read.
+        UserError, OSError: the folder does not exist, or a template in it cannot be read.
     """
 
     def __init__(self, folder: str | Path | None = None):

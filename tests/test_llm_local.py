@@ -70,19 +70,16 @@ def refused() -> str:
     return str(caught.value)
 
 
-def test_the_file_that_the_user_names_is_used_where_it_lies(tmp_path, monkeypatch, parts):
+def test_the_file_that_the_user_names_is_used_where_it_lies_unless_it_is_another(
+    tmp_path, monkeypatch, parts
+):
     own = tmp_path / "own.gguf"
     own.write_bytes(WHOLE)
     monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(own))
     assert embedded_weights() == own
     assert embedded_status() == f"yes (file {own})"
     assert cached_files() == []
-
-
-def test_another_model_is_not_taken_for_the_embedded_one(tmp_path, monkeypatch, parts):
-    own = tmp_path / "own.gguf"
     own.write_bytes(WHOLE[:-1] + b"!")
-    monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(own))
     message = refused()
     for words in (str(own), "is not qwen", "ADMIRE_EMBEDDED_GGUF"):
         assert words in message

@@ -226,13 +226,6 @@ def test_one_gloss_is_asked_for_or_none(sense, options, question):
     assert reading.meant == (reading.gloss if sense == "Idiomatic" else None)
 
 
-def test_what_the_words_of_a_compound_say_is_asked_once_for_all_its_sentences():
-    chat = explains("Idiomatic")
-    found = read(OWL, LITERAL_USE, OWL, chat=chat, meanings="both")
-    assert asked(chat) == ["sense"] * 2 + ["idiomatic"] * 2 + ["literal"]
-    assert [one.literal for one in found] == [BIRD] * 3
-
-
 def prompts_of(item: Item, **settings) -> list[str]:
     chat = explains("Idiomatic")
     rank([item], Settings(sense="vote", votes=1, **settings), llms=[chat], encoder=WordEncoder())

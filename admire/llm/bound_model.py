@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 
     Attributes:
         answered_by: the server's names of the models that answered, each once.
-        cut_off: how many questions the server cut off, because they did not fit into its context.
+        cut_off: how many questions the server cut off.
         price_now: of the replies that were not in the cache.
         why: why the price is unknown; empty if it is known.
     """

@@ -170,8 +170,7 @@ def _at(value: Any, *path: str | int) -> Any:
 def _places(content: Any, text: str) -> tuple[dict[str, float], ...] | None:
     """Return the likeliest tokens at each position of a text; without alternatives, its own token.
 
-    Some servers also list the tokens of the thoughts before the text, and marks after it. None if
-    the text is not what the tokens end with.
+    Servers may list those of thoughts before it and marks after it. None if it is not at the end.
     """
     try:
         places = [
@@ -269,9 +268,7 @@ def open_client(
 ) -> Client:
     """Open a client; refuse proxies and certificates of the environment that cannot be used.
 
-    Args:
-        timeout: seconds for each try, from the request to the end of its answer.
-        model: the name that messages give to the model.
+    The timeout is from a request to the end of its answer.
     """
 
     def begin(request: httpx2.Request) -> None:

@@ -103,7 +103,7 @@ class OpenAIChat(ChatModel):
     Args:
         url: the server's address; None is that of ``OPENAI_BASE_URL``, or the official one.
         key: None is that of ``OPENAI_API_KEY``.
-        timeout: seconds for each try, from the request to the end of its answer.
+        timeout: seconds for each try.
 
     Raises:
         UserError: the address or the key is invalid, or the official API has no key.
@@ -223,9 +223,8 @@ class OpenAIChat(ChatModel):
     def request(self, question: Question) -> dict[str, Any]:
         """Return the body of a request to ``/chat/completions``.
 
-        Models that reason first get :data:`THINKING_TOKENS` more, because reasoning counts towards
-        the tokens of the answer. OpenAI's models call that ``max_completion_tokens``, and may
-        refuse a temperature, because they always sample.
+        OpenAI's models that reason first call the limit ``max_completion_tokens``, and may refuse a
+        temperature, because they always sample.
         """
         refused = set(self._refused)  # once, because other threads add to it
         body: dict[str, Any] = {"temperature": question.temperature, "seed": question.seed}

@@ -66,10 +66,8 @@ def trained_languages(detector: object) -> tuple[str, ...]:
 def describe_untrained(detector: object, tags: Sequence[str], guessed: str = "") -> str:
     """Return a warning about languages that a detector was not trained on; empty if there are none.
 
-    Its card may list, by language, the ``accuracy`` on sentences of ``other languages``.
-
-    Args:
-        guessed: what follows the languages, in brackets.
+    Its card may list, by language, the ``accuracy`` on sentences of ``other languages``. The text
+    ``guessed`` follows the languages.
     """
     trained = trained_languages(detector)
     if not trained or {*trained}.issuperset(map(base_language, tags)):

@@ -110,9 +110,6 @@ def open_replies(path: Path) -> Recorded:
     about that item: its sense or votes; ``order``, the candidates' names from best to worst; and
     ``meaning`` and ``scene`` in that sense. A row without a sentence has the latter for the
     compound anywhere. Of several rows, two definitions and the first scene are used.
-
-    Raises:
-        UserError: a cell is invalid or contradicts an earlier row; the message has its place.
     """
     nested = suffix_of(path) == ".jsonl"
     if not nested and suffix_of(path) not in TABLES:

@@ -24,10 +24,8 @@ LanguageTag = Annotated[Text, AfterValidator(language_cell), Limit("language")]
 def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
     """Return one row per item with the given and the decided sense.
 
-    The columns are compound, sentence, sentence_type (None if not given), predicted_type (None if
-    no vote could be read), idiomatic, literal, unparsed (numbers of votes, empty where none were
-    cast), confidence (the probability of predicted_type), language, probability_idiomatic, and by
-    (what decided it in place of votes).
+    The sense is None if it was not given, or no vote could be read; the numbers of votes are empty
+    if none were cast; confidence is the probability of predicted_type.
     """
     return pd.DataFrame(
         {

@@ -53,9 +53,6 @@ def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] =
         gold: a file with the columns ID and Label (0: idiomatic, 1: literal), for a file without
             labels. Without labels in either file, the senses are None.
         required: other columns that must be present, of ID, Previous, Next and Label.
-
-    Raises:
-        UserError: a cell is invalid; the message has its place.
     """
     table = read_table(path, ("Language", "MWE", "Target", *required, *(["ID"] if gold else [])))
     if table.empty:
@@ -171,9 +168,6 @@ def score_senses(items: Sequence[Item], senses: Sequence[Sense], *, seed: int = 
     The columns are ``language, n``, and of each of :data:`FIGURES` its value from 0 to 1 and the
     ends of its 95 % interval (``macro_f1, macro_f1_low, macro_f1_high`` …) by bootstrap over the
     rows, see :func:`admire.metrics.figures.interval`. ``f1_of_averages`` is YNU-HPCC's macro F1.
-
-    Args:
-        seed: of the bootstrap.
     """
     table = sense_table(items, senses)
     rows = []

@@ -23,11 +23,7 @@ def vote(
     """Ask several times for the sense of a compound; the majority decides.
 
     In Subtask B the model is asked which sense the captions of the sequence show. Replies that name
-    neither sense, or both, count as unparsed.
-
-    Args:
-        votes: how often the model is asked (T in the paper, where it is 5).
-        seed: of the first vote; each further vote has the next number.
+    neither sense, or both, count as unparsed. Each vote (T in the paper) has the next seed.
     """
     first = Question(
         prompts.about(item, "sequence-sense" if item.context == "sequence" else "sense"),

@@ -30,10 +30,8 @@ class Judge(ChatModel):
 
     Args:
         worth: of a candidate, by its caption or by the name of its image's file.
-        sense: the one that it takes every sentence to mean.
         noise: the deviation of what is added to each worth, anew in each question.
         first: what is added to the candidate that is shown first.
-        logprobs: whether it tells the probabilities of letters.
         spoil: changes a reply's text, given the question and how often it was put.
     """
 

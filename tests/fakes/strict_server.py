@@ -1,11 +1,4 @@
-"""A chat server that checks each request against OpenAI's published schema.
-
-server.answer = lambda body: "Literal"          # or (text, log-probabilities)
-server.faults = [(), (429,), (500, 503), (SLOW,)]
-… run against server.url …
-assert server.problems == []
-assert set(server.answers.values()) == {1}
-"""
+"""A chat server that checks each request against OpenAI's published schema."""
 
 from __future__ import annotations
 
