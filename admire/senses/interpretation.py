@@ -96,10 +96,8 @@ class Interpretation:
         """Return the texts to compare candidates with, by role; see :data:`TEXTS`."""
         texts: dict[str, str] = {}
         for meaning, (*roles, scene) in ((self.idiomatic, TEXTS[:3]), (self.literal, TEXTS[3:6])):
-            for role, text in (
-                *zip(roles, meaning.definitions, strict=False),
-                (scene, meaning.scene),
-            ):
+            pairs = [*zip(roles, meaning.definitions, strict=False), (scene, meaning.scene)]
+            for role, text in pairs:
                 if text:
                     texts[role] = text
         return texts
