@@ -57,9 +57,9 @@ class Address:
         valid = parts.scheme in ("http", "https") and re.fullmatch(r"[\w.:-]+", host)
         if not (valid and text.isprintable() and not re.search(r"[\s\\]", text)):
             start = start + colon if start.isalpha() and colon else ""
-            shown = f"{start}…" if "@" in text else re.split("[?#]", text)[0]
+            safe = f"{start}…" if "@" in text else re.split("[?#]", text)[0]
             raise UserError(
-                f"'{shown}' is not a valid address like http://localhost:8000/v1.", "llm_url"
+                f"'{safe}' is not a valid address like http://localhost:8000/v1.", "llm_url"
             )
         place = parts.netloc.rpartition("@")[2]
         return cls(

@@ -269,16 +269,20 @@ class _Asking:
                         together.append(first)
                 if together:
                     questions = [question for *_, question, _ in together]
-                    if account := self.model.account:
-                        with _naming(questions[0]):
-                            account.check_budget()
-                    looks = any(question.images for question in questions)
-                    if looks and not self.model.sees and questions != [DIGITS]:
-                        converse([prove_eyes(self.model)], self.model)
+                    self._check(questions)
                     self.pool = self.pool or ThreadPoolExecutor(slots)
                     under_way[self.pool.submit(self._ask, questions)] = together
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                 yield from zip(under_way.pop(future), future.result(), strict=True)
+
+    def _check(self, questions: Sequence[Question]) -> None:
+        """Check that the budget is not spent, and that the model sees pictures if there are any."""
+        if account := self.model.account:
+            with _naming(questions[0]):
+                account.check_budget()
+        looks = any(question.images for question in questions)
+        if looks and not self.model.sees and questions != [DIGITS]:
+            converse([prove_eyes(self.model)], self.model)
 
     def _ask(self, questions: Sequence[Question]) -> list[Reply]:
         """Ask the model in a thread: all at once, and if that fails one after the other."""
