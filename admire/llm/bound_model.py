@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, replace
 from functools import cached_property
+from importlib.util import find_spec
 from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -16,9 +17,10 @@ from pydantic import ValidationError
 
 from admire.core import registry
 from admire.core.cache import open_cache
+from admire.core.errors import pip_install
 from admire.core.schema import adapter
 from admire.llm.chat import Capabilities, ChatModel, Image, Price, Question, Reply, Usage
-from admire.llm.prices import estimate, why_unknown
+from admire.llm.prices import estimate
 
 if TYPE_CHECKING:
     from admire.llm.session import Session
@@ -177,14 +179,19 @@ class BoundModel(Capabilities):
             seconds=reply.seconds or None,
             price=cost,
             price_now=Price(0.0) if reply.cached else cost,
-            why="" if cost else self._why_unknown,
+            why="" if cost else self.why_unknown,
         )
         spent = None if reply.cached else cost or self.price(estimate(question, self))
         self.account.add_entries([entry], spent.dollars if spent else 0.0)
 
     @cached_property
-    def _why_unknown(self) -> str:
-        return why_unknown(self)  # takes time
+    def why_unknown(self) -> str:
+        """Why the cost of replies is unknown."""
+        if self.price(Usage()) is not None:
+            return "not all replies came with the number of their tokens"
+        if find_spec("genai_prices") is None:
+            return f"prices need genai-prices, of the extra 'rankers': {pip_install('rankers')}"
+        return f"genai-prices does not list {self.identity}"
 
     def price(self, usage: Usage) -> Price | None:
         if self.account and self.account.prices and not self.free:

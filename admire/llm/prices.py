@@ -1,24 +1,13 @@
-"""Costs of questions, and estimates of their tokens."""
+"""Estimates of the tokens of questions."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from math import ceil
 
-from admire.core.errors import pip_install
 from admire.llm.chat import Capabilities, Image, Question, Usage
 from admire.llm.pictures import image_size
 
 TILE, LONGEST, SHORTEST = 512, 2048, 768
-
-
-def why_unknown(llm: Capabilities) -> str:
-    """Return why the cost of a model's replies is unknown."""
-    if llm.price(Usage()) is not None:
-        return "not all replies came with the number of their tokens"
-    if find_spec("genai_prices") is None:
-        return f"prices need genai-prices, of the extra 'rankers': {pip_install('rankers')}"
-    return f"genai-prices does not list {llm.identity}"
 
 
 def estimate(question: Question, llm: Capabilities) -> Usage:

@@ -13,7 +13,6 @@ from admire.core import registry
 from admire.core.errors import UserError
 from admire.llm.bound_model import BoundModel, Entry, Replies
 from admire.llm.chat import ChatModel, Usage, inner
-from admire.llm.prices import why_unknown
 
 log = logging.getLogger("admire")
 
@@ -115,7 +114,7 @@ class Session:
         there is a budget."""
         bound = BoundModel(inner(model), self, self.replies)
         if self.budget < inf and bound.price(Usage()) is None:
-            unknown = f"The price of {bound.name} is unknown ({why_unknown(bound)})"
+            unknown = f"The price of {bound.name} is unknown ({bound.why_unknown})"
             raise UserError(f"{unknown}. Give it, or omit the budget.", "price", "budget")
         return bound
 

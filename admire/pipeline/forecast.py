@@ -12,7 +12,7 @@ from admire.data.items import Item
 from admire.data.reader import Data, take_items
 from admire.llm.bound_model import BoundModel
 from admire.llm.chat import ChatModel, Price, Question, Reply, Usage, inner
-from admire.llm.prices import estimate, why_unknown
+from admire.llm.prices import estimate
 from admire.llm.session import Session
 from admire.pipeline.chat_stage import Model, ResolvedModels, open_stage, resolve_models
 from admire.pipeline.ranking import blocks
@@ -73,7 +73,7 @@ class _Stage:
             prompt=round(prompt),
             completion=round(completion),
             price=Price(n * each.dollars, each.at_most or self.at_most) if each else None,
-            unknown="" if each else why_unknown(self.llm),
+            unknown="" if each else self.llm.why_unknown,
         )
 
 
