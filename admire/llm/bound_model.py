@@ -88,7 +88,8 @@ class Replies:
             return None
         try:
             record = (self.cache.get(key) or b"").removeprefix(RECORD)
-            return replace(adapter(Reply).validate_json(record), cached=True)
+            reply: Reply = adapter(Reply).validate_json(record)
+            return replace(reply, cached=True)
         except ValidationError:
             return None
 
