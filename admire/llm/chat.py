@@ -197,12 +197,9 @@ class ChatModel(Capabilities, Protocol):
 class Unusable(NamedTuple):
     """What a conversation yields, and gets nothing for, if replies to these questions are useless.
 
-    They are removed from the cache. So the same command asks again, perhaps when the server works.
-
-    Attributes:
-        reading: what was read of them.
-        refusal: returns the error about a model of this name, none of whose replies could be used,
-            from the readings of all; None if there are too few to say so.
+    They leave the cache, so the same command asks again. ``refusal`` returns the error about a
+    model of this name, none of whose replies could be used, from what was read of all (their
+    ``reading``); None if there are too few to say so.
     """
 
     questions: Sequence[Question]
