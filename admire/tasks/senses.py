@@ -55,7 +55,7 @@ class SenseTask(Task):
         from admire.metrics.metrics import calibration_error
         from admire.senses import known_senses, sense_table, write_senses
 
-        made, own = make(Settings, settings), make(Output, settings)
+        how, own = make(Settings, settings), make(Output, settings)
         if own.out:
             check_file(own.out, TABLE, force=own.force)
         items = list(make(ItemFiles, settings).read(data))
@@ -69,7 +69,7 @@ class SenseTask(Task):
         else:
             table = sense_table(items, senses)
         scored = known_senses(table)
-        figures = summarise(scored, columns=["accuracy"], seed=made.seed)
+        figures = summarise(scored, columns=["accuracy"], seed=how.seed)
         if not scored.empty and not scored["confidence"].isna().all():
             probabilities = [senses[k].probability_idiomatic for k in scored.index]
             error = calibration_error(probabilities, scored["sentence_type"] == "idiomatic")
@@ -78,15 +78,17 @@ class SenseTask(Task):
                 labelled = [items[k] for k in scored.index]
                 warn_if_leaked(labelled, detector, scored, ["accuracy"], str(data))
         llm = make(QuerySettings, settings).llm
-        record = {"data": str(data), "llm": llm, "sense": method, "votes": made.votes}
+        record = {"data": str(data), "llm": llm, "sense": method, "votes": how.votes}
         files = [own.out] if own.out else []
-        return Result(as_rows(figures), record | {"seed": made.seed}, files, as_rows(table))
+        return Result(as_rows(figures), record | {"seed": how.seed}, files, as_rows(table))
 
     def join(self, results: Sequence[Result], metrics: Sequence[str] = ()) -> Result:
         """See :class:`Task`."""
-        rows = [row for row in super().join(results).items if row["sentence_type"]]
-        right = [float(row["predicted_type"] == row["sentence_type"]) for row in rows]
-        items = [row | {"accuracy": one} for row, one in zip(rows, right, strict=True)]
+        items = [
+            row | {"accuracy": float(row["predicted_type"] == row["sentence_type"])}
+            for row in super().join(results).items
+            if row["sentence_type"]
+        ]
         return replace(results[0], items=items)
 
     def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
@@ -105,18 +107,14 @@ def _interpret(
     from admire.senses.dictionaries import open_dictionaries
     from admire.senses.interpretation import Approach, sense_method
 
-    made, name = make(Settings, settings), make(QuerySettings, settings).llm
-    llm = open_llm(name, session, made.llm_url, made.dictionaries)
-    method = sense_method(made.sense, llm)
-    opens = not session.imagines and (made.detector or method == "detector")
-    detector = open_detector(made.detector) if opens else None
-    (readings,) = interpret_items(
-        items,
-        [llm],
-        Approach(Prompts(made.prompts), made, made.seed, "none"),
-        dictionaries=open_dictionaries(made.dictionaries),
-        detector=detector,
-    )
+    how, name = make(Settings, settings), make(QuerySettings, settings).llm
+    llm = open_llm(name, session, how.llm_url, how.dictionaries)
+    method = sense_method(how.sense, llm)
+    opens = not session.imagines and (how.detector or method == "detector")
+    detector = open_detector(how.detector) if opens else None
+    approach = Approach(Prompts(how.prompts), how, how.seed, "none")
+    entries = open_dictionaries(how.dictionaries)
+    (readings,) = interpret_items(items, [llm], approach, dictionaries=entries, detector=detector)
     return readings, method, detector
 
 
@@ -162,9 +160,8 @@ class DetectTask(Task):
             if path:
                 check_file(path, mark, force=own.force)
         name = make(Settings, settings).detector
-        detector = open_detector(name)
-        how = {n: value for n, value in vars(own).items() if n != "force"}
-        scores = detect_uses(Path(data), detector, **how)
+        how = {field: value for field, value in vars(own).items() if field != "force"}
+        scores = detect_uses(Path(data), open_detector(name), **how)
         record = {"data": str(data), "detector": str(name) if name else None}
         files = [path for path in (own.out, own.table) if path]
         return Result([] if scores is None else as_rows(scores), record, files)

@@ -32,8 +32,6 @@ class Passage:
     """A query or a document of IdioLink: a text with a span that conveys a PIE's meaning.
 
     Attributes:
-        id: unique in its file.
-        sentence: the whole text.
         idiom: the PIE (potentially idiomatic expression), in its base form.
         span: the marked words, exactly as in the sentence.
         usage: ``literal`` or ``idiomatic`` for a query, any for a document.
@@ -75,16 +73,12 @@ class Split:
 
 
 def locate(text: str, span: str, occurrence: int = 1) -> tuple[int, int]:
-    """Return start and end of the span's n-th occurrence, in characters.
-
-    If the text lacks the span as it is written, upper and lower case are taken as the same.
-
-    Raises:
-        ValueError: the span does not occur that often.
+    """Return start and end of the span's n-th occurrence, in characters; a ValueError if there is
+    none. If the text lacks the span as it is written, upper and lower case are taken as the same.
     """
     for searched, pattern in ((text, span), (text.lower(), span.lower())):
-        found = re.finditer(f"(?={re.escape(pattern)})", searched)  # occurrences may overlap
-        starts = [match.start() for match in found][occurrence - 1 :]
+        matches = re.finditer(f"(?={re.escape(pattern)})", searched)  # occurrences may overlap
+        starts = [match.start() for match in matches][occurrence - 1 :]
         # Lower case may be longer than the original ("İ"); its positions would then be wrong.
         if pattern and starts and len(searched) == len(text):
             return starts[0], starts[0] + len(pattern)
@@ -96,11 +90,11 @@ def relevance(split: Split) -> npt.NDArray[np.bool_]:
 
     A document is relevant if its span conveys the query's PIE in the query's sense.
     """
-    queries, documents = (
+    meanings = (
         np.array([f"{SENSE_OF.get(p.usage)} {p.idiom.casefold()}" for p in passages])
         for passages in (split.queries, split.documents)
     )
-    relevant: npt.NDArray[np.bool_] = np.equal.outer(queries, documents)
+    relevant: npt.NDArray[np.bool_] = np.equal.outer(*meanings)
     return relevant
 
 
@@ -108,15 +102,14 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
     """Read ``<split>/queries.json`` and ``<split>/indexes.json`` of a benchmark, or ``.jsonl``.
 
     Args:
-        split: see :data:`SplitName`.
         source: a folder, or a dataset on the hub (``Intellexus/IdioLink``), which needs the extra
             ``clip``.
+        split: see :data:`SplitName`.
         usages: usages of the documents to keep, the paper's compositions; empty keeps all.
         gold: keep only the queries and documents that people checked.
 
     Raises:
-        UserError: a file is missing or damaged; the message names file, row and column. Or nothing
-            is left of the split.
+        UserError: a file is missing or damaged, or nothing is left of the split.
     """
     texts = [read_passages(find_file(source, split, name)) for name in ("queries", "indexes")]
     if part := split.partition("-")[2]:
@@ -127,7 +120,7 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
         if query.usage not in ("literal", "idiomatic"):
             where = f"{source}, {split}: the query '{query.id}'"
             raise UserError(f"{where} has the usage '{query.usage}', not literal or idiomatic.")
-    documents = [document for document in documents if not usages or document.usage in usages]
+    documents = [d for d in documents if not usages or d.usage in usages]
     if not documents or not queries:
         kind = f" of {', '.join(usages)}" * bool(usages) + " that people checked" * gold
         raise UserError(f"{source}: the split '{split}' has no documents or no queries{kind}.")

@@ -53,9 +53,9 @@ class RetrieveTask(Task):
         if out:
             write_retrieval(retrieval, out)
             log.info("Wrote %s", out)
-        items = as_rows(retrieval.scores)
         figures: list[Any] = retrieval.summary.to_dict("records")
-        return Result(figures, retrieval.record, [out] if out else [], items)
+        files = [out] if out else []
+        return Result(figures, retrieval.record, files, as_rows(retrieval.scores))
 
     def effective(self, settings: Values) -> Values:
         """See :class:`Task`."""
