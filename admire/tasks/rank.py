@@ -50,7 +50,7 @@ class Rank(Task):
     uses: ClassVar[Mapping[str, str]] = {"profile": "paper", "head": "{}"}
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
-        """See :class:`Task`. A run has a session of its own, because its budget is a setting."""
+        """Rank with a session of its own, because its budget is a setting."""
         from admire.pipeline.run_folder import read_record
 
         out = make(Output, settings).out or Path("runs/latest")
@@ -60,18 +60,16 @@ class Rank(Task):
         return replace(join_runs([out]), record=read_record(out), files=(out, *submissions))
 
     def effective(self, settings: Values) -> Values:
-        """See :class:`Task`. Those of a profile count."""
+        """Return the settings that count, those of a profile among them."""
         own = run_settings(settings)
         asks = own.query == "meaning" or own.looks
         return vars(own) if asks else {**vars(own), "llms": None}
 
     def join(self, results: Sequence[Result], metrics: Sequence[str] = ()) -> Result:
-        """See :class:`Task`."""
         several = len(results) > 1 or metrics
         return join_runs([r.files[0] for r in results], metrics) if several else results[0]
 
     def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
-        """See :class:`Task`."""
         from admire.data.image_files import check_image
         from admire.data.rows import RowReader
         from admire.pipeline.chat_stage import resolve_models
@@ -84,14 +82,12 @@ class Rank(Task):
 
     @classmethod
     def training(cls) -> Sequence[Any]:
-        """See :class:`Task`."""
         from admire.encoders.training_settings import HeadTraining
         from admire.tasks.training.settings import HeadData, TripletSettings
 
         return HeadTraining, TripletSettings, HeadData, RequestOptions, CONFIG_FILE
 
     def rehearse_training(self, data: Sequence[Path], settings: Values, session: DryRun) -> None:
-        """See :class:`Task`."""
         from admire.data.reader import read_items
         from admire.tasks.training.triplets import write_queries
 
@@ -100,7 +96,7 @@ class Rank(Task):
         write_queries(items, triplets, seed=head.seed, session=session)
 
     def train(self, data: Sequence[Path], settings: Values) -> Result:
-        """Train a projection head; see :class:`Task`. Its figures are its history, by epoch.
+        """Train a projection head. Its figures are its history, by epoch.
 
         With ``folds`` no head is written; the figures are those of cross-validation, by ``table``.
         """
@@ -130,7 +126,6 @@ class Rank(Task):
         return Result([asdict(e) for e in head.history], summarise_card(head.card), (out,))
 
     def trained(self, model: Path) -> Result:
-        """See :class:`Task`."""
         card = json.loads((model / "head.json").read_text(encoding="utf-8"))
         numbers = {"test_top1": card["test_top1"]["head"], "none_top1": card["test_top1"]["none"]}
         numbers |= {name: card[name] for name in ("epoch", "validation_loss")}

@@ -84,12 +84,9 @@ def score_submissions(paths: Sequence[Path], settings: ScoreSettings) -> Scoreca
     from admire.metrics.agreement import order_agreement, shared_places
     from admire.metrics.figures import paired_difference, with_ndcg
     from admire.metrics.judgements import correct_gold
-    from admire.metrics.published import describe_misfit
 
-    gold, published, seed = settings.gold, settings.published, settings.seed
-    items, predictions, records = _read(paths, gold, published)
-    if published and (note := describe_misfit(published, items)):
-        log.warning("%s", note)
+    gold, seed = settings.gold, settings.seed
+    items, predictions, records = _read(paths, gold, settings.published)
     corrected: CorrectedGold | None = None
     before: Sequence[Item] = ()
     if settings.judgements:
@@ -129,6 +126,7 @@ def _read(
     from admire.data.reader import iter_items
     from admire.data.rows import RowReader
     from admire.metrics.agreement import shared_places
+    from admire.metrics.published import describe_misfit
     from admire.pipeline.run_folder import read_rows
     from admire.pipeline.scoring import check_own_gold, read_predictions
 
@@ -145,6 +143,8 @@ def _read(
         places = shared_places(predictions, paths)
         predictions = _at(predictions, places)
         items = [items[place] for place, *_ in places] if items else []
+    if published and (note := describe_misfit(published, items)):
+        log.warning("%s", note)
     return items, predictions, records
 
 
@@ -275,7 +275,6 @@ class Score(Task):
     def run(
         self, data: Data | Sequence[Path], settings: Values, session: Session | None = None
     ) -> Scorecards:
-        """See :class:`Task`."""
         paths = [Path(data)] if isinstance(data, str | Path) else data
         own = make(ScoreSettings, settings)
         record: dict[str, Any] = adapter(ScoreSettings).dump_python(own, mode="json")

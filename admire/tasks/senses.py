@@ -48,7 +48,7 @@ class SenseTask(Task):
     written = "senses.tsv"
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
-        """See :class:`Task`. The rows of items are those of the table that is written."""
+        """Decide senses; the rows of items are those of the table that is written."""
         from admire.core.storage import check_file
         from admire.metrics.figures import summarise
         from admire.metrics.leakage import warn_if_leaked
@@ -83,7 +83,6 @@ class SenseTask(Task):
         return Result(as_rows(figures), record | {"seed": how.seed}, files, as_rows(table))
 
     def join(self, results: Sequence[Result], metrics: Sequence[str] = ()) -> Result:
-        """See :class:`Task`."""
         items = [
             row | {"accuracy": float(row["predicted_type"] == row["sentence_type"])}
             for row in super().join(results).items
@@ -92,7 +91,6 @@ class SenseTask(Task):
         return replace(results[0], items=items)
 
     def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
-        """See :class:`Task`."""
         _interpret(list(make(ItemFiles, settings).read(data)), settings, session)
 
 
@@ -145,13 +143,12 @@ class DetectTask(Task):
 
     @classmethod
     def training(cls) -> Sequence[Any]:
-        """See :class:`Task`."""
         fit = ("batch_size", "learning_rate", "weight_decay", "warmup", "epochs", "precision")
         own = (paper_fit("zero_shot"), *fit, "seed")
         return ClassifierTraining, own, ClassifierData, CONFIG_FILE
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
-        """See :class:`Task`. The figures are those of each language; none without labels."""
+        """Classify; the figures are those of each language, none without labels."""
         from admire.core.storage import check_file
         from admire.senses import detect_uses, open_detector
 
@@ -167,7 +164,7 @@ class DetectTask(Task):
         return Result([] if scores is None else as_rows(scores), record, files)
 
     def train(self, data: Sequence[Path], settings: Values) -> Result:
-        """Fine-tune a classifier; see :class:`Task`. A row of figures for each epoch."""
+        """Fine-tune a classifier. A row of figures for each epoch."""
         from admire.senses import context_columns, read_uses
         from admire.tasks import training
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, fields
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -73,9 +73,8 @@ class VectorSettings:
     @property
     def changes(self) -> dict[str, Any]:
         """The settings that are not the model's own way."""
-        values = {own.name: getattr(self, own.name) for own in fields(VectorSettings)}
-        usual = VectorSettings()
-        return {name: v for name, v in values.items() if v != getattr(usual, name)}
+        usual = vars(VectorSettings())
+        return {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
 
 
 @settings(frozen=True, kw_only=True)

@@ -45,10 +45,10 @@ def train_classifier(
     *,
     device: Device = "auto",
 ) -> list[float]:
-    """Fine-tune an encoder to detect idiomatic use, and save it to ``out``.
+    """Fine-tune an encoder to detect idiomatic use, by cross-entropy, and save it to ``out``.
 
-    The loss is cross-entropy. Unless the settings name another, the epoch with the highest macro F1
-    on ``validation`` is kept. If a training was killed, the same call continues it.
+    Unless the settings name another, the epoch with the highest macro F1 on ``validation`` is kept.
+    If a training was killed, the same call continues it.
 
     Args:
         base: folder or repository of an encoder of transformers or sentence-transformers, with or
@@ -59,8 +59,7 @@ def train_classifier(
         Macro F1 on ``validation`` before training and after each epoch, from 0 to 1.
 
     Raises:
-        UserError: the encoder cannot be opened, a use has no sense, ``train`` lacks a sense,
-            ``out`` cannot be written, or an extra is missing.
+        UserError: the encoder cannot be opened, a use has no sense, or ``train`` lacks a sense.
     """
     fit = settings.fit or paper_fit(settings.setting)
     if validation is None:
@@ -78,10 +77,8 @@ def train_classifier(
         for uses in (train, validation)
     )
     log.info("%d sentences to train and %d to validate on", len(rows), len(held_out))
-    settings_record = {
-        "base": base,
-        "identity": identity,
-    } | asdict(replace(settings, fit=fit, layers=layers))
+    settings_record = {"base": base, "identity": identity}
+    settings_record |= asdict(replace(settings, fit=fit, layers=layers))
 
     def validate() -> Figures:
         senses = classifier.classify(validation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -21,9 +22,9 @@ from admire.core.storage import only_writer, write_whole, writing
 from admire.data.items import Item
 from admire.data.submission import Prediction
 from admire.encoders.training_settings import HeadTraining
-from admire.metrics.figures import paired_difference, summarise
+from admire.metrics.figures import describe_ties, paired_difference, summarise
 from admire.metrics.item_figures import score_items
-from admire.rankers.scorer import Scores, rank_names
+from admire.rankers.scorer import Scores, rank_names, tied_names
 from admire.tasks.training.heads import (
     choose_glosses,
     fit_and_test_head,
@@ -34,6 +35,8 @@ from admire.tasks.training.triplets import Indices, Triplets, check_soft_negativ
 
 with needs_extra("train", "A sweep"):
     import joblib
+
+log = logging.getLogger("admire")
 
 
 def head_grid(base: HeadTraining, axes: Mapping[str, Sequence[float]]) -> list[HeadTraining]:
@@ -55,7 +58,6 @@ def check_heads(
     """Check whether heads can be trained on items, before anything is asked or encoded.
 
     Args:
-        settings: of all heads.
         out: the file of a sweep to resume.
         folds, seed: of :func:`cross_validate_heads`; None splits as for :func:`sweep_heads`.
 
@@ -69,9 +71,7 @@ def check_heads(
     # The other items are compared with their compounds, see true_queries.
     gloss = np.array([not item.has_sense or item.sentence_type == "idiomatic" for item in items])
     for setting, (pool, validation, _) in _jobs(compounds, settings, folds, seed):
-        anchors = pool
-        if setting.glosses_only:
-            anchors, _ = choose_glosses(gloss, pool, validation)
+        anchors = choose_glosses(gloss, pool, validation)[0] if setting.glosses_only else pool
         check_soft_negatives(compounds, anchors, pool, setting.soft_negatives)
 
 
@@ -90,10 +90,6 @@ def sweep_heads(
         A table with a column for each setting, ``epoch`` and ``validation_loss`` of the best
         epoch, top-1 accuracy on the test samples with the head (``test_top1``) and without one
         (``none_top1``), and ``history``.
-
-    Raises:
-        UserError: a setting does not suit the data, or ``out`` is not the file of a sweep, cannot
-            be written, or another process is adding to it.
     """
     jobs = _jobs(data.compounds, settings)
     splits = {setting.seed: parts for setting, parts in jobs}
@@ -109,15 +105,12 @@ def compare_heads(
     having: Sequence[Prediction],
     seed: int = 0,
 ) -> dict[str, pd.DataFrame]:
-    """Compare the figures without heads and with them, and the difference item by item.
-
-    Args:
-        without, having: as :func:`cross_validate_heads` gives them.
-
-    Returns:
-        Three tables as :func:`admire.metrics.figures.summarise` makes them, by their titles.
-    """
+    """Return tables of the figures without heads and with them, as :func:`cross_validate_heads`
+    ranks the items, and of the difference item by item, by their titles. Ties are warned of."""
     plain, headed = (score_items(items, orders, "head") for orders in (without, having))
+    for which, scored in (("Without a head", plain), ("In the head's space", headed)):
+        if note := describe_ties(scored):
+            log.warning("%s: %s", which, note)
     return {
         "without a head": summarise(plain, seed=seed),
         "in the head's space": summarise(headed, seed=seed),
@@ -143,12 +136,7 @@ def cross_validate_heads(
 
     Args:
         items: those that ``data`` was made of.
-        out: keeps results as for :func:`sweep_heads`; None keeps none.
-        folds: at least 2.
-        processes: how many to use; None is one for each core.
-
-    Raises:
-        UserError: there are fewer compounds than folds; and as for :func:`sweep_heads`.
+        out, processes: as for :func:`sweep_heads`; an ``out`` of None keeps no results.
     """
     jobs = _jobs(data.compounds, settings, folds, seed)
     parts = [part for _, part in jobs[:: len(settings)]]
@@ -165,9 +153,10 @@ def cross_validate_heads(
 def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
     predictions = []
     for item, row in zip(items, scores, strict=True):
-        names = item.names
-        order = rank_names(names, row[: len(names)])
-        predictions.append(Prediction(item.compound, item.sentence, order, item.sentence_type))
+        names, own = item.names, row[: len(item.names)]
+        order = rank_names(names, own)
+        ranked = Prediction(item.compound, item.sentence, order, item.sentence_type)
+        predictions.append(replace(ranked, tied_first=order[0] in tied_names(names, own)))
     return predictions
 
 
@@ -184,8 +173,7 @@ def _jobs(
 ) -> list[_Job]:
     """Combine all settings with the split of each, or with each of the folds."""
     if folds is None:
-        seeds = {s.seed for s in settings}
-        splits = {number: split_compounds(compounds, number) for number in seeds}
+        splits = {own: split_compounds(compounds, own) for own in {s.seed for s in settings}}
         return [(s, splits[s.seed]) for s in settings]
     names, compound = np.unique(np.array(compounds), return_inverse=True)
     if len(names) < folds:
