@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 import pydantic.dataclasses
-from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StrictInt
 
 from admire.core.errors import UserError
 from admire.core.files import json_rows
@@ -49,14 +49,11 @@ class Passage:
     is_gold: bool = True
     occurrence: Annotated[StrictInt, Field(ge=1)] = 1
 
-    @model_validator(mode="after")
-    def has_its_span(self) -> Self:
-        """Check that the sentence contains the span."""
+    def __post_init__(self) -> None:
         try:
             self.place  # noqa: B018  fails if the span is not there
         except ValueError as error:
             raise ValueError(f"span: {error}: “{self.sentence}”") from None
-        return self
 
     @property
     def place(self) -> tuple[int, int]:

@@ -193,9 +193,9 @@ def correlate(
 
     Returns:
         ``language, subset, n, spearman``, a row for each language and each subset of pairs (all,
-        idiom, sts); if there are several languages, also for all of them together (``"all"``). The
-        correlation is NaN if all predictions or all golds are equal. With a ``seed`` of a bootstrap
-        over the pairs also ``spearman_low`` and ``spearman_high``, NaN for fewer than 3 pairs.
+        idiom, sts); if there are several languages, also for ``all`` of them together. Equal
+        predictions or golds correlate by NaN. With a ``seed`` of a bootstrap over the pairs also
+        ``spearman_low`` and ``spearman_high``, NaN for fewer than 3 pairs.
     """
     table = pd.DataFrame(
         [
@@ -235,7 +235,7 @@ def list_hard_pairs(pairs: Sequence[Pair], submissions: Sequence[Path]) -> pd.Da
     Returns:
         ``id, idiom, first, second``, and for each submission a column with the similarities.
     """
-    models: dict[str, Similarities] = {}
+    models: dict[str, list[float]] = {}
     for path in submissions:  # only IDs are compared, because a submission has no sentences
         rated = [
             read_as(_Rated, row, f"{path}, row {number}")
@@ -244,12 +244,12 @@ def list_hard_pairs(pairs: Sequence[Pair], submissions: Sequence[Path]) -> pd.Da
         if [row.name for row in rated] != [pair.name for pair in pairs]:
             cure = "Give what admire sts --out wrote for the same data."
             raise UserError(f"{path}: is about other pairs. {cure}", "hard")
-        by_pair = zip(pairs, rated, strict=True)
-        models[str(path)] = {(p.first, p.second): row.similarity for p, row in by_pair}
-    same = [
-        (p, [m[p.first, p.second] for m in models.values()]) for p in pairs if p.similarity == 1
+        models[str(path)] = [row.similarity for row in rated]
+    rows = [
+        (pair.name, pair.mwe, pair.first, pair.second, *own)
+        for pair, *own in zip(pairs, *models.values(), strict=True)
+        if pair.similarity == 1 and max(own) < 0.6
     ]
-    rows = [(p.name, p.mwe, p.first, p.second, *own) for p, own in same if max(own) < 0.6]
     return pd.DataFrame(rows, columns=["id", "idiom", "first", "second", *models])
 
 

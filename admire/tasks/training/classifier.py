@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from admire.core.errors import UserError, needs_extra
 from admire.core.storage import check_folder, write_whole
+from admire.data.items import SenseLabel
 from admire.data.overlap import digests
+from admire.encoders import Device
 from admire.encoders.hub import load_cached_first, resolve_source
 from admire.encoders.torch_models import Placement
 from admire.encoders.trainer import Figures, TrainingSet, fine_tune
@@ -28,10 +30,6 @@ with needs_extra("finetune", "Training a classifier"):
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Dense, Transformer
-
-if TYPE_CHECKING:
-    from admire.data.items import SenseLabel
-    from admire.encoders import Device
 
 log = logging.getLogger("admire")
 

@@ -7,22 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from admire.core.errors import UserError, needs_extra
+from admire.data.items import Item
 from admire.data.overlap import digests, stem
 from admire.embedded.light_detector import Features, LightDetector, Reader, read_contexts
+from admire.encoders import QueryEncoder
 from admire.metrics.leakage import SAW, detector_parts, warn_of_shared
 from admire.metrics.metrics import calibration_error
 from admire.prompts import Prompts
 from admire.tasks.training.settings import DetectorTraining
-
-if TYPE_CHECKING:
-    from admire.data.items import Item
-    from admire.encoders import QueryEncoder
 
 HEADS = 5
 PLACES = 4
