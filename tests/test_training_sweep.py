@@ -104,12 +104,11 @@ def test_the_tables_are_those_of_the_orders_without_and_with_heads(data: Triplet
 
 def test_a_folds_items_have_no_say_in_the_heads_that_rank_them(data: Triplets):
     """Their gold orders may be anything: what ranks them stays the same."""
-    items = pictures_of(data)
+    items, how = pictures_of(data), {"folds": 4, "seed": 1, "processes": 1}
     quick = replace(SMALL, learning_rate=0.05)
-    _, before = cross_validate_heads(items, data, [quick], folds=4, seed=1, processes=1)
     changed = replace(data, positive=data.positive.copy())
     changed.positive[5] = (changed.positive[5] + 1) % 3
-    _, after = cross_validate_heads(items, changed, [quick], folds=4, seed=1, processes=1)
+    before, after = (cross_validate_heads(items, d, [quick], **how)[1] for d in (data, changed))
     assert after[5].order == before[5].order
     assert [p.order for p in after] != [p.order for p in before]  # others do learn of it
 
