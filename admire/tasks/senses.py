@@ -63,11 +63,9 @@ class SenseTask(Task):
             raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
         readings, method, detector = _interpret(items, settings, session or open_session(settings))
         senses = [reading.sense for reading in readings]
+        table = write_senses(own.out, items, senses) if own.out else sense_table(items, senses)
         if own.out:
-            table = write_senses(own.out, items, senses)
             log.info("Wrote %s", own.out)
-        else:
-            table = sense_table(items, senses)
         scored = known_senses(table)
         figures = summarise(scored, columns=["accuracy"], seed=how.seed)
         if not scored.empty and not scored["confidence"].isna().all():

@@ -207,12 +207,7 @@ def check_entries(
 ) -> dict[str, Any]:
     """Return a command's settings by name, of entries as in TOML, with the types that they have.
 
-    Args:
-        allowed: the command's options.
-        where: the file, and what in it, for messages.
-
-    Raises:
-        UserError: a setting or its value is wrong.
+    ``allowed`` are the command's options, and messages say ``where`` the entries are.
     """
     types = {option.name: option.hint for option in allowed.values() if option.in_file}
     if "profile" in allowed:

@@ -83,10 +83,8 @@ def locate(text: str, span: str, occurrence: int = 1) -> tuple[int, int]:
 
 
 def relevance(split: Split) -> npt.NDArray[np.bool_]:
-    """Return which documents are relevant to which queries, shape (queries, documents).
-
-    A document is relevant if its span conveys the query's PIE in the query's sense.
-    """
+    """Return whether each document's span conveys a query's PIE in the query's sense, shape
+    (queries, documents)."""
     meanings = (
         np.array([f"{SENSE_OF.get(p.usage)} {p.idiom.casefold()}" for p in passages])
         for passages in (split.queries, split.documents)
@@ -104,9 +102,6 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
         split: see :data:`SplitName`.
         usages: usages of the documents to keep, the paper's compositions; empty keeps all.
         gold: keep only the queries and documents that people checked.
-
-    Raises:
-        UserError: a file is missing or damaged, or nothing is left of the split.
     """
     texts = [read_passages(find_file(source, split, name)) for name in ("queries", "indexes")]
     if part := split.partition("-")[2]:

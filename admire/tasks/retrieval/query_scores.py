@@ -24,10 +24,8 @@ Similarities = npt.NDArray[np.float64]
 
 
 def rank_documents(similarities: Similarities, ids: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return positions of the documents from best to worst, shape (queries, documents).
-
-    As in trec_eval, scores are compared as written, and equal ones go by descending id.
-    """
+    """Return positions of the documents from best to worst, shape (queries, documents), as in
+    trec_eval: scores are compared as written, and equal ones go by descending id."""
     by_name = np.argsort(np.argsort(np.array([trec_id(name) for name in ids])))
     return np.array([np.lexsort((-by_name, -row)) for row in trec_scores(similarities)])
 
@@ -43,11 +41,8 @@ def trec_id(name: str) -> str:
 
 
 def score_queries(split: Split, similarities: Similarities) -> pd.DataFrame:
-    """Compute R-precision and nDCG@10 of each query (appendix D).
-
-    Returns:
-        A row a query: ``id, idiom, usage, subject, r_precision, ndcg`` (at 10), from 0 to 1.
-        Queries without a relevant document have no row; if none has one, it is a UserError.
+    """Compute ``id, idiom, usage, subject, r_precision, ndcg`` (at 10), from 0 to 1, of each query
+    (appendix D). Queries without a relevant document have no row; no row at all is a UserError.
     """
     orders = rank_documents(similarities, [document.id for document in split.documents])
     rows = []

@@ -69,8 +69,7 @@ WORDS: dict[Bm25Variant, str] = {
     "robertson": r"\b\w+(?:['’]\w+)?\b",
     "okapi": r"\b\w+(?:'\w+)?\b",
 }
-"""What BM25 counts as a word; "don't" is one. Okapi's is that of IdioLink's authors, for whom a
-typographic apostrophe parts words."""
+"""What BM25 counts as a word. For IdioLink's authors a typographic apostrophe parts words."""
 
 
 def words(text: str, variant: Bm25Variant = "robertson") -> list[str]:

@@ -78,11 +78,8 @@ def contrastive_loss(
     temperature: float = 1.0,
     positive_in_denominator: bool = False,
 ) -> torch.Tensor:
-    """Compute equation 2, the mean over a batch; see :class:`RetrieverTraining` for its variants.
-
-    The cosines of queries and positives have the shape (batch,), those of queries and their
-    negatives (batch, negatives).
-    """
+    """Compute equation 2 or a variant, the mean over a batch, of the cosines of queries with
+    positives, shape (batch,), and with negatives, shape (batch, negatives)."""
     positive, denominator = positives / temperature, negatives / temperature
     if positive_in_denominator:
         denominator = torch.cat([positive[:, None], denominator], dim=1)

@@ -70,9 +70,6 @@ def measure_similarity(
     Args:
         encoder, llm: open models in place of those that the settings name, as they are.
         session: asks the chat model that the settings name; None is one of its own.
-
-    Raises:
-        UserError: a model cannot be opened, changed or asked.
     """
     settings = settings or SimilaritySettings()
     similarities: Similarities

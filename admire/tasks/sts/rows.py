@@ -207,8 +207,7 @@ def hold_out_groups(
         by_mwe.setdefault(group.mwe.casefold() if group.mwe else f"\n{place}", []).append(group)
     names = sorted(by_mwe)
     held = {names[k] for k in rng.permutation(len(names))[: round(share * len(names))]}
-    kept: list[Group] = []
-    tested: list[Group] = []
+    kept, tested = list[Group](), list[Group]()
     for name, same_mwe in by_mwe.items():
         order = [same_mwe[k] for k in rng.permutation(len(same_mwe))]
         count = min(1, len(order) // 2) if name in held else len(order)

@@ -72,7 +72,6 @@ class AdaptiveTripletLoss(torch.nn.Module):
         self.loss = losses.TripletMarginLoss(margin=margin, distance=distances.CosineSimilarity())
 
     def forward(self, features: Sequence[dict[str, Any]], labels: torch.Tensor) -> torch.Tensor:
-        """Compute the loss of a batch: features of one column of sentences, and their labels."""
         return self.of_vectors(self.model(features[0])["sentence_embedding"], labels)
 
     def of_vectors(self, vectors: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -106,7 +105,6 @@ class ConsistencyLoss(torch.nn.Module):
     def forward(
         self, features: Sequence[dict[str, Any]], labels: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Compute the loss of a batch: features of sentences, correct and incorrect paraphrases."""
         return self.of_vectors(*(self.model(column)["sentence_embedding"] for column in features))
 
     def of_vectors(

@@ -22,8 +22,8 @@ with needs_extra("train", "A projection head"):
     import torch
 
 CHECK_TEMPERATURE = 0.1
-"""τ of the validation loss, which also has a candidate of every training sample as soft negatives,
-so that the losses of heads with different τ and K can be compared."""
+"""τ of the validation loss, whose soft negatives are of all training samples, so that the losses
+of heads with different τ and K can be compared."""
 
 
 def info_nce(

@@ -48,10 +48,8 @@ def sample_items(
     """
     dropped = {stem(compound) for compound in leave_out}
     counts = Counter[tuple[str, str | None]]()
-    sample = []
-    for item in sorted(
-        items, key=lambda i: sha256(f"{settings.seed}\0{i.sentence}".encode()).digest()
-    ):
+    sample, seed = [], settings.seed
+    for item in sorted(items, key=lambda i: sha256(f"{seed}\0{i.sentence}".encode()).digest()):
         expression = stem(expressions.get(item.compound, item.compound))
         key = (expression, item.sentence_type)
         new = dropped.isdisjoint((expression, stem(item.compound)))

@@ -166,9 +166,6 @@ def encode_triplets(
 ) -> Triplets:
     """Encode the items' queries, glosses or compounds, and every modality of their candidates.
 
-    Args:
-        modalities: of :func:`image_modalities`, :func:`caption_modalities` or both.
-
     Raises:
         UserError: an item's best candidate is unknown or has none of the modalities, no candidate
             has any of them, or the encoder does not suit the track.
