@@ -142,12 +142,8 @@ def interpret_queries(
     meanings: Meanings = "both",
     session: Session | None = None,
 ) -> list[Interpretation]:
-    """Find the sense and the meanings of each item by a chat model, also those of literal uses.
-
-    Args:
-        llm, detector: open models in place of the one that the settings name and the built-in one.
-        session: asks the chat model that the settings name; None is one of its own.
-    """
+    """Find the sense and the meanings of each item, also of literal uses, by a chat model that is
+    open or that the settings name, and by a detector or the built-in one."""
     model = open_llm(llm or settings.llm, session, settings.llm_url, settings.dictionaries)
     senses = SenseSettings(sense=settings.sense, meanings=meanings)
     how = Approach(Prompts(settings.prompts), senses, settings.seed, "all")

@@ -142,13 +142,10 @@ def train_retrievers(
     device: Device = "auto",
     trust_remote_code: bool = False,
 ) -> pd.DataFrame:
-    """Train several models, which differ in their seeds, and score them on the test split.
+    """Train several models of the encoder ``name``, and score them on the split ``test``.
 
-    Args:
-        name: the encoder to begin with.
-        splits: ``train``, ``val`` and ``test``.
-        settings: for the first model; the others have the next seeds.
-        out: the folder of the model, or of the models ``seed-N`` if there are several.
+    The settings have the seed of the first model; the others have the next ones, and are in the
+    folders ``seed-N`` of ``out``.
 
     Returns:
         Mean and deviation over the models, in percent, a row for ``before`` and ``after`` and each

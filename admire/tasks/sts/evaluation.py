@@ -224,14 +224,8 @@ def correlate(
 
 
 def list_hard_pairs(pairs: Sequence[Pair], submissions: Sequence[Path]) -> pd.DataFrame:
-    """Return the pairs of similarity 1 that all models rate below 0.6 (ChengyuSTS, table 7).
-
-    Args:
-        submissions: what :func:`write_similarities` wrote for each model.
-
-    Returns:
-        ``id, idiom, first, second``, and for each submission a column with the similarities.
-    """
+    """Return the pairs of similarity 1 that all models rate below 0.6 (ChengyuSTS, table 7), with
+    the similarities in each model's submission, a file of :func:`write_similarities`."""
     models: dict[str, list[float]] = {}
     for path in submissions:  # only IDs are compared, because a submission has no sentences
         rated = [

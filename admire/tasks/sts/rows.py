@@ -49,11 +49,9 @@ def read_training_data(
 ) -> TrainingData:
     """Read what an objective learns from; without a validation file, hold some of it out.
 
-    Args:
-        data: files of groups, or of pairs for an objective that learns from pairs. Of STS Benchmark
-            and of folders the split ``train`` is read, and ``dev`` to validate on.
-        sts, leave_out, mwes, validation, validation_gold: see :class:`SentenceFiles`.
-        seed: of what is held out.
+    Data are files of groups, or of pairs for an objective that learns from pairs. Of STS Benchmark
+    and of folders the split ``train`` is read, and ``dev`` to validate on. The other files are as
+    in :class:`SentenceFiles`.
     """
     merged = objective != "simcse"  # which learns from rows (ChengyuSTS, section 4.2)
     of_groups, of_pairs = ((), (*data, *sts)) if objective in FROM_PAIRS else (data, sts)

@@ -144,10 +144,6 @@ def train_sentences(
     Returns:
         Spearman's correlation before training and after each epoch, over ``all`` validation pairs,
         over those with an ``idiom`` and over those of plain ``sts``.
-
-    Raises:
-        UserError: there is nothing for the objective to learn from or to make tokens of, or the
-            model cannot be changed as the settings say.
     """
     groups, pairs, validation = data.groups, data.pairs, data.validation
     mentioned = (*(group.mwe for group in groups), *(pair.mwe for pair in pairs), *data.mwes)

@@ -55,9 +55,6 @@ def train_classifier(
 
     Returns:
         Macro F1 on ``validation`` before training and after each epoch, from 0 to 1.
-
-    Raises:
-        UserError: the encoder cannot be opened, a use has no sense, or ``train`` lacks a sense.
     """
     fit = settings.fit or paper_fit(settings.setting)
     if validation is None:

@@ -127,9 +127,8 @@ def fit_head(
 ) -> tuple[Head, tuple[Epoch, ...]]:
     """Train a head; return it with the weights of the lowest validation loss, and all epochs.
 
-    Args:
-        watched: samples whose top-1 accuracy is recorded after each epoch, for figures like the
-            paper's 3 to 5. They have no influence on the head.
+    The top-1 accuracy on ``watched`` samples, which have no influence, is recorded after each
+    epoch, for figures like the paper's 3 to 5.
 
     Raises:
         UserError: there are too few compounds to draw the soft negatives from, glosses are missing

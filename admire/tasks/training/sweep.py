@@ -55,11 +55,8 @@ def check_heads(
     folds: int | None = None,
     seed: int = 0,
 ) -> None:
-    """Check whether heads can be trained on items, before anything is asked or encoded.
-
-    Args:
-        out: the file of a sweep to resume.
-        folds, seed: of :func:`cross_validate_heads`; None splits as for :func:`sweep_heads`.
+    """Check whether heads can be trained on items, before anything is asked or encoded: by
+    :func:`cross_validate_heads`, or if ``folds`` are None by :func:`sweep_heads`.
 
     Raises:
         UserError: there are too few compounds for the split, the folds or the soft negatives, or no
@@ -81,10 +78,8 @@ def sweep_heads(
     """Train a head with each of the settings, and return a row for each, in their order.
 
     Each result becomes a line of ``out`` at once. Heads that are in ``out`` already, with the same
-    data and settings, are not trained again, so an interrupted sweep resumes.
-
-    Args:
-        processes: how many to use; None is one for each core.
+    data and settings, are not trained again, so an interrupted sweep resumes. By default each core
+    has a process.
 
     Returns:
         A table with a column for each setting, ``epoch`` and ``validation_loss`` of the best
@@ -133,10 +128,7 @@ def cross_validate_heads(
     The compounds are dealt into folds. For each fold, heads are trained on nine tenths of the
     other compounds and validated on the rest. With several settings, the head with the lowest
     validation loss ranks the fold, which has no part in the choice (nested cross-validation).
-
-    Args:
-        items: those that ``data`` was made of.
-        out, processes: as for :func:`sweep_heads`; an ``out`` of None keeps no results.
+    Results are kept as by :func:`sweep_heads`, unless ``out`` is None.
     """
     jobs = _jobs(data.compounds, settings, folds, seed)
     parts = [part for _, part in jobs[:: len(settings)]]
