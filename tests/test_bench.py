@@ -248,7 +248,6 @@ def mebibytes(folder: Path) -> float:
     "sizes", [(100_000, 1_000_000), (5_000_000,)], ids=["a_million", "five_million"]
 )
 def test_collections_are_searched_from_disk(tmp_path: Path, sizes: tuple[int, ...]):
-    """Five million take 17 GB of disk."""
     print(
         "\n| things | search | built in s | peak MiB | on disk MiB | queries | queries/s "
         "| peak MiB | recall@10 | load |\n|---|---|---|---|---|---|---|---|---|---|"

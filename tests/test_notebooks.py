@@ -29,10 +29,7 @@ def pictures(notebook: nbformat.NotebookNode) -> list[int]:
 
 def cards(notebook: nbformat.NotebookNode) -> list[int]:
     """How many pictures the HTML of each code cell has."""
-    htmls = (
-        "".join(out.get("data", {}).get("text/html", "") for out in cell.outputs)
-        for cell in code_cells(notebook)
-    )
+    htmls = (str([out.get("data", {}) for out in cell.outputs]) for cell in code_cells(notebook))
     return [html.count('src="data:image/webp;base64,') for html in htmls]
 
 

@@ -1,6 +1,4 @@
-"""Training of sentence encoders: each objective's rows and loss, layers, tokens, validation.
-
-What any training does (resuming, seeds, the best epoch) is tested with the shared trainer."""
+"""Training of sentence encoders; what any training does is tested with the shared trainer."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,13 +11,12 @@ import pytest
 from sentences import GROUPS, PAIRS, SENSES, sentences
 
 from admire.core.errors import UserError
-from admire.encoders import open_encoder
 from admire.encoders.sentence import SentenceEncoder
 from admire.encoders.torch_models import Placement
-from admire.tasks.sts.evaluation import compare, correlate
+from admire.tasks.sts.evaluation import measure_similarity
 from admire.tasks.sts.pairs import Pair
 from admire.tasks.sts.rows import TrainingData, as_pairs
-from admire.tasks.sts.settings import FROM_PAIRS, Objective
+from admire.tasks.sts.settings import FROM_PAIRS, Objective, SimilaritySettings
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 for package in ("sentence_transformers", "datasets", "accelerate", "pytorch_metric_learning"):
@@ -66,10 +63,8 @@ def vectors(model: SentenceTransformer, texts: Sequence[str]) -> torch.Tensor:
 
 def figures(folder: Path, pairs: Sequence[Pair] = VAL) -> dict[str, float]:
     """Spearman's correlations of the model that the folder holds, with the tokens that it has."""
-    encoder = open_encoder(f"sbert:{folder}", device="cpu")
-    read = mwes.reader(encoder.encoder.model, {pair.mwe for pair in pairs if pair.mwe})
-    scored = correlate(pairs, compare(pairs, encoder, read))
-    scored = scored[scored["language"] == ("all" if "all" in set(scored["language"]) else "en")]
+    settings = SimilaritySettings(encoder=f"sbert:{folder}", device="cpu")
+    scored = measure_similarity(pairs, settings).correlations
     return dict(zip(scored["subset"], scored["spearman"], strict=True))
 
 

@@ -23,8 +23,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def equation_1(data, head, batch, samples, candidates, temperature) -> float:
-    """The paper's equation for a batch, word for word: one loop for each of its indices, with as
-    many digits and as large powers as it takes."""
+    """The paper's equation for a batch, word for word, with as many digits as it takes."""
 
     def f(one: np.ndarray, other: np.ndarray) -> Decimal:
         return (Decimal(float(one @ other)) / Decimal(temperature)).exp()
