@@ -228,8 +228,8 @@ def _tasks(
     elif objective == "triplet+ranking":
         distance = TripletLoss(model, TripletDistanceMetric.EUCLIDEAN, triplet_margin=margin)
         tasks["triples"] = triples(groups), distance
-        positives = [{"anchor": g.sentence, "positive": c} for g in groups for c in g.correct]
-        tasks["positives"] = positives, ranking
+        own: list[Row] = [{"anchor": g.sentence, "positive": c} for g in groups for c in g.correct]
+        tasks["positives"] = own, ranking
     elif objective == "self-labelled":
         tasks["groups"] = self_labelled(groups, similarities), CosineSimilarityLoss(model)
     elif objective == "simcse":

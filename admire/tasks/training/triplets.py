@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,17 +77,16 @@ def image_modalities(items: Sequence[Item], augmented: Path | None) -> Modalitie
     by_name = defaultdict[str, list[Path]](list)
     for variant in augmented.rglob("*.png"):
         by_name[variant.name].append(variant)
-    for k in itertools.count(1):
-        variants = {
-            image: variant
-            for image in images
-            for variant in by_name[f"{image.stem}_{k}.png"]
-            if variant.parent.name == image.parent.name or variant.parent == augmented
-        }
-        if not variants:
-            break
+    k = 1
+    while variants := {
+        image: variant
+        for image in images
+        for variant in by_name[f"{image.stem}_{k}.png"]
+        if variant.parent.name == image.parent.name or variant.parent == augmented
+    }:
         modalities[f"augmented image {k}"] = variants
-    if len(modalities) == 1:
+        k += 1
+    if k == 1:
         raise UserError(f"{augmented}: contains no augmented image of these candidates.", "images")
     return modalities
 
