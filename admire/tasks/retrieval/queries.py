@@ -96,7 +96,7 @@ def instruction_format_of(
     name: str, form: QueryForm, setting: InstructionFormat = "auto"
 ) -> InstructionFormat:
     """Return the form of instructions for an encoder: the setting, or if that is ``auto``, the one
-    that admire trained it with, or the one that its name stands for.
+    that admire trained it with, or else the one that its name implies.
 
     Raises:
         UserError: it learned from instructions, and the setting is another form.

@@ -123,8 +123,8 @@ def _label(use: Use) -> SenseLabel:
 def _untrained(
     base: str, settings: ClassifierTraining, layers: Layers, seed: int, device: Device
 ) -> tuple[Classifier, str]:
-    """Return the encoder with new linear layers, the first of which brings the states of all layers
-    to the encoder's width (figure 1, "Linear 1"), and the encoder's identity."""
+    """Return the encoder with new linear layers, and its identity. If the states of all layers are
+    used, the first one brings them to the encoder's width (figure 1, "Linear 1")."""
     source = resolve_source(base)
     torch_device, dtype = Placement(device).resolve()
 
